@@ -1,0 +1,73 @@
+"""Whether a case can run on this machine, and the reason when it cannot. Never blank, never a pass."""
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from runner.capabilities import CAPABILITIES, Machine
+from runner.machine import InstalledTorch, release
+from runner.model import Availability, Case
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a case can run, why not, and the capability that is missing (empty when it is a name of torch)."""
+
+    availability: Availability
+    reason: str = ""
+    capability: str = ""
+
+
+def of_case(case: Case, machine: Machine) -> Verdict:
+    """Return the first thing that is missing; else the first that only the run can know; else YES."""
+    if case.missing_names:
+        return Verdict(Availability.NO, "; ".join(case.missing_names))
+    unknown: Verdict | None = None
+    for requirement in case.requires:
+        answer = CAPABILITIES[requirement.name].probe(machine, requirement.argument or "")
+        found = Verdict(answer.availability, answer.reason, requirement.name)
+        if answer.availability is Availability.NO:
+            return found
+        if answer.availability is Availability.UNKNOWN:
+            unknown = unknown or found
+    return unknown or Verdict(Availability.YES)
+
+
+def glance(installed: InstalledTorch | None) -> Machine:
+    """Return what files and environment say of this machine, in milliseconds and without torch."""
+    return Machine(
+        python=tuple(sys.version_info[:3]),
+        torch=installed.version if installed else None,
+        release=release(installed.version) if installed else None,
+        cuda_build=installed.cuda if installed else None,
+        hip_build=installed.hip if installed else None,
+        gpus=None if _may_have_gpu() else 0,
+        triton=find_spec("triton") is not None,
+        cxx=_compiler(),
+        ck_dir=_package_folder("ck4inductor"),
+    )
+
+
+def informed(machine: Machine, facts: Mapping[str, Any]) -> Machine:
+    """Return the machine with what a worker found out."""
+    return replace(machine, gpus=int(facts.get("gpus", 0)), gpu_memory=facts.get("gpu_memory"), arch=facts.get("arch"), facts=dict(facts))
+
+
+def _may_have_gpu() -> bool:
+    # without one of these device nodes no driver can be reached; with one, only torch can say
+    return any(Path(node).exists() for node in ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg"))
+
+
+def _compiler() -> str | None:
+    names = [os.environ.get("CXX", ""), "g++", "clang++"]
+    return next((found for name in names if name and (found := shutil.which(name.split()[0]))), None)
+
+
+def _package_folder(name: str) -> str | None:
+    spec = find_spec(name)
+    return next(iter(spec.submodule_search_locations or []), None) if spec else None

@@ -1,0 +1,207 @@
+"""Backends as data: where and how a case is compiled, which others' specs it runs, and what shows that it ran."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from runner.capabilities import CAPABILITIES
+from runner.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
+from runner.expectations.base import BadExpectation
+from runner.expectations.counts import Count, parse_count
+from runner.filecheck import CheckFile, ChecksError
+from runner.filecheck import parse as parse_checks
+from runner.folders import folder
+from runner.language import schema
+from runner.language.source import DataPath, Document, read
+from runner.model import Requirement
+from runner.patterns import check_pattern
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """Autotuning choices that must have been timed: at least ``least`` whose name matches."""
+
+    match: str
+    least: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What shows that a backend ran."""
+
+    graphs: Count | None = None
+    code: CheckFile | None = None
+    choices: Choices | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """One backend. ``names`` holds its own name and every one that it joins, directly or not."""
+
+    name: str
+    summary: str
+    device: str
+    names: frozenset[str]
+    requires: tuple[Requirement, ...]
+    compiles: bool
+    proof: Proof
+    document: Document
+    settings: Mapping[str, Any]
+    """config, dynamo_config, env, torch and compile, as written."""
+
+    @property
+    def position(self) -> Position:
+        """Where it is defined."""
+        return self.document.position((self.name,), key=True)
+
+
+@dataclass(frozen=True)
+class Backends:
+    """Every backend of the run, in the order of the files."""
+
+    by_name: Mapping[str, Backend]
+
+    @cached_property
+    def joining(self) -> Mapping[str, tuple[Backend, ...]]:
+        """For each name, the backends that run its specs: itself first."""
+        return {
+            name: (backend, *(other for other in self.by_name.values() if other is not backend and name in other.names))
+            for name, backend in self.by_name.items()
+        }
+
+    def of(self, names: Sequence[str]) -> list[Backend]:
+        """Return the backends that a spec naming ``names`` runs on, in order and each once."""
+        found = {backend.name: backend for name in names for backend in self.joining[name]}
+        return list(found.values())
+
+
+def load_backends(extra: Sequence[Path] = ()) -> Backends:
+    """Read the shipped backends and those of ``extra`` files; raise ``InvalidSpecs`` with every problem of all of them."""
+    documents = [read(folder("specs") / "backends.yaml")]
+    problems: list[Diagnostic] = []
+    for path in extra:
+        try:
+            documents.append(read(path))
+        except InvalidSpecs as error:
+            problems.extend(error.diagnostics)
+    for document in documents:
+        problems.extend(schema.problems(document, "backends"))
+    if problems:
+        raise InvalidSpecs(problems)
+    return _build(documents)
+
+
+def _build(documents: Sequence[Document]) -> Backends:
+    places: dict[str, Document] = {}
+    problems: list[Diagnostic] = []
+    for document in documents:
+        for name in document.data:
+            if name in places:
+                first = places[name].position((name,), key=True)
+                problems.append(
+                    document.problem((name,), f"the backend '{name}' is defined twice", f"it stands first at {first}", key=True)
+                )
+            places.setdefault(name, document)
+    joins = {name: list(document.data[name].get("joins", [])) for name, document in places.items()}
+    for name, document in places.items():
+        problems.extend(_join_problems(document, name, joins))
+    if problems:
+        raise InvalidSpecs(problems)
+    built = {name: _backend(name, document, joins, problems) for name, document in places.items()}
+    if problems:
+        raise InvalidSpecs(problems)
+    return Backends(built)
+
+
+def _join_problems(document: Document, name: str, joins: Mapping[str, list[str]]) -> list[Diagnostic]:
+    problems = []
+    for index, other in enumerate(joins[name]):
+        path: DataPath = (name, "joins", index)
+        if other not in joins:
+            message, hint = unknown("backend", other, joins)
+            problems.append(document.problem(path, message, hint))
+        elif name in _reach(other, joins):
+            problems.append(document.problem(path, f"'{name}' joins itself through '{other}'", "break the loop"))
+    return problems
+
+
+def _reach(name: str, joins: Mapping[str, list[str]]) -> set[str]:
+    seen: set[str] = set()
+    waiting = [name]
+    while waiting:
+        current = waiting.pop()
+        if current not in seen:
+            seen.add(current)
+            waiting.extend(joins.get(current, []))
+    return seen
+
+
+def _backend(name: str, document: Document, joins: Mapping[str, list[str]], problems: list[Diagnostic]) -> Backend:
+    body = document.data[name]
+    return Backend(
+        name=name,
+        summary=body["summary"],
+        device=body["device"],
+        names=frozenset(_reach(name, joins)),
+        requires=read_requirements(document, (name, "requires"), body.get("requires", []), problems),
+        compiles=body.get("compiles", True),
+        proof=_proof(document, (name, "proof"), body, problems),
+        document=document,
+        settings={key: body[key] for key in ("config", "dynamo_config", "env", "torch", "compile") if key in body},
+    )
+
+
+def _proof(document: Document, path: DataPath, body: Mapping[str, Any], problems: list[Diagnostic]) -> Proof:
+    given = body.get("proof")
+    if given is None:
+        if body.get("compiles", True):
+            hint = "add proof: {graphs: {min: 1}}, or compiles: false when it compiles nothing"
+            problems.append(document.problem(path[:1], f"the backend '{path[0]}' has no proof that it ran", hint, key=True))
+        return Proof()
+    try:
+        graphs = parse_count(given["graphs"]) if "graphs" in given else None
+        code = parse_checks(given["code"]) if "code" in given else None
+        return Proof(graphs=graphs, code=code, choices=_choices(given.get("choices")))
+    except BadExpectation as error:
+        problems.append(document.problem((*path, *error.path), str(error), error.hint))
+    except ChecksError as error:
+        problems.append(document.problem((*path, "code"), error.message, error.hint))
+    return Proof()
+
+
+def _choices(given: Mapping[str, Any] | None) -> Choices | None:
+    if given is None:
+        return None
+    reason = check_pattern(given["match"])
+    if reason is not None:
+        raise BadExpectation(f"the pattern is no regular expression: {reason}", path=("choices", "match"))
+    return Choices(match=given["match"], least=given.get("min", 1))
+
+
+def read_requirements(document: Document, path: DataPath, given: Sequence[Any], problems: list[Diagnostic]) -> tuple[Requirement, ...]:
+    """Read a ``requires`` list that the schema let through; unknown capabilities and bad arguments become problems."""
+    found = []
+    for index, entry in enumerate(given):
+        name, argument = next(iter(entry.items())) if isinstance(entry, dict) else (entry, None)
+        place = (*path, index, name) if isinstance(entry, dict) else (*path, index)
+        text = None if argument is None else str(argument)
+        problem = _requirement_problem(name, text)
+        if problem is not None:
+            problems.append(document.problem(place, *problem, key=isinstance(entry, dict) and name not in CAPABILITIES))
+            continue
+        found.append(Requirement(name=name, argument=text, position=document.position(place)))
+    return tuple(found)
+
+
+def _requirement_problem(name: str, argument: str | None) -> tuple[str, str] | None:
+    if name not in CAPABILITIES:
+        return unknown("capability", name, CAPABILITIES)
+    capability = CAPABILITIES[name]
+    if capability.takes and argument is None:
+        return f"the capability '{name}' needs an argument", f'write {{{name}: "{capability.takes}"}}'
+    if not capability.takes and argument is not None:
+        return f"the capability '{name}' takes no argument", f"write {name}"
+    reason = capability.check(argument) if argument is not None else None
+    return (reason, "") if reason else None

@@ -1,0 +1,132 @@
+"""The command line: the parser, and nothing else. Commands are imported when they are called, so that ``--help`` answers at once."""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from runner import __version__
+from runner.exits import ExitCode
+
+_EPILOG = """exit codes: 0 passed; 1 some case failed; 2 wrong usage or an invalid spec; 3 a bug of this program;
+4 nothing was selected or executed; 130 interrupted"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of every command."""
+    top = argparse.ArgumentParser(prog="torch-conformance", description="Conformance of torch.compile: cases are YAML, verdicts are facts.", epilog=_EPILOG)
+    top.add_argument("--version", action="version", version=f"torch-conformance {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    _validate(commands)
+    _list(commands)
+    _run(commands)
+    _explain(commands)
+    return top
+
+
+_Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _validate(commands: _Commands) -> None:  # type: ignore[valid-type]
+    command = commands.add_parser("validate", help="show every problem of every spec", description="Show every problem of every file, one line each.")
+    _paths(command)
+    _backend_files(command)
+    command.add_argument("--json", action="store_true", help="print the problems as JSON")
+
+
+def _list(commands: _Commands) -> None:  # type: ignore[valid-type]
+    command = commands.add_parser("list", help="show the expanded cases", description="Show the cases that the specs expand to, and whether each can run here.")
+    _paths(command)
+    _backend_files(command)
+    _choice(command)
+    command.add_argument("--json", action="store_true", help="print an array of objects")
+
+
+def _run(commands: _Commands) -> None:  # type: ignore[valid-type]
+    command = commands.add_parser("run", help="run cases and report", description="Run cases on real torch.compile, judge them, and report.")
+    _paths(command)
+    _backend_files(command)
+    _choice(command)
+    add = command.add_argument
+    add("--jobs", default="auto", metavar="N", help="cases at once (default: auto, by cores and memory)")
+    add("--timeout", type=_positive, default=300.0, metavar="S", help="seconds a case may take (default: 300)")
+    add("--junit", type=Path, metavar="FILE", help="write JUnit here too")
+    add("--out", type=Path, metavar="DIR", help="folder of the run (default: reports/<utc>-<id>)")
+    add("--require", action="append", default=[], metavar="NAME", help="a backend or capability: unavailable is an error (repeatable)")
+    add("--min-executed", type=_natural, default=1, metavar="N", help="exit 4 when fewer cases were executed (default: 1)")
+    add("--fail-fast", action="store_true", help="stop after the first failure")
+    add("--resume", metavar="RUN", help="go on with a run that did not end: a folder, a run's id, or latest")
+    add("--isolation", choices=["fork", "process"], default="fork", help="how a case gets its process (default: fork of a warm one)")
+
+
+def _explain(commands: _Commands) -> None:  # type: ignore[valid-type]
+    command = commands.add_parser("explain", help="show one case as expanded", description="Show a case: its options and where each came from, its code, and whether it can run here.")
+    command.add_argument("case", metavar="CASE", help="a case's id, or a glob that selects cases")
+    _paths(command)
+    _backend_files(command)
+    command.add_argument("--json", action="store_true", help="print an array of objects")
+
+
+def _paths(command: argparse.ArgumentParser) -> None:
+    command.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="spec files or folders (default: the shipped specs)")
+
+
+def _backend_files(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--backends", action="append", default=[], type=Path, metavar="FILE", help="more backends (repeatable)")
+
+
+def _choice(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--backend", action="append", default=[], metavar="NAME", help="only this backend (repeatable)")
+    command.add_argument("--select", action="append", default=[], metavar="GLOB", help="only ids that match; * and ? are special (repeatable)")
+    command.add_argument("--shard", metavar="I/N", help="only the I-th of N parts, by a hash of the id")
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not more than 0")
+    return number
+
+
+def _natural(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is less than 0")
+    return number
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the only place where exceptions become exit codes."""
+    arguments = parser().parse_args(argv)
+    # imported by name: the list of commands is the parser's, once
+    command = importlib.import_module(f"runner.commands.{arguments.command}")
+    from runner.diagnostics import InvalidSpecs, UsageError
+
+    try:
+        return int(command.main(arguments))
+    except InvalidSpecs as error:
+        print(*error.diagnostics, sep="\n", file=sys.stderr)
+        print(f"{_problems(len(error.diagnostics))}; nothing was run", file=sys.stderr)
+        return ExitCode.USAGE
+    except UsageError as error:
+        print(f"torch-conformance: {error}", file=sys.stderr)
+        return ExitCode.USAGE
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # the reader of our output has left, as `| head` does; nothing more can be said to it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        print("torch-conformance: this is a bug of torch-conformance, not of a spec or of torch; please report it with the lines above", file=sys.stderr)
+        return ExitCode.INTERNAL
+
+
+def _problems(count: int) -> str:
+    return "1 problem" if count == 1 else f"{count} problems"

@@ -1,0 +1,161 @@
+"""``run``: load, select, look at the machine, execute, judge, record, report. The stages stand in ``main`` in their order."""
+
+import argparse
+import os
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from runner import __version__, availability, schedule
+from runner.diagnostics import UsageError
+from runner.exits import ExitCode
+from runner.language.load import Suite, load, surroundings_of
+from runner.machine import installed_torch
+from runner.model import Case, CaseResult
+from runner.outcomes import Outcome
+from runner.record import JournalWriter, RunFooter, RunHeader, environment_variables, sanitised_command, totals
+from runner.report.console import Progress, print_report, wants_bar, wants_color
+from runner.report.junit import write_junit, write_stub
+from runner.runs import RunFolder, open_run, resume_run
+from runner.selection import Shard, select
+from runner.session import CaseRunner, result_of_unavailable, result_of_unrun
+
+
+def main(arguments: argparse.Namespace) -> ExitCode:
+    """Run the selected cases; the exit code says what a CI system may conclude."""
+    workers = schedule.workers(arguments.jobs)
+    suite = load(arguments.paths, arguments.backends)
+    shard = Shard.parse(arguments.shard) if arguments.shard else None
+    selected = select(suite.cases, suite.backends, names=arguments.backend, globs=arguments.select, shard=shard)
+    _check_required(arguments.require, suite)
+    if not selected:
+        print("no case is selected; 'list' shows them", file=sys.stderr)
+        return ExitCode.NOTHING
+    folder = resume_run(arguments.resume, selected) if arguments.resume else open_run(arguments.out)
+    folder.claim_junit(arguments.junit)
+    return _Run(arguments, suite, selected, folder, workers).main()
+
+
+def _check_required(names: Sequence[str], suite: Suite) -> None:
+    from runner.capabilities import CAPABILITIES
+    from runner.diagnostics import unknown
+
+    for name in names:
+        if name not in suite.backends.by_name and name not in CAPABILITIES:
+            message, hint = unknown("backend or capability", name, [*suite.backends.by_name, *CAPABILITIES])
+            raise UsageError(f"--require: {message} ({hint})")
+
+
+class _Run:
+    """One run: what was selected, where it is recorded, and the results so far."""
+
+    def __init__(self, arguments: argparse.Namespace, suite: Suite, selected: list[Case], folder: RunFolder, workers: int) -> None:
+        self.arguments = arguments
+        self.suite = suite
+        self.selected = selected
+        self.folder = folder
+        self.workers = workers
+        self.begun = time.monotonic()
+        self.results: dict[str, CaseResult] = {result.case_id: result for result in folder.finished}
+        self.is_interrupted = False
+        self.header = folder.header or self._header({})
+
+    def main(self) -> ExitCode:
+        progress = Progress(sys.stderr, color=wants_color(sys.stderr, os.environ), live=wants_bar(sys.stderr, os.environ))
+        for path in self.folder.junit_files:
+            write_stub(path, self.header)
+        with JournalWriter(self.folder.journal) as journal:
+            try:
+                self._execute(journal, progress)
+            except KeyboardInterrupt:
+                self.is_interrupted = True
+            progress.close()
+            self._note_unrun(journal)
+            code = self._exit_code()
+            journal.write_footer(self._footer(code))
+        self._report()
+        return code
+
+    def _execute(self, journal: JournalWriter, progress: Progress) -> None:
+        waiting = [case for case in self.selected if case.id not in self.results]
+        progress.start(len(waiting))
+        glance = availability.glance(installed_torch())
+        with CaseRunner(self.arguments, self.suite, waiting, self.folder, self.workers, glance) as cases:
+            machine = cases.look_at_machine()
+            if self.folder.header is None:
+                self.header = self._header(machine.facts)
+                journal.write_header(self.header)
+            known = surroundings_of(machine.torch, machine)
+            possible: list[Case] = []
+            for case in waiting:
+                verdict = availability.of_case(case, machine)
+                if verdict.reason:
+                    self._take(result_of_unavailable(case, verdict, self.arguments.require, self._repro(case)), journal, progress)
+                else:
+                    possible.append(case)
+            for result in cases.run(possible, known, self._repro):
+                self._take(result, journal, progress)
+                if self.arguments.fail_fast and result.outcome.is_failure:
+                    return
+
+    def _take(self, result: CaseResult, journal: JournalWriter, progress: Progress) -> None:
+        self.results[result.case_id] = result
+        journal.write_case(result)
+        progress.case_finished(result)
+
+    def _note_unrun(self, journal: JournalWriter) -> None:
+        reason = "interrupted" if self.is_interrupted else "stopped at the first failure"
+        if self.folder.header is None and not self.header.environment:
+            journal.write_header(self.header)
+        for case in self.selected:
+            if case.id not in self.results:
+                self.results[case.id] = result_of_unrun(case, reason, self._repro(case))
+                journal.write_case(self.results[case.id])
+
+    def _exit_code(self) -> ExitCode:
+        results = self.results.values()
+        if self.is_interrupted:
+            return ExitCode.INTERRUPTED
+        if any(result.outcome.is_failure for result in results):
+            return ExitCode.FAILED
+        executed = sum(result.outcome.is_executed for result in results)
+        passed = any(result.outcome is Outcome.PASS for result in results)
+        return ExitCode.OK if passed and executed >= self.arguments.min_executed else ExitCode.NOTHING
+
+    def _report(self) -> None:
+        results = [self.results[case.id] for case in self.selected]
+        for path in self.folder.junit_files:
+            write_junit(path, self.header, results)
+        color = wants_color(sys.stdout, os.environ)
+        print_report(sys.stdout, results, len(self.selected), self.folder.shown_junit, color=color)
+
+    def _repro(self, case: Case) -> str:
+        parts = ["torch-conformance", "run", *map(str, self.arguments.paths)]
+        for file in self.arguments.backends:
+            parts += ["--backends", str(file)]
+        return shlex.join([*parts, "--select", case.id])
+
+    def _header(self, facts: object) -> RunHeader:
+        known = facts if isinstance(facts, dict) else {}
+        return RunHeader(
+            run_id=self.folder.run_id,
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            version=__version__,
+            command=sanitised_command(sys.argv),
+            environment={name: str(value) for name, value in known.items() if value is not None},
+            variables=environment_variables(os.environ),
+            specs=self.suite.digests,
+            selected=len(self.selected),
+            shard=self.arguments.shard or "",
+        )
+
+    def _footer(self, code: ExitCode) -> RunFooter:
+        return RunFooter(
+            ended=datetime.now(UTC).isoformat(timespec="seconds"),
+            seconds=round(time.monotonic() - self.begun, 3),
+            totals=totals(list(self.results.values())),
+            exit_code=int(code),
+            interrupted=self.is_interrupted,
+        )

@@ -1,0 +1,31 @@
+"""``validate``: every problem of every file, one line each, then a count."""
+
+import argparse
+import json
+
+from runner.diagnostics import Diagnostic, InvalidSpecs
+from runner.exits import ExitCode
+from runner.language.load import load
+
+
+def main(arguments: argparse.Namespace) -> ExitCode:
+    """Read, validate and expand; exit 0 when all is well, 2 otherwise."""
+    problems: tuple[Diagnostic, ...] = ()
+    files = cases = 0
+    try:
+        suite = load(arguments.paths, arguments.backends)
+        files, cases = len({case.spec for case in suite.cases}), len(suite.cases)
+    except InvalidSpecs as error:
+        problems = error.diagnostics
+    if arguments.json:
+        print(json.dumps({"format": 1, "valid": not problems, "specs": files, "cases": cases, "problems": [_as_json(p) for p in problems]}, indent=2))
+    else:
+        for problem in problems:
+            print(problem)
+        print(f"{len(problems)} problem{'' if len(problems) == 1 else 's'}" if problems else f"{files} specs, {cases} cases, no problem")
+    return ExitCode.USAGE if problems else ExitCode.OK
+
+
+def _as_json(problem: Diagnostic) -> dict[str, object]:
+    position = problem.position
+    return {"file": position.file, "line": position.line, "column": position.column, "message": problem.message, "hint": problem.hint}

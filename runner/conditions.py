@@ -1,0 +1,101 @@
+"""``when:`` and version ranges: conditions as structure, never as text that is evaluated."""
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_COMPARATORS: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_CLAUSE = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*v?([0-9]+(?:\.[0-9]+)*)\s*\Z")
+
+
+class BadRange(ValueError):
+    """A version range that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """``>=2.12,<2.14``: every clause must hold. Release numbers only; a missing number counts as 0."""
+
+    text: str
+    clauses: tuple[tuple[str, tuple[int, ...]], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "VersionRange":
+        """Read a range; raise ``BadRange`` with the clause that is wrong."""
+        clauses = []
+        for piece in str(text).split(","):
+            match = _CLAUSE.match(piece)
+            if match is None:
+                raise BadRange(f'\'{piece.strip()}\' is no version range: write for example ">=2.12" or ">=2.11,<2.13"')
+            clauses.append((match[1], tuple(int(number) for number in match[2].split("."))))
+        return cls(str(text), tuple(clauses))
+
+    def holds(self, release: tuple[int, ...]) -> bool:
+        """Whether the release lies in the range."""
+        return all(_COMPARATORS[sign](*_same_length(release, wanted)) for sign, wanted in self.clauses)
+
+
+def _same_length(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    size = max(len(a), len(b))
+    return a + (0,) * (size - len(a)), b + (0,) * (size - len(b))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a condition may ask about: the case's backend and the machine that runs it."""
+
+    backends: frozenset[str]
+    """The backend's name and every name that it joins."""
+    device: str
+    torch: tuple[int, ...] | None = None
+    python: tuple[int, ...] | None = None
+    vendor: str | None = None
+    arch: str | None = None
+
+
+CONDITIONS: Mapping[str, Callable[[Any, Surroundings], bool]] = {
+    "torch": lambda wanted, here: here.torch is not None and VersionRange.parse(wanted).holds(here.torch),
+    "python": lambda wanted, here: here.python is not None and VersionRange.parse(wanted).holds(here.python),
+    "device": lambda wanted, here: here.device.split(":")[0] in _as_list(wanted),
+    "vendor": lambda wanted, here: here.vendor in _as_list(wanted),
+    "backend": lambda wanted, here: bool(here.backends & set(_as_list(wanted))),
+    "arch": lambda wanted, here: here.arch is not None and any(here.arch.startswith(name) for name in _as_list(wanted)),
+}
+"""The words of ``when:``. All that are given must hold; a list means any of its values."""
+
+
+def holds(when: Mapping[str, Any] | None, here: Surroundings) -> bool:
+    """Whether the condition holds here; no condition always does."""
+    return all(CONDITIONS[word](wanted, here) for word, wanted in (when or {}).items())
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def choose(value: Any, here: Surroundings) -> tuple[bool, Any]:
+    """Return (applies, value) of a value that may be conditional.
+
+    A conditional value is a list of ``{when: ..., value: ...}``; the first whose condition holds is taken. Anything else
+    stands for itself.
+    """
+    if not is_conditional(value):
+        return True, value
+    for entry in value:
+        if holds(entry.get("when"), here):
+            return True, entry["value"]
+    return False, None
+
+
+def is_conditional(value: Any) -> bool:
+    """Whether ``value`` is a list of conditional entries."""
+    return isinstance(value, list) and bool(value) and all(isinstance(entry, dict) and "value" in entry for entry in value)

@@ -1,0 +1,60 @@
+"""The user's mistakes as values: where, what was found, what was allowed, what to type next."""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Position:
+    """A place in a file; line and column count from 1."""
+
+    file: str
+    line: int = 1
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Diagnostic:
+    """One problem of one file."""
+
+    position: Position
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.position}: {self.message}" + (f" ({self.hint})" if self.hint else "")
+
+
+class UsageError(Exception):
+    """The command line asks for something that cannot be done; exit code 2."""
+
+
+class InvalidSpecs(Exception):
+    """Some file is invalid; carries every problem of every file; exit code 2."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = tuple(sorted(set(diagnostics)))
+        super().__init__(f"{len(self.diagnostics)} problems")
+
+
+def did_you_mean(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return ``did you mean 'x'?`` for the nearest of ``choices``, or an empty string."""
+    near = difflib.get_close_matches(word, list(choices), n=1, cutoff=cutoff)
+    return f"did you mean '{near[0]}'?" if near else ""
+
+
+def one_of(choices: Iterable[str], *, limit: int = 12) -> str:
+    """Return the allowed words as text, cut to ``limit``."""
+    words = sorted(choices)
+    shown = ", ".join(words[:limit])
+    return shown + (f", ... ({len(words)} in all)" if len(words) > limit else "")
+
+
+def unknown(what: str, word: str, choices: Iterable[str]) -> tuple[str, str]:
+    """Return message and hint for a word that is not in a table."""
+    known = list(choices)
+    return f"unknown {what} '{word}'", did_you_mean(word, known) or f"allowed: {one_of(known)}"

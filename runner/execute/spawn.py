@@ -1,0 +1,97 @@
+"""Starting templates and single workers: the environment, the descriptors, the messages."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runner.execute.jobs import Environment, Job
+
+_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
+
+
+def environment_for(wanted: Environment, threads: int, scratch: Path) -> dict[str, str]:
+    """Return the variables of a process that imports torch."""
+    variables = dict(os.environ)
+    # a parent that asks CUDA how many devices there are makes every fork useless: NVML answers without a context
+    variables["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    variables.setdefault("OMP_NUM_THREADS", str(threads))
+    variables["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    variables["TORCHINDUCTOR_CACHE_DIR"] = str(scratch / "warm")
+    variables["TRITON_CACHE_DIR"] = str(scratch / "warm" / "triton")
+    # torch keeps precompiled headers, and children their sockets, in the temporary folder: the run's own, short and deleted
+    temporary = scratch / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    variables["TMPDIR"] = str(temporary)
+    # the workers' package is this one, wherever the runner was started from
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [_PACKAGE_ROOT, variables.get("PYTHONPATH")]))
+    for name, value in wanted.variables.items():
+        if value is None:
+            variables.pop(name, None)
+        else:
+            variables[name] = value
+    return variables
+
+
+class TemplateProcess:
+    """The runner's end of a template."""
+
+    def __init__(self, wanted: Environment, threads: int, scratch: Path) -> None:
+        scratch.mkdir(parents=True, exist_ok=True)
+        self.log = scratch / "template.log"
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-m", "runner.worker.template", str(theirs.fileno()), *sorted(wanted.kinds)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                env=environment_for(wanted, threads, scratch),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        theirs.close()
+        self.control = mine
+        self.is_ready = False
+
+    def send(self, number: int, job: Job, descriptors: list[int]) -> bool:
+        """Ask for a worker; False when the template is gone."""
+        message = json.dumps({"job": number, "plan": job.plan}).encode()
+        try:
+            socket.send_fds(self.control, [message], descriptors)
+        except OSError:
+            return False
+        return True
+
+    def receive(self) -> Mapping[str, Any] | None:
+        """Return the next message; None when the template is gone."""
+        try:
+            data = self.control.recv(1 << 16)
+        except OSError:
+            return None
+        return dict(json.loads(data)) if data else None
+
+    def last_words(self) -> str:
+        """Return the end of what the template printed."""
+        return self.log.read_bytes()[-4000:].decode("utf-8", "replace").strip()
+
+    def close(self) -> None:
+        """Hang up; the template ends by itself, and is killed when it does not."""
+        self.control.close()
+        try:
+            self.process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def start_process(job: Job, descriptors: list[int], threads: int, scratch: Path) -> subprocess.Popen[bytes]:
+    """Start a worker in a process of its own: slow, and never unsafe."""
+    command = [sys.executable, "-m", "runner.worker.entry", job.plan, *map(str, descriptors)]
+    environment = environment_for(job.environment, threads, scratch)
+    return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, pass_fds=descriptors)

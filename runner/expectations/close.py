@@ -1,0 +1,188 @@
+"""``close``: every tensor of a value is near its counterpart.
+
+Elementwise closeness needs no tensors to be judged: |a - b| <= atol + rtol * |b| everywhere is the same as
+max(|a - b| - rtol * |b|) <= atol. The worker sends that maximum (in float64), and what stands at its place.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from runner.conditions import Surroundings, holds
+from runner.expectations.base import EAGER, OUTPUT, Judgement, StepFacts
+from runner.expectations.tolerances import default_tolerance
+from runner.model import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Close:
+    """``close: {to: eager, atol: 1e-2, rtol: 1e-2}``."""
+
+    kind: ClassVar[str] = "close"
+    of: str = OUTPUT
+    to: str = EAGER
+    atol: float | None = None
+    rtol: float | None = None
+    equal_nan: bool = True
+    when: Mapping[str, Any] | None = None
+
+    @classmethod
+    def parse(cls, body: Any) -> "Close":
+        """Read the arguments."""
+        return cls(**body)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The value and its counterpart."""
+        return (self.of, self.to)
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker measures with the tolerance that will be judged."""
+        return {"of": self.of, "to": self.to, "atol": self.atol, "rtol": self.rtol, "equal_nan": self.equal_nan}
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge structure first, then each leaf; one failing leaf is shown."""
+        if not holds(self.when, here):
+            return [Judgement.not_applicable()]
+        expected = f"{self.of} close to {self.to}"
+        measured = facts.measured
+        if measured is None:
+            return [Judgement.error("nothing was measured", expected=expected)]
+        if measured["structure"] != measured["reference_structure"]:
+            return [Judgement.of(False, expected=f"the structure {measured['reference_structure']}", observed=measured["structure"])]
+        if not measured["leaves"]:
+            return [Judgement.error("nothing to compare: the value holds no tensor and no number", expected=expected)]
+        problems = [problem for leaf in measured["leaves"] if (problem := self._problem(leaf)) is not None]
+        if problems:
+            return [problems[0]]
+        return [Judgement.of(True, expected=expected, observed=f"{len(measured['leaves'])} values within tolerance")]
+
+    def _problem(self, leaf: Mapping[str, Any]) -> Judgement | None:
+        where = f"{self.of}{leaf['path']}"
+        for fact in ("type", "shape", "dtype", "device"):
+            if leaf[fact] != leaf[f"reference_{fact}"]:
+                return Judgement.of(False, expected=f"{where} of {fact} {leaf[f'reference_{fact}']}", observed=str(leaf[fact]))
+        if leaf["type"] != "tensor":
+            return (
+                None
+                if leaf["equal"]
+                else Judgement.of(False, expected=f"{where} is {leaf['reference_value']}", observed=str(leaf["value"]))
+            )
+        return self._numbers(where, leaf)
+
+    def _numbers(self, where: str, leaf: Mapping[str, Any]) -> Judgement | None:
+        rtol, atol = self._tolerance(leaf)
+        expected = f"{where} within atol={atol:g}, rtol={rtol:g}"
+        if (leaf["rtol"], leaf["atol"]) != (rtol, atol):
+            return Judgement.error(f"measured with atol={leaf['atol']:g}, rtol={leaf['rtol']:g}", expected=expected)
+        for fact, what in (("nan_mismatches", "NaN"), ("inf_mismatches", "an infinity")):
+            if leaf[fact]:
+                return Judgement.of(
+                    False, expected=expected, observed=f"{what} on one side only in {leaf[fact]} of {leaf['numel']} elements"
+                )
+        if leaf["numel"] == 0 or leaf["excess"] <= atol:
+            return None
+        worst = f"greatest difference {leaf['max_abs']:.3g}; at {leaf['worst_index']}: {leaf['worst_value']!r} against {leaf['worst_reference']!r}"
+        detail = f"{leaf['mismatches']} of {leaf['numel']} elements differ by more than the tolerance"
+        return Judgement.of(False, expected=expected, observed=worst, detail=detail)
+
+    def _tolerance(self, leaf: Mapping[str, Any]) -> tuple[float, float]:
+        if self.rtol is not None and self.atol is not None:
+            return self.rtol, self.atol
+        return default_tolerance(leaf["dtype"], leaf["reference_dtype"])
+
+
+def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+    """Measure in the worker. ``value`` gives a named value; tensors may lie on any device, of any floating dtype."""
+    from torch.utils import _pytree as pytree
+
+    leaves, structure = pytree.tree_flatten_with_path(value(arguments["of"]))
+    reference_leaves, reference_structure = pytree.tree_flatten_with_path(value(arguments["to"]))
+    facts: dict[str, Any] = {"structure": _structure(structure), "reference_structure": _structure(reference_structure), "leaves": []}
+    if len(leaves) == len(reference_leaves):
+        for (path, leaf), (_, reference) in zip(leaves, reference_leaves, strict=True):
+            if leaf is not None or reference is not None:
+                facts["leaves"].append({"path": pytree.keystr(path), **_leaf(leaf, reference, arguments)})
+    return facts
+
+
+def _structure(spec: Any) -> str:
+    return str(spec)[:2000]
+
+
+def _leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    import torch
+
+    described = _describe(leaf)
+    facts: dict[str, Any] = {**described, **{f"reference_{key}": text for key, text in _describe(reference).items()}}
+    if not (isinstance(leaf, torch.Tensor) and isinstance(reference, torch.Tensor)):
+        equal = type(leaf) is type(reference) and bool(leaf == reference or (leaf != leaf and reference != reference))
+        return {**facts, "equal": equal, "value": repr(leaf)[:200], "reference_value": repr(reference)[:200]}
+    if arguments["rtol"] is not None:
+        rtol, atol = arguments["rtol"], arguments["atol"]
+    else:
+        rtol, atol = default_tolerance(described["dtype"], str(facts["reference_dtype"]))
+    facts.update(rtol=rtol, atol=atol, numel=leaf.numel())
+    if leaf.shape == reference.shape:
+        facts.update(differences(leaf, reference, rtol=rtol, atol=atol, equal_nan=arguments["equal_nan"]))
+    return facts
+
+
+def _describe(value: Any) -> dict[str, Any]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return {"type": "tensor", "shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch."), "device": value.device.type}
+    return {"type": type(value).__name__, "shape": None, "dtype": None, "device": None}
+
+
+_CHUNK = 1 << 24
+
+
+def differences(actual: Any, reference: Any, *, rtol: float, atol: float, equal_nan: bool = True) -> dict[str, Any]:
+    """Return the sizes of the differences of two tensors of one shape, in float64 (complex: of the absolute values).
+
+    Elements that are infinite on either side count as equal where they are the same and as ``inf_mismatches`` otherwise.
+    """
+    import torch
+
+    total: dict[str, Any] = {"nan_mismatches": 0, "inf_mismatches": 0, "mismatches": 0, "excess": 0.0, "max_abs": 0.0}
+    total.update(worst_index=[], worst_value=None, worst_reference=None)
+    actual, reference = actual.detach(), reference.detach()
+    if actual.numel() == 0:
+        return total
+    flat = actual.reshape(-1), reference.to(actual.device).reshape(-1)
+    for start in range(0, actual.numel(), _CHUNK):
+        _add_chunk(total, *(_wide(part[start : start + _CHUNK]) for part in flat), start, actual.shape, rtol, atol, equal_nan)
+    torch.cuda.synchronize() if actual.is_cuda else None
+    return total
+
+
+def _wide(part: Any) -> Any:
+    import torch
+
+    return part.to(torch.complex128 if part.is_complex() else torch.float64)
+
+
+def _add_chunk(total: dict[str, Any], a: Any, b: Any, start: int, shape: Any, rtol: float, atol: float, equal_nan: bool) -> None:
+    import torch
+
+    nan_a, nan_b = torch.isnan(a), torch.isnan(b)
+    both_nan = nan_a & nan_b
+    total["nan_mismatches"] += int(((nan_a ^ nan_b) if equal_nan else (nan_a | nan_b)).sum())
+    infinite = (torch.isinf(a) | torch.isinf(b)) & ~(nan_a | nan_b)
+    total["inf_mismatches"] += int((infinite & (a != b)).sum())
+    finite = ~(infinite | nan_a | nan_b | both_nan)
+    difference = torch.where(finite, (a - b).abs(), 0.0)
+    excess = torch.where(finite, difference - rtol * b.abs(), 0.0)
+    total["mismatches"] += int((excess > atol).sum())
+    total["max_abs"] = max(total["max_abs"], float(difference.max()))
+    place = int(excess.argmax())
+    if total["worst_value"] is None or float(excess[place]) > total["excess"]:
+        total["excess"] = max(float(excess[place]), 0.0)
+        total["worst_index"] = [int(i) for i in torch.unravel_index(torch.tensor(start + place), shape)]
+        total["worst_value"], total["worst_reference"] = _plain(a[place]), _plain(b[place])
+
+
+def _plain(element: Any) -> float | str:
+    return str(element.item()) if element.is_complex() else float(element)

@@ -1,0 +1,42 @@
+"""``metric``: values of ``torch._inductor.metrics`` at a point of the case."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from runner.conditions import Surroundings
+from runner.expectations.base import BadExpectation, Judgement, StepFacts
+from runner.expectations.counts import check_count, judge_count
+from runner.model import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """``metric: {generated_kernel_count: 1}``."""
+
+    kind: ClassVar[str] = "metric"
+    counts: Mapping[str, Any]
+
+    @classmethod
+    def parse(cls, body: Any) -> "Metric":
+        """Read the counts by name."""
+        for name, count in body.items():
+            try:
+                check_count(count)
+            except BadExpectation as error:
+                raise BadExpectation(str(error), error.hint, path=(name, *error.path)) from error
+        return cls(counts=dict(body))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """No named values."""
+        return ()
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """Every step has its metrics."""
+        return None
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge each metric by itself. A metric that torch does not have is an error: it would be 0 for ever."""
+        absent = "this torch has no such metric"
+        return [judge_count(count, facts.metrics.get(name), here, leaf=name, absent=absent) for name, count in self.counts.items()]

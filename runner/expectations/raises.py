@@ -1,0 +1,58 @@
+"""``raises``: the step ended with this exception."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from runner.conditions import Surroundings, holds
+from runner.expectations.base import BadExpectation, Judgement, StepFacts
+from runner.model import Json
+from runner.patterns import PatternTooSlow, check_pattern, search
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raises:
+    """``raises: {type: RuntimeError, match: "after Dynamo Freezing"}``."""
+
+    kind: ClassVar[str] = "raises"
+    type: str
+    match: str | None = None
+    when: Mapping[str, Any] | None = None
+
+    @classmethod
+    def parse(cls, body: Any) -> "Raises":
+        """Read type and pattern."""
+        pattern = body.get("match")
+        reason = check_pattern(pattern) if pattern is not None else None
+        if reason is not None:
+            raise BadExpectation(f"the pattern is no regular expression: {reason}", "escape ( ) [ ] { } . * + ? with \\", path=("match",))
+        return cls(type=body["type"], match=pattern, when=body.get("when"))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """No named values."""
+        return ()
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """Every step records its exception."""
+        return None
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge the type (a subclass will do), then the text."""
+        if not holds(self.when, here):
+            return [Judgement.not_applicable()]
+        expected = self.type + (f" with text matching /{self.match}/" if self.match else "")
+        if facts.raised is None:
+            return [Judgement.of(False, expected=expected, observed="no exception")]
+        observed = f"{facts.raised.type}: {facts.raised.message.strip().splitlines()[0] if facts.raised.message.strip() else ''}"
+        if not self._is_type(facts.raised.ancestors):
+            return [Judgement.of(False, expected=expected, observed=observed, detail=facts.raised.traceback)]
+        try:
+            matches = self.match is None or search(self.match, facts.raised.message) is not None
+        except PatternTooSlow:
+            return [Judgement.error("pattern too slow", expected=expected)]
+        return [Judgement.of(matches, expected=expected, observed=observed, detail="" if matches else facts.raised.message)]
+
+    def _is_type(self, ancestors: tuple[str, ...]) -> bool:
+        wanted = self.type if "." in self.type else f"builtins.{self.type}"
+        return wanted in ancestors

@@ -1,0 +1,38 @@
+"""``runs``: the step ran to its end without an exception."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from runner.conditions import Surroundings, holds
+from runner.expectations.base import Judgement, StepFacts
+from runner.model import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """``runs: {}``."""
+
+    kind: ClassVar[str] = "runs"
+    when: Mapping[str, Any] | None = None
+
+    @classmethod
+    def parse(cls, body: Any) -> "Runs":
+        """Read the condition."""
+        return cls(when=body.get("when"))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """No named values."""
+        return ()
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """Every step records its exception."""
+        return None
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge that nothing was raised."""
+        if not holds(self.when, here):
+            return [Judgement.not_applicable()]
+        observed = "no exception" if facts.raised is None else f"{facts.raised.type} while {facts.raised.phase}"
+        return [Judgement.of(facts.raised is None, expected="no exception", observed=observed)]

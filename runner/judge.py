@@ -1,0 +1,299 @@
+"""Folds facts into one outcome. Pure: a recorded observation can be judged again.
+
+What the process did comes first, then whether there are facts at all, then what they say:
+
+| process              | observation     | expectations | proof  | outcome   |
+|----------------------|-----------------|--------------|--------|-----------|
+| outlived its time    | any             | any          | any    | TIMEOUT   |
+| died                 | any             | any          | any    | CRASH     |
+| ended                | none, or two    | any          | any    | CRASH, ERROR |
+| ended                | with an error   | any          | any    | ERROR     |
+| ended                | facts           | one cannot be judged, or none applies | any | ERROR |
+| ended                | facts           | one failed   | any    | FAIL      |
+| ended                | facts           | all hold     | fails  | FELL_BACK |
+| ended                | facts           | all hold     | holds  | PASS      |
+"""
+
+import functools
+import re
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.backends import Backend
+from runner.conditions import Surroundings
+from runner.diagnostics import Position
+from runner.expectations import Raised, StepFacts
+from runner.expectations.base import Judgement
+from runner.filecheck import EmptyText, run
+from runner.model import Case, Ending, Expected, Json, Status, Step, Verdict
+from runner.outcomes import Outcome
+from runner.patterns import PatternTooSlow, search
+from runner.plan import expects_raise
+from runner.worker.protocol import decode
+
+COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")
+"""Phases in which an expected exception means that no compiled graph could run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The outcome of a case with its verdicts; ``reason`` is empty only for PASS."""
+
+    outcome: Outcome
+    reason: str
+    failure_type: str
+    verdicts: tuple[Verdict, ...]
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is judged: how the process ended, what it sent, and the code it left."""
+
+    ending: Ending
+    observation: Json
+    code: Callable[[int, int], str]
+    """(step, index) to the piece's text; raises OSError where there is none."""
+    note: str = ""
+    facts: Mapping[int, StepFacts] = field(default_factory=dict)
+
+
+def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) -> Judged:
+    """Judge one case."""
+    ended = _by_ending(case, evidence)
+    if ended is not None:
+        return ended
+    observation = evidence.observation
+    problem = _misfit(case, observation)
+    if problem:
+        return _error(case, f"the worker's observation makes no sense: {problem}", case.position)
+    if observation["error"] is not None:
+        error = observation["error"]
+        return _error(case, f"{error['phase']}: {error['type']}: {_first_line(error['message'])}", case.position, error["traceback"])
+    try:
+        facts = [_step_facts(index, step, evidence.code) for index, step in enumerate(observation["steps"])]
+    except OSError as error:
+        return _error(case, f"generated code is missing: {error}", case.position)
+    verdicts = _verdicts(case, here, observation, facts)
+    if backend.compiles:
+        verdicts.append(_proof(case, backend, here, observation, facts))
+    return _fold(case, verdicts)
+
+
+# -- the process ----------------------------------------------------------------------------------------------------
+
+
+def _by_ending(case: Case, evidence: Evidence) -> Judged | None:
+    ending = evidence.ending
+    where = f"while in phase '{ending.phase}'"
+    if ending.timed_out:
+        return _ended(case, Outcome.TIMEOUT, f"outlived its deadline {where}", evidence.note)
+    if ending.signal is not None:
+        return _ended(case, Outcome.CRASH, f"killed by {_signal_name(ending.signal)} {where}", evidence.note)
+    if ending.exit_code != 0:
+        return _ended(case, Outcome.CRASH, f"exit code {ending.exit_code} {where}", evidence.note)
+    if evidence.observation is None:
+        return _ended(case, Outcome.CRASH, f"ended without an answer {where}", evidence.note)
+    if evidence.note.startswith("the worker"):
+        return _error(case, evidence.note, case.position)
+    return None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _ended(case: Case, outcome: Outcome, reason: str, note: str) -> Judged:
+    text = reason + (f" ({note})" if note else "")
+    kind = outcome.label.lower()
+    verdict = Verdict(kind=kind, status=Status.ERROR, position=case.position, expected="an answer", observed=text)
+    return Judged(outcome=outcome, reason=text, failure_type=kind, verdicts=(verdict,), position=case.position)
+
+
+def _error(case: Case, reason: str, position: Position, detail: str = "") -> Judged:
+    verdict = Verdict(kind="error", status=Status.ERROR, position=position, observed=reason, detail=detail)
+    return Judged(outcome=Outcome.ERROR, reason=reason, failure_type="error", verdicts=(verdict,), position=position)
+
+
+# -- the facts ------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _observation_schema() -> Any:
+    from runner.language.schema import validator
+
+    return validator("observation")
+
+
+def _misfit(case: Case, observation: Json) -> str:
+    """Return what is wrong with an observation; a worker may send anything."""
+    error = next(iter(_observation_schema().iter_errors(observation)), None)
+    if error is not None:
+        return f"{error.json_path}: {error.message[:200]}"
+    if observation["id"] != case.id:
+        return "it is another case's"
+    return "it has too many steps" if len(observation["steps"]) > len(case.steps) else ""
+
+
+def _step_facts(index: int, step: Mapping[str, Any], code: Callable[[int, int], str]) -> StepFacts:
+    raised = step["raised"]
+    return StepFacts(
+        raised=None if raised is None else Raised(**{**raised, "ancestors": tuple(raised["ancestors"])}),
+        counters=step["counters"],
+        metrics=step["metrics"],
+        code=tuple(code(index, piece) for piece in range(step["code"])),
+    )
+
+
+def _verdicts(case: Case, here: Surroundings, observation: Json, facts: Sequence[StepFacts]) -> list[Verdict]:
+    verdicts: list[Verdict] = []
+    for index, step in enumerate(case.steps):
+        if index >= len(facts):
+            missing = Verdict(kind="error", status=Status.ERROR, position=step.position, observed=f"step {index + 1} was not carried out")
+            return [*verdicts, missing]
+        known = facts[index]
+        if known.raised is not None and not expects_raise(step, here):
+            return [*verdicts, _unexpected(step, known.raised)]
+        verdicts.extend(_step_verdicts(step, here, observation["steps"][index], known))
+    if not any(verdict.status is not Status.NOT_APPLICABLE for verdict in verdicts):
+        vacuous = Verdict(
+            kind="error", status=Status.ERROR, position=case.position, observed="no expectation applies here: the case claims nothing"
+        )
+        return [*verdicts, vacuous]
+    return verdicts
+
+
+def _unexpected(step: Step, raised: Raised) -> Verdict:
+    observed = f"{raised.type} in phase '{raised.phase}': {_first_line(raised.message)}"
+    return Verdict(
+        kind="raised", status=Status.FAILED, position=step.position, expected="no exception", observed=observed, detail=raised.traceback
+    )
+
+
+def _step_verdicts(step: Step, here: Surroundings, recorded: Mapping[str, Any], facts: StepFacts) -> list[Verdict]:
+    verdicts = []
+    for index, expected in enumerate(step.expectations):
+        measured = StepFacts(
+            raised=facts.raised,
+            counters=facts.counters,
+            metrics=facts.metrics,
+            code=facts.code,
+            measured=decode(recorded["measured"].get(str(index))),
+        )
+        why_not = recorded["unmeasured"].get(str(index))
+        for judgement in _judged(expected, measured, here, why_not):
+            verdicts.append(_verdict(expected, judgement))
+    return verdicts
+
+
+def _judged(expected: Expected, facts: StepFacts, here: Surroundings, why_not: str | None) -> list[Judgement]:
+    try:
+        judgements: list[Judgement] = expected.check.judge(facts, here)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:  # what was measured has another form than was asked for
+        return [Judgement.error(f"the measurement makes no sense: {type(error).__name__}: {error}")]
+    if why_not is None:
+        return judgements
+    return [Judgement.error(why_not, expected=one.expected, leaf=one.leaf) if one.status is Status.ERROR else one for one in judgements]
+
+
+def _verdict(expected: Expected, judgement: Judgement) -> Verdict:
+    return Verdict(
+        kind=expected.kind,
+        status=judgement.status,
+        position=expected.place(judgement.leaf),
+        expected=judgement.expected,
+        observed=judgement.observed,
+        detail=judgement.detail,
+    )
+
+
+# -- the proof ------------------------------------------------------------------------------------------------------
+
+
+def _proof(case: Case, backend: Backend, here: Surroundings, observation: Json, facts: Sequence[StepFacts]) -> Verdict:
+    """Judge what shows that the backend ran; a FAILED proof beside right answers is FELL_BACK."""
+    steps = observation["steps"]
+    if any(
+        known.raised is not None and known.raised.phase in COMPILING and expects_raise(step, here)
+        for step, known in zip(case.steps, facts, strict=False)
+    ):
+        entered = sum(step["entered"] for step in steps)
+        return _proof_verdict(backend, entered > 0, "inductor was entered before the exception", f"inductor was entered {entered} times")
+    checks = (_graphs_proof, _code_proof, _choices_proof)
+    for check in checks:
+        failed = check(backend, steps, facts)
+        if failed is not None:
+            return failed
+    return _proof_verdict(backend, True, f"backend {backend.name} ran", "shown")
+
+
+def _proof_verdict(backend: Backend, holds: bool, expected: str, observed: str, detail: str = "") -> Verdict:
+    status = Status.HELD if holds else Status.FAILED
+    return Verdict(kind="proof", status=status, position=backend.position, expected=expected, observed=observed, detail=detail)
+
+
+def _graphs_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: Sequence[StepFacts]) -> Verdict | None:
+    wanted = backend.proof.graphs
+    if wanted is None:
+        return None
+    kind = backend.device.split(":")[0]
+    none_wanted = wanted.most == 0
+    graphs = sum(none_wanted or kind in devices for step in steps for devices in step["graphs"])
+    calls = sum(step["executed"].get(kind, 0) for step in steps)
+    if wanted.holds(graphs) and (none_wanted or calls > 0):
+        return None
+    expected = f"{wanted} inductor graphs" + ("" if none_wanted else f" for {kind}, compiled or from a cache, and called")
+    return _proof_verdict(backend, False, expected, f"{graphs} graphs, {calls} calls")
+
+
+def _code_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: Sequence[StepFacts]) -> Verdict | None:
+    if backend.proof.code is None:
+        return None
+    text = "\n".join(piece for known in facts for piece in known.code)
+    try:
+        outcome = run(backend.proof.code, text)
+    except EmptyText:
+        return _proof_verdict(backend, False, "generated code that shows the backend", "no code was generated")
+    except PatternTooSlow:
+        return _proof_verdict(backend, False, "generated code that shows the backend", "pattern too slow")
+    if outcome.held:
+        return None
+    return _proof_verdict(backend, False, f"in the generated code: {outcome.directive}", outcome.reason, outcome.excerpt)
+
+
+def _choices_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: Sequence[StepFacts]) -> Verdict | None:
+    wanted = backend.proof.choices
+    if wanted is None:
+        return None
+    names = [name for step in steps for choices in step["choices"] for name in choices]
+    matching = sum(search(wanted.match, name) is not None for name in names)
+    if matching >= wanted.least:
+        return None
+    return _proof_verdict(backend, False, f"at least {wanted.least} timed choices matching /{wanted.match}/", f"{matching} of {len(names)}")
+
+
+# -- one outcome ----------------------------------------------------------------------------------------------------
+
+
+def _fold(case: Case, verdicts: Sequence[Verdict]) -> Judged:
+    errors = [verdict for verdict in verdicts if verdict.status is Status.ERROR]
+    failed = [verdict for verdict in verdicts if verdict.status is Status.FAILED]
+    claims = [verdict for verdict in failed if verdict.kind != "proof"]
+    for outcome, found in ((Outcome.ERROR, errors), (Outcome.FAIL, claims), (Outcome.FELL_BACK, failed)):
+        if found:
+            first = found[0]
+            kind = "fell-back" if outcome is Outcome.FELL_BACK else first.kind
+            position = case.position if outcome is Outcome.FELL_BACK else first.position
+            return Judged(
+                outcome=outcome, reason=_first_line(first.message), failure_type=kind, verdicts=tuple(verdicts), position=position
+            )
+    return Judged(outcome=Outcome.PASS, reason="", failure_type="", verdicts=tuple(verdicts), position=case.position)
+
+
+def _first_line(text: str) -> str:
+    return re.sub(r"\s+", " ", text.strip().split("\n")[0])[:500]

@@ -1,0 +1,192 @@
+"""The names that a torch has: options, counters, metrics. Read from its source, never imported."""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from runner.language._scan_counters import CounterNames, scan_counters
+from runner.language._torch_source import VERSION_FILE, Source, open_source, parse, read
+from runner.machine import release, version_facts
+
+CONFIG_FILES = {
+    "config": "_inductor/config.py",
+    "dynamo_config": "_dynamo/config.py",
+    "functorch_config": "_functorch/config.py",
+}
+METRICS_FILE = "_inductor/metrics.py"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """Every name that one torch has."""
+
+    version: str
+    options: Mapping[str, frozenset[str]]
+    """For each key of ``CONFIG_FILES`` its dotted options."""
+    metrics: frozenset[str]
+    counters: Mapping[str, CounterNames]
+    """By namespace."""
+    unresolved: tuple[str, ...] = field(default=(), compare=False)
+    """Places whose namespace could not be read: the table may lack what they count."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the committed form."""
+        return {
+            "torch": self.version,
+            **{kind: sorted(self.options[kind]) for kind in CONFIG_FILES},
+            "metric": sorted(self.metrics),
+            "counter": {space: self.counters[space].as_json() for space in sorted(self.counters)},
+        }
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any]) -> "Names":
+        """Read the committed form."""
+        return cls(
+            version=table["torch"],
+            options={kind: frozenset(table[kind]) for kind in CONFIG_FILES},
+            metrics=frozenset(table["metric"]),
+            counters={space: CounterNames.from_json(entry) for space, entry in table["counter"].items()},
+        )
+
+
+def scan(path: Path) -> Names:
+    """Return every name that the torch in ``path`` has."""
+    source = open_source(path)
+    counters, unresolved = scan_counters(source)
+    facts = version_facts(read(source, VERSION_FILE).decode(), source.label)
+    return Names(
+        version=".".join(str(number) for number in release(facts["__version__"] or "")),
+        options={kind: scan_options(source, kind) for kind in CONFIG_FILES},
+        metrics=scan_metrics(source),
+        counters=counters,
+        unresolved=unresolved,
+    )
+
+
+def scan_options(source: Source, kind: str) -> frozenset[str]:
+    """Return the dotted options of one config module (a key of ``CONFIG_FILES``)."""
+    return frozenset(_dotted(_Fields().run(parse(source, CONFIG_FILES[kind]).body).found))
+
+
+def scan_metrics(source: Source) -> frozenset[str]:
+    """Return inductor's metrics: module variables that begin as a number or that ``reset`` sets back."""
+    body = parse(source, METRICS_FILE).body
+    assigned = {name: value for statement in body for name, value in _assigned(statement)}
+    numbers = {name for name, value in assigned.items() if _is_number(value)}
+    reset = (node for node in body if isinstance(node, ast.FunctionDef) and node.name == "reset")
+    return frozenset(numbers | {name for function in reset for name in _touched(function) if name in assigned})
+
+
+def _is_number(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and isinstance(value.value, int | float) and not isinstance(value.value, bool)
+
+
+def _touched(function: ast.FunctionDef) -> Iterator[str]:
+    for node in ast.walk(function):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="clear")):
+                yield name
+
+
+_Found = dict[str, "_Found | None"]
+"""What a module or class body leaves behind: an option (None), or a class and what it holds."""
+
+
+def _dotted(found: _Found, prefix: str = "") -> Iterator[str]:
+    for name, inner in found.items():
+        if inner is None:
+            yield prefix + name
+        else:
+            yield from _dotted(inner, f"{prefix}{name}.")
+
+
+class _Fields:
+    """Runs a body in mind, statement by statement, as ``install_config_module`` would find it afterwards.
+
+    What counts: a variable, also a private one, whose value is data. What does not: dunders, functions, lambdas,
+    imports, names of types. Classes become groups; ``@inherit_fields_from(parent)`` copies the parent's public options.
+    """
+
+    def __init__(self, outer: Mapping[str, "_Found | None"] | None = None) -> None:
+        self.found: _Found = {}
+        self._outer = outer or {}
+
+    def run(self, body: Iterable[ast.stmt]) -> "_Fields":
+        for statement in body:
+            self._statement(statement)
+        return self
+
+    def _statement(self, statement: ast.stmt) -> None:
+        match statement:
+            case ast.Assign() | ast.AnnAssign():
+                self._assignment(statement)
+            case ast.ClassDef():
+                self.found[statement.name] = self._group(statement)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                self.found.pop(name, None)
+            case ast.Delete(targets=targets):
+                for target in targets:
+                    self.found.pop(ast.unparse(target), None)
+            case _:
+                self.run(_inner_statements(statement))
+
+    def _assignment(self, statement: ast.stmt) -> None:
+        for name, value in _assigned(statement):
+            if not name.startswith("__") and _is_data(value):
+                self.found[name] = None
+
+    def _group(self, definition: ast.ClassDef) -> _Found:
+        known = {**self._outer, **self.found}
+        own = _Fields(known).run(definition.body).found
+        for decorator in definition.decorator_list:
+            match decorator:
+                case ast.Call(func=ast.Name(id="inherit_fields_from"), args=[ast.Name(id=parent)]):
+                    inherited = {name: inner for name, inner in (known.get(parent) or {}).items() if not name.startswith("_")}
+                    own = {**inherited, **own}
+        return own
+
+
+def _inner_statements(statement: ast.stmt) -> list[ast.stmt]:
+    """Return the statements inside an if, try, with or loop, without a branch that never runs in a public torch."""
+    if isinstance(statement, ast.If):
+        taken = _known_test(statement.test)
+        return (statement.body if taken is not False else []) + (statement.orelse if taken is not True else [])
+    bodies = [getattr(statement, part, []) for part in ("body", "orelse", "finalbody")]
+    bodies += [handler.body for handler in getattr(statement, "handlers", [])]
+    return [inner for body in bodies for inner in body]
+
+
+def _known_test(test: ast.expr) -> bool | None:
+    """Return how a test ends that is the same for every public torch, else None."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            inner = _known_test(operand)
+            return None if inner is None else not inner
+        case ast.Constant(value=value):
+            return bool(value)
+        case ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING") | ast.Call(func=ast.Name(id="is_fbcode")):
+            return False
+    return None
+
+
+def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """List the names that an assignment binds, each with its value (for ``a, b = ...`` the whole right side)."""
+    match statement:
+        case ast.Assign(targets=targets, value=value):
+            names = (node for target in targets for node in ast.walk(target))
+            yield from ((node.id, value) for node in names if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+        case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=ast.expr() as value):
+            if ast.unparse(annotation).rpartition(".")[2] != "TypeAlias":
+                yield name, value
+
+
+def _is_data(value: ast.expr) -> bool:
+    """Whether a value can be an option's: no lambda, and no type such as ``Callable[..., Any]``."""
+    match value:
+        case ast.Lambda():
+            return False
+        case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name not in {"Literal", "Callable", "Union", "Optional", "Annotated"}
+    return True

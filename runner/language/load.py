@@ -1,0 +1,90 @@
+"""The first stages as one: from paths to cases, or every problem of every file."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.backends import Backends, load_backends
+from runner.capabilities import Machine
+from runner.conditions import Surroundings
+from runner.diagnostics import Diagnostic, InvalidSpecs
+from runner.language import schema
+from runner.language.anatomy import Anatomy, take_apart
+from runner.language.check import check
+from runner.language.expand import duplicate_ids, expand
+from runner.language.files import DefaultsReader, SpecFile, SpecPath, discover
+from runner.language.names import NameTables
+from runner.language.source import read
+from runner.machine import installed_torch, release
+from runner.model import Case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """Everything that was read: the cases, and the files that they came from."""
+
+    cases: tuple[Case, ...]
+    backends: Backends
+    digests: dict[str, str]
+    """sha256 of each file that was read, by its name as shown."""
+
+
+def load(paths: Sequence[Path], backend_files: Sequence[Path] = (), known: Surroundings | None = None) -> Suite:
+    """Read, validate and expand; raise ``InvalidSpecs`` with every problem of every file, or ``UsageError``."""
+    specs = discover(paths)
+    backends = load_backends(backend_files)
+    anatomies, problems = _read_all(specs)
+    installed = installed_torch()
+    names = NameTables.load(installed)
+    here = known or surroundings_of(installed.version if installed else None, None)
+    cases: list[Case] = []
+    for anatomy in anatomies:
+        found = check(anatomy, backends, names)
+        problems.extend(found)
+        if not found:
+            problems.extend(_expand_into(cases, anatomy, backends, names, here))
+    problems.extend(duplicate_ids(cases))
+    if problems:
+        raise InvalidSpecs(problems)
+    digests = {document.file: document.digest for anatomy in anatomies for document in (*anatomy.spec.defaults, anatomy.document)}
+    return Suite(cases=tuple(cases), backends=backends, digests=digests)
+
+
+def surroundings_of(torch_version: str | None, machine: Machine | None) -> Surroundings:
+    """Return what conditions may ask about before a backend is chosen."""
+    return Surroundings(
+        backends=frozenset(),
+        device="",
+        torch=release(torch_version) if torch_version else None,
+        python=sys.version_info[:3],
+        vendor=machine.vendor if machine else None,
+        arch=machine.arch if machine else None,
+    )
+
+
+def _read_all(specs: Sequence[SpecPath]) -> tuple[list[Anatomy], list[Diagnostic]]:
+    defaults = DefaultsReader()
+    problems: list[Diagnostic] = []
+    anatomies: list[Anatomy] = []
+    for spec in specs:
+        inherited = defaults.of(spec)
+        try:
+            document = read(spec.path)
+        except InvalidSpecs as error:
+            problems.extend(error.diagnostics)
+            continue
+        found = schema.problems(document, "spec")
+        problems.extend(found)
+        if not found:
+            file = SpecFile(document=document, area=spec.area, name=spec.path.stem, defaults=inherited)
+            anatomies.append(take_apart(file))
+    return anatomies, [*defaults.problems, *problems]
+
+
+def _expand_into(cases: list[Case], anatomy: Anatomy, backends: Backends, names: NameTables, here: Surroundings) -> list[Diagnostic]:
+    try:
+        cases.extend(expand(anatomy, backends, names, here))
+    except InvalidSpecs as error:
+        return list(error.diagnostics)
+    return []

@@ -1,0 +1,68 @@
+"""Merging options: defaults < spec < backend, with the origin of each, and a conflict as an error that names both."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runner.backends import Backend
+from runner.conditions import Surroundings, holds
+from runner.diagnostics import Diagnostic, Position
+from runner.language.anatomy import Anatomy
+from runner.language.source import DataPath, Document
+
+SECTIONS = ("config", "dynamo_config", "functorch_config", "env", "torch", "compile")
+"""The sections that layers are merged for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option with where it was set."""
+
+    value: Any
+    position: Position
+    layer: str
+    override: bool = False
+
+
+def merge(anatomy: Anatomy, data: Any, backend: Backend, here: Surroundings, section: str) -> tuple[dict[str, Option], list[Diagnostic]]:
+    """Return the options of a section for one case, and its conflicts. ``data`` is the spec with its templates filled in."""
+    merged: dict[str, Option] = {}
+    for document in anatomy.spec.defaults:
+        merged.update(_layer(document, document.data.get(section), (section,), "defaults", here))
+    spec = _layer(anatomy.document, data.get(section), (section,), "spec", here)
+    merged.update(spec)
+    own = _layer(backend.document, backend.settings.get(section), (backend.name, section), f"backend {backend.name}", here)
+    conflicts = []
+    for name, option in own.items():
+        mine = spec.get(name)
+        if mine is not None and mine.override:
+            continue
+        if mine is not None and mine.value != option.value:
+            conflicts.append(_conflict(section, name, mine, option))
+        merged[name] = option
+    return merged, conflicts
+
+
+def _conflict(section: str, name: str, mine: Option, other: Option) -> Diagnostic:
+    message = f"{section} {name} is {mine.value!r} here and {other.value!r} in the {other.layer} ({other.position})"
+    return Diagnostic(position=mine.position, message=message, hint="write {set: {...}, override: true} if the spec means it")
+
+
+def _layer(document: Document, given: Any, path: DataPath, layer: str, here: Surroundings) -> dict[str, Option]:
+    found: dict[str, Option] = {}
+    if isinstance(given, dict):
+        for name, value in given.items():
+            found[name] = Option(value, document.position((*path, name), key=True), layer)
+    for index, entry in enumerate(given if isinstance(given, list) else []):
+        if "set" not in entry:
+            found.update(_layer(document, entry, (*path, index), layer, here))
+        elif holds(entry.get("when"), here):
+            inner = _layer(document, entry["set"], (*path, index, "set"), layer, here)
+            override = entry.get("override") is True
+            found.update({name: Option(option.value, option.position, layer, override) for name, option in inner.items()})
+    return found
+
+
+def values(options: Mapping[str, Option]) -> dict[str, Any]:
+    """Return the plain values."""
+    return {name: option.value for name, option in options.items()}

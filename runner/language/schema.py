@@ -1,0 +1,254 @@
+"""Holds documents against the JSON Schemas and says in words what does not fit, with its position."""
+
+import functools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from runner import folders
+from runner.diagnostics import Diagnostic, did_you_mean, one_of, unknown
+from runner.language.source import DataPath, Document
+
+TEMPLATE_PATTERN = r"^\{\{.*\}\}$"
+
+
+@functools.cache
+def load(name: str) -> Any:
+    """Return the schema ``name`` as data."""
+    return json.loads((folders.folder("schemas") / f"{name}.schema.json").read_bytes())
+
+
+@functools.cache
+def validator(name: str) -> Any:
+    """Return the validator of the schema ``name``."""
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(resolved(name))
+
+
+@functools.cache
+def _quick(name: str) -> Any:
+    """Return a validator that only says whether: without the annotations that ``validator`` needs for its words."""
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(_without_words(resolved(name)))
+
+
+def _without_words(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_without_words(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {key: _without_words(item) for key, item in node.items() if not (key in ("title", "description") and isinstance(item, str))}
+
+
+@functools.cache
+def resolved(name: str) -> Any:
+    """Return the schema ``name`` with every reference written out: no schema refers to itself, and looking up is slow."""
+    return _resolve(load(name), name)
+
+
+def _resolve(node: Any, file: str) -> Any:
+    if isinstance(node, list):
+        return [_resolve(item, file) for item in node]
+    if not isinstance(node, dict):
+        return node
+    rest = {key: _resolve(item, file) for key, item in node.items() if key not in ("$ref", "$defs", "examples")}
+    if "$ref" not in node:
+        return rest
+    target, _, pointer = node["$ref"].partition("#")
+    target = target.removesuffix(".schema.json") or file
+    found = load(target)
+    for part in pointer.strip("/").split("/"):
+        found = found[part]
+    return {**_resolve(found, target), **rest}
+
+
+def problems(document: Document, name: str) -> list[Diagnostic]:
+    """Return every way in which the document does not fit the schema ``name``."""
+    return [document.problem(path, message, hint, key=key) for path, message, hint, key in describe(document.data, name)]
+
+
+Problem = tuple[DataPath, str, str, bool]
+"""Path, message, hint, and whether the path's key is meant rather than its value."""
+
+
+def describe(value: Any, name: str) -> list[Problem]:
+    """Return the problems of plain data."""
+    if _quick(name).is_valid(value):
+        return []
+    found = [problem for error in validator(name).iter_errors(value) for problem in _in_words(error)]
+    # "exactly one kind" says nothing new where an unknown key was reported: the typo is the missing kind
+    unknown_at = {path[:-1] for path, message, _, key in found if key and message.startswith("unknown")}
+    return [(path, text, hint, key) for path, text, hint, key in found if not (path in unknown_at and "needs exactly one of" in text)]
+
+
+def _in_words(error: Any) -> Iterator[Problem]:
+    path = tuple(error.absolute_path)
+    # what stands below propertyNames is about the key; its path is the map's
+    of_key = "propertyNames" in error.absolute_schema_path
+    writer = _bad_key if of_key else _WRITERS.get(error.validator, _other)
+    for suffix, message, hint, key in writer(error):
+        yield (*path, *suffix), message, hint, key
+
+
+_Piece = tuple[DataPath, str, str, bool]
+
+
+def _title(error: Any) -> str:
+    return str(error.schema.get("title", "value"))
+
+
+def _extra_keys(error: Any) -> Iterator[_Piece]:
+    allowed = list(error.schema.get("properties", {}))
+    title = _title(error)
+    what = {"expectation": "expectation", "step": "step", "input": "input kind", "condition": "condition"}.get(title, "key")
+    for key in error.instance:
+        if key not in allowed:
+            message, hint = unknown(what, str(key), [word for word in allowed if word != "expect" or what != "step"])
+            yield (key,), message + (f" in {title}" if what == "key" and title != "spec" else ""), hint, True
+
+
+def _missing(error: Any) -> Iterator[_Piece]:
+    for key in error.validator_value:
+        if key not in error.instance:
+            example = error.schema.get("properties", {}).get(key, {})
+            yield (), f"{_title(error)} needs the key '{key}'", str(example.get("description", "")).split("\n")[0], False
+
+
+_WORDS = {
+    "object": "a map",
+    "array": "a list",
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+}
+
+
+def _found(value: Any) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f"the text '{value[:60]}'"
+        case dict():
+            return "a map"
+        case list():
+            return "a list"
+    return f"the number {value!s:.40}"
+
+
+def _wanted(schema: Any) -> str:
+    kinds = schema.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else list(kinds)
+    templated = schema.get("pattern") == TEMPLATE_PATTERN
+    words = [_WORDS[kind] for kind in kinds if not (templated and kind == "string")]
+    return " or ".join(words) + (" (or one {{ expression }})" if templated else "")
+
+
+def _wrong_type(error: Any) -> Iterator[_Piece]:
+    yield (), f"expected {_wanted(error.schema)}, found {_found(error.instance)}", str(error.schema.get("description", "")), False
+
+
+def _wrong_text(error: Any) -> Iterator[_Piece]:
+    if error.validator_value == TEMPLATE_PATTERN:
+        yield from _wrong_type(error)
+        return
+    hint = str(error.schema.get("description", ""))
+    yield (), f"the text '{error.instance!s:.60}' does not fit: {_title(error)} is written as {error.validator_value}", hint, False
+
+
+def _wrong_word(error: Any) -> Iterator[_Piece]:
+    allowed = [str(word) for word in error.validator_value]
+    message, hint = unknown("word", str(error.instance), allowed)
+    yield (), message, hint, False
+
+
+def _wrong_constant(error: Any) -> Iterator[_Piece]:
+    yield (), f"expected {json.dumps(error.validator_value)}, found {_found(error.instance)}", "leave the key out otherwise", False
+
+
+def _any_of(error: Any) -> Iterator[_Piece]:
+    words = [word for branch in error.validator_value for word in branch.get("enum", [])]
+    if words:
+        message, hint = unknown(_title(error), str(error.instance), words)
+        yield (), message, hint, False
+        return
+    keys = [key for branch in error.validator_value for key in branch.get("required", [])]
+    yield (), f"{_title(error)} needs one of {one_of(keys)}", "", False
+
+
+def _one_of_kinds(error: Any) -> Iterator[_Piece]:
+    kinds = list(dict.fromkeys(key for branch in error.validator_value for key in branch.get("required", [])))
+    given = [kind for kind in kinds if kind in error.instance]
+    found = " and ".join(given) if given else "none"
+    near = next((hint for key in error.instance if (hint := did_you_mean(key, kinds))), "") if not given else ""
+    yield (), f"{_title(error)} needs exactly one of {one_of(kinds)}; found {found}", near, False
+
+
+def _size(error: Any) -> Iterator[_Piece]:
+    bound = error.validator_value
+    match error.validator:
+        case "minItems" | "minProperties" | "minLength":
+            message = f"{_title(error)} is empty" if bound == 1 else f"{_title(error)} needs at least {bound}"
+        case "maxProperties":
+            extra = " and ".join(str(key) for key in error.instance)
+            message = f"{_title(error)} takes one kind, found {extra}"
+        case _:
+            message = f"{_title(error)} takes at most {bound}"
+    yield (), message, "write each in an entry of its own" if error.validator == "maxProperties" else "", False
+
+
+def _number_bound(error: Any) -> Iterator[_Piece]:
+    sign = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "more than"}[error.validator]
+    yield (), f"{error.instance} is out of range: {sign} {error.validator_value}", "", False
+
+
+def _repeated(error: Any) -> Iterator[_Piece]:
+    seen: list[Any] = []
+    for index, item in enumerate(error.instance):
+        if item in seen:
+            yield (index,), f"{_found(item)} is repeated", "leave it out", False
+        seen.append(item)
+
+
+def _dependent(error: Any) -> Iterator[_Piece]:
+    for key, needed in error.validator_value.items():
+        for other in needed:
+            if key in error.instance and other not in error.instance:
+                yield (key,), f"'{key}' goes with '{other}'", f"add '{other}'", True
+
+
+def _bad_key(error: Any) -> Iterator[_Piece]:
+    hint = f"it is written as {error.validator_value}" if error.validator == "pattern" else ""
+    yield (str(error.instance),), f"'{error.instance}' is no name that may stand here", hint, True
+
+
+def _other(error: Any) -> Iterator[_Piece]:
+    yield (), f"does not fit: {error.message[:200]}", "", False
+
+
+_WRITERS = {
+    "additionalProperties": _extra_keys,
+    "required": _missing,
+    "type": _wrong_type,
+    "pattern": _wrong_text,
+    "enum": _wrong_word,
+    "const": _wrong_constant,
+    "anyOf": _any_of,
+    "oneOf": _one_of_kinds,
+    "minItems": _size,
+    "maxItems": _size,
+    "minProperties": _size,
+    "maxProperties": _size,
+    "minLength": _size,
+    "minimum": _number_bound,
+    "maximum": _number_bound,
+    "exclusiveMinimum": _number_bound,
+    "uniqueItems": _repeated,
+    "dependentRequired": _dependent,
+}

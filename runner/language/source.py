@@ -1,0 +1,388 @@
+"""Reads one YAML file into plain data with a position for every value. Never runs anything.
+
+The reader is built on the event stream of libyaml, not on PyYAML's constructors: that gives YAML 1.2 core scalars
+(``1e-3`` is a number, ``on`` is a string, ``012`` is 12), a position and the raw text of each value, repeated keys as
+errors, and bounds on size, depth and alias growth that hold before anything is built.
+"""
+
+import hashlib
+import math
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from runner.diagnostics import Diagnostic, InvalidSpecs, Position
+
+DataPath = tuple[str | int, ...]
+
+MAX_BYTES = 1 << 20
+MAX_NODES = 100_000
+MAX_DEPTH = 64
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is eight times as fast; a PyYAML without it still works
+
+_NULL = {"", "~", "null", "Null", "NULL"}
+_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_INT = re.compile(r"[-+]?[0-9]+\Z")
+_OCT = re.compile(r"0o[0-7]+\Z")
+_HEX = re.compile(r"0x[0-9a-fA-F]+\Z")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
+_INF = re.compile(r"[-+]?\.(inf|Inf|INF)\Z")
+_NAN = {".nan", ".NaN", ".NAN"}
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a value stands (line and column from 1) and, for a scalar, how it was written."""
+
+    line: int
+    column: int
+    raw: str | None = None
+    style: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A YAML file as data. ``marks`` and ``key_marks`` are keyed by the path of keys and indices to a value."""
+
+    path: Path
+    file: str
+    data: Any
+    marks: dict[DataPath, Mark]
+    key_marks: dict[DataPath, Mark]
+    digest: str
+
+    def position(self, path: DataPath, *, key: bool = False) -> Position:
+        """Return where ``path`` stands; the nearest enclosing value when it stands nowhere itself."""
+        for end in range(len(path), -1, -1):
+            table = self.key_marks if key and end == len(path) else self.marks
+            mark = table.get(path[:end]) or self.marks.get(path[:end])
+            if mark is not None:
+                return Position(file=self.file, line=mark.line, column=mark.column)
+        return Position(file=self.file)
+
+    def problem(self, path: DataPath, message: str, hint: str = "", *, key: bool = False) -> Diagnostic:
+        """Return a diagnostic at ``path`` (at its key when ``key``)."""
+        return Diagnostic(position=self.position(path, key=key), message=message, hint=hint)
+
+
+def shown(path: Path) -> str:
+    """Return ``path`` as people see it: relative to the working folder when it lies below it."""
+    try:
+        return str(path.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def read(path: Path) -> Document:
+    """Read one YAML file; raise ``InvalidSpecs`` with a positioned diagnostic for whatever is wrong with it."""
+    data = read_bytes(path)
+    return parse(_decode(path, data), path=path, digest=hashlib.sha256(data).hexdigest())
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the file's bytes, or raise ``InvalidSpecs`` for what cannot be a spec: too large, a device, unreadable."""
+    try:
+        # O_NONBLOCK: a named pipe must not make the reader wait for a writer that never comes
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise _failure(path, f"cannot be read: {error.strerror}", "check the path and its permissions") from error
+    with os.fdopen(descriptor, "rb") as stream:
+        status = os.fstat(stream.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise _failure(path, "is not a regular file", "a spec is a text file")
+        if status.st_size > MAX_BYTES:
+            raise _failure(path, f"is {status.st_size:,} bytes; at most {MAX_BYTES:,} are read", "a spec is one claim: split it")
+        return stream.read(MAX_BYTES + 1)
+
+
+def _decode(path: Path, data: bytes) -> str:
+    if b"\0" in data:
+        line, column = _line_column(data, data.index(b"\0"))
+        raise _failure(path, "is a binary file: it holds a NUL byte", "a spec is UTF-8 text", line, column)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line, column = _line_column(data, error.start)
+        message = f"is not UTF-8: byte 0x{data[error.start]:02x} cannot be decoded"
+        raise _failure(path, message, "save the file as UTF-8", line, column) from error
+
+
+def _line_column(data: bytes, offset: int) -> tuple[int, int]:
+    start = data.rfind(b"\n", 0, offset) + 1
+    return data.count(b"\n", 0, offset) + 1, offset - start + 1
+
+
+def _failure(path: Path, message: str, hint: str, line: int = 1, column: int = 1) -> InvalidSpecs:
+    position = Position(file=shown(path), line=line, column=column)
+    return InvalidSpecs([Diagnostic(position=position, message=message, hint=hint)])
+
+
+def parse(text: str, *, path: Path, digest: str = "") -> Document:
+    """Parse YAML text that came from ``path``."""
+    file = shown(path)
+    builder = _Builder(file)
+    try:
+        for event in _events(text):
+            if builder.feed(event):
+                break
+    except yaml.YAMLError as error:
+        raise InvalidSpecs([_syntax_problem(file, text, error), *builder.problems]) from error
+    builder.finish()
+    if builder.problems:
+        raise InvalidSpecs(builder.problems)
+    return Document(path=path, file=file, data=builder.root, marks=builder.marks, key_marks=builder.key_marks, digest=digest)
+
+
+def _events(text: str) -> Iterator[Any]:
+    # libyaml is driven event by event: no recursion that a deeply nested file could exhaust
+    loader = _LOADER(text)
+    try:
+        while loader.check_event():
+            yield loader.get_event()
+    finally:
+        loader.dispose()
+
+
+def _syntax_problem(file: str, text: str, error: yaml.YAMLError) -> Diagnostic:
+    if isinstance(error, yaml.reader.ReaderError):
+        return _reader_problem(file, text, error)
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    tab = _tab_near(text, line)
+    if tab:
+        return Diagnostic(position=Position(file=file, line=tab[0], column=tab[1]), message="a tab cannot indent YAML", hint="use spaces")
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    hint = "put quotes around a value that holds ': ' or ' #', or starts with a special character"
+    if "{{" in _line(text, line) or "{{" in _line(text, line - 1):
+        hint = _QUOTE
+    return Diagnostic(position=Position(file=file, line=line, column=column), message=f"YAML syntax: {problem}", hint=hint)
+
+
+_QUOTE = 'put quotes around it: "{{ ... }}"'
+
+
+def _reader_problem(file: str, text: str, error: Any) -> Diagnostic:
+    before = text[: max(int(getattr(error, "position", 0)), 0)]
+    position = Position(file=file, line=before.count("\n") + 1, column=len(before) - before.rfind("\n"))
+    hint = "write it as an escape in a double-quoted string"
+    return Diagnostic(position=position, message="YAML syntax: a control character", hint=hint)
+
+
+def _line(text: str, number: int) -> str:
+    lines = text.split("\n")
+    return lines[number - 1] if 1 <= number <= len(lines) else ""
+
+
+def _tab_near(text: str, line: int) -> tuple[int, int] | None:
+    for number in (line, line - 1, line + 1):
+        content = _line(text, number)
+        indent = content[: len(content) - len(content.lstrip())]
+        if "\t" in indent:
+            return number, indent.index("\t") + 1
+    return None
+
+
+def resolve(text: str) -> Any:
+    """Return the YAML 1.2 core value of a plain scalar. ValueError when it is a number too long to hold."""
+    if text in _NULL:
+        return None
+    if text in _BOOL:
+        return _BOOL[text]
+    if text[0] not in "+-.0123456789":
+        return text
+    if _INT.match(text):
+        return int(text)
+    if _OCT.match(text):
+        return int(text[2:], 8)
+    if _HEX.match(text):
+        return int(text[2:], 16)
+    if _FLOAT.match(text):
+        return float(text)
+    if _INF.match(text):
+        return -math.inf if text.startswith("-") else math.inf
+    return math.nan if text in _NAN else text
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A list or map that is still open. ``key`` is set while a map waits for the value of that key."""
+
+    value: Any
+    path: DataPath
+    anchor: str | None
+    flow: bool
+    key: str | None = None
+
+    @property
+    def wants_key(self) -> bool:
+        return isinstance(self.value, dict) and self.key is None
+
+    @property
+    def child(self) -> DataPath:
+        return (*self.path, self.key if isinstance(self.value, dict) and self.key is not None else len(self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchored:
+    """What an alias stands for, and how many values that is once written out."""
+
+    value: Any
+    nodes: int
+
+
+class _Builder:
+    """Turns events into data. Problems are collected, so that one file shows all of them."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.root: Any = None
+        self.marks: dict[DataPath, Mark] = {}
+        self.key_marks: dict[DataPath, Mark] = {}
+        self.problems: list[Diagnostic] = []
+        self._stack: list[_Frame] = []
+        self._anchors: dict[str, _Anchored] = {}
+        self._documents = 0
+        self._nodes = 0
+        self._stopped = False
+
+    def feed(self, event: Any) -> bool:
+        """Take one event; return True when reading on makes no sense."""
+        kind = type(event)
+        if kind is yaml.ScalarEvent:
+            self._add_scalar(event)
+        elif kind is yaml.MappingStartEvent:
+            self._open({}, event)
+        elif kind is yaml.SequenceStartEvent:
+            self._open([], event)
+        elif kind in (yaml.MappingEndEvent, yaml.SequenceEndEvent):
+            self._close()
+        elif kind is yaml.AliasEvent:
+            self._alias(event)
+        elif kind is yaml.DocumentStartEvent:
+            self._documents += 1
+            if self._documents > 1:
+                self._stop(event, "a second document", "a file holds one spec: remove the '---'")
+        return self._stopped
+
+    def finish(self) -> None:
+        """Say so when there was nothing to read."""
+        if self._documents == 0 and not self.problems:
+            hint = "a spec needs at least summary, backends, function, inputs and expect"
+            self.problems.append(Diagnostic(position=Position(file=self.file), message="the file is empty", hint=hint))
+
+    def _add_scalar(self, event: Any) -> None:
+        value = self._scalar(event)
+        if self._stack and self._stack[-1].wants_key:
+            self._key(self._stack[-1], event)
+            return
+        self._count(event, 1)
+        self.marks[self._child()] = _mark(event)
+        if event.anchor:
+            self._anchors[event.anchor] = _Anchored(value, 1)
+        self._attach(value)
+
+    def _scalar(self, event: Any) -> Any:
+        if event.tag is not None and event.tag != "!":
+            self._problem(event, f"the tag '{event.tag}' is not part of the language", "write the plain value")
+            return None
+        if event.style or event.tag is not None:  # libyaml says "" for plain, the pure parser says None
+            return event.value
+        try:
+            return resolve(event.value)
+        except ValueError:
+            self._problem(event, "a number of more than 4,300 digits", "put quotes around it if it is text")
+            return None
+
+    def _open(self, value: Any, event: Any) -> None:
+        if event.tag is not None and event.tag != "!":
+            self._problem(event, f"the tag '{event.tag}' is not part of the language", "write the plain value")
+        if len(self._stack) >= MAX_DEPTH:
+            self._stop(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep")
+            return
+        if self._stack and self._stack[-1].wants_key:
+            templated = event.flow_style and self._stack[-1].flow
+            hint = _QUOTE if templated else "a key is one plain word"
+            self._stop(event, "an unquoted {{" if templated else "a key that is a list or a map", hint)
+            return
+        path = self._child()
+        self._count(event, 1)
+        self.marks[path] = _mark(event)
+        self._stack.append(_Frame(value, path, event.anchor, bool(event.flow_style)))
+
+    def _close(self) -> None:
+        frame = self._stack.pop()
+        if frame.anchor:
+            self._anchors[frame.anchor] = _Anchored(frame.value, _count_nodes(frame.value))
+        self._attach(frame.value)
+
+    def _key(self, frame: _Frame, event: Any) -> None:
+        key = event.value
+        if key in frame.value:
+            first = self.key_marks[(*frame.path, key)]
+            self._problem(event, f"the key '{key}' is repeated", f"it stands first on line {first.line}")
+        self.key_marks[(*frame.path, key)] = _mark(event)
+        frame.key = key
+
+    def _alias(self, event: Any) -> None:
+        anchored = self._anchors.get(event.anchor)
+        if anchored is None:
+            inside = any(frame.anchor == event.anchor for frame in self._stack)
+            what = "stands inside what it names" if inside else "names no anchor above it"
+            self._stop(event, f"the alias '*{event.anchor}' {what}", "write the value out")
+        elif self._stack and self._stack[-1].wants_key:
+            self._stop(event, "an alias as a key", "a key is one plain word")
+        else:
+            self._count(event, anchored.nodes)
+            self.marks[self._child()] = _mark(event)
+            self._attach(anchored.value)
+
+    def _child(self) -> DataPath:
+        return self._stack[-1].child if self._stack else ()
+
+    def _attach(self, value: Any) -> None:
+        if not self._stack:
+            self.root = value
+            return
+        frame = self._stack[-1]
+        if isinstance(frame.value, dict):
+            frame.value[frame.key] = value
+            frame.key = None
+        else:
+            frame.value.append(value)
+
+    def _count(self, event: Any, nodes: int) -> None:
+        self._nodes += nodes
+        if self._nodes > MAX_NODES:
+            message = f"more than {MAX_NODES:,} values once its aliases are written out"
+            self._stop(event, message, "use a matrix, not aliases, to multiply")
+
+    def _problem(self, event: Any, message: str, hint: str) -> None:
+        start = event.start_mark
+        position = Position(file=self.file, line=start.line + 1, column=start.column + 1)
+        self.problems.append(Diagnostic(position=position, message=message, hint=hint))
+
+    def _stop(self, event: Any, message: str, hint: str) -> None:
+        self._problem(event, message, hint)
+        self._stopped = True
+
+
+def _mark(event: Any) -> Mark:
+    start = event.start_mark
+    if type(event) is yaml.ScalarEvent:
+        return Mark(start.line + 1, start.column + 1, event.value, event.style)
+    return Mark(start.line + 1, start.column + 1)
+
+
+def _count_nodes(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(map(_count_nodes, value.values()))
+    if isinstance(value, list):
+        return 1 + sum(map(_count_nodes, value))
+    return 1

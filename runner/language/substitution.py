@@ -1,0 +1,84 @@
+"""Where templates stand in a spec, and putting values in their place."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runner.language import templates
+from runner.language.source import DataPath
+
+SECTIONS = frozenset(
+    ["summary", "covers", "config", "dynamo_config", "functorch_config", "env", "torch", "context", "function", "functions"]
+    + ["inputs", "compile", "steps", "expect", "timeout"]
+)
+"""The keys below which a ``{{`` is a template."""
+
+_CODE = frozenset(["filecheck", "checks", "match"])
+"""Keys whose text is a pattern: there ``{{`` is FileCheck's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A template over facts: evaluated on the machine that runs the case."""
+
+    template: templates.Template
+    names: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return self.template.text
+
+
+def occurrences(data: Any) -> Iterator[tuple[DataPath, str]]:
+    """Yield the path and text of every template of a spec."""
+    for section, value in data.items():
+        if section in SECTIONS:
+            yield from _walk(value, (section,))
+
+
+def _walk(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
+    if isinstance(value, str):
+        if "{{" in value and not _is_code(path):
+            yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _walk(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _walk(item, (*path, index))
+
+
+def _is_code(path: DataPath) -> bool:
+    if path[0] == "function" and len(path) == 1 or path[0] == "functions" and len(path) == 2:
+        return True
+    return path[-1] in _CODE
+
+
+def replaced(data: Any, path: DataPath, value: Any) -> Any:
+    """Return ``data`` with ``value`` at ``path``; what is not on the way is shared, nothing is changed in place."""
+    if not path:
+        return value
+    copy = list(data) if isinstance(data, list) else dict(data)
+    copy[path[0]] = replaced(data[path[0]], path[1:], value)
+    return copy
+
+
+def resolve_facts(value: Any, facts: Mapping[str, Any]) -> Any:
+    """Return ``value`` with every deferred template evaluated; raise ``templates.TemplateError``."""
+    if isinstance(value, Deferred):
+        return value.template.evaluate({**value.names, templates.DEFERRED_NAME: facts})
+    if isinstance(value, dict):
+        return {key: resolve_facts(item, facts) for key, item in value.items()}
+    if isinstance(value, list):
+        return [resolve_facts(item, facts) for item in value]
+    return value
+
+
+def as_text(value: Any) -> Any:
+    """Return ``value`` with every deferred template as its text, for people and for digests."""
+    if isinstance(value, Deferred):
+        return value.template.text
+    if isinstance(value, dict):
+        return {key: as_text(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [as_text(item) for item in value]
+    return value

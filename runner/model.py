@@ -1,0 +1,190 @@
+"""What passes between the stages: cases, plans, verdicts, results. Frozen values and their JSON forms.
+
+Nothing here imports another room but ``outcomes`` and ``diagnostics``; everything may import this.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NewType
+
+from runner.diagnostics import Position
+from runner.outcomes import Outcome
+
+CaseId = NewType("CaseId", str)
+"""``area/spec-name[backend=cpu,dtype=float32]``."""
+
+Json = Any
+"""A value that JSON can say (see ``worker.protocol`` for what it cannot)."""
+
+
+class Status(Enum):
+    """How one expectation was judged."""
+
+    HELD = "held"
+    FAILED = "failed"
+    ERROR = "error"
+    """The facts are missing or cannot be judged: nothing is claimed."""
+    NOT_APPLICABLE = "not-applicable"
+    """Its ``when`` does not hold here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One expectation judged.
+
+    ``kind`` is the word of the language (``close``), or ``proof``, ``raised``, ``crash`` ... for what no line of the
+    spec asks for. ``detail`` may have many lines: the excerpt of generated code, a traceback.
+    """
+
+    kind: str
+    status: Status
+    position: Position
+    expected: str = ""
+    observed: str = ""
+    detail: str = ""
+
+    @property
+    def message(self) -> str:
+        """One line for a table or an attribute."""
+        return f"{self.kind}: expected {self.expected}, observed {self.observed}" if self.expected else self.observed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """One entry of ``requires``: a capability and its argument (None when it takes none)."""
+
+    name: str
+    argument: str | None
+    position: Position
+
+    def __str__(self) -> str:
+        return self.name if self.argument is None else f"{self.name} {self.argument}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeBlock:
+    """Python written in a spec.
+
+    ``line`` is the line of the YAML file (from 1) on which the first line of ``text`` stands.
+    """
+
+    name: str
+    file: str
+    line: int
+    text: str
+    exact: bool = True
+    """False where YAML folds lines, so that only the first line's number is true."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of a case: its kind, its arguments (plain data), what is expected after it."""
+
+    kind: str
+    arguments: Mapping[str, Json]
+    expectations: tuple["Expected", ...]
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """An expectation where it stands in the spec. ``check`` is an instance of a class in ``expectations``."""
+
+    kind: str
+    check: Any
+    position: Position
+    leaves: Mapping[str, Position] = field(default_factory=dict)
+    """Where each key of its body stands: a counter's line is more than the expectation's."""
+
+    def place(self, leaf: str) -> Position:
+        """Return where a leaf stands, or the expectation itself."""
+        return self.leaves.get(leaf, self.position)
+
+
+class Availability(Enum):
+    """Whether a case can run here."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+    """Only the run can know."""
+
+    def as_json(self) -> bool | None:
+        """Return true, false or null, as ``list --json`` says it."""
+        return {Availability.YES: True, Availability.NO: False, Availability.UNKNOWN: None}[self]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A spec expanded for one backend and one point of its matrix."""
+
+    id: CaseId
+    spec: str
+    """The YAML file as shown to people: relative to the working folder where that is possible."""
+    area: str
+    name: str
+    position: Position
+    summary: str
+    covers: tuple[str, ...]
+    tags: tuple[str, ...]
+    backend: str
+    device: str
+    params: Mapping[str, Json]
+    requires: tuple[Requirement, ...]
+    body: Mapping[str, Json]
+    """What the worker needs, as data: functions, inputs, compile, config, env, torch, context, blocks."""
+    steps: tuple[Step, ...]
+    digest: str
+    """sha256 of the expanded case, so that a recorded result can be tied to what was run."""
+    missing_names: tuple[str, ...] = ()
+    """Config, counter and metric names that only another torch has, each as a reason."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """For ``explain``: where each value came from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a worker's process ended."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    timed_out: bool = False
+    phase: str = ""
+    """The last phase that the worker announced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """A case's outcome with everything a report says about it."""
+
+    case_id: CaseId
+    spec: str
+    area: str
+    name: str
+    backend: str
+    outcome: Outcome
+    reason: str
+    """One line: why it is not a PASS. Never blank for any other outcome."""
+    failure_type: str
+    """JUnit's ``type``: counter, close, filecheck, raised, fell-back, crash, unavailable ..."""
+    verdicts: tuple[Verdict, ...]
+    position: Position
+    """The line that a report points to: the failing expectation's, or the spec's."""
+    seconds: float
+    phases: Mapping[str, float] = field(default_factory=dict)
+    isolation: str = ""
+    """How the worker was made: ``fork`` or ``process``; empty when none was."""
+    folder: str = ""
+    """The case's folder below the run's folder; empty when nothing was run."""
+    repro: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    """Ends of what the worker printed."""
+    digest: str = ""
+    covers: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> tuple[Verdict, ...]:
+        """The verdicts that speak against the case."""
+        return tuple(v for v in self.verdicts if v.status in (Status.FAILED, Status.ERROR))

@@ -1,0 +1,41 @@
+"""The outcomes of a case: one table that summary, exit code, JUnit and console iterate."""
+
+from enum import Enum
+
+
+class JUnitTag(Enum):
+    """How an outcome is written in JUnit."""
+
+    NONE = ""
+    FAILURE = "failure"
+    ERROR = "error"
+    SKIPPED = "skipped"
+
+
+class Outcome(Enum):
+    """How a case ended.
+
+    Each member carries its name for people, a one-character glyph, whether it fails the run, whether the case
+    counts as executed, and its JUnit element. The order is the order of every summary.
+    """
+
+    PASS = ("PASS", ".", False, True, JUnitTag.NONE)
+    FAIL = ("FAIL", "F", True, True, JUnitTag.FAILURE)
+    FELL_BACK = ("FELL_BACK", "B", True, True, JUnitTag.FAILURE)
+    ERROR = ("ERROR", "E", True, True, JUnitTag.ERROR)
+    CRASH = ("CRASH", "C", True, True, JUnitTag.ERROR)
+    TIMEOUT = ("TIMEOUT", "T", True, True, JUnitTag.ERROR)
+    NOT_RUN = ("NOT_RUN", "-", True, False, JUnitTag.ERROR)
+    FLAKY = ("FLAKY", "~", True, True, JUnitTag.FAILURE)
+    UNAVAILABLE = ("UNAVAILABLE", "u", False, False, JUnitTag.SKIPPED)
+    XFAIL = ("XFAIL", "x", False, True, JUnitTag.SKIPPED)
+    XPASS = ("XPASS", "X", True, True, JUnitTag.FAILURE)
+    OFFLINE_PASS = ("OFFLINE_PASS", "o", False, False, JUnitTag.SKIPPED)
+    OFFLINE_FAIL = ("OFFLINE_FAIL", "O", True, False, JUnitTag.FAILURE)
+
+    def __init__(self, label: str, glyph: str, is_failure: bool, is_executed: bool, junit: JUnitTag) -> None:
+        self.label = label
+        self.glyph = glyph
+        self.is_failure = is_failure
+        self.is_executed = is_executed
+        self.junit = junit

@@ -1,0 +1,56 @@
+"""From a case to the plan that a worker runs: plain data, with the measurements that its expectations ask for."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runner.conditions import Surroundings, holds
+from runner.expectations import EAGER
+from runner.expectations.raises import Raises
+from runner.language.substitution import resolve_facts
+from runner.model import Case, Step
+from runner.worker.protocol import encode
+
+
+def seed_of(case: Case) -> int:
+    """Return the case's seed: from its id without the backend, so that every backend sees the same numbers."""
+    given = case.body["torch"].get("seed")
+    if given is not None:
+        return int(given)
+    return int.from_bytes(hashlib.sha256(case.body["seed_key"].encode("utf-8", "surrogatepass")).digest()[:4], "big")
+
+
+def expects_raise(step: Step, here: Surroundings) -> bool:
+    """Whether an exception in this step is what the spec wants to see."""
+    return any(isinstance(expected.check, Raises) and holds(expected.check.when, here) for expected in step.expectations)
+
+
+def make_plan(case: Case, here: Surroundings, facts: Mapping[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
+    """Return the plan as JSON can say it; raise ``templates.TemplateError`` for a fact that this machine does not have."""
+    names = {name for step in case.steps for expected in step.expectations for name in expected.check.names}
+    plan = {
+        "format": 1,
+        "id": case.id,
+        "backend": case.backend,
+        "device": case.device,
+        "params": case.params,
+        "body": resolve_facts(dict(case.body), facts),
+        "seed": seed_of(case),
+        "module_key": case.spec,
+        "folder": str(folder),
+        "cache": str(cache),
+        "needs_eager": EAGER in names,
+        "steps": [_plan_step(step, here, facts) for step in case.steps],
+    }
+    return dict(encode(plan))
+
+
+def _plan_step(step: Step, here: Surroundings, facts: Mapping[str, Any]) -> dict[str, Any]:
+    wanted = [(index, expected.kind, expected.check.measurement()) for index, expected in enumerate(step.expectations)]
+    return {
+        "kind": step.kind,
+        "arguments": resolve_facts(dict(step.arguments), facts),
+        "expects_raise": expects_raise(step, here),
+        "measure": [{"index": index, "kind": kind, "arguments": arguments} for index, kind, arguments in wanted if arguments is not None],
+    }

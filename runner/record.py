@@ -1,0 +1,333 @@
+"""The run's journal: JSON lines written as the run goes, and read back by every report.
+
+A header, one line for each case that ended, a footer. A journal without a footer is a truncated run; only its last line may be torn.
+A field that is added to ``CaseResult`` travels by itself; ``schemas/journal.schema.json`` must be told of it.
+"""
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, NewType, NoReturn, Self, get_args, get_origin, get_type_hints
+
+from runner.model import CaseResult, Json
+from runner.outcomes import Outcome
+
+FORMAT = 1
+"""The journal's format; a reader refuses any other."""
+
+RECORDED_VARIABLES = ("TORCH", "TRITON", "CUDA", "HIP", "ROCM", "OMP")
+"""Beginnings of the names of environment variables that a report may show."""
+
+SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "PASSWORD")
+"""A variable with one of these in its name is never recorded, nor the value of such a parameter of a URL."""
+
+_AUTHORITY = re.compile(r"://[^/\s]*@")
+_SLASHED_PASSWORD = re.compile(r"://[^/\s:@]*:(?:(?!://)\S)*@")
+_QUERY = re.compile(r"(?P<name>[?&#][^?&#=\s]*=)[^&#\s]*")
+
+
+class JournalError(Exception):
+    """A line of a journal that no writer of ours left there."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        self.line = line
+        self.reason = reason
+        super().__init__(f"line {line}: {reason}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHeader:
+    """What is known of a run before its first case."""
+
+    run_id: str
+    started: str
+    """UTC, ISO 8601."""
+    version: str
+    """Of this program."""
+    command: tuple[str, ...]
+    """The command line, without credentials."""
+    environment: Mapping[str, str]
+    """torch, torch_git, triton, python, platform, device, arch, driver, cuda, hip, ck ..."""
+    variables: Mapping[str, str]
+    """Environment variables, as ``environment_variables`` lets them through."""
+    specs: Mapping[str, str]
+    """sha256 of each YAML file that was read."""
+    selected: int
+    shard: str = ""
+    """``I/N``; empty for a whole run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFooter:
+    """How a run ended."""
+
+    ended: str
+    seconds: float
+    totals: Mapping[str, int]
+    exit_code: int
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A journal as read."""
+
+    header: RunHeader
+    results: tuple[CaseResult, ...]
+    footer: RunFooter | None
+
+    @property
+    def truncated(self) -> bool:
+        """True when the run did not reach its end."""
+        return self.footer is None
+
+
+_KINDS: Mapping[str, type] = {"header": RunHeader, "case": CaseResult, "footer": RunFooter}
+
+
+def totals(results: Iterable[CaseResult]) -> dict[str, int]:
+    """Count the results of each outcome, zeros included, in the order of the table."""
+    counts = {outcome.label: 0 for outcome in Outcome}
+    for result in results:
+        counts[result.outcome.label] += 1
+    return counts
+
+
+def without_credentials(text: str) -> str:
+    """Return ``text`` with user, password and secret parameters of its URLs replaced by ``***``.
+
+    Where it cannot be told whether an ``@`` ends a password, it is taken to: losing a host name is the smaller harm.
+    """
+    text = _SLASHED_PASSWORD.sub("://***@", _AUTHORITY.sub("://***@", text))
+    return _QUERY.sub(lambda found: f"{found['name']}***" if _is_secret(found["name"]) else found.group(), text)
+
+
+def sanitised_command(argv: Sequence[str]) -> tuple[str, ...]:
+    """Return a command line that may stand in a report."""
+    return tuple(without_credentials(argument) for argument in argv)
+
+
+def environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a report may show, by name."""
+    return {name: without_credentials(environ[name]) for name in sorted(environ) if _may_be_recorded(name)}
+
+
+def _may_be_recorded(name: str) -> bool:
+    return name.startswith(RECORDED_VARIABLES) and not _is_secret(name)
+
+
+def _is_secret(name: str) -> bool:
+    return any(word in name.upper() for word in SECRET_WORDS)
+
+
+class JournalWriter:
+    """Appends to a journal; each line reaches the file before the call returns.
+
+    A truncated journal is continued: its torn line goes, and cases follow without a second header.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._has_header = path.exists() and path.stat().st_size > 0
+        self._has_footer = False
+        if self._has_header:
+            if not read_run(path).truncated:
+                raise ValueError(f"{path}: this run has ended")
+            _mend_last_line(path)
+        self._stream: BinaryIO = path.open("ab")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def write_header(self, header: RunHeader) -> None:
+        """Write the first line."""
+        if self._has_header:
+            raise ValueError("the journal has its header")
+        self._write("header", header, format=FORMAT)
+        self._has_header = True
+        os.fsync(self._stream.fileno())
+
+    def write_case(self, result: CaseResult) -> None:
+        """Write a case that ended."""
+        self._require_open()
+        self._write("case", result)
+
+    def write_footer(self, footer: RunFooter) -> None:
+        """Write the last line."""
+        self._require_open()
+        self._write("footer", footer)
+        self._has_footer = True
+        os.fsync(self._stream.fileno())
+
+    def close(self) -> None:
+        """Close the file; without a footer the run reads as truncated."""
+        self._stream.close()
+
+    def _require_open(self) -> None:
+        if not self._has_header or self._has_footer:
+            raise ValueError("the journal has its footer" if self._has_footer else "the journal has no header yet")
+
+    def _write(self, kind: str, record: RunHeader | CaseResult | RunFooter, **extra: Json) -> None:
+        # ASCII, so that lone surrogates and every line separator of Unicode leave one line of valid UTF-8.
+        line = json.dumps({"kind": kind, **extra, **_encode(record)}, allow_nan=False, ensure_ascii=True)
+        self._stream.write(line.encode("ascii") + b"\n")
+        self._stream.flush()
+
+
+def read_run(path: Path) -> Run:
+    """Read a journal, whole or truncated; raise ``JournalError`` for anything else."""
+    header: RunHeader | None = None
+    footer: RunFooter | None = None
+    results: list[CaseResult] = []
+    number = 0
+    for number, record in _records(path):
+        if (header is None) != isinstance(record, RunHeader):
+            raise JournalError(number, "a second header" if header else "the first line is no header")
+        if footer is not None:
+            raise JournalError(number, "a line after the footer")
+        match record:
+            case RunHeader():
+                header = record
+            case RunFooter():
+                footer = record
+            case _:
+                results.append(record)
+    if header is None:
+        raise JournalError(1, "no header")
+    return Run(header=header, results=tuple(results), footer=footer)
+
+
+def _records(path: Path) -> Iterator[tuple[int, RunHeader | CaseResult | RunFooter]]:
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                value = _parse(line)
+            except (ValueError, RecursionError) as error:
+                if not line.endswith(b"\n"):
+                    return
+                raise JournalError(number, f"not JSON: {error}") from error
+            yield number, _record(number, value)
+
+
+def _parse(line: bytes) -> Json:
+    return json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON number")
+
+
+def _mend_last_line(path: Path) -> None:
+    """Drop a torn last line, or give a whole one its line end."""
+    data = path.read_bytes()
+    last = data[data.rfind(b"\n") + 1 :]
+    if not last:
+        return
+    try:
+        _parse(last)
+    except (ValueError, RecursionError):
+        os.truncate(path, len(data) - len(last))
+    else:
+        with path.open("ab") as stream:
+            stream.write(b"\n")
+
+
+def _record(number: int, value: Json) -> Any:
+    if not isinstance(value, dict):
+        raise JournalError(number, "not an object")
+    kind = value.pop("kind", None)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise JournalError(number, f"unknown kind {kind!r}")
+    if kind == "header" and (found := value.pop("format", None)) != FORMAT:
+        raise JournalError(number, f"format {found!r}; this program reads {FORMAT}")
+    try:
+        return _decode(_KINDS[kind], value, kind)
+    except _MalformedError as error:
+        raise JournalError(number, str(error)) from error
+
+
+class _MalformedError(Exception):
+    """A value that is not of its field's type."""
+
+
+def _encode(value: Any) -> Json:
+    match value:
+        case Outcome():
+            return value.label
+        case Enum():
+            return value.value
+        case Mapping():
+            return {str(key): _encode(item) for key, item in value.items()}
+        case tuple():
+            return [_encode(item) for item in value]
+        case _ if is_dataclass(value):
+            return {field.name: _encode(getattr(value, field.name)) for field in fields(value)}
+        case _:
+            return value
+
+
+def _decode(kind: Any, value: Json, where: str) -> Any:
+    """Return ``value`` as the annotated type ``kind``; ``where`` names it in the message."""
+    if isinstance(kind, NewType):
+        return _decode(kind.__supertype__, value, where)
+    if is_dataclass(kind):
+        return _decode_object(kind, value, where)
+    if get_origin(kind) is tuple:
+        return tuple(_decode(get_args(kind)[0], item, f"{where}[{i}]") for i, item in enumerate(_expect(list, value, where)))
+    if get_origin(kind) is Mapping:
+        return {key: _decode(get_args(kind)[1], item, f"{where}.{key}") for key, item in _expect(dict, value, where).items()}
+    if issubclass(kind, Enum):
+        return _decode_member(kind, value, where)
+    return _decode_number(value, where) if kind is float else _expect(kind, value, where)
+
+
+def _decode_object(kind: Any, value: Json, where: str) -> Any:
+    given = _expect(dict, value, where)
+    if extra := given.keys() - _annotations(kind).keys():
+        raise _MalformedError(f"{where} has an unknown key '{min(extra)}'")
+    if missing := _required(kind) - given.keys():
+        raise _MalformedError(f"{where} lacks '{min(missing)}'")
+    return kind(**{name: _decode(_annotations(kind)[name], item, f"{where}.{name}") for name, item in given.items()})
+
+
+@cache
+def _annotations(kind: type) -> Mapping[str, Any]:
+    return get_type_hints(kind)
+
+
+@cache
+def _required(kind: type[Any]) -> frozenset[str]:
+    return frozenset(field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING)
+
+
+def _decode_member(kind: type[Enum], value: Json, where: str) -> Enum:
+    for member in kind:
+        if _encode(member) == value:
+            return member
+    raise _MalformedError(f"{where}: unknown word {value!r}")
+
+
+def _decode_number(value: Json, where: str) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise _MalformedError(f"{where} is not a finite number")
+    return number
+
+
+def _expect(kind: type[Any], value: Json, where: str) -> Any:
+    # bool is an int to Python, and no count to us.
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise _MalformedError(f"{where} is not {kind.__name__}")
+    return value

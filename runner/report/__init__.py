@@ -1,0 +1,98 @@
+"""What every report says about a case: text made safe to show, cut to size, and the whole verdict in words.
+
+What a case printed may hold anything; nothing of it reaches a file or a terminal but through ``plain``, ``one_line`` or ``visible_name``.
+"""
+
+import re
+import textwrap
+
+from runner.model import CaseResult, Verdict
+from runner.outcomes import Outcome
+
+TEXT_LIMIT = 64_000
+"""Bytes of text that a report keeps of one case."""
+
+MESSAGE_LIMIT = 500
+"""Characters of a one-line message."""
+
+_SEQUENCES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor moves
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
+    r"|\x1b[PX^_][^\x1b]*\x1b\\"  # device strings
+    r"|\x1b[#%()*+./-][0-~]"  # character sets
+    r"|\x1b[78=>cDEHMNOZ]"  # reset, save, index
+)
+# What XML 1.0 cannot say, what a terminal obeys, what turns the direction of a line, and Unicode's own line ends.
+_UNSEEN = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
+_IN_TEXT = re.compile(f"[{_UNSEEN}]")
+_IN_NAME = re.compile(rf"[{_UNSEEN}\t\n\r\\]")
+
+
+def plain(text: str) -> str:
+    r"""Return ``text`` without terminal sequences, other control characters shown as ``\x00`` or ``\ud800``."""
+    stripped = _SEQUENCES.sub("", text)
+    return _IN_TEXT.sub(_escape, stripped.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def visible_name(text: str) -> str:
+    """Return a name that can be shown; two different names stay different."""
+    return _IN_NAME.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
+    """Return ``text`` made plain, on one line, its end left out when it is long."""
+    line = " ".join(plain(text).split())
+    return line if len(line) <= limit else line[: max(limit - 3, 0)] + "..."
+
+
+def clip(text: str, limit: int) -> str:
+    """Return head and tail of a plain text so that it takes at most ``limit`` bytes of UTF-8."""
+    data = text.encode("utf-8")
+    if len(data) <= limit:
+        return text
+    mark = f"\n... the middle of {len(data)} bytes is left out ...\n"
+    room = limit - len(mark)
+    if room <= 0:
+        return data[: max(limit, 0)].decode("utf-8", "ignore")
+    head = room // 2
+    return data[:head].decode("utf-8", "ignore") + mark + data[len(data) - (room - head) :].decode("utf-8", "ignore")
+
+
+def slug(outcome: Outcome) -> str:
+    """Return an outcome as the word of a report: ``fell-back``."""
+    return outcome.label.lower().replace("_", "-")
+
+
+def verdict_text(result: CaseResult, *, limit: int = TEXT_LIMIT) -> str:
+    """Return everything that is known against a case: reason, each verdict with its place, the repro command. Never empty.
+
+    Long parts lose their middle; every failed expectation and the repro command stay while ``limit`` allows.
+    """
+    reason = one_line(result.reason) or slug(result.outcome)
+    repro = clip(f"repro: {one_line(result.repro, 4 * MESSAGE_LIMIT)}", limit // 2) if result.repro else ""
+    room = limit - _size(repro) - 1
+    places = [_verdict(verdict, room) for verdict in result.failed] or [plain(str(result.position))]
+    if sum(map(_size, places)) + len(places) + _size(reason) > room:
+        share = max((room - _size(reason)) // len(places) - 1, 200)
+        places = [_verdict(verdict, share) for verdict in result.failed] or places
+    body = clip("\n".join([reason, *places]), room)
+    return f"{body}\n{repro}" if repro else body
+
+
+def _verdict(verdict: Verdict, limit: int) -> str:
+    lines = [f"{one_line(str(verdict.position))}: {one_line(verdict.kind)} {verdict.status.value}"]
+    for word in ("expected", "observed"):
+        if text := plain(getattr(verdict, word)):
+            lines.append(f"  {word}: " + clip(text.strip("\n").replace("\n", "\n    "), limit // 4))
+    head = "\n".join(lines)
+    detail = textwrap.indent(plain(verdict.detail).strip("\n"), "    ")
+    return f"{head}\n{clip(detail, max(limit - _size(head) - 1, 0))}" if detail else head
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8"))

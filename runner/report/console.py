@@ -1,0 +1,204 @@
+"""What a person sees: progress on standard error while the run goes, the report on standard output at its end."""
+
+import os
+import shlex
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from runner.model import CaseResult
+from runner.outcomes import JUnitTag, Outcome
+from runner.report import one_line, plain, verdict_text
+
+BLOCK_LIMIT = 6_000
+"""Bytes of one case's block; the JUnit report and the run's folder have the rest."""
+
+_STDERR_LIMIT = 1_500
+_BAR = 24
+_GROUPED = (Outcome.NOT_RUN, Outcome.UNAVAILABLE)
+"""Outcomes of cases that nothing was tried on: their reasons are few, the cases many."""
+
+
+def wants_color(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Return whether to colour: a terminal, and NO_COLOR empty or unset."""
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+
+def wants_bar(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Return whether to draw a bar: a terminal that a person looks at."""
+    return stream.isatty() and not environ.get("CI") and environ.get("TERM") != "dumb"
+
+
+class Progress:
+    """How far a run is: one line that is drawn again (``live``), or one line for each case that ended."""
+
+    def __init__(self, stream: TextIO, *, color: bool, live: bool) -> None:
+        self._stream = stream
+        self._color = color
+        self._live = live
+        self._total = 0
+        self._done = 0
+        self._failed = 0
+        self._running: dict[str, None] = {}
+        self._drawn = 0
+
+    def start(self, total: int) -> None:
+        """Begin a run of ``total`` cases."""
+        self._total = total
+        self._draw()
+
+    def case_started(self, case_id: str) -> None:
+        """Show a case as running."""
+        self._running[case_id] = None
+        self._draw()
+
+    def case_finished(self, result: CaseResult) -> None:
+        """Count a case; where there is no bar, or where it failed, leave a line of it."""
+        self._running.pop(result.case_id, None)
+        self._done += 1
+        self._failed += result.outcome.is_failure
+        if result.outcome.is_failure or not self._live:
+            self._erase()
+            _write(self._stream, self._line(result) + "\n")
+        self._draw()
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._erase()
+        self._stream.flush()
+
+    def _line(self, result: CaseResult) -> str:
+        width = len(str(self._total))
+        because = f": {one_line(result.reason)}" if result.outcome.is_failure else ""
+        head = _painted(result.outcome, color=self._color)
+        return f"{head}  {self._done:{width}}/{self._total}  {result.seconds:.1f}s  {shown_id(result.case_id)}{because}"
+
+    def _draw(self) -> None:
+        if not self._live:
+            return
+        full = _BAR * self._done // max(self._total, 1)
+        failed = f"  {self._failed} failed" if self._failed else ""
+        running = f"  {shown_id(next(reversed(self._running)))}" if self._running else ""
+        line = f"[{'#' * full}{'-' * (_BAR - full)}] {self._done}/{self._total}{failed}{running}"
+        # One column short of the edge: a full line would wrap, and the next could not take its place.
+        line = fitted(line, _columns(self._stream) - 1)
+        self._erase()
+        _write(self._stream, line)
+        self._drawn = display_width(line)
+
+    def _erase(self) -> None:
+        # Blanks rather than a sequence, so that the bar needs no more of a terminal than a carriage return.
+        if self._drawn:
+            _write(self._stream, "\r" + " " * self._drawn + "\r")
+            self._drawn = 0
+
+
+def print_report(
+    stream: TextIO, results: Sequence[CaseResult], selected: int, report_path: Path | str, *, color: bool, truncated: bool = False
+) -> None:
+    """Print every case that is no plain PASS, the totals, and last the count of what was executed."""
+    parts = (_expected, _blocks, _groups, _totals)
+    lines = [line for part in parts for line in part(results, color=color)]
+    if truncated:
+        lines.append("truncated: this run did not reach its end")
+    lines.append(_last_line(results, selected, report_path))
+    _write(stream, "\n".join(lines) + "\n")
+
+
+def _expected(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
+    """Say in one line each what was neither judged a pass nor fails the run: XFAIL, OFFLINE_PASS."""
+    for result in results:
+        if result.outcome.junit is JUnitTag.SKIPPED and result.outcome not in _GROUPED:
+            yield f"{_painted(result.outcome, color=color)}  {shown_id(result.case_id)}: {one_line(result.reason)}"
+
+
+def _blocks(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
+    for result in results:
+        if result.outcome.is_failure and result.outcome not in _GROUPED:
+            yield f"\n{_painted(result.outcome, color=color)}  {shown_id(result.case_id)}"
+            yield verdict_text(result, limit=BLOCK_LIMIT)
+            yield from _last_words(result)
+
+
+def _last_words(result: CaseResult) -> Iterable[str]:
+    """Give the end of stderr where no expectation tells the story: a crash, a case that could not be judged."""
+    text = plain(result.stderr).rstrip().encode("utf-8")[-_STDERR_LIMIT:].decode("utf-8", "ignore")
+    if result.outcome.junit is JUnitTag.ERROR and text:
+        yield "stderr ends:"
+        yield from (f"    {line}" for line in text.splitlines())
+
+
+def _groups(results: Sequence[CaseResult], *, color: bool) -> Iterable[str]:
+    for outcome in _GROUPED:
+        reasons = Counter(one_line(result.reason) for result in results if result.outcome is outcome)
+        if reasons:
+            yield f"\n{_painted(outcome, color=color)}"
+        for reason, count in reasons.most_common():
+            yield f"  {count:5}  {reason}"
+
+
+def _totals(results: Sequence[CaseResult], *, color: bool) -> Iterable[str]:
+    counts = Counter(result.outcome for result in results)
+    yield ""
+    for outcome in Outcome:
+        if counts[outcome] or outcome is Outcome.PASS:
+            yield f"{counts[outcome]:7}  {_painted(outcome, color=color)}"
+
+
+def _last_line(results: Sequence[CaseResult], selected: int, report_path: Path | str) -> str:
+    executed = sum(result.outcome.is_executed for result in results)
+    unavailable = sum(result.outcome is Outcome.UNAVAILABLE for result in results)
+    return f"executed {executed} of {selected} selected, {unavailable} unavailable; report: {one_line(str(report_path))}"
+
+
+def _painted(outcome: Outcome, *, color: bool) -> str:
+    if not color:
+        return outcome.label
+    code = 31 if outcome.is_failure else 32 if outcome.junit is JUnitTag.NONE else 33
+    return f"\x1b[{code}m{outcome.label}\x1b[0m"
+
+
+def shown_id(case_id: str) -> str:
+    """Return a case's id as it can be pasted into a shell."""
+    return shlex.quote(one_line(case_id, limit=10_000))
+
+
+def display_width(text: str) -> int:
+    """Return the columns that a plain text takes on a terminal."""
+    return sum(_character_width(character) for character in text)
+
+
+def _character_width(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
+
+
+def fitted(text: str, columns: int) -> str:
+    """Return ``text`` cut so that it takes at most ``columns`` columns."""
+    if display_width(text) <= columns:
+        return text
+    kept, room = [], columns - 3
+    for character in text:
+        room -= _character_width(character)
+        if room < 0:
+            break
+        kept.append(character)
+    return ("".join(kept) + "...")[: max(columns, 0)]
+
+
+def _columns(stream: TextIO) -> int:
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        columns = 0
+    return columns or 80
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Write what the stream's encoding can say, and the rest as escapes."""
+    encoding = stream.encoding or "utf-8"
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    stream.flush()

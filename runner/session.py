@@ -1,0 +1,191 @@
+"""Carries cases from the plan to the result: executes them, reads what the workers left, has it judged."""
+
+import argparse
+import functools
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from runner import availability, schedule
+from runner.availability import Verdict as AvailabilityVerdict
+from runner.capabilities import Machine
+from runner.conditions import Surroundings
+from runner.execute import Engine, Execution, Job, Limits
+from runner.execute.jobs import FACTS, Environment
+from runner.judge import Evidence, Judged, judge
+from runner.language.expand import surroundings
+from runner.language.load import Suite
+from runner.language.templates import TemplateError
+from runner.model import Availability, Case, CaseResult
+from runner.outcomes import Outcome
+from runner.plan import make_plan
+from runner.runs import RunFolder
+
+_FACTS_SECONDS = 600.0
+_OUTPUT_BYTES = 64_000
+"""How much of what a worker printed goes into the journal: the end of it."""
+
+_CODE_BYTES = 16 << 20
+"""The most of one piece of generated code that is read."""
+
+
+class CaseRunner:
+    """Runs cases in an engine; a context manager that removes what the workers left in the scratch folder."""
+
+    def __init__(self, arguments: argparse.Namespace, suite: Suite, cases: Sequence[Case], folder: RunFolder, workers: int, machine: Machine) -> None:
+        self._timeout: float = arguments.timeout
+        self._suite = suite
+        self._folder = folder
+        self._machine = machine
+        self._environments = schedule.environments([case for case in cases if _may_run(case, machine)])
+        self._scratch = Path(tempfile.mkdtemp(prefix="torch-conformance-"))
+        limits = Limits(workers=workers, threads=schedule.threads(workers), scratch=self._scratch, fork=arguments.isolation == "fork")
+        self._engine = Engine(limits)
+        self._numbers: dict[str, int] = {}
+
+    def __enter__(self) -> "CaseRunner":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._engine.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def look_at_machine(self) -> Machine:
+        """Ask a worker what the machine is, if any case may run at all."""
+        if not self._environments:
+            return self._machine
+        environment = next(iter(self._environments.values()))
+        job = Job(name=FACTS, plan=FACTS, folder=self._scratch / FACTS, environment=environment, timeout=_FACTS_SECONDS)
+        execution = next(iter(self._engine.run([job])))
+        if not isinstance(execution.observation, dict):
+            raise RuntimeError(f"torch could not be asked what this machine is: {_tail(job.folder / 'stderr.txt') or execution.note}")
+        self._machine = availability.informed(self._machine, execution.observation)
+        return self._machine
+
+    def run(self, cases: Sequence[Case], known: Surroundings, repro: Callable[[Case], str]) -> Iterator[CaseResult]:
+        """Run the cases and yield each result as it is known."""
+        by_name: dict[str, Case] = {}
+        jobs: list[Job] = []
+        for number, case in enumerate(schedule.order(cases), start=1 + len(self._folder.finished)):
+            by_name[case.id] = case
+            try:
+                jobs.append(self._job(number, case, known))
+            except TemplateError as error:
+                verdict = AvailabilityVerdict(Availability.NO, f"this machine lacks a fact: {error}")
+                yield result_of_unavailable(case, verdict, (), repro(case))
+        for execution in self._engine.run(jobs):
+            case = by_name[execution.job.name]
+            yield self._result(case, execution, known, repro(case))
+            shutil.rmtree(self._cache_of(execution.job), ignore_errors=True)
+
+    def _job(self, number: int, case: Case, known: Surroundings) -> Job:
+        folder = self._folder.case_folder(number)
+        folder.mkdir(parents=True, exist_ok=True)
+        cache = self._scratch / folder.name
+        here = surroundings(self._suite.backends.by_name[case.backend], known)
+        plan = make_plan(case, here, self._machine.facts, folder, cache)
+        (folder / "plan.json").write_text(json.dumps(plan, indent=1, ensure_ascii=True), encoding="ascii")
+        return Job(
+            name=case.id,
+            plan=str(folder / "plan.json"),
+            folder=folder,
+            environment=self._environment_of(case),
+            timeout=case.body["timeout"] or self._timeout,
+        )
+
+    def _environment_of(self, case: Case) -> Environment:
+        return self._environments[schedule.environment_of(case).key]
+
+    def _cache_of(self, job: Job) -> Path:
+        return self._scratch / job.folder.name
+
+    def _result(self, case: Case, execution: Execution, known: Surroundings, repro: str) -> CaseResult:
+        folder = execution.job.folder
+        if execution.observation is not None:
+            (folder / "observation.json").write_text(json.dumps(execution.observation, ensure_ascii=True), encoding="ascii")
+        backend = self._suite.backends.by_name[case.backend]
+        evidence = Evidence(
+            ending=execution.ending, observation=execution.observation, code=functools.partial(_read_code, folder), note=execution.note
+        )
+        judged = judge(case, backend, surroundings(backend, known), evidence)
+        return _case_result(
+            case,
+            judged,
+            seconds=round(execution.seconds, 3),
+            phases=_phases(execution.observation),
+            isolation=execution.isolation,
+            folder=str(folder.relative_to(self._folder.path)),
+            repro=repro,
+            stdout=_tail(folder / "stdout.txt"),
+            stderr=_tail(folder / "stderr.txt"),
+        )
+
+
+def _may_run(case: Case, machine: Machine) -> bool:
+    return availability.of_case(case, machine).availability is not Availability.NO
+
+
+def _case_result(case: Case, judged: Judged, **more: Any) -> CaseResult:
+    return CaseResult(
+        case_id=case.id,
+        spec=case.spec,
+        area=case.area,
+        name=case.name,
+        backend=case.backend,
+        outcome=judged.outcome,
+        reason=judged.reason,
+        failure_type=judged.failure_type,
+        verdicts=judged.verdicts,
+        position=judged.position,
+        digest=case.digest,
+        covers=case.covers,
+        **{"seconds": 0.0, **more},
+    )
+
+
+def result_of_unavailable(case: Case, verdict: AvailabilityVerdict, required: Sequence[str], repro: str) -> CaseResult:
+    """Return the result of a case that cannot run here; an error where the command line requires what is missing."""
+    reason = verdict.reason
+    if case.backend in required or verdict.capability in required:
+        name = case.backend if case.backend in required else verdict.capability
+        judged = Judged(outcome=Outcome.ERROR, reason=f"--require {name}: {reason}", failure_type="unavailable", verdicts=(), position=case.position)
+    else:
+        judged = Judged(outcome=Outcome.UNAVAILABLE, reason=reason, failure_type="unavailable", verdicts=(), position=case.position)
+    return _case_result(case, judged, repro=repro)
+
+
+def result_of_unrun(case: Case, reason: str, repro: str) -> CaseResult:
+    """Return the result of a case that the run did not come to."""
+    judged = Judged(outcome=Outcome.NOT_RUN, reason=reason, failure_type="not-run", verdicts=(), position=case.position)
+    return _case_result(case, judged, repro=repro)
+
+
+def _phases(observation: Any) -> dict[str, float]:
+    found = observation.get("phases") if isinstance(observation, dict) else None
+    if not isinstance(found, dict):
+        return {}
+    return {str(name): round(float(seconds), 4) for name, seconds in found.items() if isinstance(seconds, int | float)}
+
+
+def _read_code(folder: Path, step: int, piece: int) -> str:
+    path = folder / f"code-{step}-{piece}.txt"
+    if path.is_symlink():
+        raise OSError(f"{path.name} is a link")
+    with path.open("rb") as stream:
+        return stream.read(_CODE_BYTES).decode("utf-8", "surrogateescape")
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            size = stream.seek(0, 2)
+            stream.seek(max(size - _OUTPUT_BYTES, 0))
+            return stream.read(_OUTPUT_BYTES).decode("utf-8", "backslashreplace")
+    except OSError:
+        return ""
+
+

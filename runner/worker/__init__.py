@@ -1,0 +1,1 @@
+"""What runs with torch: the template, the worker and what they do."""

@@ -1,0 +1,137 @@
+"""Runs one case: reads its plan, does its steps, measures what is asked, and sends the facts."""
+
+import json
+import os
+import resource
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runner.worker import compat, hooks, protocol
+from runner.worker.hooks import Phases, Witness
+
+_MAX_TRACEBACK = 20_000
+
+
+class Channel:
+    """The private pipe to the runner."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def phase(self, name: str) -> None:
+        """Say which phase begins."""
+        self._send({"phase": name})
+
+    def observation(self, facts: Mapping[str, Any]) -> None:
+        """Send the facts; once."""
+        self._send({"observation": protocol.encode(facts)})
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        data = protocol.dumps(message)
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+
+def run(plan_file: str, descriptor: int) -> None:
+    """Run the case of a plan; whatever happens to its code, an observation is sent."""
+    channel = Channel(descriptor)
+    phases = Phases(channel.phase)
+    plan = json.loads(Path(plan_file).read_bytes())
+    facts: dict[str, Any] = {"format": 1, "id": plan["id"], "steps": [], "error": None}
+    with phases("inputs"):
+        try:
+            _run_steps(protocol.decode(plan), phases, facts)
+        except Exception as error:  # the worker's boundary: code of a spec may raise anything
+            facts["error"] = _exception(error, getattr(error, "_conformance_phase", "inputs"))
+    facts["phases"] = phases.seconds
+    facts["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    channel.observation(facts)
+
+
+def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any]) -> None:
+    from runner.worker.session import Session
+
+    body = plan["body"]
+    os.chdir(plan["folder"])  # what code of a spec leaves in its working folder stays with the case
+    compat.use_cache_dir(os.path.join(plan["cache"], "cache"))
+    witness = Witness()
+    if body["compiles"]:
+        hooks.install(phases, witness)
+    compat.set_torch_state(body["torch"])
+    compat.patch_options(
+        {"config": {"compile_threads": 1, **body["config"]}, **{k: body[k] for k in ("dynamo_config", "functorch_config")}}
+    )
+    session = Session(plan, phases)
+    session.prepare()
+    compat.clear_counters()
+    compat.clear_metrics()
+    for index, step in enumerate(plan["steps"]):
+        known, goes_on = _run_step(session, plan, index, step, witness)
+        facts["steps"].append(known)
+        if not goes_on:
+            return
+
+
+def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[str, Any], witness: Witness) -> tuple[dict[str, Any], bool]:
+    """Return the step's facts and whether the case goes on after it."""
+    from runner.worker.session import ReferenceFailed
+    from runner.worker.steps import CLAIMING, STEPS
+
+    raised = None
+    try:
+        STEPS[step["kind"]](session, step["arguments"])
+    except ReferenceFailed:
+        raise
+    except Exception as error:  # torch's answer to the case may be any exception
+        if step["kind"] not in CLAIMING:
+            raise
+        raised = _exception(error, getattr(error, "_conformance_phase", step["kind"]))
+    seen = witness.take()
+    facts = {"raised": raised, "counters": compat.counters(), "metrics": compat.metrics(), **hooks.as_facts(seen)}
+    facts["code"] = _save_code(Path(plan["folder"]), index, seen.code)
+    with session.phases("compare"):
+        facts["measured"], facts["unmeasured"] = _measure(session, step, raised)
+    return facts, raised is None or bool(step["expects_raise"])
+
+
+def _save_code(folder: Path, step: int, pieces: list[str]) -> int:
+    for index, text in enumerate(pieces):
+        (folder / f"code-{step}-{index}.txt").write_text(text, encoding="utf-8", errors="surrogatepass")
+    return len(pieces)
+
+
+def _measure(session: Any, step: Mapping[str, Any], raised: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    import torch
+
+    from runner.expectations import MEASURES
+
+    measured: dict[str, Any] = {}
+    unmeasured: dict[str, str] = {}
+    for wanted in step["measure"]:
+        key = str(wanted["index"])
+        if raised is not None:
+            unmeasured[key] = "the step raised"
+            continue
+        try:
+            with torch.no_grad():
+                measured[key] = MEASURES[wanted["kind"]](wanted["arguments"], session.value)
+        except Exception as error:  # comparing values of a spec may raise anything
+            unmeasured[key] = f"{type(error).__name__}: {error}"
+    return measured, unmeasured
+
+
+def _exception(error: BaseException, phase: str) -> dict[str, Any]:
+    text = "".join(traceback.format_exception(error))
+    return {
+        "type": _path(type(error)),
+        "ancestors": [_path(kind) for kind in type(error).__mro__],
+        "message": str(error),
+        "traceback": text[-_MAX_TRACEBACK:],
+        "phase": phase,
+    }
+
+
+def _path(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,208 @@
+"""Everything that differs between torch 2.11, 2.12 and 2.13, or that reaches into torch where no public door is. One module.
+
+What is named here was read in the sources of the three versions; a later torch that moves a name fails loudly in
+``install_hooks``, not silently in a proof that never sees anything.
+"""
+
+import importlib
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def resolve(path: str) -> Any:
+    """Return the object at a dotted path, importing as little as needed; raise ImportError or AttributeError."""
+    parts = path.replace(":", ".").split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError as error:
+            if error.name is None or not ".".join(parts[:end]).startswith(error.name):
+                raise
+            continue
+        for part in parts[end:]:
+            found = getattr(found, part)
+        return found
+    raise ImportError(f"no module for '{path}'")
+
+
+def set_torch_state(state: Mapping[str, Any]) -> None:
+    """Apply the ``torch:`` section of a spec."""
+    import torch
+
+    for name, value in state.items():
+        match name:
+            case "float32_matmul_precision":
+                torch.set_float32_matmul_precision(value)
+            case "allow_tf32":
+                torch.backends.cuda.matmul.allow_tf32 = value
+                torch.backends.cudnn.allow_tf32 = value
+            case "allow_fp16_reduced_precision_reduction":
+                torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = value
+                torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = value
+            case "deterministic":
+                torch.use_deterministic_algorithms(value)
+            case "default_dtype":
+                torch.set_default_dtype(getattr(torch, value))
+            case "seed":
+                pass  # taken by the session, which seeds every generator
+            case _:
+                raise ValueError(f"no such torch state: {name}")
+
+
+def patch_options(sections: Mapping[str, Mapping[str, Any]]) -> None:
+    """Set options for the rest of the process; an unknown name raises as torch raises."""
+    modules = {"config": "torch._inductor.config", "dynamo_config": "torch._dynamo.config", "functorch_config": "torch._functorch.config"}
+    for section, module in modules.items():
+        options = dict(sections.get(section, {}))
+        if options:
+            # entered and never left: the process ends with the case
+            importlib.import_module(module).patch(options).__enter__()
+
+
+def reset_dynamo() -> None:
+    """Forget what dynamo compiled."""
+    import torch._dynamo
+
+    torch._dynamo.reset()
+
+
+def reset_inductor() -> None:
+    """Forget what inductor keeps in memory."""
+    from torch._inductor.utils import clear_caches
+
+    clear_caches()
+
+
+def reset_aot_autograd() -> None:
+    """Delete AOTAutograd's cache on disk."""
+    from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache
+
+    AOTAutogradCache.clear()
+
+
+def reset_fx_graph() -> None:
+    """Delete the FX graph cache on disk."""
+    from torch._inductor.codecache import FxGraphCache
+
+    FxGraphCache.clear()
+
+
+def reset_code() -> None:
+    """Forget the loaded modules of generated code, and delete their files."""
+    from torch._inductor.codecache import PyCodeCache
+
+    PyCodeCache.cache_clear(purge=True)
+
+
+RESETS: Mapping[str, Callable[[], None]] = {
+    "dynamo": reset_dynamo,
+    "inductor": reset_inductor,
+    "aot_autograd": reset_aot_autograd,
+    "fx_graph": reset_fx_graph,
+    "code": reset_code,
+}
+"""The words of ``reset``, but for ``rng``, which is the session's."""
+
+
+def delete_generated_files() -> int:
+    """Delete the files of generated modules that are loaded; return how many."""
+    from torch._inductor.codecache import PyCodeCache
+
+    deleted = 0
+    for module in list(PyCodeCache.modules):
+        file = getattr(module, "__file__", None)
+        if file and os.path.exists(file):
+            os.remove(file)
+            deleted += 1
+    return deleted
+
+
+def use_cache_dir(folder: str) -> None:
+    """Point inductor and Triton at an empty folder of the case's own."""
+    os.makedirs(folder, exist_ok=True)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+    os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
+
+
+def counters() -> dict[str, dict[str, int]]:
+    """Return every counter that is not 0, by namespace and name."""
+    from torch._dynamo.utils import counters as found
+
+    return {str(space): {str(name): int(number) for name, number in names.items()} for space, names in found.items() if names}
+
+
+def clear_counters() -> None:
+    """Set every counter to 0."""
+    from torch._dynamo.utils import counters as found
+
+    found.clear()
+
+
+def metrics() -> dict[str, float]:
+    """Return inductor's metrics that are numbers; a list counts by its length."""
+    from torch._inductor import metrics as found
+
+    values = {name: value for name, value in vars(found).items() if not name.startswith("_")}
+    numbers = {name: value for name, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)}
+    return {**numbers, **{name: len(value) for name, value in values.items() if isinstance(value, list)}}
+
+
+def clear_metrics() -> None:
+    """Set inductor's metrics to 0."""
+    from torch._inductor import metrics as found
+
+    found.reset()
+
+
+def pick_vector_isa() -> str:
+    """Let inductor find the machine's vector instructions, which it keeps for the process and its forks."""
+    from torch._inductor import cpu_vec_isa
+
+    return str(cpu_vec_isa.pick_vec_isa())
+
+
+# -- hooks ----------------------------------------------------------------------------------------------------------
+
+
+PHASES: tuple[tuple[str, str, str], ...] = (
+    ("torch._inductor.graph", "GraphLowering.run", "lower"),
+    ("torch._inductor.graph", "GraphLowering.codegen", "codegen"),
+    ("torch._inductor.codecache", "PyCodeCache.load_by_key_path", "kernel build"),
+    ("torch._inductor.async_compile", "AsyncCompile.wait", "kernel build"),
+    ("torch._inductor.select_algorithm", "AlgorithmSelectorCache.__call__", "autotune"),
+    ("torch._inductor.output_code", "CompiledFxGraph.__call__", "run"),
+)
+"""Module, method and the phase that a case is in while it runs."""
+
+
+def wrap(module: str, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replace a function or a method by a wrapper that calls it; a class method stays one."""
+    owner: Any = importlib.import_module(module)
+    *parents, attribute = name.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent)
+    raw = vars(owner).get(attribute, getattr(owner, attribute))
+    if isinstance(raw, classmethod):
+        setattr(owner, attribute, classmethod(around(raw.__func__)))
+    elif isinstance(raw, staticmethod):
+        setattr(owner, attribute, staticmethod(around(raw.__func__)))
+    else:
+        setattr(owner, attribute, around(raw))
+
+
+def on_output_code(save: Callable[[str], None]) -> None:
+    """Call ``save`` with each piece of code that inductor writes or takes from a cache."""
+    from torch._inductor.graph import GraphLowering
+
+    GraphLowering.save_output_code = save  # type: ignore[method-assign, assignment]
+
+
+def on_timed_choices(save: Callable[[Mapping[str, float]], None]) -> None:
+    """Call ``save`` with the time of each choice, in milliseconds by name, whenever inductor has timed some."""
+    from torch._inductor import select_algorithm
+
+    def feedback(timings: Mapping[Any, float], *rest: Any) -> None:
+        save({str(choice.name): float(time) for choice, time in timings.items()})
+
+    select_algorithm.add_feedback_saver(feedback)

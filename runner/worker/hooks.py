@@ -1,0 +1,139 @@
+"""Watches torch while a case runs: the phase it is in, the graphs it compiles and calls, the code it writes, the choices it times."""
+
+import functools
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.worker import compat
+
+
+class Phases:
+    """A stack of phases. Each second counts for the innermost one; entering tells the runner, in case nothing more comes."""
+
+    def __init__(self, announce: Callable[[str], None]) -> None:
+        self.seconds: dict[str, float] = {}
+        self._announce = announce
+        self._stack: list[str] = []
+        self._since = time.perf_counter()
+
+    @property
+    def current(self) -> str:
+        """The innermost phase."""
+        return self._stack[-1] if self._stack else ""
+
+    def enter(self, phase: str) -> None:
+        """Begin a phase inside the current one."""
+        self._settle()
+        self._stack.append(phase)
+        self._announce(phase)
+
+    def leave(self) -> None:
+        """End the innermost phase."""
+        self._settle()
+        self._stack.pop()
+        if self._stack:
+            self._announce(self._stack[-1])
+
+    def _settle(self) -> None:
+        now = time.perf_counter()
+        if self._stack:
+            self.seconds[self._stack[-1]] = self.seconds.get(self._stack[-1], 0.0) + now - self._since
+        self._since = now
+
+    def __call__(self, phase: str) -> "_Phase":
+        """Return a context manager for a phase."""
+        return _Phase(self, phase)
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    phases: Phases
+    name: str
+
+    def __enter__(self) -> None:
+        self.phases.enter(self.name)
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is not None and not hasattr(error, "_conformance_phase"):
+            try:
+                error._conformance_phase = self.name  # type: ignore[attr-defined]
+            except AttributeError:
+                pass  # an exception with slots: its phase is the step's
+        self.phases.leave()
+
+
+@dataclass
+class Witness:
+    """What was seen since the last ``take``."""
+
+    entered: int = 0
+    """Calls of inductor's entry."""
+    graphs: list[list[str]] = field(default_factory=list)
+    """For each graph compiled or served from a cache, the devices that it runs on."""
+    executed: dict[str, int] = field(default_factory=dict)
+    """Calls of compiled graphs, by device."""
+    code: list[str] = field(default_factory=list)
+    choices: list[dict[str, float]] = field(default_factory=list)
+
+    def take(self) -> "Witness":
+        """Return what was seen, and start anew."""
+        seen = Witness(self.entered, self.graphs, self.executed, list(dict.fromkeys(self.code)), self.choices)
+        self.__init__()  # type: ignore[misc]
+        return seen
+
+
+def install(phases: Phases, witness: Witness) -> None:
+    """Put the hooks into torch, for the rest of the process."""
+    for module, name, phase in compat.PHASES:
+        compat.wrap(module, name, functools.partial(_in_phase, phases, phase))
+    compat.wrap("torch._inductor.compile_fx", "compile_fx", functools.partial(_counting_entries, witness))
+    compat.wrap("torch._inductor.output_code", "CompiledFxGraph.post_compile", functools.partial(_recording_graphs, witness))
+    compat.wrap("torch._inductor.output_code", "CompiledFxGraph.__call__", functools.partial(_counting_calls, witness))
+    compat.on_output_code(lambda code: witness.code.append(code))
+    compat.on_timed_choices(lambda timings: witness.choices.append(dict(timings)))
+
+
+def _in_phase(phases: Phases, phase: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if phases.current == phase:
+            return original(*args, **kwargs)
+        with phases(phase):
+            return original(*args, **kwargs)
+
+    return wrapper
+
+
+def _counting_entries(witness: Witness, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        witness.entered += 1
+        return original(*args, **kwargs)
+
+    return wrapper
+
+
+def _recording_graphs(witness: Witness, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        witness.graphs.append(sorted(graph.device_types))
+        return original(graph, *args, **kwargs)
+
+    return wrapper
+
+
+def _counting_calls(witness: Witness, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(graph: Any, inputs: Any) -> Any:
+        for device in graph.device_types:
+            witness.executed[device] = witness.executed.get(device, 0) + 1
+        return original(graph, inputs)
+
+    return wrapper
+
+
+def as_facts(seen: Witness) -> Mapping[str, Any]:
+    """Return what was seen as plain data, but for the code, which goes to files."""
+    return {"entered": seen.entered, "graphs": seen.graphs, "executed": seen.executed, "choices": [sorted(t) for t in seen.choices]}

@@ -1,0 +1,59 @@
+"""What crosses the pipe between runner and worker, and how values that JSON lacks are written. No torch.
+
+The worker sends lines of JSON: ``{"phase": NAME}`` when it enters a phase, and once ``{"observation": {...}}``. Floats that JSON
+cannot say are ``{"$float": "nan" | "inf" | "-inf"}``, bytes ``{"$bytes": BASE64}``, anything else that is no plain
+value ``{"$type": PATH, "$repr": TEXT}``.
+"""
+
+import base64
+import json
+import math
+from typing import Any
+
+MAX_MESSAGE = 64 << 20
+"""The most bytes that the runner takes from one worker."""
+
+
+def encode(value: Any) -> Any:
+    """Return a value as strict JSON can say it."""
+    match value:
+        case bool() | None | str():
+            return value
+        case int():
+            return value if abs(value) < 1 << 63 else {"$type": "builtins.int", "$repr": hex(value)[:200]}
+        case float():
+            return value if math.isfinite(value) else {"$float": repr(value)}
+        case bytes() | bytearray():
+            return {"$bytes": base64.b64encode(value).decode("ascii")}
+        case dict():
+            return {key if isinstance(key, str) else repr(key): encode(item) for key, item in value.items()}
+        case list() | tuple():
+            return [encode(item) for item in value]
+        case set() | frozenset():
+            return sorted((encode(item) for item in value), key=repr)
+    return {"$type": f"{type(value).__module__}.{type(value).__qualname__}", "$repr": _repr(value)}
+
+
+def _repr(value: Any) -> str:
+    try:
+        return repr(value)[:1000]
+    except Exception as error:  # a value of a spec may raise anything from its __repr__
+        return f"<no repr: {type(error).__name__}>"
+
+
+def decode(value: Any) -> Any:
+    """Undo ``encode`` for floats and bytes; what has only a repr stays a map."""
+    if isinstance(value, dict):
+        if set(value) == {"$float"}:
+            return float(value["$float"])
+        if set(value) == {"$bytes"}:
+            return base64.b64decode(value["$bytes"])
+        return {key: decode(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [decode(item) for item in value]
+    return value
+
+
+def dumps(message: Any) -> bytes:
+    """Return one line of strict JSON."""
+    return json.dumps(message, allow_nan=False, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"

@@ -1,0 +1,243 @@
+"""One case in the worker: its functions, arguments and named values, compiled and eager side by side."""
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from runner.worker import compat, inputs
+from runner.worker.hooks import Phases
+from runner.worker.source_module import SpecModule
+
+
+class Params:
+    """What preludes see as ``params``: the case's matrix values, its backend and its device, as attributes."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.__dict__.update(values)
+
+
+class ReferenceFailed(Exception):
+    """The eager reference raised: the case claims nothing here."""
+
+
+@dataclass
+class Side:
+    """One of the two worlds of a case: what is compiled, or its eager reference. Each has its own modules and arguments."""
+
+    targets: dict[str, Any]
+    arguments: list[Any]
+    result: Any = None
+    called: list[Any] = field(default_factory=list)
+    """Target and arguments of the last call, for its gradients."""
+
+
+class Session:
+    """The state of a case while its steps run."""
+
+    def __init__(self, plan: Mapping[str, Any], phases: Phases) -> None:
+        self.plan = plan
+        self.phases = phases
+        self.device: str = plan["device"]
+        self.seed: int = plan["seed"]
+        self.cache_folders = 0
+        self.values: dict[str, Any] = {}
+        self.snapshots: dict[str, Any] = {}
+        self.output: Any = None
+        self.eager_output: Any = None
+        self.has_eager_output = False
+        params = {**plan["params"], "backend": plan["backend"], "device": plan["device"]}
+        self.module = SpecModule(plan["module_key"], {"torch": torch, "params": Params(params)})
+        self._compiled: dict[str, Callable[..., Any]] = {}
+        self.maker = inputs.Maker(device=self.device, find=self.find, named=self.named)
+
+    # -- setting up ---------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Execute the preludes, make functions and arguments, and the copies for the eager side."""
+        self.reseed()
+        body = self.plan["body"]
+        for block in body["preludes"]:
+            self.module.execute(block)
+        targets = {name: self._target(value) for name, value in body["functions"].items()}
+        self.reseed()
+        arguments = [inputs.make(entry, self.maker) for entry in body["inputs"]]
+        self.compiled = Side(targets, arguments)
+        self.eager = None
+        if self.plan["needs_eager"]:
+            # one deepcopy, so that a module that is both target and argument stays one
+            self.eager = Side(*copy.deepcopy((targets, arguments)))
+        self.reseed()
+
+    def reseed(self) -> None:
+        """Set every generator to the case's seed."""
+        torch.manual_seed(self.seed)
+
+    def _target(self, value: Mapping[str, Any]) -> Any:
+        if "block" in value:
+            return self.module.function(value["block"], value["entry"])
+        if "module" in value:
+            return inputs.module(value, self.maker)
+        return self.find(value.get("ref") or value["api"])
+
+    def find(self, path: str) -> Any:
+        """Return what a name of the prelude or a dotted path stands for."""
+        first, _, rest = path.replace(":", ".").partition(".")
+        if first in self.module.namespace:
+            found = self.module.namespace[first]
+            for part in rest.split(".") if rest else []:
+                found = getattr(found, part)
+            return found
+        return compat.resolve(path)
+
+    def named(self, name: str) -> Any:
+        """Return a named value with its attribute path, or a name of the prelude."""
+        first, _, rest = name.partition(".")
+        if first not in self.values:
+            return self.find(name)
+        found = self.values[first]
+        for part in rest.split(".") if rest else []:
+            found = getattr(found, part)
+        return found
+
+    def plain(self, value: Any) -> Any:
+        """Return a value of the spec with every ``{ref: NAME}`` replaced by what it names."""
+        if isinstance(value, dict):
+            if set(value) == {"ref"}:
+                return self.named(value["ref"])
+            return {key: self.plain(item) for key, item in value.items()}
+        return [self.plain(item) for item in value] if isinstance(value, list) else value
+
+    # -- calling ------------------------------------------------------------------------------------------------
+
+    def call(self, name: str, arguments: Sequence[Any] | None, contexts: Sequence[Any] | None, *, eager: bool) -> None:
+        """Call a function: its reference first, where one is wanted, from the same state of the generators."""
+        given = None if arguments is None else [inputs.make(entry, self.maker) for entry in arguments]
+        contexts = self.plan["body"]["context"] if contexts is None else contexts
+        self.has_eager_output = False
+        if self.eager is not None and not eager:
+            copies = copy.deepcopy(given)
+            state = _generator_state()
+            with self.phases("eager"), _as_reference():
+                self.eager_output = self._run(self.eager, self.eager.targets[name], name, copies, contexts)
+                self.has_eager_output = True
+            _restore_generators(state)
+        target = self.compiled.targets[name] if eager else self._compiled_target(name)
+        with self.phases("eager" if eager else "trace"):
+            self.output = self._run(self.compiled, target, name, given, contexts)
+            _synchronize(self.device)
+
+    def _run(self, side: Side, target: Any, name: str, given: list[Any] | None, contexts: Sequence[Any]) -> Any:
+        arguments = side.arguments if given is None else given
+        side.called = [side.targets[name], *arguments]
+        for tensor in _gradient_leaves(side.called):
+            tensor.grad = None
+        with contextlib.ExitStack() as stack:
+            for context in contexts:
+                stack.enter_context(_context(context, self.device))
+            side.result = target(*arguments)
+        return side.result
+
+    def _compiled_target(self, name: str) -> Callable[..., Any]:
+        if name not in self._compiled:
+            self._compiled[name] = torch.compile(self.compiled.targets[name], **self.plan["body"]["compile"])
+        return self._compiled[name]
+
+    def backward(self, of: str | None) -> None:
+        """Run backward on both sides; the results are the gradients of arguments, then of parameters."""
+        self.has_eager_output = False
+        if self.eager is not None and of is None:
+            with self.phases("eager"), _as_reference():
+                self.eager_output = _gradients(self.eager.result, self.eager.called)
+                self.has_eager_output = True
+        with self.phases("trace"):  # the backward graph is compiled when it is first run
+            self.output = _gradients(self.compiled.result if of is None else self.named(of), self.compiled.called)
+            _synchronize(self.device)
+
+    # -- naming -------------------------------------------------------------------------------------------------
+
+    def bind(self, name: str | None) -> None:
+        """Give the step's result a name; what later comparisons see is a copy made now."""
+        if name is not None:
+            self.values[name] = self.output
+            self.snapshots[name] = snapshot(self.output)
+
+    def value(self, name: str) -> Any:
+        """Return what an expectation names: output, eager, or the copy of a named value."""
+        if name == "output":
+            return self.output
+        if name == "eager":
+            if not self.has_eager_output:
+                raise LookupError("no eager reference was run in this step")
+            return self.eager_output
+        first, _, rest = name.partition(".")
+        if rest:
+            return self.named(name)
+        return self.snapshots[first]
+
+
+def snapshot(value: Any) -> Any:
+    """Return a copy of a value's tensors that later steps cannot change."""
+    return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), value)
+
+
+def _gradient_leaves(called: Sequence[Any]) -> list[torch.Tensor]:
+    """Return what gets gradients: tensor arguments that want them, then the parameters of modules, each once."""
+    tensors = [leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.Tensor)]
+    modules = [leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.nn.Module)]
+    parameters = [parameter for module in modules for parameter in module.parameters()]
+    wanted = [tensor for tensor in [*tensors, *parameters] if tensor.requires_grad and tensor.is_leaf]
+    return list({id(tensor): tensor for tensor in wanted}.values())
+
+
+def _gradients(result: Any, called: Sequence[Any]) -> list[torch.Tensor | None]:
+    tensors = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    if not tensors:
+        raise RuntimeError("nothing to run backward on: no tensor of the result requires a gradient")
+    total: Any = sum(tensor.sum() for tensor in tensors)
+    total.backward()
+    return [None if leaf.grad is None else leaf.grad.clone() for leaf in _gradient_leaves(called)]
+
+
+@contextlib.contextmanager
+def _as_reference() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise ReferenceFailed(f"the eager reference raised {type(error).__name__}: {error}") from error
+
+
+def _context(entry: Any, device: str) -> Any:
+    if isinstance(entry, Mapping):
+        arguments = entry["autocast"]
+        dtype = getattr(torch, arguments["dtype"]) if "dtype" in arguments else None
+        return torch.autocast(torch.device(device).type, dtype=dtype)
+    return CONTEXTS[entry]()
+
+
+CONTEXTS: Mapping[str, Callable[[], Any]] = {
+    "no_grad": torch.no_grad,
+    "enable_grad": torch.enable_grad,
+    "inference_mode": torch.inference_mode,
+}
+"""The words of ``context`` that take no arguments."""
+
+
+def _generator_state() -> tuple[torch.Tensor, list[torch.Tensor]]:
+    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+
+
+def _restore_generators(state: tuple[torch.Tensor, list[torch.Tensor]]) -> None:
+    torch.set_rng_state(state[0])
+    if state[1]:
+        torch.cuda.set_rng_state_all(state[1])
+
+
+def _synchronize(device: str) -> None:
+    # a kernel's error must be seen in the step that launched it
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize()

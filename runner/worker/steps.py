@@ -1,0 +1,71 @@
+"""What a case does: each kind of step in one table."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from runner.worker import compat
+from runner.worker.session import Session
+
+Arguments = Mapping[str, Any]
+
+
+def _call(session: Session, arguments: Arguments) -> None:
+    names = list(session.compiled.targets)
+    name = arguments.get("function", names[0])
+    session.call(name, arguments.get("inputs"), arguments.get("context"), eager=bool(arguments.get("eager", False)))
+    session.bind(arguments.get("as"))
+
+
+def _backward(session: Session, arguments: Arguments) -> None:
+    session.backward(arguments.get("of"))
+    session.bind(arguments.get("as"))
+
+
+def _reset(session: Session, arguments: Arguments) -> None:
+    for word in arguments["items"]:
+        if word == "rng":
+            session.reseed()
+        else:
+            compat.RESETS[word]()
+
+
+def _clear_counters(session: Session, arguments: Arguments) -> None:
+    only = arguments.get("only")
+    if only in (None, "counters"):
+        compat.clear_counters()
+    if only in (None, "metrics"):
+        compat.clear_metrics()
+
+
+def _delete_modules(session: Session, arguments: Arguments) -> None:
+    if compat.delete_generated_files() == 0:
+        raise RuntimeError("no generated module was loaded: nothing was deleted")
+
+
+def _fresh_cache(session: Session, arguments: Arguments) -> None:
+    session.cache_folders += 1
+    compat.reset_inductor()
+    compat.use_cache_dir(os.path.join(session.plan["cache"], f"fresh-{session.cache_folders}"))
+
+
+def _api(session: Session, arguments: Arguments) -> None:
+    function = session.find(arguments["call"])
+    with session.phases("api"):
+        session.output = function(*session.plain(arguments.get("args", [])), **session.plain(arguments.get("kwargs", {})))
+    session.bind(arguments.get("as"))
+
+
+STEPS: Mapping[str, Callable[[Session, Arguments], None]] = {
+    "call": _call,
+    "backward": _backward,
+    "reset": _reset,
+    "clear_counters": _clear_counters,
+    "delete_modules": _delete_modules,
+    "fresh_cache": _fresh_cache,
+    "api": _api,
+}
+"""The words of a step."""
+
+CLAIMING = ("call", "backward", "api")
+"""Steps whose exception is torch's answer; in any other an exception means that the case could not be carried out."""

@@ -1,0 +1,127 @@
+"""The template: a process with torch warm and one thread that forks a worker for each case, reaps it and says how it ended.
+
+It takes messages on a socket, each with three descriptors: the worker's pipe, its stdout and its stderr.
+``{"job": 7, "plan": FILE}`` is answered by ``{"started": 7, "pid": PID}`` and later ``{"ended": 7, "status": WAITSTATUS}``, or at
+once by ``{"refused": 7, "why": TEXT}`` when a fork would not be safe.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import Any
+
+from runner.worker import entry
+
+
+def warm(kinds: list[str]) -> float:
+    """Import torch and do what every first compile of a process does once; return the seconds it took.
+
+    Compiles nothing and touches no device: a fork of a process with threads, an OpenMP region or a CUDA context can hang.
+    """
+    begin = time.perf_counter()
+    import torch
+    import torch._dynamo
+    import torch._inductor.compile_fx  # noqa: F401
+
+    torch.set_num_threads(1)
+    import runner.worker.case
+    import runner.worker.session
+    import runner.worker.steps  # noqa: F401
+
+    if "cpu" in kinds:
+        from runner.worker import compat
+
+        compat.pick_vector_isa()
+    return time.perf_counter() - begin
+
+
+def danger() -> str:
+    """Return why a fork would not be safe now; empty when it is."""
+    import torch
+
+    threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else threading.active_count()
+    if threads != 1:
+        return f"the template has {threads} threads"
+    if torch.cuda.is_initialized():
+        return "the template has a CUDA context"
+    if torch.cuda._is_in_bad_fork():
+        return "the template cannot pass CUDA on to a fork"
+    return ""
+
+
+class Template:
+    """The loop of the template."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._jobs: dict[int, int] = {}
+        self._wake, wake = os.pipe()
+        os.set_blocking(wake, False)
+        os.set_blocking(self._wake, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+
+    def run(self) -> None:
+        """Serve until the runner hangs up."""
+        self._send({"ready": os.getpid()})
+        while True:
+            ready, _, _ = select.select([self._control, self._wake], [], [])
+            if self._wake in ready:
+                os.read(self._wake, 4096)
+                self._reap()
+            if self._control in ready and not self._serve():
+                return
+
+    def _serve(self) -> bool:
+        data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 3)
+        if not data:
+            return False
+        message = json.loads(data)
+        reason = danger()
+        if reason:
+            self._send({"refused": message["job"], "why": reason})
+        else:
+            self._fork(message, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return True
+
+    def _fork(self, message: dict[str, Any], descriptors: list[int]) -> None:
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self._control.close()
+            entry.begin(descriptors[1], descriptors[2])
+            entry.work(message["plan"], descriptors[0])
+        self._jobs[pid] = message["job"]
+        self._send({"started": message["job"], "pid": pid})
+
+    def _reap(self) -> None:
+        while self._jobs:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            if pid in self._jobs:
+                self._send({"ended": self._jobs.pop(pid), "status": status})
+
+    def _send(self, message: dict[str, Any]) -> None:
+        self._control.send(json.dumps(message).encode())
+
+
+def main() -> None:
+    """``python -m runner.worker.template SOCKET KIND...``: warm up, then serve."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the runner's to handle
+    control = socket.socket(fileno=int(sys.argv[1]))
+    warm(sys.argv[2:])
+    Template(control).run()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,307 @@
+"""What a person sees: nothing that a case printed drives the terminal, lines fit, and the last line tells the truth."""
+
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.diagnostics import Position
+from runner.model import CaseId, CaseResult, Status, Verdict
+from runner.outcomes import Outcome
+from runner.report import console
+from runner.report.console import Progress, display_width, fitted, print_report, shown_id, wants_bar, wants_color
+
+AT = Position(file="specs/area/one.yaml", line=12, column=9)
+COUNTER = Verdict(kind="counter", status=Status.FAILED, position=AT, expected="hit 1", observed="hit 0", detail="def call(args):\n    pass")
+COLOUR = re.compile(r"\x1b\[(?:31|32|33|0)m")
+
+
+def result(number: int = 0, outcome: Outcome = Outcome.FAIL, **changes: Any) -> CaseResult:
+    passed = outcome is Outcome.PASS
+    made = CaseResult(
+        case_id=CaseId(f"area/one[backend=cpu,n={number}]"),
+        spec="specs/area/one.yaml",
+        area="area",
+        name="one",
+        backend="cpu",
+        outcome=outcome,
+        reason="" if passed else "it did not hold",
+        failure_type="",
+        verdicts=() if passed else (COUNTER,),
+        position=AT,
+        seconds=1.26,
+        repro=f"torch-conformance repro 'area/one[backend=cpu,n={number}]'",
+        stderr="last words",
+    )
+    return replace(made, **changes)
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Say so."""
+        return True
+
+
+def reported(*results: CaseResult, selected: int | None = None, color: bool = False, **more: Any) -> str:
+    stream = io.StringIO()
+    print_report(stream, results, len(results) if selected is None else selected, Path("reports/latest/junit.xml"), color=color, **more)
+    return stream.getvalue()
+
+
+# The report.
+
+
+def test_a_failure_is_shown_with_all_that_is_needed_to_look_into_it() -> None:
+    block = (
+        "\n"
+        "FAIL  'area/one[backend=cpu,n=0]'\n"
+        "it did not hold\n"
+        "specs/area/one.yaml:12:9: counter failed\n"
+        "  expected: hit 1\n"
+        "  observed: hit 0\n"
+        "    def call(args):\n"
+        "        pass\n"
+        "repro: torch-conformance repro 'area/one[backend=cpu,n=0]'\n"
+    )
+    assert block in "\n" + reported(result())
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.PASS])
+def test_no_outcome_but_pass_goes_unsaid(outcome: Outcome) -> None:
+    text = reported(result(outcome=outcome))
+    assert outcome.label in text
+    assert "it did not hold" in text
+    grouped = outcome in (Outcome.UNAVAILABLE, Outcome.NOT_RUN)
+    assert ("area/one[" in text) != grouped
+
+
+def test_a_pass_is_only_counted() -> None:
+    text = reported(result(outcome=Outcome.PASS))
+    assert "area/one" not in text
+    assert "      1  PASS\n" in text
+
+
+@pytest.mark.parametrize(
+    ("outcome", "shown"), [(Outcome.CRASH, True), (Outcome.TIMEOUT, True), (Outcome.ERROR, True), (Outcome.FAIL, False)]
+)
+def test_the_end_of_stderr_tells_of_a_crash(outcome: Outcome, shown: bool) -> None:
+    assert ("stderr ends:\n    last words\n" in reported(result(outcome=outcome))) is shown
+
+
+def test_unavailable_is_grouped_by_reason_most_frequent_first() -> None:
+    few = [result(number, Outcome.UNAVAILABLE, reason="no CK") for number in range(2)]
+    many = [result(number, Outcome.UNAVAILABLE, reason="no GPU") for number in range(12)]
+    assert "UNAVAILABLE\n     12  no GPU\n      2  no CK\n" in reported(*few, *many)
+
+
+def test_the_totals_have_a_row_for_each_outcome_that_occurred() -> None:
+    text = reported(*(result(number, outcome) for number, outcome in enumerate(Outcome)), result(99, Outcome.OFFLINE_PASS))
+    rows = re.findall(r"^ +(\d+)  ([A-Z_]+)$", text, flags=re.MULTILINE)
+    assert rows == [("2" if outcome is Outcome.OFFLINE_PASS else "1", outcome.label) for outcome in Outcome]
+
+
+def test_no_pass_is_said_too() -> None:
+    assert "      0  PASS\n" in reported(result())
+
+
+def test_the_last_line_counts_what_was_executed() -> None:
+    results = [result(number, outcome) for number, outcome in enumerate(Outcome)]
+    last = reported(*results, selected=120).splitlines()[-1]
+    executed = sum(outcome.is_executed for outcome in Outcome)
+    assert last == f"executed {executed} of 120 selected, 1 unavailable; report: reports/latest/junit.xml"
+
+
+def test_nothing_is_reported_as_nothing() -> None:
+    assert reported().splitlines()[-1] == "executed 0 of 0 selected, 0 unavailable; report: reports/latest/junit.xml"
+
+
+def test_a_truncated_run_is_called_so() -> None:
+    assert "truncated: " in reported(result(outcome=Outcome.PASS), truncated=True)
+    assert "truncated" not in reported(result(outcome=Outcome.PASS))
+
+
+def test_colour_is_in_no_text_but_where_it_is_wanted() -> None:
+    results = [result(number, outcome) for number, outcome in enumerate(Outcome)]
+    coloured, bare = reported(*results, color=True), reported(*results)
+    assert COLOUR.sub("", coloured) == bare
+    assert coloured != bare
+    assert "\x1b" not in bare
+
+
+def test_failures_are_red_passes_green_and_the_rest_yellow() -> None:
+    text = reported(*(result(number, outcome) for number, outcome in enumerate(Outcome)), color=True)
+    assert "\x1b[32mPASS\x1b[0m" in text
+    for outcome in Outcome:
+        assert (f"\x1b[31m{outcome.label}\x1b[0m" in text) is outcome.is_failure
+
+
+@pytest.mark.parametrize("field", ["case_id", "reason", "repro", "stderr", "kind", "expected", "observed", "detail", "file"])
+@pytest.mark.parametrize("color", [False, True])
+def test_nothing_of_a_case_drives_the_terminal(field: str, color: bool) -> None:
+    evil = "a\x1b[2J\x1b]0;owned\x07\x1b[31m\x9b31m\x07\x08\r\x00\ud800\u202eb\x1bc"
+    changes: dict[str, Any] = {field: evil}
+    if field == "file":
+        changes = {"position": Position(file=evil), "verdicts": ()}
+    elif field in ("kind", "expected", "observed", "detail"):
+        changes = {"verdicts": (replace(COUNTER, **changes),)}
+    for outcome in Outcome:
+        text = COLOUR.sub("", reported(result(outcome=outcome, **changes), color=color))
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]", text), outcome
+        assert "owned" not in text
+
+
+def test_a_huge_case_does_not_flood_the_terminal() -> None:
+    huge = "x" * 1_000_000
+    text = reported(result(outcome=Outcome.CRASH, stderr=huge, reason=huge, verdicts=(replace(COUNTER, detail=huge),)))
+    assert len(text) < console.BLOCK_LIMIT + 3_000
+    assert "repro: torch-conformance repro" in text
+
+
+def test_a_stream_that_cannot_say_it_gets_an_escape() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    print_report(stream, [result(reason="schön \U0001f600")], 1, "r.xml", color=False)
+    assert b"sch\\xf6n \\U0001f600" in raw.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("case_id", "shown"),
+    [
+        ("a/b[backend=cpu]", "'a/b[backend=cpu]'"),
+        ("a'b", "'a'\"'\"'b'"),
+        ("plain", "plain"),
+        ("a\x1b[31m\nb", "'a b'"),
+    ],
+)
+def test_ids_can_be_pasted(case_id: str, shown: str) -> None:
+    assert shown_id(case_id) == shown
+
+
+# Progress.
+
+
+def lines_of(*results: CaseResult, total: int, color: bool = False) -> list[str]:
+    stream = io.StringIO()
+    progress = Progress(stream, color=color, live=False)
+    progress.start(total)
+    for each in results:
+        progress.case_started(each.case_id)
+        progress.case_finished(each)
+    progress.close()
+    return stream.getvalue().splitlines()
+
+
+def test_without_a_terminal_there_is_one_line_for_each_finished_case() -> None:
+    assert lines_of(result(1, Outcome.PASS), result(2), result(3, Outcome.UNAVAILABLE), total=40) == [
+        "PASS   1/40  1.3s  'area/one[backend=cpu,n=1]'",
+        "FAIL   2/40  1.3s  'area/one[backend=cpu,n=2]': it did not hold",
+        "UNAVAILABLE   3/40  1.3s  'area/one[backend=cpu,n=3]'",
+    ]
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_every_outcome_has_a_line_and_stays_on_it(outcome: Outcome) -> None:
+    (line,) = lines_of(result(outcome=outcome, reason="two\nlines\x1b[2J\r\u2028"), total=1)
+    assert line.startswith(f"{outcome.label}  1/1  1.3s  ")
+    assert "\x1b" not in line
+
+
+def test_progress_is_coloured_when_asked() -> None:
+    assert lines_of(result(), total=1, color=True)[0].startswith("\x1b[31mFAIL\x1b[0m  1/1")
+
+
+def screen(text: str) -> list[str]:
+    """Return the lines that stand on a terminal after ``text``."""
+    shown = []
+    for line in text.split("\n"):
+        cells: list[str] = []
+        for piece in line.split("\r"):
+            cells[: len(piece)] = piece
+        shown.append("".join(cells).rstrip())
+    return shown
+
+
+def drawn(*, columns: int, monkeypatch: pytest.MonkeyPatch, case_id: str = "area/one[n=1]", total: int = 4) -> tuple[Terminal, Progress]:
+    monkeypatch.setattr(console, "_columns", lambda _: columns)
+    stream = Terminal()
+    progress = Progress(stream, color=False, live=True)
+    progress.start(total)
+    progress.case_started(case_id)
+    return stream, progress
+
+
+def test_the_bar_is_one_line_that_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, progress = drawn(columns=100, monkeypatch=monkeypatch)
+    assert screen(stream.getvalue()) == ["[------------------------] 0/4  'area/one[n=1]'"]
+    progress.case_finished(result(1, Outcome.PASS, case_id=CaseId("area/one[n=1]")))
+    assert screen(stream.getvalue()) == ["[######------------------] 1/4"]
+    progress.case_finished(result(2))
+    assert screen(stream.getvalue()) == [
+        "FAIL  2/4  1.3s  'area/one[backend=cpu,n=2]': it did not hold",
+        "[############------------] 2/4  1 failed",
+    ]
+    progress.close()
+    assert screen(stream.getvalue())[-1] == ""
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 10, 40, 80])
+@pytest.mark.parametrize("case_id", ["x" * 200, "漢字" * 60, "\U0001f600" * 90, "e\u0301" * 200])
+def test_the_bar_never_wraps(monkeypatch: pytest.MonkeyPatch, columns: int, case_id: str) -> None:
+    stream, _ = drawn(columns=columns, monkeypatch=monkeypatch, case_id=case_id)
+    for piece in re.split(r"[\r\n]", stream.getvalue()):
+        assert display_width(piece) < max(columns, 1)
+
+
+def test_a_bar_of_no_cases_divides_by_nothing() -> None:
+    stream = Terminal()
+    progress = Progress(stream, color=False, live=True)
+    progress.start(0)
+    progress.close()
+    assert "0/0" in stream.getvalue()
+
+
+def test_the_bar_needs_no_escape_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, progress = drawn(columns=80, monkeypatch=monkeypatch, case_id="a\x1b[2J\x07")
+    progress.close()
+    assert "\x1b" not in stream.getvalue()
+    assert "\x07" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(("text", "width"), [("abc", 3), ("漢字", 4), ("e\u0301", 1), ("\u200d", 0), ("\U0001f600", 2), ("ｱ", 1), ("", 0)])
+def test_width_is_counted_in_columns(text: str, width: int) -> None:
+    assert display_width(text) == width
+
+
+@pytest.mark.parametrize(("columns", "shown"), [(10, "漢字漢字漢"), (9, "漢字漢..."), (8, "漢字..."), (3, "..."), (2, ".."), (0, "")])
+def test_text_is_cut_by_columns(columns: int, shown: str) -> None:
+    assert fitted("漢字漢字漢", columns) == shown
+
+
+@pytest.mark.parametrize(
+    ("environ", "color", "bar"),
+    [
+        ({}, True, True),
+        ({"NO_COLOR": "1"}, False, True),
+        ({"NO_COLOR": ""}, True, True),
+        ({"TERM": "dumb"}, False, False),
+        ({"CI": "true"}, True, False),
+    ],
+)
+def test_a_terminal_is_used_as_its_user_says(environ: Mapping[str, str], color: bool, bar: bool) -> None:
+    assert (wants_color(Terminal(), environ), wants_bar(Terminal(), environ)) == (color, bar)
+    assert not wants_color(io.StringIO(), environ)
+    assert not wants_bar(io.StringIO(), environ)
+
+
+def test_a_bar_that_is_gone_is_not_wiped_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, progress = drawn(columns=80, monkeypatch=monkeypatch)
+    progress.close()
+    closed = stream.getvalue()
+    progress.close()
+    assert stream.getvalue() == closed

@@ -1,0 +1,522 @@
+"""The JUnit report, read back with two parsers and a strict schema: whatever a case holds, the file stays whole and says what happened."""
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from junitparser import JUnitXml
+from lxml import etree  # type: ignore[import-untyped]
+
+from runner.diagnostics import Position
+from runner.model import CaseId, CaseResult, Status, Verdict
+from runner.outcomes import JUnitTag, Outcome
+from runner.record import RunHeader
+from runner.report import clip, junit, plain, verdict_text, visible_name
+from runner.report.junit import FILE_LIMIT, write_junit, write_stub
+
+XSD = etree.XMLSchema(etree.parse(Path(__file__).parents[1] / "data" / "junit-strict.xsd"))
+HEADER = RunHeader(
+    run_id="r1",
+    started="2026-10-07T12:00:00Z",
+    version="0.1.0",
+    command=("torch-conformance", "run", "a b"),
+    environment={"torch": "2.13.0", "hip": ""},
+    variables={"OMP_NUM_THREADS": "2"},
+    specs={},
+    selected=1,
+)
+AT = Position(file="specs/area/sub/one.yaml", line=12, column=9)
+COUNTER = Verdict(kind="counter", status=Status.FAILED, position=AT, expected="hit 1", observed="hit 0", detail="line one\n  line two")
+HELD = Verdict(kind="close", status=Status.HELD, position=AT, expected="not to be shown")
+
+
+def result(number: int = 0, outcome: Outcome = Outcome.FAIL, **changes: Any) -> CaseResult:
+    passed = outcome is Outcome.PASS
+    made = CaseResult(
+        case_id=CaseId(f"area/sub/one[backend=cpu,n={number}]"),
+        spec="specs/area/sub/one.yaml",
+        area="area/sub",
+        name="one",
+        backend="cpu",
+        outcome=outcome,
+        reason="" if passed else "it did not hold",
+        failure_type="" if passed else "counter",
+        verdicts=(HELD,) if passed else (HELD, COUNTER),
+        position=AT,
+        seconds=1.5,
+        repro="" if passed else f"torch-conformance repro 'area/sub/one[backend=cpu,n={number}]'",
+        stdout="said",
+        stderr="cried",
+    )
+    return replace(made, **changes)
+
+
+def document(path: Path, *results: CaseResult, truncated: bool = False, header: RunHeader = HEADER) -> Any:
+    """Write, check against the schema, and return lxml's root."""
+    write_junit(path, header, results, truncated=truncated)
+    root = etree.parse(path)
+    XSD.assertValid(root)
+    return root.getroot()
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    return tmp_path / "junit.xml"
+
+
+def test_a_case_says_where_it_stands_and_how_long_it_took(report: Path) -> None:
+    case = document(report, result()).find("testsuite/testcase")
+    assert dict(case.attrib) == {
+        "name": "area/sub/one[backend=cpu,n=0]",
+        "classname": "area.sub.one",
+        "time": "1.500",
+        "file": "specs/area/sub/one.yaml",
+        "line": "12",
+    }
+
+
+@pytest.mark.parametrize(("area", "classname"), [("", "one"), ("a", "a.one"), ("a/b", "a.b.one")])
+def test_the_classname_is_the_path_with_dots(report: Path, area: str, classname: str) -> None:
+    assert document(report, result(area=area)).find("testsuite/testcase").get("classname") == classname
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_each_outcome_has_the_element_of_its_table(report: Path, outcome: Outcome) -> None:
+    case = document(report, result(outcome=outcome)).find("testsuite/testcase")
+    verdicts = [child.tag for child in case if child.tag in ("failure", "error", "skipped")]
+    assert verdicts == [outcome.junit.value] * (outcome.junit is not JUnitTag.NONE)
+    assert bool(case.findall("system-out") + case.findall("system-err")) == (outcome is not Outcome.PASS)
+
+
+def test_totals_count_what_is_there(report: Path) -> None:
+    results = [result(number, outcome) for number, outcome in enumerate(Outcome)]
+    root = document(report, *results, result(99, spec="specs/area/sub/two.yaml", name="two"))
+    for suite in root:
+        for total, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            assert int(suite.get(total)) == len(list(suite.iter(tag))), total
+    for total, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error")):
+        assert int(root.get(total)) == len(list(root.iter(tag))), total
+    assert root.get("tests") == str(len(Outcome) + 1)
+    assert root.get("time") == f"{1.5 * (len(Outcome) + 1):.3f}"
+
+
+def test_junitparser_reads_the_same(report: Path) -> None:
+    write_junit(report, HEADER, [result(number, outcome) for number, outcome in enumerate(Outcome)])
+    read = JUnitXml.fromfile(str(report))
+    tags = [outcome.junit for outcome in Outcome]
+    assert (read.tests, read.failures, read.errors) == (len(tags), tags.count(JUnitTag.FAILURE), tags.count(JUnitTag.ERROR))
+    (suite,) = read
+    properties: Any = suite.properties
+    assert {found.name: found.value for found in properties()}["torch"] == "2.13.0"
+    for case, outcome in zip(suite, Outcome, strict=True):
+        assert [type(entry).__name__.lower() for entry in case.result] == ([outcome.junit.value] if outcome.junit.value else [])
+        assert "it did not hold" in (case.result[0].message if case.result else "it did not hold")
+
+
+def test_one_flat_suite_for_each_file_in_the_order_of_the_run(report: Path) -> None:
+    two: dict[str, Any] = {"spec": "specs/two.yaml", "name": "two", "area": ""}
+    root = document(report, result(1, **two), result(2), result(3, **two))
+    assert [(suite.get("name"), len(suite.findall("testcase"))) for suite in root] == [
+        ("specs/two.yaml", 2),
+        ("specs/area/sub/one.yaml", 1),
+    ]
+    assert root.findall("testsuite/testsuite") == []
+
+
+def test_a_failure_shows_everything(report: Path) -> None:
+    failure = document(report, result()).find(".//failure")
+    assert (failure.get("type"), failure.get("message")) == ("counter", "it did not hold")
+    assert failure.text == (
+        "it did not hold\n"
+        "specs/area/sub/one.yaml:12:9: counter failed\n"
+        "  expected: hit 1\n"
+        "  observed: hit 0\n"
+        "    line one\n"
+        "      line two\n"
+        "repro: torch-conformance repro 'area/sub/one[backend=cpu,n=0]'"
+    )
+
+
+def test_several_failed_expectations_are_one_failure(report: Path) -> None:
+    other = replace(COUNTER, kind="filecheck", position=replace(AT, line=40), observed="no match")
+    case = document(report, result(verdicts=(COUNTER, HELD, other))).find(".//testcase")
+    (failure,) = case.findall("failure")
+    assert failure.get("type") == "counter"
+    assert "one.yaml:12:9: counter" in failure.text
+    assert "one.yaml:40:9: filecheck" in failure.text
+    assert "no match" in failure.text
+    assert "not to be shown" not in failure.text
+
+
+@pytest.mark.parametrize(
+    ("outcome", "given", "expected"),
+    [
+        (Outcome.FLAKY, "close", "flaky"),
+        (Outcome.FLAKY, "", "flaky"),
+        (Outcome.FELL_BACK, "fell-back", "fell-back"),
+        (Outcome.FELL_BACK, "", "fell-back"),
+        (Outcome.NOT_RUN, "", "not-run"),
+        (Outcome.CRASH, "", "crash"),
+        (Outcome.ERROR, "pattern too slow", "pattern too slow"),
+        (Outcome.UNAVAILABLE, "unavailable", "unavailable"),
+        (Outcome.XFAIL, "", "xfail"),
+        (Outcome.OFFLINE_FAIL, "filecheck", "filecheck"),
+    ],
+)
+def test_the_type_is_the_class_of_the_failure(report: Path, outcome: Outcome, given: str, expected: str) -> None:
+    (verdict,) = document(report, result(outcome=outcome, failure_type=given)).xpath("//failure | //error | //skipped")
+    assert verdict.get("type") == expected
+
+
+@pytest.mark.parametrize(
+    ("outcome", "word"), [(Outcome.XFAIL, "xfail"), (Outcome.UNAVAILABLE, "unavailable"), (Outcome.OFFLINE_PASS, "offline-pass")]
+)
+def test_a_skipped_message_says_which_kind_of_skip(report: Path, outcome: Outcome, word: str) -> None:
+    skipped = document(report, result(outcome=outcome, reason="because\nof it")).find(".//skipped")
+    assert skipped.get("message") == f"{word}: because of it"
+    assert skipped.text.startswith("because of it")
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.PASS])
+@pytest.mark.parametrize("reason", ["", " \n\t"])
+def test_a_blank_reason_is_a_bug_of_ours(report: Path, outcome: Outcome, reason: str) -> None:
+    with pytest.raises(ValueError, match="without a reason"):
+        write_junit(report, HEADER, [result(outcome=outcome, reason=reason)])
+    assert not report.exists()
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome.is_failure])
+def test_a_failure_with_nothing_to_say_is_still_one(report: Path, outcome: Outcome) -> None:
+    silent = result(outcome=outcome, reason="\x1b[31m\x1b[0m", failure_type="", verdicts=(), repro="", stdout="", stderr="")
+    (verdict,) = document(report, silent).xpath("//failure | //error")
+    assert verdict.get("message") == verdict.get("type") == outcome.label.lower().replace("_", "-")
+    assert verdict.text.strip()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.0, "0.000"),
+        (1e-6, "0.000"),
+        (1e7, "10000000.000"),
+        (1e22, "10000000000000000000000.000"),
+        (-1.0, "0.000"),
+        (float("nan"), "0.000"),
+        (float("inf"), "0.000"),
+    ],
+)
+def test_time_is_decimal_and_always_there(report: Path, seconds: float, shown: str) -> None:
+    root = document(report, result(outcome=Outcome.PASS, seconds=seconds))
+    assert [element.get("time") for element in (root, root[0], root.find(".//testcase"))] == [shown] * 3
+
+
+def test_the_environment_stands_on_the_suite(report: Path) -> None:
+    found = {item.get("name"): item.get("value") for item in document(report, result()).iterfind("testsuite/properties/property")}
+    assert found == {
+        "torch-conformance": "0.1.0",
+        "run": "r1",
+        "command": "torch-conformance run 'a b'",
+        "torch": "2.13.0",
+        "env.OMP_NUM_THREADS": "2",
+    }
+
+
+def test_the_stub_is_one_error(report: Path) -> None:
+    write_stub(report, HEADER)
+    root = etree.parse(report)
+    XSD.assertValid(root)
+    (case,) = root.iterfind(".//testcase")
+    assert (case.get("name"), case.get("time"), case.find("error").get("type")) == ("run", "0.000", "truncated")
+    assert (root.getroot().get("tests"), root.getroot().get("errors")) == ("1", "1")
+
+
+def test_a_truncated_report_keeps_the_stub_beside_what_finished(report: Path) -> None:
+    root = document(report, result(1, Outcome.PASS), result(2, Outcome.PASS), truncated=True)
+    assert [case.get("name") for case in root.iter("testcase")] == ["run", "area/sub/one[backend=cpu,n=1]", "area/sub/one[backend=cpu,n=2]"]
+    assert (root.get("tests"), root.get("errors")) == ("3", "1")
+
+
+def test_the_stub_goes_when_the_run_ends(report: Path) -> None:
+    write_stub(report, HEADER)
+    assert b"truncated" not in etree.tostring(document(report, result(outcome=Outcome.PASS)))
+
+
+def test_no_results_is_an_empty_document(report: Path) -> None:
+    assert document(report).get("tests") == "0"
+
+
+# Whatever a case holds.
+
+CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0))]
+NASTY = [
+    *CONTROLS,
+    *(chr(code) for code in (0xD800, 0xDBFF, 0xDC00, 0xDCFF, 0xDFFF, 0xFFFE, 0xFFFF, 0xFFFD, 0xFDD0, 0x1FFFE, 0x10FFFF, 0x2028, 0x202E)),
+    "\udc00\ud800",
+    "]]>",
+    "<![CDATA[x]]>",
+    "<!--",
+    "&amp;&#0;&lt;\"'",
+    "<?xml?>",
+    "\U0001f600\u200d\U0001f525",
+    "\x1b[31mred\x1b[0m",
+    "\x1b]0;title\x07",
+    "\x1b]8;;http://x\x1b\\link",
+    "\x1b[",
+    "\x1b]never closed",
+    "\x1b\x1b[0m[31m",
+    "\x1bPq\x1b\\",
+    "a\r\nb\rc\n",
+    "e\u0301",
+]
+TEXT_FIELDS = [field.name for field in fields(CaseResult) if field.type in (str, CaseId)]
+
+
+@pytest.mark.parametrize("field", TEXT_FIELDS)
+def test_no_text_of_a_result_breaks_the_file(report: Path, field: str) -> None:
+    for nasty in NASTY:
+        changes: dict[str, Any] = {field: f"a{nasty}b"}
+        document(report, result(**changes))
+        assert JUnitXml.fromfile(str(report)).tests == 1
+
+
+@pytest.mark.parametrize("field", ["kind", "expected", "observed", "detail", "file"])
+def test_no_text_of_a_verdict_breaks_the_file(report: Path, field: str) -> None:
+    for nasty in NASTY:
+        text = f"a{nasty}b"
+        position = Position(file=text) if field == "file" else AT
+        change: dict[str, Any] = {} if field == "file" else {field: text}
+        verdict = replace(COUNTER, position=position, **change)
+        failure = document(report, result(verdicts=(verdict,), position=position)).find(".//failure")
+        assert failure.text.startswith("it did not hold")
+
+
+def test_no_text_of_the_header_breaks_the_file(report: Path) -> None:
+    for nasty in NASTY:
+        text = f"a{nasty}b"
+        header = replace(HEADER, run_id=text, version=text, command=(text,), environment={text: text}, variables={text: text}, shard=text)
+        document(report, result(), header=header)
+        write_stub(report, header)
+        XSD.assertValid(etree.parse(report))
+
+
+def test_illegal_characters_are_shown_and_not_dropped(report: Path) -> None:
+    shown = {"\t": "\t", "\n": "\n", "\r": "\n"}
+    for character in [*CONTROLS, "\ud800", "\udfff", "\ufffe", "\uffff"]:
+        code = ord(character)
+        escape = shown.get(character, f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+        assert document(report, result(stdout=f"a{character}b")).find(".//system-out").text == f"a{escape}b", hex(code)
+
+
+def test_every_lone_surrogate_is_shown() -> None:
+    for code in range(0xD800, 0xE000):
+        assert plain(chr(code)) == visible_name(chr(code)) == f"\\u{code:04x}"
+
+
+def test_legal_characters_stay(report: Path) -> None:
+    text = "]]> \U0001f600\u200d\U0001f525 <&>\"' \ufffd \ufdd0 e\u0301 \U0010ffff"
+    assert document(report, result(stdout=text)).find(".//system-out").text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b[1;38;5;196mx\x1b[K", "x"),
+        ("\x1b]0;title\x07x", "x"),
+        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1bPdevice\x1b\\x", "x"),
+        ("\x1b(Bx", "x"),
+        ("\x1bcx", "x"),
+        ("\x1b]never closed", "\\x1b]never closed"),
+        ("\x1b\x1b[0m[31m", "\\x1b[31m"),
+        ("\x9b31m", "\\x9b31m"),
+        ("50%\r100%\r\n", "50%\n100%\n"),
+    ],
+)
+def test_terminal_sequences_go_before_control_characters(text: str, left: str) -> None:
+    assert plain(text) == left
+    assert plain(left) == left
+
+
+def test_the_report_never_has_what_the_console_has(report: Path) -> None:
+    coloured = "\x1b[31mFAIL\x1b[0m"
+    write_junit(report, HEADER, [result(reason=coloured, stdout=coloured, stderr=coloured, verdicts=(replace(COUNTER, detail=coloured),))])
+    text = report.read_text(encoding="utf-8")
+    assert "\x1b" not in text
+    assert "[31m" not in text
+
+
+def test_names_that_differ_stay_different(report: Path) -> None:
+    names = ["a\x01", "a\\x01", "a\\\\x01", "a\x1b[31m", "a", "a\t", "a\n", "a\\t", "a\ud800", "a\\ud800"]
+    root = document(report, *(result(case_id=CaseId(name)) for name in names))
+    assert len({case.get("name") for case in root.iter("testcase")}) == len(names)
+
+
+def test_one_case_has_one_result(report: Path) -> None:
+    with pytest.raises(ValueError, match="has two results"):
+        write_junit(report, HEADER, [result(1), result(1, Outcome.PASS)])
+
+
+# Size.
+
+
+def texts(case: Any) -> int:
+    return sum(len((child.text or "").encode()) for child in case)
+
+
+@pytest.mark.parametrize("field", ["stdout", "stderr", "reason", "repro", "detail", "expected", "observed"])
+def test_five_megabytes_become_head_and_tail(report: Path, field: str) -> None:
+    huge = "HEAD" + "\U0001f600&\x00\x1b[0m" * 500_000 + "TAIL"
+    changes: dict[str, Any] = {field: huge}
+    if field not in TEXT_FIELDS:
+        changes = {"verdicts": (replace(COUNTER, **changes),)}
+    case = document(report, result(**changes)).find(".//testcase")
+    assert texts(case) <= 64_000
+    text = "".join(child.text for child in case)
+    assert "HEAD" in text
+    assert "TAIL" in text or field in ("reason", "repro")
+    assert len(case.find("failure").get("message")) <= 500
+    assert "torch-conformance repro" in text or field == "repro"
+    assert report.stat().st_size < 1_000_000
+
+
+def test_a_long_verdict_is_whole_below_the_cap(report: Path) -> None:
+    detail = "\n".join(f"line {number}" for number in range(4_000))
+    failure = document(report, result(verdicts=(replace(COUNTER, detail=detail),))).find(".//failure")
+    assert failure.text.count("\n    line ") == 4_000
+
+
+def test_what_was_printed_fills_what_the_verdict_leaves(report: Path) -> None:
+    case = document(report, result(stdout="", stderr="e" * 60_000)).find(".//testcase")
+    assert case.find("system-err").text == "e" * 60_000
+
+
+def test_a_huge_verdict_leaves_room_for_what_was_printed(report: Path) -> None:
+    verdicts = tuple(replace(COUNTER, detail="d" * 100_000, observed="o" * 100_000) for _ in range(3))
+    case = document(report, result(verdicts=verdicts, stdout="s" * 100_000, stderr="e" * 100_000)).find(".//testcase")
+    assert len(case.find("failure").text) > 40_000
+    assert min(len(case.find("system-out").text), len(case.find("system-err").text)) > 7_500
+
+
+def test_every_failed_expectation_keeps_its_place(report: Path) -> None:
+    verdicts = tuple(replace(COUNTER, position=replace(AT, line=number), detail="d" * 1_000_000) for number in range(1, 21))
+    text = document(report, result(verdicts=verdicts)).find(".//failure").text
+    assert re.findall(r"one\.yaml:(\d+):9: counter", text) == [str(number) for number in range(1, 21)]
+
+
+def test_the_file_is_capped_by_its_texts_and_no_case_goes(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(junit, "FILE_LIMIT", 150_000)
+    root = document(report, *(result(number, detail_of(number)) for number in range(100)))
+    assert report.stat().st_size <= 150_000
+    assert len(root.findall(".//testcase")) == 100
+    assert len(root.findall(".//failure")) == 50
+    assert all("repro: " in failure.text for failure in root.iter("failure"))
+
+
+def detail_of(number: int) -> Outcome:
+    return Outcome.FAIL if number % 2 else Outcome.CRASH
+
+
+def test_when_nothing_fits_every_case_still_has_its_verdict(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(junit, "FILE_LIMIT", 1)
+    write_junit(report, HEADER, [result(number, spec=f"specs/{number}.yaml", reason="r" * 600) for number in range(20)])
+    root = ET.parse(report).getroot()
+    assert [failure.get("message", "")[-4:] for failure in root.iter("failure")] == ["r..."] * 20
+    assert len(root.findall("testsuite/properties")) == 1
+
+
+def test_the_real_cap_holds(report: Path) -> None:
+    filler = "x" * 64_000
+    root = document(report, *(result(number, stderr=filler) for number in range(600)))
+    assert report.stat().st_size <= FILE_LIMIT < 30_000_000
+    assert len(root.findall(".//failure")) == 600
+
+
+@pytest.mark.parametrize("limit", [0, 1, 10, 50, 63, 64, 65, 100])
+def test_clip_keeps_its_word(limit: int) -> None:
+    text = "\U0001f600é" * 100
+    assert len(clip(text, limit).encode()) <= limit
+    assert clip("a" * limit, limit) == "a" * limit
+
+
+@pytest.mark.parametrize("limit", [250, 1_000, 16_000])
+@pytest.mark.parametrize("character", ["x", "é", "\U0001f600", "\n"])
+def test_a_verdict_keeps_its_limit(limit: int, character: str) -> None:
+    huge = "x" + character * 50_000 + "x"
+    text = verdict_text(
+        result(reason=huge, repro=huge, verdicts=(replace(COUNTER, detail=huge, expected=huge, kind=huge),) * 3), limit=limit
+    )
+    assert 0 < len(text.encode()) <= limit
+
+
+# Writing.
+
+
+@pytest.mark.parametrize("method", ["replace", "open"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_an_interrupted_write_leaves_the_former_file(
+    report: Path, monkeypatch: pytest.MonkeyPatch, method: str, error: type[BaseException]
+) -> None:
+    write_stub(report, HEADER)
+    former = report.read_bytes()
+
+    def stop(*_: object, **__: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, method, stop)
+        with pytest.raises(error):
+            write_junit(report, HEADER, [result()])
+    assert report.read_bytes() == former
+    assert [path.name for path in report.parent.iterdir()] == [report.name]
+
+
+def test_the_temporary_file_stands_beside_the_report(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Path] = []
+    original = Path.replace
+
+    def spy(self: Path, target: Path) -> Path:
+        seen.append(self)
+        return original(self, target)
+
+    monkeypatch.setattr(Path, "replace", spy)
+    write_stub(report, HEADER)
+    assert [path.parent for path in seen] == [report.parent]
+    assert seen[0].name != report.name
+
+
+def test_the_folder_is_made(tmp_path: Path) -> None:
+    write_stub(tmp_path / "new" / "folder" / "junit.xml", HEADER)
+    assert (tmp_path / "new" / "folder" / "junit.xml").exists()
+
+
+def test_the_file_is_relative_to_the_root_of_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = tmp_path / "sub" / "specs" / "one.yaml"
+    spec.parent.mkdir(parents=True)
+    spec.touch()
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    assert junit.spec_file("specs/one.yaml") == "sub/specs/one.yaml"
+    assert junit.spec_file(str(spec)) == "sub/specs/one.yaml"
+    assert junit.spec_file("specs/gone.yaml") == "specs/gone.yaml"
+    (tmp_path / ".git").rmdir()
+    assert junit.spec_file(str(spec)) == "specs/one.yaml"
+
+
+def test_the_schema_of_these_tests_refuses_what_it_should(report: Path) -> None:
+    text = etree.tostring(document(report, result())).decode()
+    spoilt = [
+        text.replace('time="1.500"', 'time="1e-06"', 1),
+        text.replace(' time="1.500"', "", 1),
+        text.replace("<testcase ", '<testcase status="x" ', 1),
+        text.replace("<testsuite ", '<testsuite disabled="0" ', 1),
+        text.replace(' type="counter"', "", 1),
+        re.sub(r"<failure ([^>]*)>.*?</failure>", r"<failure \1/>", text, flags=re.DOTALL),
+        re.sub(r"(<testcase .*</testcase>)", r"\1\1", text, flags=re.DOTALL),
+    ]
+    for wrong in spoilt:
+        assert wrong != text
+        assert not XSD.validate(etree.fromstring(wrong)), wrong

@@ -1,0 +1,103 @@
+"""The installed torch is read from files, and versions are compared by their release numbers."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runner.diagnostics import UsageError
+from runner.machine import InstalledTorch, installed_torch, minor, release, torch_at, version_facts
+
+
+def package(folder: Path, text: str) -> Path:
+    root = folder / "torch"
+    root.mkdir()
+    (root / "version.py").write_text(text)
+    return root
+
+
+@pytest.mark.parametrize("version", ["", "v2.13", "abc", "+cpu", "dev"])
+def test_release_refuses_what_begins_with_no_number(version: str) -> None:
+    with pytest.raises(ValueError, match="no version"):
+        release(version)
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("2.13.0", (2, 13, 0)),
+        ("2.13.0+cu130", (2, 13, 0)),
+        ("2.14.0a0+gitabc", (2, 14, 0)),
+        ("2.14.0.dev20260901+rocm7.1", (2, 14, 0)),
+        ("2.13.1rc2", (2, 13, 1)),
+        ("2.13", (2, 13)),
+        ("2.13.0.post1", (2, 13, 0)),
+        ("10.0.12", (10, 0, 12)),
+    ],
+)
+def test_release(version: str, expected: tuple[int, ...]) -> None:
+    assert release(version) == expected
+
+
+def test_minor() -> None:
+    assert minor("2.14.0a0+gitabc") == "2.14"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "__version__ = None\n", "__version__ = 'unknown'\n", "__version__ = make()\n", "git_version = 'abc'\n", "__version__ = (\n"],
+)
+def test_a_torch_that_does_not_say_its_version_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="the torch in here"):
+        version_facts(text, "here")
+
+
+def test_torch_at(tmp_path: Path) -> None:
+    root = package(
+        tmp_path,
+        "from typing import Optional\n__version__ = '2.12.0+cu130'\ndebug = False\ncuda: Optional[str] = '13.0'\n"
+        "git_version = 'abc'\nhip: Optional[str] = None\n",
+    )
+    assert torch_at(root) == InstalledTorch(version="2.12.0+cu130", minor="2.12", root=root, cuda="13.0", hip=None, git="abc")
+
+
+def test_facts_that_are_absent_are_none_or_empty(tmp_path: Path) -> None:
+    torch = torch_at(package(tmp_path, "__version__ = '2.13.0'\n"))
+    assert (torch.cuda, torch.hip, torch.git) == (None, None, "")
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("2.13.0", True),
+        ("2.13.0+cu130", True),
+        ("2.13.1.post1", True),
+        ("2.14.0a0+gitabc", False),
+        ("2.14.0.dev20260901+cpu", False),
+        ("2.13.0rc1", False),
+    ],
+)
+def test_is_release(tmp_path: Path, version: str, expected: bool) -> None:
+    assert torch_at(package(tmp_path, f"__version__ = '{version}'\n")).is_release is expected
+
+
+def test_installed_torch_is_found_and_not_imported(tmp_path: Path) -> None:
+    root = package(tmp_path, "__version__ = '2.12.0'\n")
+    (root / "__init__.py").write_text("raise SystemExit('imported')\n")
+    program = "import sys; sys.path.insert(0, sys.argv[1])\nfrom runner.machine import installed_torch\nprint(installed_torch().root)"
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert (done.returncode, done.stdout.strip()) == (0, str(root)), done.stderr
+
+
+def test_a_folder_that_is_only_called_torch_is_no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "torch").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert installed_torch() is None
+
+
+def test_without_torch_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert installed_torch() is None

@@ -1,0 +1,612 @@
+"""Names are read from source as torch itself would find them, and looked up with a reason or a suggestion."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.diagnostics import UsageError
+from runner.language._scan import Names, scan
+from runner.language.names import TABLES, NameKind, NameTables, main, read_table, table_text
+from runner.machine import InstalledTorch, installed_torch, torch_at
+
+REPOSITORY = Path(__file__).parents[2]
+INDUCTOR, DYNAMO, FUNCTORCH = NameKind.INDUCTOR_CONFIG, NameKind.DYNAMO_CONFIG, NameKind.FUNCTORCH_CONFIG
+COUNTER, METRIC = NameKind.COUNTER, NameKind.METRIC
+MINORS = ("2.11", "2.12", "2.13")
+IMPORT = "from torch._dynamo.utils import counters\n"
+
+
+def make_torch(folder: Path, version: str = "2.13.0", **files: str) -> Path:
+    """Write a torch of a few files; a key such as ``_inductor__config`` is a path without its ending."""
+    given = {name.replace("__", "/") + ".py": text for name, text in files.items()}
+    every = dict.fromkeys(("_inductor/config.py", "_dynamo/config.py", "_functorch/config.py", "_inductor/metrics.py"), "")
+    for path, text in {**every, "version.py": f"__version__ = '{version}'\n", **given}.items():
+        file = folder / "torch" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return folder / "torch"
+
+
+def options_of(folder: Path, text: str) -> set[str]:
+    return set(scan(make_torch(folder, _inductor__config=text)).options["config"])
+
+
+def counters_of(folder: Path, **files: str) -> dict[str, tuple[set[str], tuple[str, ...]]]:
+    counters = scan(make_torch(folder, **files)).counters
+    return {space: (set(entry.names), entry.patterns) for space, entry in counters.items()}
+
+
+# Bad sources.
+
+
+def test_a_folder_without_torch_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no torch"):
+        scan(tmp_path)
+
+
+def test_a_source_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no torch"):
+        scan(tmp_path / "absent.whl")
+
+
+def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "torch.whl").write_text("text")
+    with pytest.raises(UsageError, match="no wheel"):
+        scan(tmp_path / "torch.whl")
+
+
+def test_a_wheel_of_another_project_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "other.whl", "w") as archive:
+        archive.writestr("other/__init__.py", "")
+    with pytest.raises(UsageError, match=r"other\.whl has no torch/"):
+        scan(tmp_path / "other.whl")
+
+
+@pytest.mark.parametrize("path", ["_inductor__config", "_inductor__metrics", "_dynamo__counting"])
+def test_source_that_cannot_be_parsed_is_named(tmp_path: Path, path: str) -> None:
+    root = make_torch(tmp_path, **{path: "counters = (\n"})
+    with pytest.raises(UsageError, match=f"torch/{path.replace('__', '/')}.py of torch is not Python"):
+        scan(root)
+
+
+# Options.
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("a = 1\nb: int = 2\nc, d = 1, 2\n", {"a", "b", "c", "d"}, id="assignments"),
+        pytest.param("a: int\n", set(), id="an annotation without a value"),
+        pytest.param("_a = 1\n__b__ = 2\n", {"_a"}, id="private but not dunder"),
+        pytest.param("import os\nfrom x import Y\ndef f(): z = 1\ng = lambda: 1\n", set(), id="functions and imports"),
+        pytest.param("A = Literal['x']\nB: TypeAlias = int\nC = typing.Callable[[], int]\n", set(), id="types"),
+        pytest.param("if TYPE_CHECKING:\n    a = 1\nelse:\n    b = 1\n", {"b"}, id="type checking"),
+        pytest.param("if not TYPE_CHECKING:\n    a = 1\nelse:\n    b = 1\n", {"a"}, id="not type checking"),
+        pytest.param("if is_fbcode():\n    a = 1\nelse:\n    b = 1\n", {"b"}, id="the public torch"),
+        pytest.param("if sys.platform == 'x':\n    a = 1\nelif y:\n    b = 1\nelse:\n    c = 1\n", {"a", "b", "c"}, id="every branch"),
+        pytest.param("try:\n    a = 1\nexcept E:\n    b = 1\nelse:\n    c = 1\nfinally:\n    d = 1\n", set("abcd"), id="try"),
+        pytest.param("with x:\n    a = 1\nfor i in y:\n    b = 1\n", {"a", "b"}, id="with and for"),
+        pytest.param("a = 1\nb = 2\ndel a\n", {"b"}, id="deleted"),
+        pytest.param("a = 1\ndef a(): pass\n", set(), id="hidden by a function"),
+        pytest.param("class g:\n    a = 1\n    class h:\n        b: int = 1\n        def f(self): pass\n", {"g.a", "g.h.b"}, id="groups"),
+        pytest.param(
+            "class p:\n    a = 1\n    b = 1\n    _c = 1\n@inherit_fields_from(p)\nclass q(p):\n    b = 2\n    d = 2\n",
+            {"p.a", "p.b", "p._c", "q.a", "q.b", "q.d"},
+            id="inherited options",
+        ),
+        pytest.param("class p:\n    a = 1\nclass q(p):\n    b = 1\n", {"p.a", "q.b"}, id="a base alone gives nothing"),
+    ],
+)
+def test_options(tmp_path: Path, text: str, expected: set[str]) -> None:
+    assert options_of(tmp_path, text) == expected
+
+
+def test_each_config_module_has_its_own_options(tmp_path: Path) -> None:
+    options = scan(make_torch(tmp_path, _inductor__config="a = 1\n", _dynamo__config="b = 1\n", _functorch__config="c = 1\n")).options
+    assert {kind: set(names) for kind, names in options.items()} == {
+        "config": {"a"},
+        "dynamo_config": {"b"},
+        "functorch_config": {"c"},
+    }
+
+
+# Counters.
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "patterns"),
+    [
+        pytest.param('counters["n"]["a.b"] += 1\n', {"a.b"}, (), id="constant"),
+        pytest.param('def f():\n    counters["n"][\n        "a"\n    ] += 2\n', {"a"}, (), id="over many lines"),
+        pytest.param('counters["n"]["a"] = 1\n', {"a"}, (), id="assigned"),
+        pytest.param('x = counters["n"]["a"]\n', {"a"}, (), id="read"),
+        pytest.param('def f(x):\n    k = "a" if x else "b"\n    counters["n"][k] += 1\n', {"a", "b"}, (), id="through a variable"),
+        pytest.param('k = "a"\ndef f():\n    counters["n"][k] += 1\n', {"a"}, (), id="through a module variable"),
+        pytest.param('s = "n"\ncounters[s]["a"] += 1\n', {"a"}, (), id="namespace through a variable"),
+        pytest.param('s = os.environ.get("X", "n")\ncounters[s]["a"] += 1\n', {"a"}, (), id="default of the environment"),
+        pytest.param('def f(x):\n    counters["n"][f"a.{x}_{1}"] += 1\n', set(), (r"a\..+_.+",), id="f-string"),
+        pytest.param('counters["n"]["a_" + x.y.split(".")[0]] += 1\n', set(), (r"a_[^\.]+",), id="concatenation"),
+        pytest.param('def f(x):\n    counters["n"][x.y] += 1\n', set(), (".*",), id="open"),
+        pytest.param('for k in y:\n    counters["n"][k] += 1\n', set(), (".*",), id="loop variable"),
+        pytest.param('k = "a"\ndef f():\n    for k in y:\n        counters["n"][k] += 1\n', set(), (".*",), id="hidden by a loop"),
+        pytest.param('def f():\n    c = counters["n"]\n    c["a"] += 1\n', {"a"}, (), id="alias of a namespace"),
+        pytest.param('c = counters["n"]\ndef f():\n    c["a"] += 1\n', {"a"}, (), id="alias in the module"),
+        pytest.param('counters["n"].update({"a": 1}, b=2)\n', {"a", "b"}, (), id="update"),
+        pytest.param('counters["n"].get("a", 0)\n', {"a"}, (), id="get"),
+        pytest.param('def f(k="d"):\n    counters["n"][k] += 1\nf()\nf("a")\nf(k="b")\n', {"a", "b", "d"}, (), id="helper"),
+        pytest.param('class C:\n    def f(self, k):\n        counters["n"][k] += 1\nC().f("a")\n', {"a"}, (), id="method"),
+        pytest.param('def f(*, k):\n    counters["n"][k] += 1\nf(k="a")\n', {"a"}, (), id="keyword only"),
+        pytest.param('def f(k="a", m="b"):\n    counters["n"][k] += 1\nf()\n', {"a"}, (), id="the right default"),
+        pytest.param('def f(k):\n    counters["n"][k] += 1\nf(*x)\n', set(), (".*",), id="helper with unknown arguments"),
+        pytest.param('def f(m, k="a"):\n    counters["n"][k] += 1\nf(*x)\n', set(), (".*",), id="more unknown arguments"),
+        pytest.param('def f(k="a"):\n    counters["n"][k] += 1\nf(**x)\n', set(), (".*",), id="unknown keywords"),
+        pytest.param('def f(k):\n    counters["n"][k] += 1\n', set(), (".*",), id="helper that nobody calls"),
+        pytest.param(
+            'def f():\n    k = "a"\n    k = k + "b"\n    counters["n"][f"{k}"] += 1\n', None, None, id="a variable made of itself"
+        ),
+    ],
+)
+def test_counters(tmp_path: Path, text: str, names: set[str] | None, patterns: tuple[str, ...] | None) -> None:
+    found = counters_of(tmp_path, _inductor__counting=IMPORT + text)
+    if names is None or patterns is None:
+        assert "a" in found["n"][0]
+    else:
+        assert found == {"n": (names, patterns)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('counters = {}\ncounters["n"]["a"] += 1\n', id="a dict of its own"),
+        pytest.param('self.counters["n"]["a"] += 1\n', id="an attribute of something else"),
+        pytest.param(IMPORT + "for k in x:\n    y = counters['n'][k]\n", id="reading names that are not constant"),
+        pytest.param(IMPORT + 'counters["n"][k] -= 1\ndel counters["n"][k]\n', id="taking away"),
+        pytest.param(IMPORT + 'counters["n"] += deltas\n', id="deltas counted elsewhere"),
+        pytest.param('"""counters["n"]["a"] += 1"""\n', id="in a text"),
+    ],
+)
+def test_what_counts_nothing(tmp_path: Path, text: str) -> None:
+    assert counters_of(tmp_path, _inductor__counting=text) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'from torch._dynamo.utils import counters as c\nc["n"]["a"] += 1\n',
+        'from ..._dynamo.utils import counters\ncounters["n"]["a"] += 1\n',
+        'from .utils import counters\ncounters["n"]["a"] += 1\n',
+        'from torch._dynamo import utils\nutils.counters["n"]["a"] += 1\n',
+        'import torch\ntorch._dynamo.utils.counters["n"]["a"] += 1\n',
+        'def f():\n    from torch._dynamo.utils import counters\n    counters["n"]["a"] += 1\n',
+    ],
+)
+def test_ways_to_get_at_the_counters(tmp_path: Path, text: str) -> None:
+    assert counters_of(tmp_path, _dynamo__counting=text) == {"n": ({"a"}, ())}
+
+
+def test_the_module_that_defines_the_counters(tmp_path: Path) -> None:
+    text = 'counters = defaultdict(Counter)\ndef f():\n    counters["n"]["a"] += 1\n'
+    assert counters_of(tmp_path, _dynamo__utils=text) == {"n": ({"a"}, ())}
+
+
+def test_a_helper_called_in_another_file(tmp_path: Path) -> None:
+    helper = IMPORT + 'class E:\n    def bump(self, space="first"):\n        counters[space][self.text] += 1\n'
+    found = counters_of(tmp_path, _dynamo__helper=helper, fx__caller="e.bump()\ne.bump('second')\n")
+    assert found == {"first": (set(), (".*",)), "second": (set(), (".*",))}
+
+
+def test_a_namespace_that_stays_unknown_is_reported(tmp_path: Path) -> None:
+    root = make_torch(tmp_path, _dynamo__counting=IMPORT + 'for s in x:\n    counters[s]["a"] += 1\n')
+    assert scan(root).unresolved == ("_dynamo/counting.py:3",)
+
+
+def test_a_pattern_is_anchored_and_spans_lines(tmp_path: Path) -> None:
+    text = IMPORT + 'counters["n"][f"a.{x}"] += 1\ncounters["o"][x] += 1\n'
+    counters = scan(make_torch(tmp_path, _dynamo__counting=text)).counters
+    assert [counters["n"].matches(name) for name in ("a.b", "a.", "za.b", "axb")] == [True, False, False, False]
+    assert counters["o"].matches("first line\nsecond line.")
+
+
+# Metrics.
+
+
+def test_metrics(tmp_path: Path) -> None:
+    text = (
+        "import os\nnumber = 0\nreal: float = 0.0\nitems: list[int] = []\nother: dict[str, int] = {}\nflag = True\nname = 'x'\n"
+        "def reset():\n    global number\n    number = 0\n    items.clear()\n    local = 1\ndef another():\n    other.clear()\n"
+    )
+    assert set(scan(make_torch(tmp_path, _inductor__metrics=text)).metrics) == {"number", "real", "items"}
+
+
+# Sources and tables.
+
+
+def test_a_wheel_and_both_folders_give_the_same(tmp_path: Path) -> None:
+    root = make_torch(tmp_path, "2.12.1+cpu", _inductor__config="a = 1\n", _dynamo__counting=IMPORT + 'counters["n"]["a"] += 1\n')
+    with zipfile.ZipFile(tmp_path / "torch.whl", "w") as archive:
+        for file in root.rglob("*.py"):
+            archive.write(file, file.relative_to(tmp_path))
+    names = scan(root)
+    assert names.version == "2.12.1"
+    assert names.counters
+    assert scan(tmp_path / "torch.whl") == names == scan(tmp_path)
+
+
+def test_the_command_writes_a_table_that_reads_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = make_torch(tmp_path, _inductor__config="b = 1\na = 1\n", _dynamo__counting=IMPORT + "counters['n'][x] += 1\n")
+    assert main([str(root), "-o", str(tmp_path / "table.json")]) == 0
+    assert read_table(tmp_path / "table.json") == scan(root)
+    assert main([str(root)]) == 0
+    assert capsys.readouterr().out == (tmp_path / "table.json").read_text() == table_text(scan(root))
+
+
+def test_the_command_warns_of_what_the_table_may_lack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = make_torch(tmp_path, _dynamo__counting=IMPORT + 'for s in x:\n    counters[s]["a"] += 1\n')
+    assert main([str(root)]) == 0
+    assert "_dynamo/counting.py:3: the namespace is not constant" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", [[], ["-o", "absent/folder/table.json"]])
+def test_the_command_ends_with_2_when_it_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = make_torch(tmp_path) if output else tmp_path
+    assert main([str(source), *output]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+# The committed tables.
+
+
+def test_there_is_a_table_for_each_minor() -> None:
+    assert {file.name for file in TABLES.glob("names-*.json")} >= {f"names-{minor}.json" for minor in MINORS}
+
+
+@pytest.mark.parametrize("file", sorted(TABLES.glob("names-*.json")), ids=lambda file: file.stem)
+def test_a_table_is_in_its_canonical_form(file: Path) -> None:
+    names = read_table(file)
+    assert file.read_text() == table_text(names)
+    assert names.version.startswith(file.stem.removeprefix("names-") + ".")
+
+
+TRAPS = [
+    (INDUCTOR, "cuda.cutlass_max_profiling_configs"),
+    (INDUCTOR, "xpu.cutlass_max_profiling_configs"),
+    (INDUCTOR, "rocm.ck_dir"),
+    (INDUCTOR, "triton.cudagraphs"),
+    (INDUCTOR, "cpp.min_chunk_size"),
+    (INDUCTOR, "fx_graph_cache"),
+    (INDUCTOR, "implicit_fallbacks"),
+    (INDUCTOR, "freezing"),
+    (INDUCTOR, "freezing_discard_parameters"),
+    (INDUCTOR, "autotune_fallback_to_aten"),
+    (INDUCTOR, "_micro_pipeline_tp"),
+    (INDUCTOR, "_profile_var"),
+    (DYNAMO, "suppress_errors"),
+    (FUNCTORCH, "enable_autograd_cache"),
+    (METRIC, "generated_kernel_count"),
+    (METRIC, "cpp_outer_loop_fused_inner_counts"),
+    (COUNTER, "inductor.fxgraph_cache_miss"),
+    (COUNTER, "inductor.fxgraph_lookup_write_file"),
+    (COUNTER, "inductor.binary_folding"),
+    (COUNTER, "inductor.pattern_matcher_count"),
+    (COUNTER, "inductor.qconv2d_binary_matcher_count"),
+    (COUNTER, "inductor.select_algorithm_num_precompilation_exceptions"),
+    (COUNTER, "aot_autograd.autograd_cache_hit"),
+    (COUNTER, "aten_mm_info.aten._grouped_mm.default"),
+    (COUNTER, "stats.unique_graphs"),
+    (COUNTER, "frames.ok"),
+    (COUNTER, "compiled_autograd.compiles"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), TRAPS)
+def test_names_that_every_table_has(kind: NameKind, name: str) -> None:
+    found = NameTables.load(None).lookup(kind, name)
+    assert (found.known, found.versions, found.by_pattern, found.hint) == (True, MINORS, False, "")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "graph_break.call to print() [see above]\nand more",
+        "unimplemented.Some reason.",
+        "resumes.torch_dynamo_resume_in_f_at_3",
+        "aten_mm_info.aten.addmm_64_s0_128",
+        "inductor.batch_aten_add",
+        "inductor.batch_tanh",
+        "inductor.benchmarking.InductorBenchmarker.benchmark_gpu",
+    ],
+)
+def test_names_made_at_run_time_fit_a_pattern(name: str) -> None:
+    found = NameTables.load(None).lookup(COUNTER, name)
+    assert (found.known, found.versions, found.by_pattern) == (True, MINORS, True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (INDUCTOR, "triton"),
+        (INDUCTOR, "TYPE_CHECKING"),
+        (INDUCTOR, "Callable"),
+        (INDUCTOR, "decide_compile_threads"),
+        (INDUCTOR, "rocm.cutlass_dir"),
+        (INDUCTOR, "suppress_errors"),
+        (INDUCTOR, ""),
+        (METRIC, "reset"),
+        (METRIC, "REGISTERED_METRIC_TABLES"),
+        (COUNTER, "inductor"),
+        (COUNTER, "inductor."),
+        (COUNTER, "graph_break"),
+        (COUNTER, ""),
+        (COUNTER, "fxgraph_cache_miss"),
+        (COUNTER, "generated_kernel_count"),
+    ],
+)
+def test_names_that_no_table_has(kind: NameKind, name: str) -> None:
+    found = NameTables.load(None).lookup(kind, name)
+    assert (found.known, found.here, found.versions) == (False, False, ())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "versions"),
+    [
+        (INDUCTOR, "triton.enable_tlx_templates", ("2.11",)),
+        (INDUCTOR, "autoheuristic_collect", ("2.11",)),
+        (INDUCTOR, "always_complex_memory_overlap_TESTING_ONLY", ("2.11", "2.12")),
+        (INDUCTOR, "cudagraph_policy", ("2.12", "2.13")),
+        (COUNTER, "inductor.pad_rewritten_as_cat", ("2.12", "2.13")),
+        (COUNTER, "inductor_pattern_matcher_per_pattern.any", ("2.12", "2.13")),
+        (INDUCTOR, "rocm.origami", ("2.13",)),
+        (DYNAMO, "generate_pycode", ("2.13",)),
+        (FUNCTORCH, "enable_complex_wrapper", ("2.13",)),
+        (METRIC, "codegen_nested_reduction", ("2.13",)),
+    ],
+)
+def test_names_that_some_versions_lack(kind: NameKind, name: str, versions: tuple[str, ...]) -> None:
+    assert NameTables.load(None).lookup(kind, name).versions == versions
+
+
+# Looking up with an installed torch.
+
+
+def tables_for(folder: Path, version: str, **files: str) -> NameTables:
+    return NameTables.load(torch_at(make_torch(folder, version, **files)))
+
+
+def test_a_release_with_a_table_is_trusted_without_reading_it(tmp_path: Path) -> None:
+    installed = InstalledTorch(version="2.12.1+cu130", minor="2.12", root=tmp_path / "absent", cuda=None, hip=None, git="")
+    assert NameTables.load(installed).lookup(INDUCTOR, "cudagraph_policy").here
+
+
+@pytest.mark.parametrize(("kind", "name"), [(INDUCTOR, "rocm.origami"), (COUNTER, "inductor.fix_auto_functionalized_dtype_views")])
+def test_a_name_of_another_version_is_known_but_not_here(tmp_path: Path, kind: NameKind, name: str) -> None:
+    tables = tables_for(tmp_path, "2.11.0")
+    found = tables.lookup(kind, name)
+    assert (found.known, found.here, found.versions, found.hint) == (True, False, ("2.13",), "")
+    assert tables.absence(kind, name) == f"{kind.value} {name} is not in torch 2.11, only in 2.13"
+
+
+def test_what_is_here_or_nowhere_is_not_absent(tmp_path: Path) -> None:
+    tables = tables_for(tmp_path, "2.11.0")
+    assert tables.absence(INDUCTOR, "fx_graph_cache") == tables.absence(INDUCTOR, "nothing_of_the_kind") == ""
+
+
+PATCHED = {
+    "_inductor__config": "class triton:\n    patched_option = 1\n",
+    "_inductor__metrics": "patched_metric = 0\n",
+    "_dynamo__counting": IMPORT + 'counters["inductor"]["patched_counter"] += 1\n',
+}
+PATCHED_NAMES = [(INDUCTOR, "triton.patched_option"), (METRIC, "patched_metric"), (COUNTER, "inductor.patched_counter")]
+
+
+@pytest.mark.parametrize("version", ["2.13.0", "2.13.0a0+gitabc", "2.14.0"])
+@pytest.mark.parametrize(("kind", "name"), PATCHED_NAMES)
+def test_a_name_that_only_the_installed_source_has(tmp_path: Path, version: str, kind: NameKind, name: str) -> None:
+    found = tables_for(tmp_path, version, **PATCHED).lookup(kind, name)
+    assert (found.known, found.here, found.versions, found.by_pattern) == (True, True, (), False)
+
+
+@pytest.mark.parametrize("version", ["2.13.0a0+gitabc", "2.13.0.dev20260901", "2.14.0"])
+@pytest.mark.parametrize(
+    ("kind", "name"), [(INDUCTOR, "fx_graph_cache"), (COUNTER, "inductor.fxgraph_cache_miss"), (COUNTER, "graph_break.x")]
+)
+def test_any_other_torch_is_asked_itself(tmp_path: Path, version: str, kind: NameKind, name: str) -> None:
+    found = tables_for(tmp_path, version, **PATCHED).lookup(kind, name)
+    assert (found.known, found.here, found.versions) == (True, False, MINORS)
+
+
+def test_the_patterns_of_a_torch_without_a_table(tmp_path: Path) -> None:
+    tables = tables_for(tmp_path, "2.14.0", _dynamo__counting=IMPORT + 'counters["fresh"][f"a.{x}"] += 1\n')
+    assert tables.lookup(COUNTER, "fresh.a.b").here
+    assert not tables.lookup(COUNTER, "fresh.b").known
+
+
+def test_without_a_torch_a_known_name_counts_as_here() -> None:
+    tables = NameTables.load(None)
+    assert tables.lookup(INDUCTOR, "rocm.origami").here
+    assert not tables.lookup(INDUCTOR, "rocm.nothing").here
+    assert tables.absence(INDUCTOR, "rocm.origami") == ""
+
+
+# Suggestions.
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "hint"),
+    [
+        (COUNTER, "fxgraph_cache_mis", "did you mean 'inductor.fxgraph_cache_miss'?"),
+        (COUNTER, "fxgraph_cache_miss", "did you mean 'inductor.fxgraph_cache_miss'?"),
+        (COUNTER, "inductr.fxgraph_cache_miss", "did you mean 'inductor.fxgraph_cache_miss'?"),
+        (COUNTER, "inductr.fxgraph_cache_mis", "did you mean 'inductor.fxgraph_cache_miss'?"),
+        (COUNTER, "inductor.fxgraph_cache_mis", "did you mean 'inductor.fxgraph_cache_miss'?"),
+        (COUNTER, "inductor.unique_graphs", "did you mean 'stats.unique_graphs'?"),
+        (COUNTER, "graph_breaks.reason", "did you mean 'graph_break.reason'?"),
+        (COUNTER, "graph_break", "'graph_break' is a namespace: write graph_break.NAME"),
+        (COUNTER, "inductor.", "'inductor' is a namespace: write inductor.NAME"),
+        (COUNTER, "generated_kernel_count", "'generated_kernel_count' is a metric"),
+        (COUNTER, "frames.zzz", "known in frames: ok, total"),
+        (METRIC, "generated_kernels_count", "did you mean 'generated_kernel_count'?"),
+        (INDUCTOR, "triton.cudagraph", "did you mean 'triton.cudagraphs'?"),
+        (INDUCTOR, "cudagraphs", "did you mean 'triton.cudagraphs'?"),
+        (INDUCTOR, "torch._inductor.config.fx_graph_cache", "did you mean 'fx_graph_cache'?"),
+        (INDUCTOR, "suppress_errors", "'suppress_errors' is an option of dynamo_config"),
+        (DYNAMO, "supress_errors", "did you mean 'suppress_errors'?"),
+        (INDUCTOR, "zzzzzzzzzzzz", ""),
+    ],
+)
+def test_hints(kind: NameKind, name: str, hint: str) -> None:
+    assert NameTables.load(None).lookup(kind, name).hint == hint
+
+
+def test_a_group_is_no_option() -> None:
+    assert (
+        NameTables.load(None).lookup(INDUCTOR, "eager_numerics").hint.startswith("'eager_numerics' is a group of options: eager_numerics.")
+    )
+
+
+def test_an_unknown_namespace_lists_the_namespaces() -> None:
+    hint = NameTables.load(None).lookup(COUNTER, "zzz.qqqqqqqqqq").hint
+    assert hint.startswith("namespaces: aot_autograd, aten_mm_info, ")
+
+
+def test_a_typo_that_fits_a_pattern_is_pointed_out() -> None:
+    tables = NameTables.load(None)
+    found = tables.lookup(COUNTER, "inductor.batch_layernrm")
+    assert (found.by_pattern, found.hint) == (True, "did you mean 'inductor.batch_layernorm'?")
+    assert tables.lookup(COUNTER, "inductor.batch_tanh").hint == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("inductr.x", False), ("inductor.xyz", True), ("nothing", False), ("inductor.fxgraph_cache_hit", True)]
+)
+def test_whether_the_namespace_or_the_name_is_wrong(name: str, expected: bool) -> None:
+    assert NameTables.load(None).lookup(COUNTER, name).namespace_known is expected
+
+
+def test_suggestions_know_the_installed_source(tmp_path: Path) -> None:
+    tables = tables_for(tmp_path, "2.14.0", _inductor__config="entirely_fresh_option = 1\n")
+    assert tables.lookup(INDUCTOR, "entirely_fresh_optoin").hint == "did you mean 'entirely_fresh_option'?"
+
+
+# Cost.
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(INDUCTOR, "rocm.ck_dir"), (COUNTER, "inductor.fxgraph_cache_miss"), (METRIC, "num_bytes_accessed")]
+)
+def test_a_known_name_is_found_in_20_ms_from_cold(tmp_path: Path, kind: NameKind, name: str) -> None:
+    installed = InstalledTorch(version="2.13.0", minor="2.13", root=tmp_path, cuda=None, hip=None, git="")
+    taken = []
+    for _ in range(5):
+        start = time.perf_counter()
+        assert NameTables.load(installed).lookup(kind, name).here
+        taken.append(time.perf_counter() - start)
+    assert min(taken) < 0.020
+
+
+def test_nothing_is_read_before_a_lookup(tmp_path: Path) -> None:
+    installed = InstalledTorch(version="2.13.0", minor="2.13", root=tmp_path / "absent", cuda=None, hip=None, git="")
+    tables = NameTables(installed, tmp_path)
+    (tmp_path / "names-2.13.json").write_text((TABLES / "names-2.13.json").read_text())
+    assert tables.lookup(INDUCTOR, "fx_graph_cache").here
+
+
+def test_looking_up_imports_no_torch() -> None:
+    program = (
+        "import sys\nfrom runner.language.names import NameKind, NameTables\nfrom runner.machine import installed_torch\n"
+        "NameTables.load(installed_torch()).lookup(NameKind.INDUCTOR_CONFIG, 'nothing')\nassert 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=REPOSITORY)
+
+
+# Against the installed torch.
+
+
+@pytest.fixture(scope="module")
+def torch_here() -> InstalledTorch:
+    installed = installed_torch()
+    if installed is None:
+        pytest.skip("no torch is installed")
+    return installed
+
+
+@pytest.fixture(scope="module")
+def scanned(torch_here: InstalledTorch) -> Names:
+    return scan(torch_here.root)
+
+
+def test_the_table_of_the_installed_torch_is_fresh(torch_here: InstalledTorch, scanned: Names) -> None:
+    file = TABLES / f"names-{torch_here.minor}.json"
+    if not file.is_file():
+        pytest.skip(f"torch {torch_here.minor} has no committed table")
+    if not torch_here.is_release:
+        pytest.skip(f"torch {torch_here.version} is no release, so its names may differ from the table's")
+    assert scanned.unresolved == ()
+    assert read_table(file).as_json() == scanned.as_json() | {"torch": read_table(file).version}, (
+        f"run: python -m runner.language.names {torch_here.root} -o {file.relative_to(REPOSITORY)}"
+    )
+
+
+def test_the_counters_written_plainly_are_all_listed(torch_here: InstalledTorch, scanned: Names) -> None:
+    """A second reading by text alone, so that a slip of the first is seen."""
+    plain = re.compile(r"counters\[\s*[\"'](\w+)[\"']\s*\]\[\s*[\"']([^\"']+)[\"']\s*\]\s*(?:\+=|=[^=])")
+    files = (file for folder in ("_dynamo", "_inductor", "_functorch") for file in (torch_here.root / folder).rglob("*.py"))
+    written = {match.groups() for file in files for match in plain.finditer(file.read_text("utf-8"))}
+    listed = {(space, name) for space, entry in scanned.counters.items() for name in entry.names}
+    assert len(written) > 100
+    assert written - listed == set()
+
+
+OBSERVE = """
+import json, torch, torch._inductor.config, torch._dynamo.config, torch._functorch.config, torch._inductor.metrics as metrics
+def f(x):
+    y = x.sin()
+    torch._dynamo.graph_break()
+    return y.cos()
+torch.compile(f, backend="aot_eager")(torch.ones(2))
+modules = {"config": torch._inductor.config, "dynamo_config": torch._dynamo.config, "functorch_config": torch._functorch.config}
+print(json.dumps({
+    "options": {kind: list(module._config) for kind, module in modules.items()},
+    "counters": {space: list(names) for space, names in torch._dynamo.utils.counters.items() if names},
+    "metrics": [name for name, value in vars(metrics).items() if type(value) in (int, float)],
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def observed(torch_here: InstalledTorch) -> dict[str, Any]:
+    """What torch itself says, from a process that may import it."""
+    done = subprocess.run([sys.executable, "-c", OBSERVE], capture_output=True, text=True, timeout=300)
+    if done.returncode and "ImportError" in done.stderr:
+        pytest.skip(f"torch {torch_here.version} cannot be imported here")
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+ACCIDENTS = {"TYPE_CHECKING"}
+"""An imported bool that torch takes for an option because it cannot tell it from a variable."""
+
+
+@pytest.mark.parametrize("kind", ["config", "dynamo_config", "functorch_config"])
+def test_options_are_those_of_torch(scanned: Names, observed: dict[str, Any], kind: str) -> None:
+    assert set(scanned.options[kind]) == set(observed["options"][kind]) - ACCIDENTS
+
+
+def test_counters_that_torch_bumps_are_known(torch_here: InstalledTorch, observed: dict[str, Any]) -> None:
+    tables = NameTables.load(torch_here)
+    bumped = [f"{space}.{name}" for space, names in observed["counters"].items() for name in names]
+    assert {"stats", "frames", "graph_break"} <= set(observed["counters"])
+    assert [name for name in bumped if not tables.lookup(COUNTER, name).here] == []
+
+
+def test_metrics_are_those_of_torch(scanned: Names, observed: dict[str, Any]) -> None:
+    assert set(observed["metrics"]) <= set(scanned.metrics)

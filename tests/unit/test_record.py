@@ -1,0 +1,436 @@
+"""The journal: what is written is read back, what is torn reads as truncated, what is malformed is refused with its line."""
+
+import json
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from runner.diagnostics import Position
+from runner.model import CaseId, CaseResult, Status, Verdict
+from runner.outcomes import Outcome
+from runner.record import (
+    FORMAT,
+    JournalError,
+    JournalWriter,
+    Run,
+    RunFooter,
+    RunHeader,
+    environment_variables,
+    read_run,
+    sanitised_command,
+    totals,
+    without_credentials,
+)
+
+SCHEMA = Path(__file__).parents[2] / "schemas" / "journal.schema.json"
+AT = Position(file="specs/a/one.yaml", line=7, column=5)
+HEADER = RunHeader(
+    run_id="r1",
+    started="2026-10-07T12:00:00Z",
+    version="0.1.0",
+    command=("torch-conformance", "run"),
+    environment={"torch": "2.13.0", "hip": ""},
+    variables={"OMP_NUM_THREADS": "2"},
+    specs={"specs/a/one.yaml": "0" * 64},
+    selected=2,
+    shard="1/4",
+)
+FOOTER = RunFooter(ended="2026-10-07T12:00:09Z", seconds=9.5, totals={"PASS": 1, "FAIL": 1}, exit_code=1, interrupted=True)
+FULL = CaseResult(
+    case_id=CaseId("a/one[backend=cpu]"),
+    spec="specs/a/one.yaml",
+    area="a",
+    name="one",
+    backend="cpu",
+    outcome=Outcome.FAIL,
+    reason="counter: expected 1, observed 0",
+    failure_type="counter",
+    verdicts=(
+        Verdict(kind="counter", status=Status.FAILED, position=AT, expected="1", observed="NaN, inf", detail="a\nb\r\n\u2028c"),
+        Verdict(kind="close", status=Status.NOT_APPLICABLE, position=AT),
+    ),
+    position=AT,
+    seconds=1.25,
+    phases={"eager": 0.5, "run": 1e-9},
+    isolation="fork",
+    folder="cases/0001",
+    repro="torch-conformance repro 'a/one[backend=cpu]'",
+    stdout="lone \ud800 and \udcff, NUL \x00, \x1b[31m, \U0001f600",
+    stderr="é\x85\u2029",
+    digest="f" * 64,
+    covers=("test_a.py::A::test_one[{{ x }}]",),
+)
+PASSED = CaseResult(
+    case_id=CaseId("one[backend=cpu]"),
+    spec="one.yaml",
+    area="",
+    name="one",
+    backend="cpu",
+    outcome=Outcome.PASS,
+    reason="",
+    failure_type="",
+    verdicts=(),
+    position=Position(file="one.yaml"),
+    seconds=0.0,
+)
+
+
+def written(path: Path, *results: CaseResult, footer: RunFooter | None = FOOTER) -> Path:
+    with JournalWriter(path) as journal:
+        journal.write_header(HEADER)
+        for result in results:
+            journal.write_case(result)
+        if footer:
+            journal.write_footer(footer)
+    return path
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return tmp_path / "journal.jsonl"
+
+
+def test_every_field_comes_back(journal: Path) -> None:
+    assert read_run(written(journal, FULL, PASSED)) == Run(header=HEADER, results=(FULL, PASSED), footer=FOOTER)
+
+
+def test_the_full_result_of_these_tests_leaves_no_field_at_its_default() -> None:
+    blank = [field.name for field in fields(CaseResult) if not getattr(FULL, field.name)]
+    assert blank == []
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_every_outcome_comes_back(journal: Path, outcome: Outcome) -> None:
+    assert read_run(written(journal, replace(FULL, outcome=outcome))).results[0].outcome is outcome
+
+
+@pytest.mark.parametrize("status", Status)
+def test_every_status_comes_back(journal: Path, status: Status) -> None:
+    result = replace(FULL, verdicts=(Verdict(kind="close", status=status, position=AT),))
+    assert read_run(written(journal, result)).results == (result,)
+
+
+def test_the_file_is_ascii_with_one_line_for_each_record(journal: Path) -> None:
+    lines = written(journal, FULL, PASSED).read_bytes().decode("ascii").splitlines()
+    assert [json.loads(line)["kind"] for line in lines] == ["header", "case", "case", "footer"]
+    assert json.loads(lines[0])["format"] == FORMAT
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_what_json_cannot_say_is_refused_and_leaves_no_half_line(journal: Path, number: float) -> None:
+    with JournalWriter(journal) as writer:
+        writer.write_header(HEADER)
+        with pytest.raises(ValueError, match="JSON compliant"):
+            writer.write_case(replace(FULL, seconds=number))
+    assert read_run(journal).results == ()
+
+
+def test_each_line_is_on_disk_before_the_next(journal: Path) -> None:
+    writer = JournalWriter(journal)
+    writer.write_header(HEADER)
+    assert read_run(journal).results == ()
+    writer.write_case(FULL)
+    assert read_run(journal).results == (FULL,)
+    writer.close()
+
+
+def test_order_is_kept_by_the_writer(journal: Path) -> None:
+    with JournalWriter(journal) as writer:
+        with pytest.raises(ValueError, match="no header"):
+            writer.write_case(FULL)
+        writer.write_header(HEADER)
+        with pytest.raises(ValueError, match="has its header"):
+            writer.write_header(HEADER)
+        writer.write_footer(FOOTER)
+        with pytest.raises(ValueError, match="has its footer"):
+            writer.write_case(FULL)
+    assert not read_run(journal).truncated
+
+
+def test_no_footer_is_a_truncated_run(journal: Path) -> None:
+    run = read_run(written(journal, FULL, footer=None))
+    assert run.truncated
+    assert run.results == (FULL,)
+
+
+def test_wherever_the_last_line_is_torn_the_rest_stands(journal: Path) -> None:
+    data = written(journal, PASSED, FULL, footer=None).read_bytes()
+    start = data[:-1].rfind(b"\n") + 1
+    for end in range(start, len(data) - 1, 7):
+        journal.write_bytes(data[:end])
+        run = read_run(journal)
+        assert run.truncated
+        assert run.results == (PASSED,)
+
+
+def test_a_torn_footer_is_none(journal: Path) -> None:
+    journal.write_bytes(written(journal, FULL).read_bytes()[:-4])
+    assert read_run(journal).truncated
+
+
+def test_a_last_line_without_its_line_end_counts_when_it_is_whole(journal: Path) -> None:
+    journal.write_bytes(written(journal, FULL).read_bytes()[:-1])
+    assert read_run(journal).footer == FOOTER
+
+
+def test_zeros_after_a_power_cut_are_a_torn_line(journal: Path) -> None:
+    with written(journal, FULL, footer=None).open("ab") as stream:
+        stream.write(b"\x00" * 100)
+    assert read_run(journal).results == (FULL,)
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"kind": "case", "ca'])
+def test_a_truncated_journal_is_continued(journal: Path, torn: bytes) -> None:
+    with written(journal, FULL, footer=None).open("ab") as stream:
+        stream.write(torn)
+    with JournalWriter(journal) as writer:
+        writer.write_case(PASSED)
+        writer.write_footer(FOOTER)
+    assert read_run(journal) == Run(header=HEADER, results=(FULL, PASSED), footer=FOOTER)
+
+
+def test_a_whole_last_line_without_its_line_end_is_continued(journal: Path) -> None:
+    journal.write_bytes(written(journal, FULL, footer=None).read_bytes()[:-1])
+    with JournalWriter(journal) as writer:
+        writer.write_case(PASSED)
+    assert read_run(journal).results == (FULL, PASSED)
+
+
+def test_a_run_that_ended_is_not_continued(journal: Path) -> None:
+    written(journal, FULL)
+    with pytest.raises(ValueError, match="has ended"):
+        JournalWriter(journal)
+
+
+def line_of(record: dict[str, Any]) -> bytes:
+    return json.dumps(record).encode() + b"\n"
+
+
+def changed(journal: Path, number: int, change: Callable[[dict[str, Any]], object]) -> None:
+    """Edit one line of a whole journal."""
+    lines = written(journal, FULL).read_bytes().splitlines(keepends=True)
+    record = json.loads(lines[number - 1])
+    change(record)
+    lines[number - 1] = line_of(record)
+    journal.write_bytes(b"".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "reason"),
+    [
+        (1, lambda record: record.pop("format"), "format None; this program reads 1"),
+        (1, lambda record: record.update(format=2), "format 2"),
+        (1, lambda record: record.update(format="1"), "format '1'"),
+        (1, lambda record: record.pop("specs"), "header lacks 'specs'"),
+        (1, lambda record: record.update(environment={"torch": 2}), "header.environment.torch is not"),
+        (1, lambda record: record.update(command="run"), "header.command is not"),
+        (1, lambda record: record.update(selected=True), "header.selected is not"),
+        (1, lambda record: record.update(selected=1.5), "header.selected is not"),
+        (2, lambda record: record.pop("kind"), "unknown kind None"),
+        (2, lambda record: record.update(kind="cases"), "unknown kind 'cases'"),
+        (2, lambda record: record.update(kind=["case"]), "unknown kind"),
+        (2, lambda record: record.update(outcome="PASSED"), "case.outcome: unknown word 'PASSED'"),
+        (2, lambda record: record.update(seconds="1"), "case.seconds is not a finite number"),
+        (2, lambda record: record.update(seconds=False), "case.seconds is not a finite number"),
+        (2, lambda record: record.update(extra=1), "case has an unknown key 'extra'"),
+        (2, lambda record: record["verdicts"][0].update(status="lost"), r"case.verdicts\[0\].status: unknown word"),
+        (2, lambda record: record["verdicts"][1].pop("kind"), r"verdicts\[1\] lacks 'kind'"),
+        (2, lambda record: record.update(position=None), "case.position is not"),
+        (2, lambda record: record.update(kind="footer"), "footer has an unknown key"),
+        (3, lambda record: record.update(interrupted=0), "footer.interrupted is not"),
+        (3, lambda record: record.update(totals={"PASS": "1"}), "footer.totals.PASS is not"),
+    ],
+)
+def test_a_malformed_line_is_refused_with_its_number(
+    journal: Path, number: int, change: Callable[[dict[str, Any]], object], reason: str
+) -> None:
+    changed(journal, number, change)
+    with pytest.raises(JournalError, match=reason) as caught:
+        read_run(journal)
+    assert caught.value.line == number
+    assert str(caught.value).startswith(f"line {number}: ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\n",
+        b"garbage\n",
+        b"[]\n",
+        b"1\n",
+        b"{\n",
+        b'{"kind": "case"}\n',
+        b"\xff\xfe\n",
+        b'{"seconds": NaN}\n',
+        b'{"seconds": -Infinity}\n',
+        b"[" * 100_000 + b"\n",
+    ],
+)
+def test_a_bad_line_in_the_middle_is_refused(journal: Path, line: bytes) -> None:
+    lines = written(journal, FULL).read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([lines[0], line, *lines[1:]]))
+    with pytest.raises(JournalError) as caught:
+        read_run(journal)
+    assert caught.value.line == 2
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_a_word_that_json_lacks_is_refused(journal: Path, word: str) -> None:
+    journal.write_text(written(journal, FULL).read_text().replace('"seconds": 1.25', f'"seconds": {word}'))
+    with pytest.raises(JournalError, match=f"not JSON: {word} is no JSON number"):
+        read_run(journal)
+
+
+@pytest.mark.parametrize("number", ["1e999", "1" * 400, "-1e999"])
+def test_a_number_beyond_a_float_is_refused(journal: Path, number: str) -> None:
+    text = written(journal, FULL).read_text().replace('"seconds": 1.25', f'"seconds": {number}')
+    journal.write_text(text)
+    with pytest.raises(JournalError, match="finite"):
+        read_run(journal)
+
+
+@pytest.mark.parametrize(("order", "line"), [((0, 0), 2), ((1,), 1), ((2,), 1), ((0, 2, 1), 3), ((0, 2, 2), 3)])
+def test_lines_in_a_wrong_order_are_refused(journal: Path, order: tuple[int, ...], line: int) -> None:
+    lines = written(journal, FULL).read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[i] for i in order))
+    with pytest.raises(JournalError) as caught:
+        read_run(journal)
+    assert caught.value.line == line
+
+
+@pytest.mark.parametrize("data", [b"", b'{"kind": "hea'])
+def test_a_journal_without_a_header_is_none(journal: Path, data: bytes) -> None:
+    journal.write_bytes(data)
+    with pytest.raises(JournalError, match="no header"):
+        read_run(journal)
+
+
+def test_only_variables_of_the_list_are_recorded() -> None:
+    environ = {
+        "TORCH_LOGS": "+dynamo",
+        "TORCHINDUCTOR_CACHE_DIR": "/c",
+        "TRITON_CACHE_DIR": "/t",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "HIP_VISIBLE_DEVICES": "0",
+        "ROCM_PATH": "/opt/rocm",
+        "OMP_NUM_THREADS": "2",
+        "HOME": "/home/x",
+        "MY_TORCH": "1",
+        "torch_lower": "1",
+        "TORCH_TOKEN": "t",
+        "TORCH_Api_Key_2": "k",
+        "TRITON_SECRETS": "s",
+        "CUDA_password": "p",
+        "HIP_MONKEY": "a key is a key",
+    }
+    assert list(environment_variables(environ)) == [
+        "CUDA_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "OMP_NUM_THREADS",
+        "ROCM_PATH",
+        "TORCHINDUCTOR_CACHE_DIR",
+        "TORCH_LOGS",
+        "TRITON_CACHE_DIR",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("redis://user:s3cret@host:6379/0", "redis://***@host:6379/0"),
+        ("https://s3cret@host/x", "https://***@host/x"),
+        ("redis://user:s3cr@et@host", "redis://***@host"),
+        ("redis://user:s3c/r?et@host", "redis://***@host"),
+        ("redis://:s3cret@a,redis://u:s3cret@b", "redis://***@a,redis://***@b"),
+        ("a=redis://u:s3cret@a b=http://v:s3cret@c/d", "a=redis://***@a b=http://***@c/d"),
+        ("https://host/x?page=1&api_key=s3cret&b=2#c", "https://host/x?page=1&api_key=***&b=2#c"),
+        ("https://host/x#Access_Token=s3cret", "https://host/x#Access_Token=***"),
+        ("https://host/x@v1", "https://host/x@v1"),
+        ("/plain/path@2:3", "/plain/path@2:3"),
+        ("", ""),
+    ],
+)
+def test_credentials_of_urls_do_not_stand(text: str, shown: str) -> None:
+    assert without_credentials(text) == shown
+    assert environment_variables({"TORCH_X": text}) == {"TORCH_X": shown}
+    assert sanitised_command(["run", text]) == ("run", shown)
+    assert without_credentials(shown) == shown
+
+
+def test_credentials_in_a_long_text_take_no_time() -> None:
+    assert without_credentials("?key" * 100_000 + "://" * 100_000)
+
+
+def test_totals_name_every_outcome_in_the_order_of_the_table() -> None:
+    counted = totals([FULL, PASSED, PASSED])
+    assert list(counted) == [outcome.label for outcome in Outcome]
+    assert (counted["PASS"], counted["FAIL"], sum(counted.values())) == (2, 1, 3)
+
+
+def schema() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(SCHEMA.read_text())
+    return loaded
+
+
+def test_the_schema_is_one() -> None:
+    Draft202012Validator.check_schema(schema())
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_each_written_line_validates(journal: Path, outcome: Outcome) -> None:
+    validator = Draft202012Validator(schema())
+    passed = replace(PASSED, outcome=outcome, reason="" if outcome is Outcome.PASS else "because")
+    for line in written(journal, FULL, passed, footer=replace(FOOTER, totals=totals([passed]))).read_text().splitlines():
+        validator.validate(json.loads(line))
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_the_schema_refuses_what_the_reader_refuses(journal: Path, number: int) -> None:
+    validator = Draft202012Validator(schema())
+    record = json.loads(written(journal, FULL).read_text().splitlines()[number - 1])
+    assert validator.is_valid(record)
+    assert not validator.is_valid({**record, "extra": 1})
+    for key in record:
+        assert not validator.is_valid({name: value for name, value in record.items() if name != key}), key
+
+
+def test_the_schema_refuses_a_blank_reason_and_a_secret_variable(journal: Path) -> None:
+    validator = Draft202012Validator(schema())
+    header, case, _ = (json.loads(line) for line in written(journal, FULL).read_text().splitlines())
+    assert not validator.is_valid({**case, "reason": " "})
+    assert not validator.is_valid({**header, "variables": {"TORCH_Token": "t"}})
+    assert not validator.is_valid({**header, "variables": {"HOME": "h"}})
+
+
+@pytest.mark.parametrize(
+    ("definition", "kind", "more"),
+    [
+        ("header", RunHeader, {"kind", "format"}),
+        ("case", CaseResult, {"kind"}),
+        ("footer", RunFooter, {"kind"}),
+        ("verdict", Verdict, set()),
+        ("position", Position, set()),
+    ],
+)
+def test_the_schema_has_the_fields_of_the_code(definition: str, kind: type[Any], more: set[str]) -> None:
+    stated = schema()["$defs"][definition]
+    assert set(stated["properties"]) == {field.name for field in fields(kind)} | more, f"edit {SCHEMA.name}"
+    assert set(stated["required"]) == set(stated["properties"])
+    assert stated["additionalProperties"] is False
+
+
+def test_the_schema_has_the_words_of_the_code() -> None:
+    defs = schema()["$defs"]
+    assert defs["outcome"]["enum"] == [outcome.label for outcome in Outcome]
+    assert defs["verdict"]["properties"]["status"]["enum"] == [status.value for status in Status]
+
+
+def test_every_key_is_described() -> None:
+    for name, definition in schema()["$defs"].items():
+        assert definition["description"].endswith("."), name
+        for key, value in definition.get("properties", {}).items():
+            assert "description" in value or "$ref" in value, f"{name}.{key}"
