@@ -25,6 +25,8 @@ class Verdict:
 
 def of_case(case: Case, machine: Machine) -> Verdict:
     """Return the first thing that is missing; else the first that only the run can know; else YES."""
+    if machine.torch is None:
+        return Verdict(Availability.NO, "torch is not installed", "torch")
     if case.missing_names:
         return Verdict(Availability.NO, "; ".join(case.missing_names))
     unknown: Verdict | None = None

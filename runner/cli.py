@@ -6,9 +6,14 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from runner import __version__
 from runner.exits import ExitCode
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers returns
+    _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
 
 _EPILOG = """exit codes: 0 passed; 1 some case failed; 2 wrong usage or an invalid spec; 3 a bug of this program;
 4 nothing was selected or executed; 130 interrupted"""
@@ -16,7 +21,9 @@ _EPILOG = """exit codes: 0 passed; 1 some case failed; 2 wrong usage or an inval
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of every command."""
-    top = argparse.ArgumentParser(prog="torch-conformance", description="Conformance of torch.compile: cases are YAML, verdicts are facts.", epilog=_EPILOG)
+    top = argparse.ArgumentParser(
+        prog="torch-conformance", description="Conformance of torch.compile: cases are YAML, verdicts are facts.", epilog=_EPILOG
+    )
     top.add_argument("--version", action="version", version=f"torch-conformance {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _validate(commands)
@@ -26,26 +33,29 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-_Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
-
-
-def _validate(commands: _Commands) -> None:  # type: ignore[valid-type]
-    command = commands.add_parser("validate", help="show every problem of every spec", description="Show every problem of every file, one line each.")
+def _validate(commands: "_Commands") -> None:
+    command = commands.add_parser(
+        "validate", help="show every problem of every spec", description="Show every problem of every file, one line each."
+    )
     _paths(command)
     _backend_files(command)
     command.add_argument("--json", action="store_true", help="print the problems as JSON")
 
 
-def _list(commands: _Commands) -> None:  # type: ignore[valid-type]
-    command = commands.add_parser("list", help="show the expanded cases", description="Show the cases that the specs expand to, and whether each can run here.")
+def _list(commands: "_Commands") -> None:
+    command = commands.add_parser(
+        "list", help="show the expanded cases", description="Show the cases that the specs expand to, and whether each can run here."
+    )
     _paths(command)
     _backend_files(command)
     _choice(command)
     command.add_argument("--json", action="store_true", help="print an array of objects")
 
 
-def _run(commands: _Commands) -> None:  # type: ignore[valid-type]
-    command = commands.add_parser("run", help="run cases and report", description="Run cases on real torch.compile, judge them, and report.")
+def _run(commands: "_Commands") -> None:
+    command = commands.add_parser(
+        "run", help="run cases and report", description="Run cases on real torch.compile, judge them, and report."
+    )
     _paths(command)
     _backend_files(command)
     _choice(command)
@@ -61,8 +71,12 @@ def _run(commands: _Commands) -> None:  # type: ignore[valid-type]
     add("--isolation", choices=["fork", "process"], default="fork", help="how a case gets its process (default: fork of a warm one)")
 
 
-def _explain(commands: _Commands) -> None:  # type: ignore[valid-type]
-    command = commands.add_parser("explain", help="show one case as expanded", description="Show a case: its options and where each came from, its code, and whether it can run here.")
+def _explain(commands: "_Commands") -> None:
+    command = commands.add_parser(
+        "explain",
+        help="show one case as expanded",
+        description="Show a case: its options and where each came from, its code, and whether it can run here.",
+    )
     command.add_argument("case", metavar="CASE", help="a case's id, or a glob that selects cases")
     _paths(command)
     _backend_files(command)
@@ -79,7 +93,9 @@ def _backend_files(command: argparse.ArgumentParser) -> None:
 
 def _choice(command: argparse.ArgumentParser) -> None:
     command.add_argument("--backend", action="append", default=[], metavar="NAME", help="only this backend (repeatable)")
-    command.add_argument("--select", action="append", default=[], metavar="GLOB", help="only ids that match; * and ? are special (repeatable)")
+    command.add_argument(
+        "--select", action="append", default=[], metavar="GLOB", help="only ids that match; * and ? are special (repeatable)"
+    )
     command.add_argument("--shard", metavar="I/N", help="only the I-th of N parts, by a hash of the id")
 
 
@@ -124,7 +140,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         import traceback
 
         traceback.print_exc()
-        print("torch-conformance: this is a bug of torch-conformance, not of a spec or of torch; please report it with the lines above", file=sys.stderr)
+        print(
+            "torch-conformance: this is a bug of torch-conformance, not of a spec or of torch; please report it with the lines above",
+            file=sys.stderr,
+        )
         return ExitCode.INTERNAL
 
 

@@ -223,17 +223,21 @@ def _proof(case: Case, backend: Backend, here: Surroundings, observation: Json, 
         for step, known in zip(case.steps, facts, strict=False)
     ):
         entered = sum(step["entered"] for step in steps)
-        return _proof_verdict(backend, entered > 0, "inductor was entered before the exception", f"inductor was entered {entered} times")
+        status = Status.HELD if entered > 0 else Status.FAILED
+        return _proof_verdict(backend, status, "inductor was entered before the exception", f"inductor was entered {entered} times")
     checks = (_graphs_proof, _code_proof, _choices_proof)
     for check in checks:
         failed = check(backend, steps, facts)
         if failed is not None:
             return failed
-    return _proof_verdict(backend, True, f"backend {backend.name} ran", "shown")
+    return _proof_verdict(backend, Status.HELD, f"backend {backend.name} ran", "shown")
 
 
-def _proof_verdict(backend: Backend, holds: bool, expected: str, observed: str, detail: str = "") -> Verdict:
-    status = Status.HELD if holds else Status.FAILED
+def _unproven(backend: Backend, expected: str, observed: str, detail: str = "") -> Verdict:
+    return _proof_verdict(backend, Status.FAILED, expected, observed, detail)
+
+
+def _proof_verdict(backend: Backend, status: Status, expected: str, observed: str, detail: str = "") -> Verdict:
     return Verdict(kind="proof", status=status, position=backend.position, expected=expected, observed=observed, detail=detail)
 
 
@@ -248,7 +252,7 @@ def _graphs_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: S
     if wanted.holds(graphs) and (none_wanted or calls > 0):
         return None
     expected = f"{wanted} inductor graphs" + ("" if none_wanted else f" for {kind}, compiled or from a cache, and called")
-    return _proof_verdict(backend, False, expected, f"{graphs} graphs, {calls} calls")
+    return _unproven(backend, expected, f"{graphs} graphs, {calls} calls")
 
 
 def _code_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: Sequence[StepFacts]) -> Verdict | None:
@@ -258,12 +262,12 @@ def _code_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: Seq
     try:
         outcome = run(backend.proof.code, text)
     except EmptyText:
-        return _proof_verdict(backend, False, "generated code that shows the backend", "no code was generated")
+        return _unproven(backend, "generated code that shows the backend", "no code was generated")
     except PatternTooSlow:
-        return _proof_verdict(backend, False, "generated code that shows the backend", "pattern too slow")
+        return _unproven(backend, "generated code that shows the backend", "pattern too slow")
     if outcome.held:
         return None
-    return _proof_verdict(backend, False, f"in the generated code: {outcome.directive}", outcome.reason, outcome.excerpt)
+    return _unproven(backend, f"in the generated code: {outcome.directive}", outcome.reason, outcome.excerpt)
 
 
 def _choices_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: Sequence[StepFacts]) -> Verdict | None:
@@ -274,7 +278,7 @@ def _choices_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: 
     matching = sum(search(wanted.match, name) is not None for name in names)
     if matching >= wanted.least:
         return None
-    return _proof_verdict(backend, False, f"at least {wanted.least} timed choices matching /{wanted.match}/", f"{matching} of {len(names)}")
+    return _unproven(backend, f"at least {wanted.least} timed choices matching /{wanted.match}/", f"{matching} of {len(names)}")
 
 
 # -- one outcome ----------------------------------------------------------------------------------------------------

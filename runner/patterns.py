@@ -149,7 +149,6 @@ class _Alarm:
         if time.monotonic() < self.deadline - _EARLY:
             self.ring_outer(signum, frame)
             return
-        self.armed = False
         raise PatternTooSlow(self.seconds)
 
     def ring_outer(self, signum: int, frame: FrameType | None) -> None:

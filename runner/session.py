@@ -14,6 +14,7 @@ from runner import availability, schedule
 from runner.availability import Verdict as AvailabilityVerdict
 from runner.capabilities import Machine
 from runner.conditions import Surroundings
+from runner.diagnostics import UsageError
 from runner.execute import Engine, Execution, Job, Limits
 from runner.execute.jobs import FACTS, Environment
 from runner.judge import Evidence, Judged, judge
@@ -36,7 +37,9 @@ _CODE_BYTES = 16 << 20
 class CaseRunner:
     """Runs cases in an engine; a context manager that removes what the workers left in the scratch folder."""
 
-    def __init__(self, arguments: argparse.Namespace, suite: Suite, cases: Sequence[Case], folder: RunFolder, workers: int, machine: Machine) -> None:
+    def __init__(
+        self, arguments: argparse.Namespace, suite: Suite, cases: Sequence[Case], folder: RunFolder, workers: int, machine: Machine
+    ) -> None:
         self._timeout: float = arguments.timeout
         self._suite = suite
         self._folder = folder
@@ -62,7 +65,8 @@ class CaseRunner:
         job = Job(name=FACTS, plan=FACTS, folder=self._scratch / FACTS, environment=environment, timeout=_FACTS_SECONDS)
         execution = next(iter(self._engine.run([job])))
         if not isinstance(execution.observation, dict):
-            raise RuntimeError(f"torch could not be asked what this machine is: {_tail(job.folder / 'stderr.txt') or execution.note}")
+            words = (_tail(job.folder / "stderr.txt") or execution.note).strip()
+            raise UsageError(f"torch could not be asked what this machine is; it said:\n{words}")
         self._machine = availability.informed(self._machine, execution.observation)
         return self._machine
 
@@ -152,7 +156,9 @@ def result_of_unavailable(case: Case, verdict: AvailabilityVerdict, required: Se
     reason = verdict.reason
     if case.backend in required or verdict.capability in required:
         name = case.backend if case.backend in required else verdict.capability
-        judged = Judged(outcome=Outcome.ERROR, reason=f"--require {name}: {reason}", failure_type="unavailable", verdicts=(), position=case.position)
+        judged = Judged(
+            outcome=Outcome.ERROR, reason=f"--require {name}: {reason}", failure_type="unavailable", verdicts=(), position=case.position
+        )
     else:
         judged = Judged(outcome=Outcome.UNAVAILABLE, reason=reason, failure_type="unavailable", verdicts=(), position=case.position)
     return _case_result(case, judged, repro=repro)
@@ -187,5 +193,3 @@ def _tail(path: Path) -> str:
             return stream.read(_OUTPUT_BYTES).decode("utf-8", "backslashreplace")
     except OSError:
         return ""
-
-

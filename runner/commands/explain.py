@@ -38,7 +38,14 @@ def main(arguments: argparse.Namespace) -> ExitCode:
 def _details(case: Case) -> dict[str, Any]:
     body = as_text(dict(case.body))
     steps = [{"kind": s.kind, "arguments": as_text(dict(s.arguments)), "expect": [e.kind for e in s.expectations]} for s in case.steps]
-    return {"device": case.device, "seed": seed_of(case), "digest": case.digest, "body": body, "steps": steps, "origins": dict(case.origins)}
+    return {
+        "device": case.device,
+        "seed": seed_of(case),
+        "digest": case.digest,
+        "body": body,
+        "steps": steps,
+        "origins": dict(case.origins),
+    }
 
 
 def _text(case: Case, verdict: Verdict, backend: str) -> Iterator[str]:

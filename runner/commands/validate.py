@@ -18,7 +18,11 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     except InvalidSpecs as error:
         problems = error.diagnostics
     if arguments.json:
-        print(json.dumps({"format": 1, "valid": not problems, "specs": files, "cases": cases, "problems": [_as_json(p) for p in problems]}, indent=2))
+        print(
+            json.dumps(
+                {"format": 1, "valid": not problems, "specs": files, "cases": cases, "problems": [_as_json(p) for p in problems]}, indent=2
+            )
+        )
     else:
         for problem in problems:
             print(problem)

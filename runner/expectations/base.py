@@ -69,6 +69,16 @@ class Judgement:
         return cls(status=Status.HELD if holds else Status.FAILED, expected=expected, observed=observed, detail=detail, leaf=leaf)
 
     @classmethod
+    def held(cls, *, expected: str, observed: str, leaf: str = "") -> Self:
+        """Return a judgement that the expectation held."""
+        return cls(status=Status.HELD, expected=expected, observed=observed, leaf=leaf)
+
+    @classmethod
+    def failed(cls, *, expected: str, observed: str, detail: str = "", leaf: str = "") -> Self:
+        """Return a judgement that the expectation did not hold."""
+        return cls(status=Status.FAILED, expected=expected, observed=observed, detail=detail, leaf=leaf)
+
+    @classmethod
     def error(cls, observed: str, *, expected: str = "", leaf: str = "", detail: str = "") -> Self:
         """Return a judgement that claims nothing: the facts are missing or make no sense."""
         return cls(status=Status.ERROR, expected=expected, observed=observed, leaf=leaf, detail=detail)

@@ -49,24 +49,22 @@ class Close:
         if measured is None:
             return [Judgement.error("nothing was measured", expected=expected)]
         if measured["structure"] != measured["reference_structure"]:
-            return [Judgement.of(False, expected=f"the structure {measured['reference_structure']}", observed=measured["structure"])]
+            return [Judgement.failed(expected=f"the structure {measured['reference_structure']}", observed=measured["structure"])]
         if not measured["leaves"]:
             return [Judgement.error("nothing to compare: the value holds no tensor and no number", expected=expected)]
         problems = [problem for leaf in measured["leaves"] if (problem := self._problem(leaf)) is not None]
         if problems:
             return [problems[0]]
-        return [Judgement.of(True, expected=expected, observed=f"{len(measured['leaves'])} values within tolerance")]
+        return [Judgement.held(expected=expected, observed=f"{len(measured['leaves'])} values within tolerance")]
 
     def _problem(self, leaf: Mapping[str, Any]) -> Judgement | None:
         where = f"{self.of}{leaf['path']}"
         for fact in ("type", "shape", "dtype", "device"):
             if leaf[fact] != leaf[f"reference_{fact}"]:
-                return Judgement.of(False, expected=f"{where} of {fact} {leaf[f'reference_{fact}']}", observed=str(leaf[fact]))
+                return Judgement.failed(expected=f"{where} of {fact} {leaf[f'reference_{fact}']}", observed=str(leaf[fact]))
         if leaf["type"] != "tensor":
             return (
-                None
-                if leaf["equal"]
-                else Judgement.of(False, expected=f"{where} is {leaf['reference_value']}", observed=str(leaf["value"]))
+                None if leaf["equal"] else Judgement.failed(expected=f"{where} is {leaf['reference_value']}", observed=str(leaf["value"]))
             )
         return self._numbers(where, leaf)
 
@@ -77,14 +75,13 @@ class Close:
             return Judgement.error(f"measured with atol={leaf['atol']:g}, rtol={leaf['rtol']:g}", expected=expected)
         for fact, what in (("nan_mismatches", "NaN"), ("inf_mismatches", "an infinity")):
             if leaf[fact]:
-                return Judgement.of(
-                    False, expected=expected, observed=f"{what} on one side only in {leaf[fact]} of {leaf['numel']} elements"
-                )
+                return Judgement.failed(expected=expected, observed=f"{what} on one side only in {leaf[fact]} of {leaf['numel']} elements")
         if leaf["numel"] == 0 or leaf["excess"] <= atol:
             return None
-        worst = f"greatest difference {leaf['max_abs']:.3g}; at {leaf['worst_index']}: {leaf['worst_value']!r} against {leaf['worst_reference']!r}"
+        pair = f"{leaf['worst_value']!r} against {leaf['worst_reference']!r}"
+        worst = f"greatest difference {leaf['max_abs']:.3g}; at {leaf['worst_index']}: {pair}"
         detail = f"{leaf['mismatches']} of {leaf['numel']} elements differ by more than the tolerance"
-        return Judgement.of(False, expected=expected, observed=worst, detail=detail)
+        return Judgement.failed(expected=expected, observed=worst, detail=detail)
 
     def _tolerance(self, leaf: Mapping[str, Any]) -> tuple[float, float]:
         if self.rtol is not None and self.atol is not None:
@@ -144,8 +141,6 @@ def differences(actual: Any, reference: Any, *, rtol: float, atol: float, equal_
 
     Elements that are infinite on either side count as equal where they are the same and as ``inf_mismatches`` otherwise.
     """
-    import torch
-
     total: dict[str, Any] = {"nan_mismatches": 0, "inf_mismatches": 0, "mismatches": 0, "excess": 0.0, "max_abs": 0.0}
     total.update(worst_index=[], worst_value=None, worst_reference=None)
     actual, reference = actual.detach(), reference.detach()
@@ -153,8 +148,8 @@ def differences(actual: Any, reference: Any, *, rtol: float, atol: float, equal_
         return total
     flat = actual.reshape(-1), reference.to(actual.device).reshape(-1)
     for start in range(0, actual.numel(), _CHUNK):
-        _add_chunk(total, *(_wide(part[start : start + _CHUNK]) for part in flat), start, actual.shape, rtol, atol, equal_nan)
-    torch.cuda.synchronize() if actual.is_cuda else None
+        a, b = (_wide(part[start : start + _CHUNK]) for part in flat)
+        _add_chunk(total, a, b, start, actual.shape, rtol, atol, equal_nan)
     return total
 
 

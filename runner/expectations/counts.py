@@ -38,7 +38,7 @@ def parse_count(body: Any) -> Count:
             raise BadExpectation("a range without min and max", "write {min: 1}, {max: 3} or a number")
         if least is not None and most is not None and least > most:
             raise BadExpectation(f"the range from {least} to {most} holds nothing", "min is at most max")
-        if most is None and least <= 0:
+        if most is None and least is not None and least <= 0:
             raise BadExpectation(f"{{min: {least}}} holds for every count", "write {min: 1}")
         return Count(least=least, most=most)
     return Count(least=body, most=body)

@@ -25,7 +25,7 @@ class FileCheck:
     @classmethod
     def parse(cls, body: Any) -> "FileCheck":
         """Read the directives; whatever FileCheck would ignore is an error."""
-        options = {"checks": body} if isinstance(body, str) else body
+        options: Mapping[str, Any] = {"checks": body} if isinstance(body, str) else body
         path = () if isinstance(body, str) else ("checks",)
         try:
             checks = parse(options["checks"])

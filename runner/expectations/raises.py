@@ -43,10 +43,10 @@ class Raises:
             return [Judgement.not_applicable()]
         expected = self.type + (f" with text matching /{self.match}/" if self.match else "")
         if facts.raised is None:
-            return [Judgement.of(False, expected=expected, observed="no exception")]
+            return [Judgement.failed(expected=expected, observed="no exception")]
         observed = f"{facts.raised.type}: {facts.raised.message.strip().splitlines()[0] if facts.raised.message.strip() else ''}"
         if not self._is_type(facts.raised.ancestors):
-            return [Judgement.of(False, expected=expected, observed=observed, detail=facts.raised.traceback)]
+            return [Judgement.failed(expected=expected, observed=observed, detail=facts.raised.traceback)]
         try:
             matches = self.match is None or search(self.match, facts.raised.message) is not None
         except PatternTooSlow:

@@ -56,13 +56,13 @@ class Strides:
         where = f"{self.of}[{index}]"
         observed = f"shape {tensor['shape']}, strides {tensor['strides']}"
         if self.equals is not None and tensor["strides"] != self.equals:
-            return Judgement.of(False, expected=f"{where} with strides {self.equals}", observed=observed)
+            return Judgement.failed(expected=f"{where} with strides {self.equals}", observed=observed)
         if self.contiguous is not None:
             format_ = self.contiguous if isinstance(self.contiguous, str) else "contiguous_format"
             wanted = self.contiguous is not False
             expected = f"{where} {'' if wanted else 'not '}contiguous as {format_}"
             return Judgement.of((format_ in tensor["formats"]) is wanted, expected=expected, observed=observed)
-        return Judgement.of(True, expected=f"{where} with strides {self.equals}", observed=observed)
+        return Judgement.held(expected=f"{where} with strides {self.equals}", observed=observed)
 
 
 def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:

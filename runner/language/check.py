@@ -1,7 +1,7 @@
 """What a spec means: the checks that no schema can say. Every problem gets a position, and none stops the others."""
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from runner.backends import Backends, read_requirements

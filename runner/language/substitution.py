@@ -48,7 +48,7 @@ def _walk(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
 
 
 def _is_code(path: DataPath) -> bool:
-    if path[0] == "function" and len(path) == 1 or path[0] == "functions" and len(path) == 2:
+    if (path[0] == "function" and len(path) == 1) or (path[0] == "functions" and len(path) == 2):
         return True
     return path[-1] in _CODE
 
@@ -57,7 +57,7 @@ def replaced(data: Any, path: DataPath, value: Any) -> Any:
     """Return ``data`` with ``value`` at ``path``; what is not on the way is shared, nothing is changed in place."""
     if not path:
         return value
-    copy = list(data) if isinstance(data, list) else dict(data)
+    copy: Any = list(data) if isinstance(data, list) else dict(data)
     copy[path[0]] = replaced(data[path[0]], path[1:], value)
     return copy
 

@@ -195,7 +195,7 @@ def on_output_code(save: Callable[[str], None]) -> None:
     """Call ``save`` with each piece of code that inductor writes or takes from a cache."""
     from torch._inductor.graph import GraphLowering
 
-    GraphLowering.save_output_code = save  # type: ignore[method-assign, assignment]
+    GraphLowering.save_output_code = save
 
 
 def on_timed_choices(save: Callable[[Mapping[str, float]], None]) -> None:

@@ -1,5 +1,6 @@
 """Watches torch while a case runs: the phase it is in, the graphs it compiles and calls, the code it writes, the choices it times."""
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable, Mapping
@@ -57,10 +58,8 @@ class _Phase:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if error is not None and not hasattr(error, "_conformance_phase"):
-            try:
+            with contextlib.suppress(AttributeError):  # an exception with slots: its phase is the step's
                 error._conformance_phase = self.name  # type: ignore[attr-defined]
-            except AttributeError:
-                pass  # an exception with slots: its phase is the step's
         self.phases.leave()
 
 

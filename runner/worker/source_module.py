@@ -45,7 +45,7 @@ class SpecModule:
 
     def _place(self, block: Block) -> str:
         """Give ``linecache`` the block's lines at their numbers, alone: ``inspect.getsource`` must not run into YAML."""
-        file = block["file"]
+        file = str(block["file"])
         text = block["text"].splitlines()
         wanted = range(block["line"], block["line"] + len(text))
         taken = self._lines.setdefault(file, {})

@@ -26,7 +26,7 @@ def warm(kinds: list[str]) -> float:
     begin = time.perf_counter()
     import torch
     import torch._dynamo
-    import torch._inductor.compile_fx  # noqa: F401
+    import torch._inductor.compile_fx
 
     torch.set_num_threads(1)
     import runner.worker.case
@@ -70,11 +70,11 @@ class Template:
         """Serve until the runner hangs up."""
         self._send({"ready": os.getpid()})
         while True:
-            ready, _, _ = select.select([self._control, self._wake], [], [])
+            ready, _, _ = select.select([self._control.fileno(), self._wake], [], [])
             if self._wake in ready:
                 os.read(self._wake, 4096)
                 self._reap()
-            if self._control in ready and not self._serve():
+            if self._control.fileno() in ready and not self._serve():
                 return
 
     def _serve(self) -> bool:
