@@ -7,6 +7,10 @@ The ``filecheck`` package gives the parts of a pattern (``ops``) and makes an ex
 and its matcher are not used. The parser skips what it does not know. The matcher prints, ends the region of a
 CHECK-NOT after the next match instead of before it, never looks at the last character, and lets CHECK-NEXT pass over a
 match on the same line; each is woven into the whole.
+
+Verdicts are LLVM's. What LLVM takes but a person hardly means is an error here: CHECK-NOTs alone, patterns that any text
+satisfies, variables that may be empty or are used before they are defined, numeric substitution, ``\\d`` and its like,
+``.*`` outside of ``{{ }}``, a ``}}`` without its ``{{``, two directives on one line, a line that is no directive.
 """
 
 import re

@@ -135,12 +135,10 @@ class Case:
     body: Mapping[str, Json]
     """What the worker needs, as data: functions, inputs, compile, config, env, torch, context, blocks."""
     steps: tuple[Step, ...]
-    digest: str
-    """sha256 of the expanded case, so that a recorded result can be tied to what was run."""
     missing_names: tuple[str, ...] = ()
     """Config, counter and metric names that only another torch has, each as a reason."""
-    origins: Mapping[str, str] = field(default_factory=dict)
-    """For ``explain``: where each value came from."""
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """For ``explain``: each option of each section with where it was set (``language.options.Option``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """From a case to the plan that a worker runs: plain data, with the measurements that its expectations ask for."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from runner.conditions import Surroundings, holds
 from runner.expectations import EAGER
 from runner.expectations.raises import Raises
-from runner.language.substitution import resolve_facts
+from runner.language.substitution import as_text, resolve_facts
 from runner.model import Case, Step
 from runner.worker.protocol import encode
 
@@ -19,6 +20,19 @@ def seed_of(case: Case) -> int:
     if given is not None:
         return int(given)
     return int.from_bytes(hashlib.sha256(case.body["seed_key"].encode("utf-8", "surrogatepass")).digest()[:4], "big")
+
+
+def digest_of(case: Case) -> str:
+    """Return the sha256 of what is run and judged, so that a recorded result can be tied to it.
+
+    Where the file lies, and on which line something stands, does not count.
+    """
+    body = dict(case.body)
+    preludes = [block["text"] for block in body.pop("preludes")]
+    functions = {name: value["block"]["text"] if "block" in value else value for name, value in body.pop("functions").items()}
+    judged = [[step.kind, dict(step.arguments), [(one.kind, repr(one.check)) for one in step.expectations]] for step in case.steps]
+    text = json.dumps(as_text([body, preludes, functions, judged, dict(case.params), case.backend]), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def expects_raise(step: Step, here: Surroundings) -> bool:

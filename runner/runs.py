@@ -10,6 +10,7 @@ from pathlib import Path
 from runner.diagnostics import UsageError
 from runner.language.source import shown
 from runner.model import Case, CaseResult
+from runner.plan import digest_of
 from runner.record import JournalError, RunHeader, read_run
 
 REPORTS = Path("reports")
@@ -108,7 +109,7 @@ def resume_run(name: str, selected: Sequence[Case]) -> RunFolder:
         raise UsageError(f"--resume {name}: {error}") from error
     if not run.truncated:
         raise UsageError(f"--resume {name}: this run came to its end; run the failures with --select")
-    digests = {case.id: case.digest for case in selected}
+    digests = {case.id: digest_of(case) for case in selected}
     for result in run.results:
         if digests.get(result.case_id) != result.digest:
             raise UsageError(f"--resume {name}: {result.case_id} is not the case that was run then")

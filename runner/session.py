@@ -23,7 +23,7 @@ from runner.language.load import Suite
 from runner.language.templates import TemplateError
 from runner.model import Availability, Case, CaseResult
 from runner.outcomes import Outcome
-from runner.plan import make_plan
+from runner.plan import digest_of, make_plan
 from runner.runs import RunFolder
 
 _FACTS_SECONDS = 600.0
@@ -145,7 +145,7 @@ def _case_result(case: Case, judged: Judged, **more: Any) -> CaseResult:
         failure_type=judged.failure_type,
         verdicts=judged.verdicts,
         position=judged.position,
-        digest=case.digest,
+        digest=digest_of(case),
         covers=case.covers,
         **{"seconds": 0.0, **more},
     )

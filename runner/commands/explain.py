@@ -15,7 +15,7 @@ from runner.language.options import SECTIONS
 from runner.language.substitution import as_text
 from runner.machine import installed_torch
 from runner.model import Availability, Case
-from runner.plan import seed_of
+from runner.plan import digest_of, seed_of
 from runner.selection import select
 
 
@@ -41,10 +41,10 @@ def _details(case: Case) -> dict[str, Any]:
     return {
         "device": case.device,
         "seed": seed_of(case),
-        "digest": case.digest,
+        "digest": digest_of(case),
         "body": body,
         "steps": steps,
-        "origins": dict(case.origins),
+        "origins": {f"{section}.{name}": option.origin for section, found in case.options.items() for name, option in found.items()},
     }
 
 
@@ -59,7 +59,7 @@ def _text(case: Case, verdict: Verdict, backend: str) -> Iterator[str]:
     body = as_text(dict(case.body))
     for section in SECTIONS:
         for name, value in body[section].items():
-            yield f"  {section:<10} {name} = {value!r}    from {case.origins[f'{section}.{name}']}"
+            yield f"  {section:<10} {name} = {value!r}    from {case.options[section][name].origin}"
     if body["context"]:
         yield f"  context    {body['context']}"
     for index, entry in enumerate(body["inputs"]):

@@ -415,7 +415,7 @@ def _at_point(
             fresh.append(path)
         except templates.TemplateError as error:
             problems.append(document.problem(path, f"{error} (at {point.bracket})", error.hint))
-    if fresh and not problems:
-        for path, message, hint, key_meant in schema.describe(data, "spec"):
-            problems.append(document.problem(path, f"{message} (at {point.bracket})", hint, key=key_meant))
+    for path in fresh:
+        for place, message, hint, key_meant in schema.describe_at(data, "spec", path):
+            problems.append(document.problem(place, f"{message} (at {point.bracket})", hint, key=key_meant))
     return problems

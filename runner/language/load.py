@@ -15,7 +15,7 @@ from runner.language.check import check
 from runner.language.expand import duplicate_ids, expand
 from runner.language.files import DefaultsReader, SpecFile, SpecPath, discover
 from runner.language.names import NameTables
-from runner.language.source import read
+from runner.language.source import Document, read
 from runner.machine import installed_torch, release
 from runner.model import Case
 
@@ -26,8 +26,13 @@ class Suite:
 
     cases: tuple[Case, ...]
     backends: Backends
-    digests: dict[str, str]
-    """sha256 of each file that was read, by its name as shown."""
+    documents: tuple[Document, ...]
+    """The files that were read: specs with their defaults."""
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The sha256 of each file, by its name as shown."""
+        return {document.file: document.digest for document in self.documents}
 
 
 def load(paths: Sequence[Path], backend_files: Sequence[Path] = (), known: Surroundings | None = None) -> Suite:
@@ -47,8 +52,8 @@ def load(paths: Sequence[Path], backend_files: Sequence[Path] = (), known: Surro
     problems.extend(duplicate_ids(cases))
     if problems:
         raise InvalidSpecs(problems)
-    digests = {document.file: document.digest for anatomy in anatomies for document in (*anatomy.spec.defaults, anatomy.document)}
-    return Suite(cases=tuple(cases), backends=backends, digests=digests)
+    documents = tuple(document for anatomy in anatomies for document in (*anatomy.spec.defaults, anatomy.document))
+    return Suite(cases=tuple(cases), backends=backends, documents=documents)
 
 
 def surroundings_of(torch_version: str | None, machine: Machine | None) -> Surroundings:

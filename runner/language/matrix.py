@@ -2,7 +2,7 @@
 
 import itertools
 import math
-import urllib.parse
+import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,10 +42,18 @@ class Point:
     def bracket(self) -> str:
         """The bracketed part of the case's id."""
         pairs = [("backend", self.backend.name), *self.labels.items()]
-        return "[" + ",".join(f"{key}={urllib.parse.quote(label, safe=_SAFE)}" for key, label in pairs) + "]"
+        return "[" + ",".join(f"{key}={_quoted(label)}" for key, label in pairs) + "]"
 
 
-_SAFE = "_.+-"
+_SAFE = frozenset(string.ascii_letters + string.digits + "_.+-")
+
+
+def _quoted(label: str) -> str:
+    """Percent-encode what could be mistaken for a part of the id."""
+    if _SAFE.issuperset(label):
+        return label
+    encoded = label.encode("utf-8", "surrogatepass")
+    return "".join(chr(byte) if chr(byte) in _SAFE else f"%{byte:02X}" for byte in encoded)
 
 
 def axes(document: Document) -> tuple[tuple[Axis, ...], list[Diagnostic]]:

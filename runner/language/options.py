@@ -23,6 +23,11 @@ class Option:
     layer: str
     override: bool = False
 
+    @property
+    def origin(self) -> str:
+        """Where it was set, in words."""
+        return f"{self.layer}, {self.position}"
+
 
 def merge(anatomy: Anatomy, data: Any, backend: Backend, here: Surroundings, section: str) -> tuple[dict[str, Option], list[Diagnostic]]:
     """Return the options of a section for one case, and its conflicts. ``data`` is the spec with its templates filled in."""

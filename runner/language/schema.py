@@ -83,6 +83,50 @@ def describe(value: Any, name: str) -> list[Problem]:
     return [(path, text, hint, key) for path, text, hint, key in found if not (path in unknown_at and "needs exactly one of" in text)]
 
 
+def describe_at(data: Any, name: str, path: DataPath) -> list[Problem]:
+    """Return the problems of the value at ``path`` alone: what a template put there, in a document that fits otherwise."""
+    value = data
+    for key in path:
+        value = value[key]
+    errors = (error for part in _parts_at(resolved(name), data, path) for error in _validator_of(part).iter_errors(value))
+    return [((*path, *below), message, hint, key) for error in errors for below, message, hint, key in _in_words(error)]
+
+
+def _parts_at(node: Any, value: Any, path: DataPath) -> list[Any]:
+    """Return the parts of a schema that hold for the value at ``path``."""
+    if not path:
+        return [node]
+    found: list[Any] = []
+    for part in _in_force(node, value):
+        if isinstance(value, dict):
+            below = part.get("properties", {}).get(path[0], part.get("additionalProperties"))
+        else:
+            below = part.get("items")
+        if isinstance(below, dict):
+            found.extend(_parts_at(below, value[path[0]], path[1:]))
+    return found
+
+
+def _in_force(node: Any, value: Any) -> Iterator[Any]:
+    yield node
+    if "if" in node:
+        branch = node.get("then" if _validator_of(node["if"]).is_valid(value) else "else")
+        if isinstance(branch, dict):
+            yield from _in_force(branch, value)
+
+
+_validators: dict[int, tuple[Any, Any]] = {}
+
+
+def _validator_of(part: Any) -> Any:
+    """Return the validator of a part of a schema; the part is kept, so that its id stays its own."""
+    from jsonschema import Draft202012Validator
+
+    if id(part) not in _validators:
+        _validators[id(part)] = (part, Draft202012Validator(part))
+    return _validators[id(part)][1]
+
+
 def _in_words(error: Any) -> Iterator[Problem]:
     path = tuple(error.absolute_path)
     # what stands below propertyNames is about the key; its path is the map's

@@ -5,7 +5,6 @@ The reader is built on the event stream of libyaml, not on PyYAML's constructors
 errors, and bounds on size, depth and alias growth that hold before anything is built.
 """
 
-import hashlib
 import math
 import os
 import re
@@ -56,7 +55,15 @@ class Document:
     data: Any
     marks: dict[DataPath, Mark]
     key_marks: dict[DataPath, Mark]
-    digest: str
+    content: bytes = b""
+    """The file's bytes."""
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of the file."""
+        import hashlib
+
+        return hashlib.sha256(self.content).hexdigest()
 
     def position(self, path: DataPath, *, key: bool = False) -> Position:
         """Return where ``path`` stands; the nearest enclosing value when it stands nowhere itself."""
@@ -83,7 +90,7 @@ def shown(path: Path) -> str:
 def read(path: Path) -> Document:
     """Read one YAML file; raise ``InvalidSpecs`` with a positioned diagnostic for whatever is wrong with it."""
     data = read_bytes(path)
-    return parse(_decode(path, data), path=path, digest=hashlib.sha256(data).hexdigest())
+    return parse(_decode(path, data), path=path, content=data)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -124,7 +131,7 @@ def _failure(path: Path, message: str, hint: str, line: int = 1, column: int = 1
     return InvalidSpecs([Diagnostic(position=position, message=message, hint=hint)])
 
 
-def parse(text: str, *, path: Path, digest: str = "") -> Document:
+def parse(text: str, *, path: Path, content: bytes = b"") -> Document:
     """Parse YAML text that came from ``path``."""
     file = shown(path)
     builder = _Builder(file)
@@ -137,7 +144,7 @@ def parse(text: str, *, path: Path, digest: str = "") -> Document:
     builder.finish()
     if builder.problems:
         raise InvalidSpecs(builder.problems)
-    return Document(path=path, file=file, data=builder.root, marks=builder.marks, key_marks=builder.key_marks, digest=digest)
+    return Document(path=path, file=file, data=builder.root, marks=builder.marks, key_marks=builder.key_marks, content=content)
 
 
 def _events(text: str) -> Iterator[Any]:

@@ -6,6 +6,7 @@ no filters, no attributes of Python objects, no operator whose result can grow w
 
 import functools
 import operator
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -56,9 +57,33 @@ def is_template(value: object) -> bool:
     return isinstance(value, str) and "{{" in value
 
 
+@dataclass(frozen=True, slots=True)
+class _PlainName:
+    """An expression that is one name; most are, and reading them takes no parser."""
+
+    name: str
+
+
+_PLAIN = re.compile(r"\{\{\s*([A-Za-z][A-Za-z0-9_]*)\s*\}\}")
+_WORDS = frozenset("true false none True False None not and or in is if else for recursive loop self".split())
+"""Words that mean something else than a name to Jinja2."""
+
+
 @functools.lru_cache(maxsize=4096)
 def parse(text: str) -> Template:
     """Parse ``text``; raise ``TemplateError`` for whatever is not one of the allowed expressions."""
+    pieces = _PLAIN.split(text)
+    names, rest = pieces[1::2], pieces[0::2]
+    if any(mark in piece for piece in rest for mark in _MARKS) or not _WORDS.isdisjoint(names):
+        return _parse_expressions(text)
+    parts = [part for index, piece in enumerate(pieces) if (part := _PlainName(piece) if index % 2 else piece) != ""]
+    return Template(text, tuple(parts), frozenset(names))
+
+
+_MARKS = ("{{", "}}", "{%", "%}", "{#", "#}")
+
+
+def _parse_expressions(text: str) -> Template:
     from jinja2 import nodes
     from jinja2.exceptions import TemplateSyntaxError
 
@@ -152,6 +177,8 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 def _evaluate(node: Any, names: Mapping[str, Any]) -> Any:
     kind = type(node).__name__
     match kind:
+        case "_PlainName":
+            return _name(node.name, names)
         case "Const":
             return node.value
         case "Name":
