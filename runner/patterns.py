@@ -8,7 +8,6 @@ import json
 import re
 import signal
 import string
-import subprocess
 import sys
 import threading
 import time
@@ -84,6 +83,8 @@ def search(pattern: str, text: str, *, seconds: float = 5.0) -> re.Match[str] | 
 def _rehearse(pattern: str, text: str, seconds: float) -> None:
     """Search in a child process, only to learn whether the search ends in time."""
     command = [sys.executable, "-I", "-S", "-c", _REHEARSAL]
+    import subprocess
+
     request = json.dumps([pattern, text]).encode()
     try:
         subprocess.run(command, input=request, timeout=seconds, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)

@@ -2,53 +2,14 @@
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from runner.language._scan_counters import CounterNames, scan_counters
+from runner.language._name_table import CONFIG_FILES, Names
+from runner.language._scan_counters import scan_counters
 from runner.language._torch_source import VERSION_FILE, Source, open_source, parse, read
 from runner.machine import release, version_facts
 
-CONFIG_FILES = {
-    "config": "_inductor/config.py",
-    "dynamo_config": "_dynamo/config.py",
-    "functorch_config": "_functorch/config.py",
-}
 METRICS_FILE = "_inductor/metrics.py"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
-    """Every name that one torch has."""
-
-    version: str
-    options: Mapping[str, frozenset[str]]
-    """For each key of ``CONFIG_FILES`` its dotted options."""
-    metrics: frozenset[str]
-    counters: Mapping[str, CounterNames]
-    """By namespace."""
-    unresolved: tuple[str, ...] = field(default=(), compare=False)
-    """Places whose namespace could not be read: the table may lack what they count."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the committed form."""
-        return {
-            "torch": self.version,
-            **{kind: sorted(self.options[kind]) for kind in CONFIG_FILES},
-            "metric": sorted(self.metrics),
-            "counter": {space: self.counters[space].as_json() for space in sorted(self.counters)},
-        }
-
-    @classmethod
-    def from_json(cls, table: Mapping[str, Any]) -> "Names":
-        """Read the committed form."""
-        return cls(
-            version=table["torch"],
-            options={kind: frozenset(table[kind]) for kind in CONFIG_FILES},
-            metrics=frozenset(table["metric"]),
-            counters={space: CounterNames.from_json(entry) for space, entry in table["counter"].items()},
-        )
 
 
 def scan(path: Path) -> Names:

@@ -6,14 +6,13 @@ unknown becomes a hole in a pattern. ``counters["inductor"] += deltas`` names no
 """
 
 import ast
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any
 
+from runner.language._name_table import CounterNames
 from runner.language._shapes import ANYTHING, UNKNOWN, Function, Parameter, Scope, Shape, Text, literal, pattern, string_shapes
 from runner.language._torch_source import Source, parse, read
 
@@ -21,27 +20,6 @@ FOLDERS = ("_dynamo", "_inductor", "_functorch", "_higher_order_ops", "fx", "_su
 """Where torch.compile's counters are bumped, below the package ``torch``."""
 
 _MENTION = b"counters"
-
-
-@dataclass(frozen=True, slots=True)
-class CounterNames:
-    """The counters of one namespace: names, and anchored patterns for names that are made at run time."""
-
-    names: frozenset[str] = frozenset()
-    patterns: tuple[str, ...] = ()
-
-    def matches(self, name: str) -> bool:
-        """Whether a pattern allows the name (a graph break's name is a text of many lines)."""
-        return any(re.fullmatch(pattern, name, re.DOTALL) for pattern in self.patterns)
-
-    def as_json(self) -> dict[str, list[str]]:
-        """Return the committed form."""
-        return {"names": sorted(self.names), "patterns": sorted(self.patterns)}
-
-    @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> "CounterNames":
-        """Read the committed form."""
-        return cls(frozenset(entry["names"]), tuple(entry["patterns"]))
 
 
 @dataclass(frozen=True, slots=True)

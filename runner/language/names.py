@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runner.diagnostics import UsageError, did_you_mean, one_of
-from runner.language._scan import Names, scan, scan_metrics, scan_options
-from runner.language._scan_counters import CounterNames, scan_counters
-from runner.language._torch_source import Folder, Source
+from runner.language._name_table import CounterNames, Names
 from runner.machine import InstalledTorch, release
+
+if TYPE_CHECKING:
+    from runner.language._torch_source import Source
 
 TABLES = Path(__file__).parent.parent / "data"
 _PREFIX = "names-"
@@ -69,7 +71,7 @@ class NameTables:
     def __init__(self, installed: InstalledTorch | None, folder: Path = TABLES) -> None:
         self._installed = installed
         self._folder = folder
-        self._source = _InstalledSource(Folder(installed.root, "torch")) if installed else None
+        self._source = _InstalledSource(installed.root) if installed else None
         self._answers: dict[tuple[NameKind, str], Lookup] = {}
 
     @classmethod
@@ -147,10 +149,17 @@ class NameTables:
 class _InstalledSource:
     """The names of the installed torch as its source has them, kept once they are read."""
 
-    def __init__(self, source: Source) -> None:
-        self._torch = source
+    def __init__(self, root: Path) -> None:
+        self._root = root
         self._known: dict[NameKind, frozenset[str]] = {}
         self._every_counter: Mapping[str, CounterNames] | None = None
+
+    @cached_property
+    def _torch(self) -> "Source":
+        # the scanners are imported when a name is in no table: most commands never need them
+        from runner.language._torch_source import Folder
+
+        return Folder(self._root, "torch")
 
     def fit(self, kind: NameKind, name: str, *, patterns: bool) -> Fit:
         """Look a name up. Without ``patterns`` a counter's name must stand in the source as it is, which is quick to see."""
@@ -162,6 +171,8 @@ class _InstalledSource:
     def plain(self, kind: NameKind) -> frozenset[str]:
         """Return the options of a config module, or the metrics."""
         if kind not in self._known:
+            from runner.language._scan import scan_metrics, scan_options
+
             metric = kind is NameKind.METRIC
             self._known[kind] = scan_metrics(self._torch) if metric else scan_options(self._torch, kind.value)
         return self._known[kind]
@@ -169,6 +180,8 @@ class _InstalledSource:
     def counters(self) -> Mapping[str, CounterNames]:
         """Return all counters; takes seconds."""
         if self._every_counter is None:
+            from runner.language._scan_counters import scan_counters
+
             self._every_counter, _ = scan_counters(self._torch)
         return self._every_counter
 
@@ -176,6 +189,8 @@ class _InstalledSource:
         bare = name.partition(".")[2]
         if self._every_counter is not None or not bare:
             return self._every_counter or {}
+        from runner.language._scan_counters import scan_counters
+
         return scan_counters(self._torch, mention=bare)[0]
 
 
@@ -273,6 +288,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("source", type=Path, help="a wheel, the folder of the package torch, or the folder around it")
     parser.add_argument("-o", "--output", type=Path, help="the file to write; without it the table goes to standard output")
     options = parser.parse_args(arguments)
+    from runner.language._scan import scan
+
     try:
         names = scan(options.source)
         if options.output:

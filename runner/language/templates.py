@@ -65,7 +65,9 @@ class _PlainName:
 
 
 _PLAIN = re.compile(r"\{\{\s*([A-Za-z][A-Za-z0-9_]*)\s*\}\}")
-_WORDS = frozenset("true false none True False None not and or in is if else for recursive loop self".split())
+_WORDS = frozenset(
+    ["true", "false", "none", "True", "False", "None", "not", "and", "or", "in", "is", "if", "else", "for", "recursive", "loop", "self"]
+)
 """Words that mean something else than a name to Jinja2."""
 
 

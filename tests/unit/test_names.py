@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from runner.diagnostics import UsageError
-from runner.language._scan import Names, scan
+from runner.language._name_table import Names
+from runner.language._scan import scan
 from runner.language.names import TABLES, NameKind, NameTables, main, read_table, table_text
 from runner.machine import InstalledTorch, installed_torch, torch_at
 
