@@ -54,14 +54,15 @@ def _check(name: str, count: Any) -> None:
         check_count(count)
     except BadExpectation as error:
         raise BadExpectation(str(error), error.hint, path=(name, *error.path)) from error
-    if is_unlisted(count) and _allows_zero(count):
+    if is_unlisted(count) and allows_zero(count):
         hint = "a misspelt name is always 0: claim at least 1"
         raise BadExpectation(f"the unlisted counter '{name}' may not be claimed 0", hint, path=(name,))
 
 
-def _allows_zero(count: Any) -> bool:
+def allows_zero(count: Any) -> bool:
+    """Whether a counter that is never touched would hold."""
     if isinstance(count, list):
-        return any(_allows_zero(entry["value"]) for entry in count)
+        return any(allows_zero(entry["value"]) for entry in count)
     if isinstance(count, dict):
         return (count.get("value") if "value" in count else count.get("min")) in (None, 0)
     return bool(count == 0)

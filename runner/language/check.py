@@ -8,7 +8,7 @@ from runner.backends import Backends, read_requirements
 from runner.conditions import BadRange, VersionRange
 from runner.diagnostics import Diagnostic, Position, one_of, unknown
 from runner.expectations import EAGER, EXPECTATIONS, OUTPUT, BadExpectation
-from runner.expectations.counter import is_unlisted
+from runner.expectations.counter import allows_zero, is_unlisted
 from runner.language import matrix, python, schema, substitution, templates
 from runner.language.anatomy import ONLY, Anatomy, RawExpectation, RawFunction, RawStep
 from runner.language.names import NameKind, NameTables
@@ -63,6 +63,11 @@ def _shape(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     if "entry" in data and not isinstance(data.get("function"), str):
         yield document.problem(("entry",), "'entry' without Python in 'function'", "it names one of several top-level defs", key=True)
     calls = [step for step in anatomy.steps if step.kind == "call"]
+    for name in data["backends"]:
+        backend = backends.by_name.get(name)
+        if calls and backend is not None and not backend.compiles:
+            message = f"a call on '{name}', which compiles nothing"
+            yield document.problem(calls[0].path, message, "use api steps, or another backend", key=True)
     if calls and not anatomy.functions:
         yield document.problem((), "spec needs the key 'function'", "what is compiled; a spec of api steps alone needs none")
     if not any(step.expectations for step in anatomy.steps):
@@ -332,6 +337,9 @@ def _names(anatomy: Anatomy, tables: NameTables) -> list[Diagnostic]:
             if kind is NameKind.COUNTER:
                 hint = f"{hint}; a counter outside the tables needs unlisted: true"
             problems.append(document.problem(path, message, hint, key=True))
+        elif found.by_pattern and allows_zero(document.value(path)):
+            message = f"the counter '{name}' may not be claimed 0: its name is made at run time, and a misspelt one is always 0"
+            problems.append(document.problem(path, message, found.hint or "claim at least 1", key=True))
     return problems
 
 

@@ -18,19 +18,12 @@ def block_at(document: Document, path: DataPath, name: str) -> CodeBlock:
     The text of a literal block (``|``) begins on the line below its mark; a plain or quoted text on its own line.
     """
     mark = document.marks[path]
-    text = _value_at(document, path)
+    text = str(document.value(path))
     literal = mark.style == "|"
     exact = literal or "\n" not in text.rstrip("\n")
     return CodeBlock(
         name=name, file=str(document.path.absolute()), line=mark.line + (1 if mark.style in ("|", ">") else 0), text=text, exact=exact
     )
-
-
-def _value_at(document: Document, path: DataPath) -> str:
-    value = document.data
-    for key in path:
-        value = value[key]
-    return str(value)
 
 
 @dataclass(frozen=True, slots=True)

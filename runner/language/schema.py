@@ -48,6 +48,11 @@ def resolved(name: str) -> Any:
     return _resolve(load(name), name)
 
 
+def resolve_definition(file: str, name: str) -> Any:
+    """Return one definition of a schema with its references written out."""
+    return _resolve(load(file)["$defs"][name], file)
+
+
 def _resolve(node: Any, file: str) -> Any:
     if isinstance(node, list):
         return [_resolve(item, file) for item in node]

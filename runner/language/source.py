@@ -74,6 +74,13 @@ class Document:
                 return Position(file=self.file, line=mark.line, column=mark.column)
         return Position(file=self.file)
 
+    def value(self, path: DataPath) -> Any:
+        """Return the value at ``path``."""
+        value = self.data
+        for key in path:
+            value = value[key]
+        return value
+
     def problem(self, path: DataPath, message: str, hint: str = "", *, key: bool = False) -> Diagnostic:
         """Return a diagnostic at ``path`` (at its key when ``key``)."""
         return Diagnostic(position=self.position(path, key=key), message=message, hint=hint)

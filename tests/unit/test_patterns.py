@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from runner.patterns import BadPattern, PatternTooSlow, check_pattern, from_posix, search, time_limit
+from runner.patterns import BadPattern, PatternTooSlow, _Alarm, check_pattern, from_posix, search, time_limit
 
 CATASTROPHES = [
     (r"(a+)+$", "a" * 40 + "b"),
@@ -167,6 +167,13 @@ def test_a_limit_that_ended_does_not_ring_again() -> None:
         with pytest.raises(PatternTooSlow):
             search(*CATASTROPHES[0], seconds=0.02)
         burn(0.05)
+
+
+def test_an_alarm_that_rings_while_it_is_taken_down_is_silent() -> None:
+    alarm = _Alarm.set(0.02)
+    alarm.armed = False
+    burn(0.05)
+    alarm.restore()
 
 
 @pytest.fixture
