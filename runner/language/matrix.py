@@ -1,6 +1,7 @@
 """The points of a spec: every backend with every combination of its matrix, less what is excluded."""
 
 import itertools
+import json
 import math
 import string
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,20 +10,29 @@ from typing import Any
 
 from runner.backends import Backend
 from runner.diagnostics import Diagnostic, one_of, unknown
-from runner.language.source import Document
+from runner.language.source import DataPath, Document
 
 MAX_POINTS = 10_000
+MAX_EXCLUSIONS = 1_000
 RESERVED = ("backend", "device", "facts", "params", "torch")
 """Names that templates or preludes have for something else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One key of the matrix: its values, and how each stands in an id."""
+    """One key of the matrix: its values, how each stands in a case's id, and which of them were given an id of their own."""
 
     key: str
     values: tuple[Any, ...]
     labels: tuple[str, ...]
+    named: tuple[bool, ...]
+
+    def places(self, wanted: Any) -> frozenset[int]:
+        """Return the indices of the values that an exclusion means: by value, or by the id that was given."""
+        found = zip(self.values, self.labels, self.named, strict=True)
+        return frozenset(
+            index for index, (value, label, named) in enumerate(found) if _same(value, wanted) or (named and label == _text(wanted))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +76,15 @@ def axes(document: Document) -> tuple[tuple[Axis, ...], list[Diagnostic]]:
                 document.problem(("matrix", key), f"the matrix key '{key}' is taken", f"taken are {one_of(RESERVED)}", key=True)
             )
         labels = [_label(document, key, index, entry) for index, entry in enumerate(entries)]
+        seen: set[str] = set()
         for index, label in enumerate(labels):
-            if label in labels[:index]:
+            if label in seen:
                 problems.append(
                     document.problem(("matrix", key, index), f"the value {label} of '{key}' is repeated", "give each another id")
                 )
+            seen.add(label)
         values = [entry["value"] if isinstance(entry, dict) else entry for entry in entries]
-        found.append(Axis(key, tuple(values), tuple(labels)))
+        found.append(Axis(key, tuple(values), tuple(labels), tuple(isinstance(entry, dict) for entry in entries)))
     return tuple(found), problems
 
 
@@ -81,46 +93,76 @@ def _label(document: Document, key: str, index: int, entry: Any) -> str:
     mark = document.marks.get(path)
     # values stand in the id as they stand in the file; below an alias there is no mark of its own
     value = entry["id"] if isinstance(entry, dict) else entry
-    raw = mark.raw if mark is not None and mark.raw is not None else str(value)
-    return raw if raw else "null"
+    if mark is None or mark.raw is None:
+        return _text(value)
+    return mark.raw if mark.raw or mark.style else "null"
+
+
+def _text(value: Any) -> str:
+    """Return a value as YAML's core schema would write it."""
+    return {True: "true", False: "false", None: "null"}[value] if value is None or isinstance(value, bool) else str(value)
 
 
 def size_problem(document: Document, axes: Sequence[Axis], backends: int) -> Diagnostic | None:
-    """Return a problem when the matrix has more points than anyone can mean."""
+    """Return a problem when the matrix has more points than anyone can mean, or too many exclusions to compare them with."""
     count = math.prod(len(axis.values) for axis in axes) * backends
-    if count <= MAX_POINTS:
-        return None
-    message = f"a matrix of {count:,} cases; at most {MAX_POINTS:,} are expanded"
-    return document.problem(("matrix",), message, "name fewer values, or write several specs", key=True)
+    if count > MAX_POINTS:
+        # Python refuses to write out a number of thousands of digits
+        shown = f"{count:,}" if count < _COUNTABLE else f"more than {_COUNTABLE:,}"
+        message = f"a matrix of {shown} cases; at most {MAX_POINTS:,} are expanded"
+        return document.problem(("matrix",), message, "name fewer values, or write several specs", key=True)
+    exclusions = len(document.data.get("exclude", []))
+    if exclusions > MAX_EXCLUSIONS:
+        message = f"{exclusions:,} exclusions; at most {MAX_EXCLUSIONS:,} are compared"
+        return document.problem(("exclude",), message, "a list of values stands for each of them", key=True)
+    return None
+
+
+_COUNTABLE = 10**15
+
+
+@dataclass(frozen=True, slots=True)
+class _Exclusion:
+    """One entry of ``exclude``: the backends that it means (None for all), and for each axis that it names the indices."""
+
+    backends: frozenset[str] | None
+    places: tuple[tuple[int, frozenset[int]], ...]
+
+    def holds(self, backend: Backend, indices: tuple[int, ...]) -> bool:
+        """Whether the point is excluded."""
+        if self.backends is not None and not backend.names & self.backends:
+            return False
+        return all(indices[axis] in allowed for axis, allowed in self.places)
+
+
+def _read_exclusion(exclusion: Mapping[str, Any], axes: Sequence[Axis]) -> _Exclusion:
+    places = [
+        (index, frozenset().union(*map(axis.places, _as_list(exclusion[axis.key]))))
+        for index, axis in enumerate(axes)
+        if axis.key in exclusion
+    ]
+    backends = frozenset(map(str, _as_list(exclusion["backend"]))) if "backend" in exclusion else None
+    return _Exclusion(backends, tuple(places))
 
 
 def points(document: Document, axes: Sequence[Axis], backends: Sequence[Backend]) -> Iterator[Point]:
     """Yield the points in the order of the file, backends outermost, without those that are excluded."""
-    exclusions = document.data.get("exclude", [])
-    keys = [axis.key for axis in axes]
+    exclusions = [_read_exclusion(exclusion, axes) for exclusion in document.data.get("exclude", [])]
     for backend in backends:
         for indices in itertools.product(*(range(len(axis.values)) for axis in axes)):
-            values = {axis.key: axis.values[index] for axis, index in zip(axes, indices, strict=True)}
-            if not any(_excludes(exclusion, values, backend) for exclusion in exclusions):
-                labels = {key: axis.labels[index] for key, axis, index in zip(keys, axes, indices, strict=True)}
-                yield Point(backend, values, labels)
+            if not any(exclusion.holds(backend, indices) for exclusion in exclusions):
+                chosen = list(zip(axes, indices, strict=True))
+                values = {axis.key: axis.values[index] for axis, index in chosen}
+                yield Point(backend, values, {axis.key: axis.labels[index] for axis, index in chosen})
 
 
-def _excludes(exclusion: Mapping[str, Any], values: Mapping[str, Any], backend: Backend) -> bool:
-    for key, wanted in exclusion.items():
-        if key == "reason":
-            continue
-        allowed = wanted if isinstance(wanted, list) else [wanted]
-        if key == "backend":
-            if not backend.names & set(map(str, allowed)):
-                return False
-        elif not any(_same(values[key], value) for value in allowed):
-            return False
-    return True
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _same(value: Any, other: Any) -> bool:
-    return type(value) is type(other) and bool(value == other)
+    # 1 is not 1.0 nor true: each has an id of its own; NaN is NaN
+    return type(value) is type(other) and bool(value == other or (value != value and other != other))
 
 
 def exclusion_problems(document: Document, axes: Sequence[Axis], backends: Sequence[Backend]) -> list[Diagnostic]:
@@ -130,18 +172,18 @@ def exclusion_problems(document: Document, axes: Sequence[Axis], backends: Seque
     names = {name for backend in backends for name in backend.names}
     for index, exclusion in enumerate(document.data.get("exclude", [])):
         for key, wanted in exclusion.items():
+            path: DataPath = ("exclude", index, key)
             if key == "reason":
                 continue
-            path = ("exclude", index, key)
             if key != "backend" and key not in by_key:
-                message, hint = unknown("matrix key", key, [*by_key, "backend", "reason"])
+                message, hint = unknown("matrix key", key, [*by_key, "backend"])
                 problems.append(document.problem(path, message, hint, key=True))
                 continue
-            for value in wanted if isinstance(wanted, list) else [wanted]:
-                known = value in names if key == "backend" else any(_same(value, other) for other in by_key[key].values)
-                if not known:
-                    allowed = names if key == "backend" else by_key[key].labels
-                    problems.append(
-                        document.problem(path, f"'{key}' is never {value}: this excludes nothing", f"it is one of {one_of(allowed)}")
-                    )
+            if wanted == []:
+                problems.append(document.problem(path, f"an empty list for '{key}': this excludes nothing", "leave the key out"))
+            for place, value in enumerate(_as_list(wanted)):
+                if not (str(value) in names if key == "backend" else by_key[key].places(value)):
+                    message = f"'{key}' is never {json.dumps(value)}: this excludes nothing"
+                    hint = f"it is one of {one_of(names if key == 'backend' else by_key[key].labels)}"
+                    problems.append(document.problem((*path, place) if isinstance(wanted, list) else path, message, hint))
     return problems

@@ -1,6 +1,7 @@
 """Python in specs, read by ``ast`` and never executed: syntax, the function that is meant, how many arguments it takes."""
 
 import ast
+import functools
 import importlib.util
 import warnings
 from collections.abc import Iterable, Mapping
@@ -37,14 +38,20 @@ class Parsed:
 def parse(document: Document, path: DataPath, block: CodeBlock) -> Parsed:
     """Parse a block; a syntax error gets the line of the YAML file."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a SyntaxWarning is torch's user's business; it is shown when the case runs
-            return Parsed(ast.parse(block.text), None)
+        return Parsed(_tree(block.text), None)
     except SyntaxError as error:
         line, column = (error.lineno or 1), (error.offset or 1)
         return Parsed(None, _python_problem(document, path, block, line, column, error.msg))
     except (ValueError, RecursionError, MemoryError) as error:
         return Parsed(None, document.problem(path, f"this Python cannot be read: {error}", "write it more simply"))
+
+
+@functools.lru_cache(maxsize=64)
+def _tree(text: str) -> ast.Module:
+    """Parse; the prelude of a folder's defaults is asked for by each of its specs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a SyntaxWarning is shown when the case runs
+        return ast.parse(text)
 
 
 def _python_problem(document: Document, path: DataPath, block: CodeBlock, line: int, column: int, text: str) -> Diagnostic:

@@ -7,6 +7,7 @@ from typing import Any
 
 from runner import folders
 from runner.diagnostics import Diagnostic, did_you_mean, one_of, unknown
+from runner.language.quick import Predicate, compile_schema
 from runner.language.source import DataPath, Document
 
 TEMPLATE_PATTERN = r"^\{\{.*\}\}$"
@@ -27,19 +28,9 @@ def validator(name: str) -> Any:
 
 
 @functools.cache
-def _quick(name: str) -> Any:
-    """Return a validator that only says whether: without the annotations that ``validator`` needs for its words."""
-    from jsonschema import Draft202012Validator
-
-    return Draft202012Validator(_without_words(resolved(name)))
-
-
-def _without_words(node: Any) -> Any:
-    if isinstance(node, list):
-        return [_without_words(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    return {key: _without_words(item) for key, item in node.items() if not (key in ("title", "description") and isinstance(item, str))}
+def fits(name: str) -> Predicate:
+    """Return a predicate that only says whether a value fits the schema ``name``: many times as quick as ``validator``."""
+    return compile_schema(resolved(name))
 
 
 @functools.cache
@@ -80,7 +71,7 @@ Problem = tuple[DataPath, str, str, bool]
 
 def describe(value: Any, name: str) -> list[Problem]:
     """Return the problems of plain data."""
-    if _quick(name).is_valid(value):
+    if fits(name)(value):
         return []
     found = [problem for error in validator(name).iter_errors(value) for problem in _in_words(error)]
     # "exactly one kind" says nothing new where an unknown key was reported: the typo is the missing kind
@@ -93,8 +84,15 @@ def describe_at(data: Any, name: str, path: DataPath) -> list[Problem]:
     value = data
     for key in path:
         value = value[key]
-    errors = (error for part in _parts_at(resolved(name), data, path) for error in _validator_of(part).iter_errors(value))
-    return [((*path, *below), message, hint, key) for error in errors for below, message, hint, key in _in_words(error)]
+    found: list[Problem] = []
+    for part in _parts_at(resolved(name), data, path):
+        if not _compiled(part)(value):
+            found.extend(
+                ((*path, *below), message, hint, key)
+                for error in _validator_of(part).iter_errors(value)
+                for below, message, hint, key in _in_words(error)
+            )
+    return found
 
 
 def _parts_at(node: Any, value: Any, path: DataPath) -> list[Any]:
@@ -115,21 +113,25 @@ def _parts_at(node: Any, value: Any, path: DataPath) -> list[Any]:
 def _in_force(node: Any, value: Any) -> Iterator[Any]:
     yield node
     if "if" in node:
-        branch = node.get("then" if _validator_of(node["if"]).is_valid(value) else "else")
+        branch = node.get("then" if _compiled(node["if"])(value) else "else")
         if isinstance(branch, dict):
             yield from _in_force(branch, value)
 
 
-_validators: dict[int, tuple[Any, Any]] = {}
+_predicates: dict[int, tuple[Any, Predicate]] = {}
+
+
+def _compiled(part: Any) -> Predicate:
+    """Return the predicate of a part of a schema; the part is kept, so that its id stays its own."""
+    if id(part) not in _predicates:
+        _predicates[id(part)] = (part, compile_schema(part))
+    return _predicates[id(part)][1]
 
 
 def _validator_of(part: Any) -> Any:
-    """Return the validator of a part of a schema; the part is kept, so that its id stays its own."""
     from jsonschema import Draft202012Validator
 
-    if id(part) not in _validators:
-        _validators[id(part)] = (part, Draft202012Validator(part))
-    return _validators[id(part)][1]
+    return Draft202012Validator(part)
 
 
 def _in_words(error: Any) -> Iterator[Problem]:

@@ -23,6 +23,8 @@ DataPath = tuple[str | int, ...]
 MAX_BYTES = 1 << 20
 MAX_NODES = 100_000
 MAX_DEPTH = 64
+MAX_DIGITS = 100
+"""Of a whole number. Python refuses to write out one of more than 4,300, and no product of a few may get there."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is eight times as fast; a PyYAML without it still works
 
@@ -111,9 +113,15 @@ def read_bytes(path: Path) -> bytes:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise _failure(path, "is not a regular file", "a spec is a text file")
-        if status.st_size > MAX_BYTES:
-            raise _failure(path, f"is {status.st_size:,} bytes; at most {MAX_BYTES:,} are read", "a spec is one claim: split it")
-        return stream.read(MAX_BYTES + 1)
+        try:
+            # a file of /proc says that it is empty, gives what it likes, and may have nothing to give at the moment
+            data = b"" if status.st_size > MAX_BYTES else stream.read(MAX_BYTES + 1) or b""
+        except OSError as error:
+            raise _failure(path, f"cannot be read: {error.strerror}", "a spec is a text file") from error
+    if max(status.st_size, len(data)) > MAX_BYTES:
+        size = f"{status.st_size:,}" if status.st_size > MAX_BYTES else f"more than {MAX_BYTES:,}"
+        raise _failure(path, f"is {size} bytes; at most {MAX_BYTES:,} are read", "a spec is one claim: split it")
+    return data
 
 
 def _decode(path: Path, data: bytes) -> str:
@@ -130,7 +138,7 @@ def _decode(path: Path, data: bytes) -> str:
 
 def _line_column(data: bytes, offset: int) -> tuple[int, int]:
     start = data.rfind(b"\n", 0, offset) + 1
-    return data.count(b"\n", 0, offset) + 1, offset - start + 1
+    return data.count(b"\n", 0, offset) + 1, len(data[start:offset].decode("utf-8", "replace")) + 1
 
 
 def _failure(path: Path, message: str, hint: str, line: int = 1, column: int = 1) -> InvalidSpecs:
@@ -141,6 +149,12 @@ def _failure(path: Path, message: str, hint: str, line: int = 1, column: int = 1
 def parse(text: str, *, path: Path, content: bytes = b"") -> Document:
     """Parse YAML text that came from ``path``."""
     file = shown(path)
+    foreign = _FOREIGN_BREAK.search(text)
+    if foreign is not None:
+        # libyaml counts these as the ends of lines, as YAML 1.1 did: every position below would be wrong
+        message = f"the character U+{ord(foreign[0]):04X} ends a line for some readers and not for others"
+        line, column = _place(text, foreign.start())
+        raise _failure(path, message, f'write it as an escape in a double-quoted string: "{_ESCAPES[foreign[0]]}"', line, column)
     builder = _Builder(file)
     try:
         for event in _events(text):
@@ -164,29 +178,53 @@ def _events(text: str) -> Iterator[Any]:
         loader.dispose()
 
 
+_FOREIGN_BREAK = re.compile("[\x85\u2028\u2029]")
+_ESCAPES = {"\x85": r"\N", "\u2028": r"\L", "\u2029": r"\P"}
+
+
+def _place(text: str, offset: int) -> tuple[int, int]:
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
 def _syntax_problem(file: str, text: str, error: yaml.YAMLError) -> Diagnostic:
     if isinstance(error, yaml.reader.ReaderError):
         return _reader_problem(file, text, error)
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    tab = _tab_near(text, line)
-    if tab:
-        return Diagnostic(position=Position(file=file, line=tab[0], column=tab[1]), message="a tab cannot indent YAML", hint="use spaces")
+    position = Position(file=file, line=line, column=column)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-    hint = "put quotes around a value that holds ': ' or ' #', or starts with a special character"
-    if "{{" in _line(text, line) or "{{" in _line(text, line - 1):
-        hint = _QUOTE
-    return Diagnostic(position=Position(file=file, line=line, column=column), message=f"YAML syntax: {problem}", hint=hint)
+    if "tab" in problem.split() or ("cannot start any token" in problem and "\t" in _line(text, line)[column - 1 : column]):
+        return Diagnostic(position=position, message="a tab cannot indent YAML", hint="use spaces")
+    templated = "{{" in _line(text, line) or "{{" in _line(text, line - 1)
+    return Diagnostic(position=position, message=f"YAML syntax: {problem}", hint=_QUOTE if templated else _syntax_hint(problem, error))
 
 
 _QUOTE = 'put quotes around it: "{{ ... }}"'
 
+_SYNTAX_HINTS = {
+    "end of stream": "the quoted text that begins on line {} has no closing quote",
+    "',' or ']'": "the list that begins on line {} has no ']', or a ',' is missing",
+    "',' or '}'": "the map that begins on line {} has no '}}', or a ',' is missing",
+    "escape": "in double quotes a backslash begins an escape: write \\\\, or use single quotes",
+    "comment or line break": "the text begins on the line below the | or >",
+    "directive": "remove the line that begins with %",
+    "mapping values": "check the indentation, and put quotes around a value that holds ': '",
+    "alphabetic or numeric": "put quotes around a value that begins with * or &",
+    "cannot start any token": "put quotes around a value that begins with a special character",
+}
+"""By a part of libyaml's words: what to do. ``{}`` is the line on which the part that is not closed begins."""
+
+
+def _syntax_hint(problem: str, error: yaml.YAMLError) -> str:
+    context = getattr(error, "context_mark", None)
+    hint = next((hint for words, hint in _SYNTAX_HINTS.items() if words in problem), "check the indentation and the quotes")
+    return hint.format(context.line + 1 if context else "?")
+
 
 def _reader_problem(file: str, text: str, error: Any) -> Diagnostic:
-    before = text[: max(int(getattr(error, "position", 0)), 0)]
-    position = Position(file=file, line=before.count("\n") + 1, column=len(before) - before.rfind("\n"))
+    line, column = _place(text, max(int(getattr(error, "position", 0)), 0))
     hint = "write it as an escape in a double-quoted string"
-    return Diagnostic(position=position, message="YAML syntax: a control character", hint=hint)
+    return Diagnostic(position=Position(file=file, line=line, column=column), message="YAML syntax: a control character", hint=hint)
 
 
 def _line(text: str, number: int) -> str:
@@ -194,23 +232,16 @@ def _line(text: str, number: int) -> str:
     return lines[number - 1] if 1 <= number <= len(lines) else ""
 
 
-def _tab_near(text: str, line: int) -> tuple[int, int] | None:
-    for number in (line, line - 1, line + 1):
-        content = _line(text, number)
-        indent = content[: len(content) - len(content.lstrip())]
-        if "\t" in indent:
-            return number, indent.index("\t") + 1
-    return None
-
-
 def resolve(text: str) -> Any:
-    """Return the YAML 1.2 core value of a plain scalar. ValueError when it is a number too long to hold."""
+    """Return the YAML 1.2 core value of a plain scalar. ValueError for a number with more digits than anyone can mean."""
     if text in _NULL:
         return None
     if text in _BOOL:
         return _BOOL[text]
     if text[0] not in "+-.0123456789":
         return text
+    if len(text) > MAX_DIGITS and (_INT.match(text) or _OCT.match(text) or _HEX.match(text)):
+        raise ValueError(text)
     if _INT.match(text):
         return int(text)
     if _OCT.match(text):
@@ -245,10 +276,11 @@ class _Frame:
 
 @dataclass(frozen=True, slots=True)
 class _Anchored:
-    """What an alias stands for, and how many values that is once written out."""
+    """What an alias stands for, how many values that is once written out, and how deep they are nested."""
 
     value: Any
     nodes: int
+    depth: int
 
 
 class _Builder:
@@ -281,6 +313,8 @@ class _Builder:
             self._alias(event)
         elif kind is yaml.DocumentStartEvent:
             self._documents += 1
+            if event.version not in (None, (1, 2)) or event.tags:
+                self._problem(event, "a directive (%YAML or %TAG)", "the language is YAML 1.2: remove the line")
             if self._documents > 1:
                 self._stop(event, "a second document", "a file holds one spec: remove the '---'")
         return self._stopped
@@ -299,24 +333,24 @@ class _Builder:
         self._count(event, 1)
         self.marks[self._child()] = _mark(event)
         if event.anchor:
-            self._anchors[event.anchor] = _Anchored(value, 1)
+            self._anchors[event.anchor] = _Anchored(value, 1, 0)
         self._attach(value)
 
     def _scalar(self, event: Any) -> Any:
         if event.tag is not None and event.tag != "!":
-            self._problem(event, f"the tag '{event.tag}' is not part of the language", "write the plain value")
+            self._refuse_tag(event)
             return None
         if event.style or event.tag is not None:  # libyaml says "" for plain, the pure parser says None
             return event.value
         try:
             return resolve(event.value)
         except ValueError:
-            self._problem(event, "a number of more than 4,300 digits", "put quotes around it if it is text")
+            self._problem(event, f"a number of more than {MAX_DIGITS} digits", "put quotes around it if it is text")
             return None
 
     def _open(self, value: Any, event: Any) -> None:
         if event.tag is not None and event.tag != "!":
-            self._problem(event, f"the tag '{event.tag}' is not part of the language", "write the plain value")
+            self._refuse_tag(event)
         if len(self._stack) >= MAX_DEPTH:
             self._stop(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep")
             return
@@ -330,14 +364,20 @@ class _Builder:
         self.marks[path] = _mark(event)
         self._stack.append(_Frame(value, path, event.anchor, bool(event.flow_style)))
 
+    def _refuse_tag(self, event: Any) -> None:
+        tag = event.tag.replace("tag:yaml.org,2002:", "!!")
+        self._problem(event, f"the tag '{tag}' is not part of the language", "write the plain value")
+
     def _close(self) -> None:
         frame = self._stack.pop()
         if frame.anchor:
-            self._anchors[frame.anchor] = _Anchored(frame.value, _count_nodes(frame.value))
+            self._anchors[frame.anchor] = _Anchored(frame.value, *_measure(frame.value))
         self._attach(frame.value)
 
     def _key(self, frame: _Frame, event: Any) -> None:
         key = event.value
+        if key == "<<" and not event.style:
+            self._problem(event, "the merge key '<<'", "YAML 1.2 has none: write the keys out")
         if key in frame.value:
             first = self.key_marks[(*frame.path, key)]
             self._problem(event, f"the key '{key}' is repeated", f"it stands first on line {first.line}")
@@ -352,6 +392,8 @@ class _Builder:
             self._stop(event, f"the alias '*{event.anchor}' {what}", "write the value out")
         elif self._stack and self._stack[-1].wants_key:
             self._stop(event, "an alias as a key", "a key is one plain word")
+        elif len(self._stack) + anchored.depth > MAX_DEPTH:
+            self._stop(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep")
         else:
             self._count(event, anchored.nodes)
             self.marks[self._child()] = _mark(event)
@@ -394,9 +436,9 @@ def _mark(event: Any) -> Mark:
     return Mark(start.line + 1, start.column + 1)
 
 
-def _count_nodes(value: Any) -> int:
-    if isinstance(value, dict):
-        return 1 + sum(map(_count_nodes, value.values()))
-    if isinstance(value, list):
-        return 1 + sum(map(_count_nodes, value))
-    return 1
+def _measure(value: Any) -> tuple[int, int]:
+    """Return how many values a value holds, itself included, and how deep they are nested."""
+    if not isinstance(value, dict | list):
+        return 1, 0
+    below = [_measure(item) for item in (value.values() if isinstance(value, dict) else value)]
+    return 1 + sum(nodes for nodes, _ in below), 1 + max((depth for _, depth in below), default=0)

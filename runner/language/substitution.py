@@ -13,8 +13,8 @@ SECTIONS = frozenset(
 )
 """The keys below which a ``{{`` is a template."""
 
-_CODE = frozenset(["filecheck", "checks", "match"])
-"""Keys whose text is a pattern: there ``{{`` is FileCheck's."""
+_PATTERNS = (("filecheck",), ("filecheck", "checks"), ("raises", "match"))
+"""What in an expectation is a pattern: there ``{{`` is FileCheck's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,8 @@ def _walk(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
 def _is_code(path: DataPath) -> bool:
     if (path[0] == "function" and len(path) == 1) or (path[0] == "functions" and len(path) == 2):
         return True
-    return path[-1] in _CODE
+    # below expect: [..., expect, INDEX, kind, key]
+    return any(path[-len(words) :] == words and path[-len(words) - 2 : -len(words) - 1] == ("expect",) for words in _PATTERNS)
 
 
 def replaced(data: Any, path: DataPath, value: Any) -> Any:

@@ -5,6 +5,8 @@ no filters, no attributes of Python objects, no operator whose result can grow w
 """
 
 import functools
+import itertools
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -13,6 +15,8 @@ from typing import Any
 
 MAX_EXPRESSION = 200
 MAX_RESULT = 10_000
+MAX_BITS = 1_000
+"""Of a whole number: about 300 digits."""
 
 DEFERRED_NAME = "facts"
 """Names below it are known only to the machine that runs the case."""
@@ -46,6 +50,10 @@ class Template:
 
     def evaluate(self, names: Mapping[str, Any]) -> Any:
         """Return the value over ``names``; raise ``TemplateError``."""
+        # every name, also one behind an 'or' or an 'if' that is not reached with these values
+        missing = self.names - names.keys()
+        if missing:
+            _name(min(missing), names)
         if self.is_single:
             return _bounded(_evaluate(self.parts[0], names))
         pieces = [part if isinstance(part, str) else _as_text(_evaluate(part, names)) for part in self.parts]
@@ -59,12 +67,19 @@ def is_template(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _PlainName:
-    """An expression that is one name; most are, and reading them takes no parser."""
+    """An expression that is one name with its attributes; most are, and reading them takes no parser."""
 
     name: str
+    attributes: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, dotted: str) -> "_PlainName":
+        """Read ``name.attribute``."""
+        name, *attributes = dotted.split(".")
+        return cls(name, tuple(attributes))
 
 
-_PLAIN = re.compile(r"\{\{\s*([A-Za-z][A-Za-z0-9_]*)\s*\}\}")
+_PLAIN = re.compile(r"\{\{\s*([A-Za-z][A-Za-z0-9_]*(?:\.[A-Za-z][A-Za-z0-9_]*)*)\s*\}\}")
 _WORDS = frozenset(
     ["true", "false", "none", "True", "False", "None", "not", "and", "or", "in", "is", "if", "else", "for", "recursive", "loop", "self"]
 )
@@ -75,11 +90,13 @@ _WORDS = frozenset(
 def parse(text: str) -> Template:
     """Parse ``text``; raise ``TemplateError`` for whatever is not one of the allowed expressions."""
     pieces = _PLAIN.split(text)
-    names, rest = pieces[1::2], pieces[0::2]
+    found, rest = [_PlainName.parse(dotted) for dotted in pieces[1::2]], pieces[0::2]
+    names = frozenset(one.name for one in found)
     if any(mark in piece for piece in rest for mark in _MARKS) or not _WORDS.isdisjoint(names):
         return _parse_expressions(text)
-    parts = [part for index, piece in enumerate(pieces) if (part := _PlainName(piece) if index % 2 else piece) != ""]
-    return Template(text, tuple(parts), frozenset(names))
+    _check_lengths(text)
+    parts = [part for pair in itertools.zip_longest(rest, found) for part in pair if part not in ("", None)]
+    return Template(text, tuple(parts), names)
 
 
 _MARKS = ("{{", "}}", "{%", "%}", "{#", "#}")
@@ -92,8 +109,8 @@ def _parse_expressions(text: str) -> Template:
     for mark, what in (("{%", "a statement"), ("{#", "a comment")):
         if mark in text:
             raise TemplateError(f"{what} ({mark}) in a template", "only {{ expressions }} are allowed")
-    _check_lengths(text)
     try:
+        _check_lexed_lengths(text)
         tree = _environment().parse(text)
     except (TemplateSyntaxError, RecursionError) as error:
         message = error.message if isinstance(error, TemplateSyntaxError) else "too deeply nested"
@@ -109,9 +126,22 @@ def _parse_expressions(text: str) -> Template:
 
 def _check_lengths(text: str) -> None:
     for piece in text.split("{{")[1:]:
-        expression = piece.split("}}")[0].strip()
-        if len(expression) > MAX_EXPRESSION:
-            raise TemplateError(f"an expression of {len(expression)} characters", f"at most {MAX_EXPRESSION} are allowed: use the matrix")
+        _check_length(piece.split("}}")[0])
+
+
+def _check_lexed_lengths(text: str) -> None:
+    expression = ""
+    # the lexer knows which braces stand inside a string of an expression
+    for _, kind, piece in _environment().lex(text):
+        if kind == "variable_end":
+            _check_length(expression)
+        expression = "" if kind == "variable_begin" else expression + piece
+
+
+def _check_length(expression: str) -> None:
+    length = len(expression.strip())
+    if length > MAX_EXPRESSION:
+        raise TemplateError(f"an expression of {length} characters", f"at most {MAX_EXPRESSION} are allowed: use the matrix")
 
 
 @functools.cache
@@ -180,7 +210,7 @@ def _evaluate(node: Any, names: Mapping[str, Any]) -> Any:
     kind = type(node).__name__
     match kind:
         case "_PlainName":
-            return _name(node.name, names)
+            return functools.reduce(_attribute, node.attributes, _name(node.name, names))
         case "Const":
             return node.value
         case "Name":
@@ -252,9 +282,12 @@ def _arithmetic(node: Any, names: Mapping[str, Any]) -> Any:
         return _bounded(left + right)
     left, right = _number(left, node.operator), _number(right, node.operator)
     try:
-        return _ARITHMETIC[kind](left, right)
+        result = _ARITHMETIC[kind](left, right)
     except (ZeroDivisionError, OverflowError) as error:
-        raise TemplateError(f"{left} {node.operator} {right} in a template: {error}", "check the matrix values") from error
+        raise TemplateError(f"{left!r:.40} {node.operator} {right!r:.40} in a template: {error}", "check the matrix values") from error
+    if result.bit_length() > MAX_BITS if isinstance(result, int) else not math.isfinite(result):
+        raise TemplateError(f"a result of '{node.operator}' in a template that is too large", "check the matrix values")
+    return result
 
 
 def _number(value: Any, symbol: str) -> Any:

@@ -1,0 +1,124 @@
+"""How quickly the commands that need no torch answer, as ratios in one run: ``python benchmarks/startup.py``.
+
+Absolute times say little on a shared machine; each command is timed in turn with what it is compared with, and the medians are divided.
+
+| measured | against | bound |
+|---|---|---|
+| ``--help`` | ``python -c "import argparse"`` | 2.5 |
+| ``list``, ``validate`` of the shipped specs | ``python -c "import yaml, jsonschema"`` | 3 |
+| ``validate`` of generated specs | ``check-jsonschema`` on the same files | 1 |
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = sys.executable
+PROGRAM = [PYTHON, "-m", "runner"]
+
+SPEC = """\
+summary: Generated spec number {number} adds and multiplies what it is given
+covers: ["generated::test_{number}"]
+tags: [generated]
+backends: [cpu]
+config: {{fx_graph_cache: true}}
+function: |
+  def fn(x, y):
+      return x * {number} + y
+inputs:
+  - {{rand: [{size}], dtype: float32}}
+  - {{rand: [{size}], dtype: float32}}
+expect:
+  - close: {{to: eager}}
+  - counter: {{inductor.fxgraph_cache_miss: 1, inductor.fxgraph_cache_hit: 0}}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two commands and the most that the first may take, in times of the second."""
+
+    name: str
+    command: Sequence[str]
+    against: Sequence[str]
+    bound: float
+    pairs: int
+
+
+def seconds(command: Sequence[str]) -> float:
+    """Return the wall seconds of one run; a command that fails is no measurement."""
+    begin = time.perf_counter()
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+    took = time.perf_counter() - begin
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command[:4])} ... ended with {done.returncode}: {done.stderr.decode()[-500:]}")
+    return took
+
+
+def measure(comparison: Comparison) -> tuple[float, float, float]:
+    """Return the medians of both commands, run in turn after one warm-up, and their ratio."""
+    if comparison.pairs > 1:
+        seconds(comparison.command)
+        seconds(comparison.against)
+    ours, theirs = [], []
+    for _ in range(comparison.pairs):
+        ours.append(seconds(comparison.command))
+        theirs.append(seconds(comparison.against))
+    return statistics.median(ours), statistics.median(theirs), statistics.median(ours) / statistics.median(theirs)
+
+
+def generate(folder: Path, count: int) -> list[str]:
+    """Write ``count`` specs and return their paths."""
+    paths = []
+    for number in range(count):
+        path = folder / f"{number // 1000:03d}" / f"generated-{number:05d}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(SPEC.format(number=number, size=1 + number % 64), encoding="ascii")
+        paths.append(str(path))
+    return paths
+
+
+def comparisons(folder: Path, count: int, pairs: int) -> list[Comparison]:
+    """Return what is compared."""
+    files = generate(folder, count)
+    schema = str(ROOT / "schemas" / "spec.schema.json")
+    libraries = [PYTHON, "-c", "import yaml, jsonschema"]
+    return [
+        Comparison(name="--help", command=[*PROGRAM, "--help"], against=[PYTHON, "-c", "import argparse"], bound=2.5, pairs=pairs),
+        Comparison(name="list", command=[*PROGRAM, "list"], against=libraries, bound=3.0, pairs=pairs),
+        Comparison(name="validate", command=[*PROGRAM, "validate"], against=libraries, bound=3.0, pairs=pairs),
+        Comparison(
+            name=f"validate {count} specs",
+            command=[*PROGRAM, "validate", str(folder)],
+            against=[PYTHON, "-m", "check_jsonschema", "--schemafile", schema, *files],
+            bound=1.0,
+            pairs=1 if count > 1000 else pairs,
+        ),
+    ]
+
+
+def main() -> int:
+    """Measure, print a table, and exit 1 when a bound is passed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=11, help="runs of each command")
+    parser.add_argument("--specs", type=int, default=10_000, help="how many specs are generated")
+    arguments = parser.parse_args()
+    passed = True
+    print(f"{'measured':<24}{'seconds':>10}{'against':>10}{'ratio':>8}{'bound':>8}")
+    with tempfile.TemporaryDirectory() as folder:
+        for comparison in comparisons(Path(folder), arguments.specs, arguments.pairs):
+            ours, theirs, ratio = measure(comparison)
+            passed = passed and ratio <= comparison.bound
+            print(f"{comparison.name:<24}{ours:>10.3f}{theirs:>10.3f}{ratio:>8.2f}{comparison.bound:>8.1f}", flush=True)
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""What the documents say is true: the reference is fresh, the first spec is valid, the commands exist."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runner.language.load import load
+from runner.language.reference import reference
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def block(mark: str) -> str:
+    """Return the fenced block after a mark in the README."""
+    found = re.search(rf"<!-- {re.escape(mark)} -->\n```[a-z]*\n(.*?)```", README, re.DOTALL)
+    assert found is not None, f"README.md has no block {mark}"
+    return found[1]
+
+
+def test_the_reference_is_fresh() -> None:
+    committed = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+    assert committed == reference(), "run: python -m runner.language.reference > docs/language.md"
+
+
+def test_the_first_spec_is_valid_and_short(tmp_path: Path) -> None:
+    text = block("first-spec")
+    (tmp_path / "relu.yaml").write_text(text, encoding="utf-8")
+    cases = load([tmp_path]).cases
+    assert [case.id for case in cases][:2] == ["relu[backend=cpu,dynamic=true]", "relu[backend=cpu,dynamic=false]"]
+    assert len(text.splitlines()) <= 15
+
+
+@pytest.mark.parametrize("mark", ["command-run", "command-test"])
+def test_the_commands_of_the_readme_are_what_ci_runs(mark: str) -> None:
+    command = block(mark).strip()
+    assert "\n" not in command
+    assert command.startswith("python3 -m venv .venv && ")
+    assert mark in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_no_document_holds_a_machine_path() -> None:
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split("\0")
+    paths = re.compile(r"(?<![\w.])/(?:work|root|home/\w+)/[\w.-]+")
+    for name in filter(None, files):
+        path = ROOT / name
+        if path.is_file() and path.suffix in (".py", ".md", ".yaml", ".json", ".toml", ".txt", ".jsonl", ".xml"):
+            found = paths.search(path.read_text(encoding="utf-8", errors="replace"))
+            assert found is None, f"{name}: {found[0]}"
+
+
+def test_a_help_of_every_command() -> None:
+    for command in ("validate", "list", "run", "explain"):
+        done = subprocess.run([sys.executable, "-m", "runner", command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stdout.startswith(f"usage: torch-conformance {command}")
