@@ -187,7 +187,7 @@ def read_requirements(document: Document, path: DataPath, given: Sequence[Any], 
         name, argument = next(iter(entry.items())) if isinstance(entry, dict) else (entry, None)
         place = (*path, index, name) if isinstance(entry, dict) else (*path, index)
         text = None if argument is None else str(argument)
-        problem = _requirement_problem(name, text)
+        problem = _requirement_problem(name, text, is_plain=not isinstance(argument, bool | list | dict))
         if problem is not None:
             problems.append(document.problem(place, *problem, key=isinstance(entry, dict) and name not in CAPABILITIES))
             continue
@@ -195,12 +195,12 @@ def read_requirements(document: Document, path: DataPath, given: Sequence[Any], 
     return tuple(found)
 
 
-def _requirement_problem(name: str, argument: str | None) -> tuple[str, str] | None:
+def _requirement_problem(name: str, argument: str | None, *, is_plain: bool) -> tuple[str, str] | None:
     if name not in CAPABILITIES:
         return unknown("capability", name, CAPABILITIES)
     capability = CAPABILITIES[name]
-    if capability.takes and argument is None:
-        return f"the capability '{name}' needs an argument", f'write {{{name}: "{capability.takes}"}}'
+    if capability.takes and (argument is None or not is_plain):
+        return f"the capability '{name}' needs an argument that is text", f'write {{{name}: "{capability.takes}"}}'
     if not capability.takes and argument is not None:
         return f"the capability '{name}' takes no argument", f"write {name}"
     reason = capability.check(argument) if argument is not None else None

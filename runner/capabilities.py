@@ -131,8 +131,11 @@ def _gpu_memory(machine: Machine, argument: str) -> Answer:
 
 
 def _module(machine: Machine, argument: str) -> Answer:
-    # a top-level find_spec looks at folders and imports nothing
-    found = importlib.util.find_spec(argument.split(".")[0]) is not None
+    try:
+        # a top-level find_spec looks at folders and imports nothing
+        found = importlib.util.find_spec(argument.split(".")[0]) is not None
+    except ValueError:  # __main__, and what someone put into sys.modules, has no spec
+        found = False
     return YES if found else _no(f"the module {argument} is not installed")
 
 
@@ -156,11 +159,11 @@ def _check_range(argument: str) -> str | None:
 
 
 def _check_memory(argument: str) -> str | None:
-    return None if _MEMORY.match(argument.strip()) else f"'{argument}' is no amount of memory: write for example \">=64GiB\""
+    return None if _MEMORY.match(argument.strip()) else f"'{argument[:60]}' is no amount of memory: write for example \">=64GiB\""
 
 
 def _check_module(argument: str) -> str | None:
-    return None if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", argument) else f"'{argument}' is no module's name"
+    return None if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", argument, re.ASCII) else f"'{argument[:60]}' is no module's name"
 
 
 CAPABILITIES: Mapping[str, Capability] = {

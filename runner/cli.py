@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -115,6 +116,10 @@ def _natural(text: str) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the only place where exceptions become exit codes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # what a stranger's file holds is shown in whatever this terminal can show
+            stream.reconfigure(errors="backslashreplace")
     arguments = parser().parse_args(argv)
     # imported by name: the list of commands is the parser's, once
     command = importlib.import_module(f"runner.commands.{arguments.command}")

@@ -14,7 +14,7 @@ _COMPARATORS: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_CLAUSE = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*v?([0-9]+(?:\.[0-9]+)*)\s*\Z")
+_CLAUSE = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*v?([0-9]{1,9}(?:\.[0-9]{1,9})*)\s*\Z")
 
 
 class BadRange(ValueError):
@@ -35,7 +35,7 @@ class VersionRange:
         for piece in str(text).split(","):
             match = _CLAUSE.match(piece)
             if match is None:
-                raise BadRange(f'\'{piece.strip()}\' is no version range: write for example ">=2.12" or ">=2.11,<2.13"')
+                raise BadRange(f'\'{piece.strip()[:60]}\' is no version range: write for example ">=2.12" or ">=2.11,<2.13"')
             clauses.append((match[1], tuple(int(number) for number in match[2].split("."))))
         return cls(str(text), tuple(clauses))
 

@@ -26,7 +26,7 @@ class Diagnostic:
     hint: str = ""
 
     def __str__(self) -> str:
-        return f"{self.position}: {self.message}" + (f" ({self.hint})" if self.hint else "")
+        return one_line(f"{self.position}: {self.message}" + (f" ({self.hint})" if self.hint else ""))
 
 
 class UsageError(Exception):
@@ -39,6 +39,13 @@ class InvalidSpecs(Exception):
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(sorted(set(diagnostics)))
         super().__init__(f"{len(self.diagnostics)} problems")
+
+
+def one_line(text: str) -> str:
+    """Return text that quotes a stranger's words as one line which a terminal only shows: whatever else a character does is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode("ascii") for char in text)
 
 
 def did_you_mean(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str:
@@ -57,4 +64,9 @@ def one_of(choices: Iterable[str], *, limit: int = 12) -> str:
 def unknown(what: str, word: str, choices: Iterable[str]) -> tuple[str, str]:
     """Return message and hint for a word that is not in a table."""
     known = list(choices)
-    return f"unknown {what} '{word}'", did_you_mean(word, known) or f"allowed: {one_of(known)}"
+    shown = word if len(word) <= _LONGEST else word[:_LONGEST] + "..."
+    allowed = f"allowed: {one_of(known)}" if known else f"there is no {what} here"
+    return f"unknown {what} '{shown}'", did_you_mean(word, known) or allowed
+
+
+_LONGEST = 100

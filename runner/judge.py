@@ -6,7 +6,8 @@ What the process did comes first, then whether there are facts at all, then what
 |----------------------|-----------------|--------------|--------|-----------|
 | outlived its time    | any             | any          | any    | TIMEOUT   |
 | died                 | any             | any          | any    | CRASH     |
-| ended                | none, or two    | any          | any    | CRASH, ERROR |
+| ended                | cannot be believed | any       | any    | ERROR     |
+| ended                | none            | any          | any    | CRASH     |
 | ended                | with an error   | any          | any    | ERROR     |
 | ended                | facts           | one cannot be judged, or none applies | any | ERROR |
 | ended                | facts           | one failed   | any    | FAIL      |
@@ -18,7 +19,7 @@ import functools
 import re
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.backends import Backend
@@ -57,7 +58,9 @@ class Evidence:
     code: Callable[[int, int], str]
     """(step, index) to the piece's text; raises OSError where there is none."""
     note: str = ""
-    facts: Mapping[int, StepFacts] = field(default_factory=dict)
+    """What a person should know of its process."""
+    problem: str = ""
+    """How the worker broke the protocol; empty for one that may be believed."""
 
 
 def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) -> Judged:
@@ -88,16 +91,17 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
 def _by_ending(case: Case, evidence: Evidence) -> Judged | None:
     ending = evidence.ending
     where = f"while in phase '{ending.phase}'"
+    note = evidence.problem or evidence.note
     if ending.timed_out:
-        return _ended(case, Outcome.TIMEOUT, f"outlived its deadline {where}", evidence.note)
+        return _ended(case, Outcome.TIMEOUT, f"outlived its deadline {where}", note)
     if ending.signal is not None:
-        return _ended(case, Outcome.CRASH, f"killed by {_signal_name(ending.signal)} {where}", evidence.note)
+        return _ended(case, Outcome.CRASH, f"killed by {_signal_name(ending.signal)} {where}", note)
     if ending.exit_code != 0:
-        return _ended(case, Outcome.CRASH, f"exit code {ending.exit_code} {where}", evidence.note)
+        return _ended(case, Outcome.CRASH, f"exit code {ending.exit_code} {where}", note)
+    if evidence.problem:
+        return _error(case, evidence.problem, case.position)
     if evidence.observation is None:
-        return _ended(case, Outcome.CRASH, f"ended without an answer {where}", evidence.note)
-    if evidence.note.startswith("the worker"):
-        return _error(case, evidence.note, case.position)
+        return _ended(case, Outcome.CRASH, f"ended without an answer {where}", note)
     return None
 
 
@@ -178,23 +182,21 @@ def _unexpected(step: Step, raised: Raised) -> Verdict:
 def _step_verdicts(step: Step, here: Surroundings, recorded: Mapping[str, Any], facts: StepFacts) -> list[Verdict]:
     verdicts = []
     for index, expected in enumerate(step.expectations):
-        measured = StepFacts(
-            raised=facts.raised,
-            counters=facts.counters,
-            metrics=facts.metrics,
-            code=facts.code,
-            measured=decode(recorded["measured"].get(str(index))),
-        )
+        measured = recorded["measured"].get(str(index))
         why_not = recorded["unmeasured"].get(str(index))
-        for judgement in _judged(expected, measured, here, why_not):
+        for judgement in _judged(expected, facts, measured, here, why_not):
             verdicts.append(_verdict(expected, judgement))
     return verdicts
 
 
-def _judged(expected: Expected, facts: StepFacts, here: Surroundings, why_not: str | None) -> list[Judgement]:
+_ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What reading a measurement raises when it has another form than was asked for."""
+
+
+def _judged(expected: Expected, facts: StepFacts, measured: Json, here: Surroundings, why_not: str | None) -> list[Judgement]:
     try:
-        judgements: list[Judgement] = expected.check.judge(facts, here)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:  # what was measured has another form than was asked for
+        judgements: list[Judgement] = expected.check.judge(replace(facts, measured=decode(measured)), here)
+    except _ANOTHER_FORM as error:
         return [Judgement.error(f"the measurement makes no sense: {type(error).__name__}: {error}")]
     if why_not is None:
         return judgements
@@ -264,7 +266,7 @@ def _code_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: Seq
     except EmptyText:
         return _unproven(backend, "generated code that shows the backend", "no code was generated")
     except PatternTooSlow:
-        return _unproven(backend, "generated code that shows the backend", "pattern too slow")
+        return _proof_verdict(backend, Status.ERROR, "generated code that shows the backend", "pattern too slow")
     if outcome.held:
         return None
     return _unproven(backend, f"in the generated code: {outcome.directive}", outcome.reason, outcome.excerpt)
@@ -275,10 +277,12 @@ def _choices_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: 
     if wanted is None:
         return None
     names = [name for step in steps for choices in step["choices"] for name in choices]
-    matching = sum(search(wanted.match, name) is not None for name in names)
-    if matching >= wanted.least:
-        return None
-    return _unproven(backend, f"at least {wanted.least} timed choices matching /{wanted.match}/", f"{matching} of {len(names)}")
+    expected = f"at least {wanted.least} timed choices matching /{wanted.match}/"
+    try:
+        matching = sum(search(wanted.match, name) is not None for name in names)
+    except PatternTooSlow:
+        return _proof_verdict(backend, Status.ERROR, expected, "pattern too slow")
+    return None if matching >= wanted.least else _unproven(backend, expected, f"{matching} of {len(names)}")
 
 
 # -- one outcome ----------------------------------------------------------------------------------------------------

@@ -45,6 +45,11 @@ class RunFolder:
         """Return the folder of the ``number``-th case; ids are too long and too free for names of folders."""
         return self.path / "cases" / f"{number:05d}"
 
+    def next_number(self) -> int:
+        """Return the first number that no folder of an earlier attempt has: cases end in another order than they began."""
+        names = [entry.name for entry in self.path.glob("cases/*") if entry.name.isdecimal()]
+        return 1 + max(map(int, names), default=0)
+
     def claim_junit(self, extra: Path | None) -> None:
         """Make sure that the reports can be written before anything is run."""
         self.junit_files = [self.path / JUNIT]
@@ -61,7 +66,7 @@ def open_run(out: Path | None) -> RunFolder:
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     run_id = f"{moment}-{secrets.token_hex(3)}"
     path = (out if out is not None else REPORTS / run_id).absolute()
-    if (path / JOURNAL).exists():
+    if os.path.exists(path / JOURNAL):  # unlike Path.exists, it has no opinion on names that are too long
         raise UsageError(f"--out {out}: this folder holds a run already; name another, or --resume it")
     _must_be_writable(path)
     folder = RunFolder(path=path, run_id=run_id)
@@ -95,7 +100,7 @@ def _point_latest(path: Path) -> bool:
 def find_run(name: str) -> Path:
     """Return the folder of a run that is named by its folder, its id or ``latest``; raise ``UsageError``."""
     for path in (Path(name), REPORTS / name):
-        if (path / JOURNAL).is_file():
+        if os.path.isfile(path / JOURNAL):
             return path.absolute()
     raise UsageError(f"no run '{name}': neither {name}/{JOURNAL} nor {REPORTS / name}/{JOURNAL} exists")
 

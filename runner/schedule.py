@@ -1,6 +1,7 @@
 """In which order cases run, and how many at once."""
 
 import os
+import re
 from collections.abc import Sequence
 
 from runner.diagnostics import UsageError
@@ -14,7 +15,9 @@ _BYTES_PER_WORKER = 3 << 30
 def environment_of(case: Case) -> Environment:
     """Return what the case's template must have been started with."""
     variables = {name: None if value is None else _as_variable(value) for name, value in case.body["env"].items()}
-    return Environment(variables=variables, kinds=frozenset([case.device.split(":")[0]]))
+    # what compiles nothing needs no compiler warm: that alone takes longer than importing torch
+    kinds = frozenset([case.device.split(":")[0]]) if case.body["compiles"] else frozenset[str]()
+    return Environment(variables=variables, kinds=kinds)
 
 
 def _as_variable(value: object) -> str:
@@ -42,7 +45,7 @@ def workers(jobs: str) -> int:
     if jobs == "auto":
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return max(1, min(_cores(), memory // _BYTES_PER_WORKER))
-    if not jobs.isdigit() or int(jobs) < 1:
+    if re.fullmatch("[1-9][0-9]{0,5}", jobs) is None:
         raise UsageError(f"--jobs {jobs}: write a number from 1, or auto")
     return int(jobs)
 

@@ -3,12 +3,14 @@
 import argparse
 import functools
 import json
+import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 from runner import availability, schedule
 from runner.availability import Verdict as AvailabilityVerdict
@@ -57,6 +59,13 @@ class CaseRunner:
         self._engine.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should know of how the cases were isolated."""
+        return [
+            f"cases got a new process each instead of a fork, which is slow: {why}" for why in dict.fromkeys(self._engine.broken.values())
+        ]
+
     def look_at_machine(self) -> Machine:
         """Ask a worker what the machine is, if any case may run at all."""
         if not self._environments:
@@ -74,7 +83,7 @@ class CaseRunner:
         """Run the cases and yield each result as it is known."""
         by_name: dict[str, Case] = {}
         jobs: list[Job] = []
-        for number, case in enumerate(schedule.order(cases), start=1 + len(self._folder.finished)):
+        for number, case in enumerate(schedule.order(cases), start=self._folder.next_number()):
             by_name[case.id] = case
             try:
                 jobs.append(self._job(number, case, known))
@@ -109,11 +118,14 @@ class CaseRunner:
 
     def _result(self, case: Case, execution: Execution, known: Surroundings, repro: str) -> CaseResult:
         folder = execution.job.folder
-        if execution.observation is not None:
-            (folder / "observation.json").write_text(json.dumps(execution.observation, ensure_ascii=True), encoding="ascii")
+        problem = execution.problem or _keep_observation(folder, execution.observation)
         backend = self._suite.backends.by_name[case.backend]
         evidence = Evidence(
-            ending=execution.ending, observation=execution.observation, code=functools.partial(_read_code, folder), note=execution.note
+            ending=execution.ending,
+            observation=execution.observation,
+            code=functools.partial(_read_code, folder),
+            note=execution.note,
+            problem=problem,
         )
         judged = judge(case, backend, surroundings(backend, known), evidence)
         return _case_result(
@@ -170,26 +182,52 @@ def result_of_unrun(case: Case, reason: str, repro: str) -> CaseResult:
     return _case_result(case, judged, repro=repro)
 
 
+def _keep_observation(folder: Path, observation: Any) -> str:
+    """Write what the worker sent beside its output; return why not, where it left something in the way."""
+    path = folder / "observation.json"
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+        if observation is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(observation, ensure_ascii=True), encoding="ascii")
+    except OSError as error:
+        return f"the worker left no room for its observation: {error.strerror}"
+    return ""
+
+
 def _phases(observation: Any) -> dict[str, float]:
     found = observation.get("phases") if isinstance(observation, dict) else None
     if not isinstance(found, dict):
         return {}
-    return {str(name): round(float(seconds), 4) for name, seconds in found.items() if isinstance(seconds, int | float)}
+    numbers = {str(name): seconds for name, seconds in found.items() if isinstance(seconds, int | float)}
+    # a worker may say anything: some numbers are no time that a case can take
+    return {name: round(float(seconds), 4) for name, seconds in numbers.items() if 0 <= seconds < 1e9}
 
 
 def _read_code(folder: Path, step: int, piece: int) -> str:
-    path = folder / f"code-{step}-{piece}.txt"
-    if path.is_symlink():
-        raise OSError(f"{path.name} is a link")
-    with path.open("rb") as stream:
-        return stream.read(_CODE_BYTES).decode("utf-8", "surrogateescape")
+    with _open_left_behind(folder / f"code-{step}-{piece}.txt") as stream:
+        data = stream.read(_CODE_BYTES + 1)
+    if len(data) > _CODE_BYTES:
+        raise OSError(f"code-{step}-{piece}.txt is larger than {_CODE_BYTES >> 20} MiB")
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _tail(path: Path) -> str:
     try:
-        with path.open("rb") as stream:
+        with _open_left_behind(path) as stream:
             size = stream.seek(0, 2)
             stream.seek(max(size - _OUTPUT_BYTES, 0))
             return stream.read(_OUTPUT_BYTES).decode("utf-8", "backslashreplace")
     except OSError:
         return ""
+
+
+def _open_left_behind(path: Path) -> BinaryIO:
+    """Open a file that a worker could have put anything in place of: a link out of the run, a pipe that never ends."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path.name} is no file")
+    return os.fdopen(descriptor, "rb")

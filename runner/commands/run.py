@@ -60,7 +60,9 @@ class _Run:
         self.begun = time.monotonic()
         self.results: dict[str, CaseResult] = {result.case_id: result for result in folder.finished}
         self.is_interrupted = False
+        self.warnings: list[str] = []
         self.header = folder.header or self._header({})
+        self.has_header = folder.header is not None
 
     def main(self) -> ExitCode:
         progress = Progress(sys.stderr, color=wants_color(sys.stderr, os.environ), live=wants_bar(sys.stderr, os.environ))
@@ -72,6 +74,8 @@ class _Run:
             except KeyboardInterrupt:
                 self.is_interrupted = True
             progress.close()
+            for warning in self.warnings:
+                print(f"warning: {warning}", file=sys.stderr)
             self._note_unrun(journal)
             code = self._exit_code()
             journal.write_footer(self._footer(code))
@@ -84,9 +88,9 @@ class _Run:
         glance = availability.glance(installed_torch())
         with CaseRunner(self.arguments, self.suite, waiting, self.folder, self.workers, glance) as cases:
             machine = cases.look_at_machine()
-            if self.folder.header is None:
+            if not self.has_header:
                 self.header = self._header(machine.facts)
-                journal.write_header(self.header)
+                self._write_header(journal)
             known = surroundings_of(machine.torch, machine)
             possible: list[Case] = []
             for case in waiting:
@@ -98,7 +102,12 @@ class _Run:
             for result in cases.run(possible, known, self._repro):
                 self._take(result, journal, progress)
                 if self.arguments.fail_fast and result.outcome.is_failure:
-                    return
+                    break
+            self.warnings = cases.warnings
+
+    def _write_header(self, journal: JournalWriter) -> None:
+        self.has_header = True
+        journal.write_header(self.header)
 
     def _take(self, result: CaseResult, journal: JournalWriter, progress: Progress) -> None:
         self.results[result.case_id] = result
@@ -107,8 +116,8 @@ class _Run:
 
     def _note_unrun(self, journal: JournalWriter) -> None:
         reason = "interrupted" if self.is_interrupted else "stopped at the first failure"
-        if self.folder.header is None and not self.header.environment:
-            journal.write_header(self.header)
+        if not self.has_header:
+            self._write_header(journal)
         for case in self.selected:
             if case.id not in self.results:
                 self.results[case.id] = result_of_unrun(case, reason, self._repro(case))

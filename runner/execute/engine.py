@@ -5,14 +5,13 @@ ended is what its parent says, not what it says.
 """
 
 import contextlib
-import json
 import os
 import selectors
 import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 from runner.execute.jobs import Execution, Job
 from runner.execute.spawn import TemplateProcess, start_process
 from runner.model import Ending
-from runner.worker.protocol import MAX_MESSAGE
+from runner.worker.protocol import MAX_MESSAGE, loads
 
 _START_SECONDS = 300
 """How long a template may take to warm up."""
@@ -53,6 +52,7 @@ class _Running:
     deadline: float
     isolation: str = "fork"
     note: str = ""
+    problem: str = ""
     pid: int | None = None
     process: "subprocess.Popen[bytes] | None" = None
     status: int | None = None
@@ -107,6 +107,11 @@ class Engine:
         self._templates.clear()
         self._selector.close()
 
+    @property
+    def broken(self) -> Mapping[str, str]:
+        """Why templates could not be forked from, by the key of their environment."""
+        return dict(self._broken)
+
     def run(self, jobs: Iterable[Job]) -> Iterator[Execution]:
         """Run every job, in order as far as there is room, and yield each as it ends."""
         waiting = deque(jobs)
@@ -160,8 +165,8 @@ class Engine:
 
     def _launch(self, running: _Running, descriptors: list[int]) -> None:
         key = running.job.environment.key
-        template = self._templates.get(key)
-        if template is not None and self._limits.fork and template.process.send(running.number, running.job, descriptors):
+        template = self._templates.get(key) if self._limits.fork and key not in self._broken else None
+        if template is not None and template.process.send(running.number, running.job, descriptors):
             return
         running.isolation = "process"
         running.note = self._broken.get(key, "")
@@ -244,15 +249,19 @@ class Engine:
             return
         running.received += len(data)
         if running.received > MAX_MESSAGE:
-            running.note = f"the worker sent more than {MAX_MESSAGE >> 20} MiB"
+            running.problem = f"the worker sent more than {MAX_MESSAGE >> 20} MiB"
             self._close_pipe(running)
             _kill(running)
             return
-        running.buffer += data
-        while b"\n" in running.buffer:
-            line, _, rest = bytes(running.buffer).partition(b"\n")
-            running.buffer = bytearray(rest)
-            _take_message(running, line)
+        if running.problem:
+            return  # it has broken the protocol: nothing more is read out of it
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            running.problem = _take_message(running, bytes(running.buffer) + line)
+            running.buffer.clear()
+            if running.problem:
+                return
+        running.buffer += rest
 
     def _watch(self, running: _Running, now: float) -> None:
         if running.process is not None and running.status is None:
@@ -276,10 +285,10 @@ class Engine:
 
     def _finished(self) -> Iterator[Execution]:
         for running in [running for running in self._running.values() if running.has_ended]:
+            _kill(running)  # children that it left behind; they may hold the pipe
             while not running.is_closed and self._drain(running):
                 pass
             del self._running[running.number]
-            _kill(running)  # children that it left behind
             self._close_pipe(running)
             yield _execution(running)
 
@@ -306,22 +315,22 @@ def _output_files(folder: Path) -> Iterator[list[int]]:
             os.close(descriptor)
 
 
-def _take_message(running: _Running, line: bytes) -> None:
+def _take_message(running: _Running, line: bytes) -> str:
+    """Take what a line says; return how it breaks the protocol, if it does."""
     try:
-        message = json.loads(line)
-    except ValueError:
-        running.note = "the worker sent a message that is no JSON"
-        return
+        message = loads(line)
+    except ValueError as error:
+        return f"the worker sent a message that is {error}"
     if not isinstance(message, dict):
-        running.note = "the worker sent a message that is no map"
-    elif "phase" in message:
+        return "the worker sent a message that is no map"
+    if "phase" in message:
         running.phase = str(message["phase"])[:100]
     elif "observation" in message:
         running.observations += 1
-        if running.observations == 1:
-            running.observation = message["observation"]
-        else:
-            running.note = "the worker answered twice"
+        if running.observations > 1:
+            return "the worker answered twice"
+        running.observation = message["observation"]
+    return ""
 
 
 def _kill(running: _Running) -> None:
@@ -341,7 +350,14 @@ def _execution(running: _Running) -> Execution:
         phase=running.phase,
     )
     seconds = time.monotonic() - running.begun
-    note = running.note or ("the worker's last message was cut off" if running.buffer else "")
+    cut = "the worker's last message was cut off" if running.buffer else ""
     return Execution(
-        job=running.job, observation=running.observation, ending=ending, seconds=seconds, isolation=running.isolation, note=note
+        job=running.job,
+        observation=running.observation,
+        ending=ending,
+        seconds=seconds,
+        isolation=running.isolation,
+        note=running.note or cut,
+        # without an answer it is a process that died, whatever it wanted to say
+        problem=running.problem or (cut if running.observations else ""),
     )

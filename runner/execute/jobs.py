@@ -49,4 +49,6 @@ class Execution:
     isolation: str
     """``fork`` or ``process``."""
     note: str = ""
-    """Why it got no fork, or what was wrong with its messages."""
+    """Why it got no fork."""
+    problem: str = ""
+    """How it broke the protocol: nothing of what it sent is believed."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.execute.jobs import Environment, Job
+from runner.worker.protocol import THREADS
 
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 
@@ -19,7 +20,9 @@ def environment_for(wanted: Environment, threads: int, scratch: Path) -> dict[st
     variables = dict(os.environ)
     # a parent that asks CUDA how many devices there are makes every fork useless: NVML answers without a context
     variables["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
-    variables.setdefault("OMP_NUM_THREADS", str(threads))
+    # libraries that start their threads when they are imported would make every fork unsafe; a worker sets its own number
+    variables[THREADS] = variables.get("OMP_NUM_THREADS") or str(threads)
+    variables.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"))
     variables["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     variables["TORCHINDUCTOR_CACHE_DIR"] = str(scratch / "warm")
     variables["TRITON_CACHE_DIR"] = str(scratch / "warm" / "triton")
@@ -92,6 +95,7 @@ class TemplateProcess:
 
 def start_process(job: Job, descriptors: list[int], threads: int, scratch: Path) -> subprocess.Popen[bytes]:
     """Start a worker in a process of its own: slow, and never unsafe."""
-    command = [sys.executable, "-m", "runner.worker.entry", job.plan, *map(str, descriptors)]
+    command = [sys.executable, "-m", "runner.worker.entry", job.plan, *map(str, descriptors), str(os.getpid())]
     environment = environment_for(job.environment, threads, scratch)
-    return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, pass_fds=descriptors)
+    # a session of its own from the first moment: it can be killed as a group before it has run a line
+    return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, pass_fds=descriptors, start_new_session=True)

@@ -4,12 +4,14 @@ Elementwise closeness needs no tensors to be judged: |a - b| <= atol + rtol * |b
 max(|a - b| - rtol * |b|) <= atol. The worker sends that maximum (in float64), and what stands at its place.
 """
 
+import hashlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from runner.conditions import Surroundings, holds
-from runner.expectations.base import EAGER, OUTPUT, Judgement, StepFacts
+from runner.expectations.base import EAGER, OUTPUT, BadExpectation, Judgement, StepFacts
 from runner.expectations.tolerances import default_tolerance
 from runner.model import Json
 
@@ -28,8 +30,14 @@ class Close:
 
     @classmethod
     def parse(cls, body: Any) -> "Close":
-        """Read the arguments."""
-        return cls(**body)
+        """Read the arguments; a comparison that nothing could fail is an error."""
+        for word in ("atol", "rtol"):
+            if not 0 <= body.get(word, 0) < math.inf:
+                raise BadExpectation(f"{word} is {body[word]}", "a tolerance is a finite number from 0", path=(word,))
+        found = cls(**body)
+        if found.of == found.to:
+            raise BadExpectation(f"'{found.of}' is compared with itself", "name another value in 'of' or 'to'", path=("to",))
+        return found
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,11 +70,11 @@ class Close:
         for fact in ("type", "shape", "dtype", "device"):
             if leaf[fact] != leaf[f"reference_{fact}"]:
                 return Judgement.failed(expected=f"{where} of {fact} {leaf[f'reference_{fact}']}", observed=str(leaf[fact]))
-        if leaf["type"] != "tensor":
-            return (
-                None if leaf["equal"] else Judgement.failed(expected=f"{where} is {leaf['reference_value']}", observed=str(leaf["value"]))
-            )
-        return self._numbers(where, leaf)
+        if leaf["type"] == "tensor":
+            return self._numbers(where, leaf)
+        if leaf["equal"] is True:
+            return None
+        return Judgement.failed(expected=f"{where} is {leaf['reference_value']}", observed=str(leaf["value"]))
 
     def _numbers(self, where: str, leaf: Mapping[str, Any]) -> Judgement | None:
         rtol, atol = self._tolerance(leaf)
@@ -76,7 +84,9 @@ class Close:
         for fact, what in (("nan_mismatches", "NaN"), ("inf_mismatches", "an infinity")):
             if leaf[fact]:
                 return Judgement.failed(expected=expected, observed=f"{what} on one side only in {leaf[fact]} of {leaf['numel']} elements")
-        if leaf["numel"] == 0 or leaf["excess"] <= atol:
+        if leaf["numel"] != math.prod(leaf["shape"]):
+            return Judgement.error(f"{leaf['numel']} elements of shape {leaf['shape']} were measured", expected=expected)
+        if leaf["excess"] <= atol:
             return None
         pair = f"{leaf['worst_value']!r} against {leaf['worst_reference']!r}"
         worst = f"greatest difference {leaf['max_abs']:.3g}; at {leaf['worst_index']}: {pair}"
@@ -104,7 +114,9 @@ def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
 
 
 def _structure(spec: Any) -> str:
-    return str(spec)[:2000]
+    text = str(spec)
+    # what is left out still counts
+    return text if len(text) <= 2000 else f"{text[:2000]}... (sha256 {hashlib.sha256(text.encode()).hexdigest()})"
 
 
 def _leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,8 +160,8 @@ def differences(actual: Any, reference: Any, *, rtol: float, atol: float, equal_
         return total
     flat = actual.reshape(-1), reference.to(actual.device).reshape(-1)
     for start in range(0, actual.numel(), _CHUNK):
-        a, b = (_wide(part[start : start + _CHUNK]) for part in flat)
-        _add_chunk(total, a, b, start, actual.shape, rtol, atol, equal_nan)
+        pair = flat[0][start : start + _CHUNK], flat[1][start : start + _CHUNK]
+        _add_chunk(total, pair, start, actual.shape, rtol, atol, equal_nan)
     return total
 
 
@@ -159,16 +171,26 @@ def _wide(part: Any) -> Any:
     return part.to(torch.complex128 if part.is_complex() else torch.float64)
 
 
-def _add_chunk(total: dict[str, Any], a: Any, b: Any, start: int, shape: Any, rtol: float, atol: float, equal_nan: bool) -> None:
+def _distance(actual: Any, reference: Any, a: Any, b: Any) -> Any:
+    """Return |a - b| in float64. Integers are subtracted as such: two that differ are never 0 apart, however large they are."""
     import torch
 
+    if any(part.is_floating_point() or part.is_complex() for part in (actual, reference)):
+        return (a - b).abs()
+    (high, low), (other_high, other_low) = ((whole >> 32, whole & 0xFFFFFFFF) for whole in (actual.long(), reference.long()))
+    return ((high - other_high).to(torch.float64) * 2.0**32 + (low - other_low).to(torch.float64)).abs()
+
+
+def _add_chunk(total: dict[str, Any], pair: tuple[Any, Any], start: int, shape: Any, rtol: float, atol: float, equal_nan: bool) -> None:
+    import torch
+
+    a, b = map(_wide, pair)
     nan_a, nan_b = torch.isnan(a), torch.isnan(b)
-    both_nan = nan_a & nan_b
     total["nan_mismatches"] += int(((nan_a ^ nan_b) if equal_nan else (nan_a | nan_b)).sum())
     infinite = (torch.isinf(a) | torch.isinf(b)) & ~(nan_a | nan_b)
     total["inf_mismatches"] += int((infinite & (a != b)).sum())
-    finite = ~(infinite | nan_a | nan_b | both_nan)
-    difference = torch.where(finite, (a - b).abs(), 0.0)
+    finite = ~(infinite | nan_a | nan_b)
+    difference = torch.where(finite, _distance(*pair, a, b), 0.0)
     excess = torch.where(finite, difference - rtol * b.abs(), 0.0)
     total["mismatches"] += int((excess > atol).sum())
     total["max_abs"] = max(total["max_abs"], float(difference.max()))

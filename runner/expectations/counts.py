@@ -27,7 +27,11 @@ class Count:
 
 
 def parse_count(body: Any) -> Count:
-    """Read a number or a range; raise ``BadExpectation`` for a range that holds nothing or everything."""
+    """Read a number or a range; raise ``BadExpectation`` for one that holds nothing or everything."""
+    numbers = [body.get(word) for word in ("value", "min", "max")] if isinstance(body, dict) else [body]
+    for number in numbers:
+        if number is not None and number < 0:
+            raise BadExpectation(f"{number} is less than 0: nothing is counted so", "write a number from 0")
     if isinstance(body, dict):
         if "value" in body:
             if "min" in body or "max" in body:

@@ -95,7 +95,7 @@ def _judge(name: str, other: Any, facts: StepFacts, *, equal: bool) -> Judgement
 
 
 def same(value: Any, wanted: Any) -> bool:
-    """Whether two plain values are equal; NaN equals NaN, true is not 1, 1 is not 1.0 only where a bool is concerned."""
+    """Whether two plain values are equal; NaN equals NaN, 1 equals 1.0, and true equals neither."""
     if isinstance(value, list) and isinstance(wanted, list):
         return len(value) == len(wanted) and all(map(same, value, wanted))
     if isinstance(value, dict) and isinstance(wanted, dict):
@@ -153,6 +153,26 @@ def _leaf_difference(leaf: Any, other: Any) -> str:
     for fact in ("shape", "dtype", "device"):
         if getattr(leaf, fact) != getattr(other, fact):
             return f"{fact} {getattr(leaf, fact)} against {getattr(other, fact)}"
-    equal = (leaf == other) | ((leaf != leaf) & (other != other))
-    count = int((~equal).sum())
+    parts, other_parts = _parts(leaf), _parts(other)
+    equal = (_bits(parts) == _bits(other_parts)) | (_is_nan(parts) & _is_nan(other_parts))
+    count = int((~equal).any(dim=-1).sum())
     return f"{count} of {leaf.numel()} elements" if count else ""
+
+
+def _parts(tensor: Any) -> Any:
+    """Return a tensor with one more dimension, in which stand the real and the imaginary part, or the element alone."""
+    import torch
+
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    return torch.view_as_real(plain) if plain.is_complex() else plain.unsqueeze(-1)
+
+
+def _bits(tensor: Any) -> Any:
+    import torch
+
+    return tensor.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()])
+
+
+def _is_nan(tensor: Any) -> Any:
+    # the eight-bit floats have no isnan of their own
+    return (tensor.float() if tensor.element_size() == 1 else tensor).isnan()

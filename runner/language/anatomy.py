@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.diagnostics import Diagnostic
@@ -82,6 +82,12 @@ def take_apart(spec: SpecFile) -> Anatomy:
                 trees[block.file] = tree
     functions = {raw.name: raw for raw in _functions(spec.document, problems)}
     return Anatomy(spec, tuple(preludes), trees, functions, tuple(_steps(spec.document.data)), tuple(problems))
+
+
+def with_data(anatomy: Anatomy, data: Any) -> Anatomy:
+    """Return a spec with its templates evaluated: the same places, other values."""
+    document = replace(anatomy.document, data=data)
+    return replace(anatomy, spec=replace(anatomy.spec, document=document), steps=tuple(_steps(data)))
 
 
 def _parse(document: Document, path: DataPath, block: CodeBlock, problems: list[Diagnostic]) -> ast.Module | None:

@@ -1,7 +1,7 @@
 """What a spec means: the checks that no schema can say. Every problem gets a position, and none stops the others."""
 
-import ast
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runner.backends import Backends, read_requirements
@@ -9,7 +9,7 @@ from runner.conditions import BadRange, VersionRange
 from runner.diagnostics import Diagnostic, Position, one_of, unknown
 from runner.expectations import EAGER, EXPECTATIONS, OUTPUT, BadExpectation
 from runner.expectations.counter import allows_zero, is_unlisted
-from runner.language import matrix, python, schema, substitution, templates
+from runner.language import matrix, python, substitution, templates
 from runner.language.anatomy import ONLY, Anatomy, RawExpectation, RawFunction, RawStep
 from runner.language.names import NameKind, NameTables
 from runner.language.source import DataPath, Document
@@ -23,17 +23,17 @@ OPTION_KINDS = {
 
 
 def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
-    """Return every problem of a spec that fits the schema."""
+    """Return every problem of a spec that fits the schema, but for what its templates give: see ``check_templates``."""
     problems = list(anatomy.problems)
-    for part in (_backends, _shape, _requirements, _conditions, _functions, _paths, _steps, _expectations):
+    for part in (matrix_problems, _shape, _values, _requirements, _conditions, _functions, _inputs, _paths, step_problems, _expectations):
         problems.extend(part(anatomy, backends))
-    problems.extend(_names(anatomy, names))
-    if not problems:
-        problems.extend(_templates(anatomy, backends))
-    return problems
+    named = _names(anatomy, names)
+    said = {problem.message for problem in named}
+    return [*(problem for problem in problems if problem.message not in said), *named]
 
 
-def _backends(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+def matrix_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Return what is wrong with backends, matrix and exclude: without them there are no points."""
     for index, name in enumerate(anatomy.data["backends"]):
         if name not in backends.by_name:
             message, hint = unknown("backend", name, backends.by_name)
@@ -48,7 +48,8 @@ def _backends(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     if too_many is not None:
         yield too_many
         return
-    yield from matrix.exclusion_problems(document, axes, chosen)
+    problems.extend(excluded := matrix.exclusion_problems(document, axes, chosen))
+    yield from excluded
     if not problems and next(matrix.points(document, axes, chosen), None) is None:
         yield document.problem(("exclude",), "every point of the matrix is excluded: the spec makes no case", "exclude less", key=True)
 
@@ -76,6 +77,28 @@ def _shape(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
         )
 
 
+def _values(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Values that have the right type and can mean nothing."""
+    document, data = anatomy.document, anatomy.data
+    if not math.isfinite(data.get("timeout", 0)):
+        yield document.problem(("timeout",), f"the timeout is {data['timeout']}", "write a number of seconds")
+    compile_ = data.get("compile", {})
+    if compile_.get("mode") is not None and "options" in compile_:
+        yield document.problem(("compile", "options"), "'options' beside 'mode': torch.compile takes one of them", "use config", key=True)
+    yield from process_problems(document, ())
+
+
+def process_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
+    """Return what no process and no generator takes, of a spec's or a backend's ``env`` and ``torch``."""
+    data = document.value(path)
+    for name, value in data.get("env", {}).items():
+        if isinstance(value, str) and "\0" in value:
+            yield document.problem((*path, "env", name), f"a NUL character in {name}", "no environment variable can hold one")
+    seed = data.get("torch", {}).get("seed", 0)
+    if isinstance(seed, int) and seed >= 1 << 63:
+        yield document.problem((*path, "torch", "seed"), f"the seed {seed} is out of range", "at most 9223372036854775807")
+
+
 def _requirements(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     problems: list[Diagnostic] = []
     read_requirements(anatomy.document, ("requires",), anatomy.data.get("requires", []), problems)
@@ -86,9 +109,55 @@ def _requirements(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
 
 
 def _conditions(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    for document in (*anatomy.spec.defaults, anatomy.document):
-        for path, when in _find_conditions(document.data, ()):
-            yield from _condition_problems(document, path, when, backends)
+    for document in anatomy.spec.defaults:
+        yield from condition_problems(document, (), backends)
+    yield from condition_problems(anatomy.document, (), backends)
+    if any(name not in backends.by_name for name in anatomy.data["backends"]):
+        return
+    chosen = backends.of(anatomy.data["backends"])
+    possible = {"backend": {name for one in chosen for name in one.names}, "device": {_kind(one.device) for one in chosen}}
+    for path, when in _find_conditions(anatomy.data, ()):
+        for word, names in possible.items():
+            wanted = as_list(when.get(word, []))
+            if wanted and all(name in _known(word, backends) and name not in names for name in wanted):
+                hint = f"the spec's own: {one_of(names)}"
+                message = f"this condition never holds: no backend of the spec {'is' if word == 'backend' else 'is on'} {one_of(wanted)}"
+                yield anatomy.document.problem((*path, word), message, hint)
+
+
+def condition_problems(document: Document, path: DataPath, backends: Backends) -> Iterator[Diagnostic]:
+    """Return what is wrong with the conditions below ``path``: ranges that cannot be read, and names that nothing has."""
+    for place, when in _find_conditions(document.value(path), path):
+        for word in ("torch", "python"):
+            if word in when:
+                try:
+                    VersionRange.parse(when[word])
+                except BadRange as error:
+                    yield document.problem((*place, word), str(error))
+        for word in ("backend", "device", "vendor"):
+            known = _known(word, backends)
+            for index, name in enumerate(as_list(when.get(word, []))):
+                if name not in known:
+                    end = (word, index) if isinstance(when[word], list) else (word,)
+                    yield document.problem((*place, *end), *unknown(word, str(name), known))
+
+
+VENDORS = ("amd", "intel", "nvidia")
+
+
+def _known(word: str, backends: Backends) -> set[str]:
+    if word == "vendor":
+        return set(VENDORS)
+    return set(backends.by_name) if word == "backend" else {_kind(backend.device) for backend in backends.by_name.values()}
+
+
+def _kind(device: str) -> str:
+    return device.split(":")[0]
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a list of one for a value that may be one or a list."""
+    return value if isinstance(value, list) else [value]
 
 
 def _find_conditions(value: Any, path: DataPath) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
@@ -101,22 +170,6 @@ def _find_conditions(value: Any, path: DataPath) -> Iterator[tuple[DataPath, Map
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _find_conditions(item, (*path, index))
-
-
-def _condition_problems(document: Document, path: DataPath, when: Mapping[str, Any], backends: Backends) -> Iterator[Diagnostic]:
-    for word in ("torch", "python"):
-        if word in when:
-            try:
-                VersionRange.parse(when[word])
-            except BadRange as error:
-                yield document.problem((*path, word), str(error))
-    tables = {"backend": set(backends.by_name), "device": {backend.device for backend in backends.by_name.values()}}
-    for word, known in tables.items():
-        wanted = when.get(word, [])
-        for index, name in enumerate(wanted if isinstance(wanted, list) else [wanted]):
-            if name not in known:
-                place = (*path, word, index) if isinstance(wanted, list) else (*path, word)
-                yield document.problem(place, *unknown(word, str(name), known))
 
 
 # -- functions ------------------------------------------------------------------------------------------------------
@@ -172,16 +225,20 @@ def _arity_problems(anatomy: Anatomy, step: RawStep) -> Iterator[Diagnostic]:
         return
     arity = _arity(anatomy, anatomy.functions[name])
     given = step.arguments.get("inputs", anatomy.data.get("inputs", []))
+    path = (*step.path, "inputs") if "inputs" in step.arguments else ("inputs",)
     if arity is not None and not arity.takes(len(given)):
-        path = (*step.path, "inputs") if "inputs" in step.arguments else ("inputs",)
         verb = "input is" if len(given) == 1 else "inputs are"
-        yield document.problem(path, f"{arity.name} takes {arity} arguments, {len(given)} {verb} given", "one input for each argument")
+        yield document.problem(path, f"{arity.name} takes {arity}, {len(given)} {verb} given", "one input for each argument")
+    elif arity is not None and arity.keywords:
+        message = f"{arity.name} needs {one_of(arity.keywords)} by keyword"
+        yield document.problem(path, message, "inputs are given by position: give it a default, or remove the '*'")
 
 
 def _arity(anatomy: Anatomy, function: RawFunction) -> python.Arity | None:
     if function.tree is not None:
         node = python.top_level_functions(function.tree).get(entry_of(anatomy, function) or "")
-        return python.arity(node) if node is not None else None
+        # what a decorator returns may take anything
+        return python.arity(node) if node is not None and not node.decorator_list else None
     if isinstance(function.value, dict) and "module" in function.value:
         for tree in anatomy.prelude_trees.values():
             found = python.module_arity(tree, function.value["module"])
@@ -190,44 +247,121 @@ def _arity(anatomy: Anatomy, function: RawFunction) -> python.Arity | None:
     return None
 
 
+# -- inputs ---------------------------------------------------------------------------------------------------------
+
+
+_TENSOR = ("dtype", "device", "requires_grad", "strides", "memory_format", "on_device")
+
+INPUT_KEYS: Mapping[str, tuple[str, ...]] = {
+    "rand": _TENSOR,
+    "randn": _TENSOR,
+    "zeros": _TENSOR,
+    "ones": _TENSOR,
+    "full": ("value", *_TENSOR),
+    "randint": ("low", "high", *_TENSOR),
+    "arange": _TENSOR,
+    "values": _TENSOR,
+    "module": ("args", "kwargs", "eval", "dtype", "device"),
+    "ref": (),
+    "value": (),
+}
+"""The kinds of input, and what goes with each; ``value`` stands last, because beside ``full`` it is the number."""
+
+FUNCTION_KEYS: Mapping[str, tuple[str, ...]] = {"module": ("args", "kwargs", "eval", "dtype"), "ref": (), "api": ()}
+"""The kinds of function that are no Python, and what goes with each."""
+
+
+def _inputs(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """What the worker would not look at, because another kind of input or function takes it."""
+    places: list[tuple[DataPath, Any, Mapping[str, tuple[str, ...]]]] = [
+        ((*path, index), entry, INPUT_KEYS) for path, entries in _input_lists(anatomy) for index, entry in enumerate(entries)
+    ]
+    places.extend((function.path, function.value, FUNCTION_KEYS) for function in anatomy.functions.values())
+    for path, entry, table in places:
+        if isinstance(entry, dict):
+            kind = next(word for word in table if word in entry)
+            for key in entry.keys() - {kind, *table[kind]}:
+                owners = [word for word, keys in table.items() if key in keys]
+                yield anatomy.document.problem(
+                    (*path, key), f"'{key}' does not go with '{kind}'", f"it goes with {one_of(owners)}", key=True
+                )
+
+
+def _input_lists(anatomy: Anatomy) -> Iterator[tuple[DataPath, list[Any]]]:
+    yield ("inputs",), anatomy.data.get("inputs", [])
+    for step in anatomy.steps:
+        if step.kind == "call" and "inputs" in step.arguments:
+            yield (*step.path, "inputs"), step.arguments["inputs"]
+
+
 # -- dotted paths ---------------------------------------------------------------------------------------------------
 
 
 def _paths(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Names of the prelude and of libraries: modules, api calls, references to functions outside YAML."""
-    trees: dict[str, ast.Module] = dict(anatomy.prelude_trees)
-    prelude = python.defined(trees)
+    """Names of the prelude and of libraries: modules, api calls, exceptions, references to functions outside YAML."""
+    prelude = _prelude_names(anatomy)
+    required = _required_packages(anatomy)
     for path, dotted in _dotted_paths(anatomy):
-        if templates.is_template(dotted):
+        # what a machine may lack is not looked for on this one
+        if templates.is_template(dotted) or dotted.replace(":", ".").split(".")[0] in required:
             continue
         found = python.find_name(dotted, prelude)
         if found is not None:
             yield anatomy.document.problem(path, *found)
+    for path, name in _exceptions(anatomy):
+        if "." not in name and not python.is_exception(name):
+            message, hint = unknown("exception", name, python.exceptions())
+            yield anatomy.document.problem(path, message, hint)
+        elif "." in name and name.split(".")[0] not in required and (found := python.find_name(name, set())) is not None:
+            yield anatomy.document.problem(path, *found)
+
+
+def _prelude_names(anatomy: Anatomy) -> set[str]:
+    """Return what the preludes define; a prelude that does not parse may define anything."""
+    unread = len(anatomy.prelude_trees) < len({block.file for block in anatomy.preludes})
+    return python.defined(anatomy.prelude_trees) | ({"*"} if unread else set())
+
+
+def _required_packages(anatomy: Anatomy) -> set[str]:
+    """Return the packages whose names are left to the worker: those under ``requires``, and a torch that may not be here."""
+    entries = [entry for entry in anatomy.data.get("requires", []) if isinstance(entry, dict)]
+    found = {str(entry["module"]).split(".")[0] for entry in entries if "module" in entry}
+    if any("torch" in entry for entry in entries) or not python.is_installed("torch"):
+        found.add("torch")
+    return found
 
 
 def _dotted_paths(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:
     for function in anatomy.functions.values():
         if isinstance(function.value, dict):
-            key = next(word for word in ("module", "ref", "api") if word in function.value)
+            key = next(word for word in FUNCTION_KEYS if word in function.value)
             yield (*function.path, key), function.value[key]
-    for index, entry in enumerate(anatomy.data.get("inputs", [])):
-        if isinstance(entry, dict) and "module" in entry:
-            yield ("inputs", index, "module"), entry["module"]
+    for path, entries in _input_lists(anatomy):
+        for index, entry in enumerate(entries):
+            if isinstance(entry, dict) and "module" in entry:
+                yield (*path, index, "module"), entry["module"]
     for step in anatomy.steps:
         if step.kind == "api":
             yield (*step.path, "call"), step.arguments["call"]
 
 
+def _exceptions(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:
+    for step in anatomy.steps:
+        for expectation in step.expectations:
+            if expectation.kind == "raises":
+                yield (*expectation.path, "type"), expectation.body["type"]
+
+
 # -- steps and named values -----------------------------------------------------------------------------------------
 
 
-def _steps(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+def step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Named values are there before they are used, and each name once."""
     bound: dict[str, Position] = {}
-    prelude = python.defined(dict(anatomy.prelude_trees))
+    prelude = _prelude_names(anatomy)
     called = False
     for step in anatomy.steps:
-        yield from _reference_problems(anatomy, step, {*bound, *prelude})
+        yield from _reference_problems(anatomy, step, bound, prelude)
         if step.kind == "backward" and "of" not in step.arguments and not called:
             yield anatomy.document.problem(step.path, "backward before any call", "put a call step above it", key=True)
         if step.kind == "backward" and "of" in step.arguments and step.arguments["of"] not in bound:
@@ -249,11 +383,14 @@ def _binding_problems(anatomy: Anatomy, step: RawStep, name: str, bound: Mapping
         yield anatomy.document.problem(path, f"the name '{name}' is given twice", f"it stands first at line {bound[name].line}")
 
 
-def _reference_problems(anatomy: Anatomy, step: RawStep, known: set[str]) -> Iterator[Diagnostic]:
-    for path, text in _references(step.arguments, step.path):
+def _reference_problems(anatomy: Anatomy, step: RawStep, bound: Mapping[str, Position], prelude: set[str]) -> Iterator[Diagnostic]:
+    found = list(_references(step.arguments, step.path))
+    if step.kind == "call" and "inputs" not in step.arguments:
+        found.extend(_references(anatomy.data.get("inputs", []), ("inputs",)))
+    for path, text in found:
         first = str(text).split(".")[0]
-        if first not in known:
-            yield anatomy.document.problem(path, *unknown("name", first, known))
+        if not templates.is_template(text) and first not in bound and prelude.isdisjoint((first, "*")):
+            yield anatomy.document.problem(path, *unknown("name", first, [*bound, *prelude]))
 
 
 def _references(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
@@ -275,20 +412,31 @@ _HAS_REFERENCE = ("call", "backward")
 def _named_value_problems(
     anatomy: Anatomy, step: RawStep, expectation: RawExpectation, bound: Mapping[str, Position]
 ) -> Iterator[Diagnostic]:
-    parsed = _parsed(expectation)
+    parsed = None if _is_templated(expectation) else _parsed(expectation)
     if parsed is None:
         return
     eager_call = step.kind == "call" and step.arguments.get("eager") is True
-    for name in parsed.names:
-        first = name.split(".")[0]
-        if first == OUTPUT and step.kind not in _HAS_RESULT:
-            message = f"the step '{step.kind}' has no result"
-            yield anatomy.document.problem(expectation.path, message, f"results have {one_of(_HAS_RESULT)}", key=True)
-        elif first == EAGER and (step.kind not in _HAS_REFERENCE or eager_call):
-            message = "an eager call compared with eager cannot differ" if eager_call else f"the step '{step.kind}' has no eager reference"
-            yield anatomy.document.problem(expectation.path, message, "compare with a named value", key=True)
-        elif first not in (OUTPUT, EAGER) and first not in bound:
-            yield anatomy.document.problem(expectation.path, *unknown("name", first, bound), key=True)
+    firsts = list(dict.fromkeys(name.split(".")[0] for name in parsed.names))
+    if OUTPUT in firsts and step.kind not in _HAS_RESULT:
+        message = f"the step '{step.kind}' has no result"
+        yield anatomy.document.problem(expectation.path, message, f"results have {one_of(_HAS_RESULT)}", key=True)
+    elif EAGER in firsts and (step.kind not in _HAS_REFERENCE or eager_call):
+        message = "an eager call compared with eager cannot differ" if eager_call else f"the step '{step.kind}' has no eager reference"
+        yield anatomy.document.problem(expectation.path, message, "compare with a named value", key=True)
+    for first in firsts:
+        if first not in (OUTPUT, EAGER) and first not in bound:
+            path, is_key = _place_of(expectation, first)
+            yield anatomy.document.problem(path, *unknown("name", first, [*bound, OUTPUT]), key=is_key)
+
+
+def _place_of(expectation: RawExpectation, name: str) -> tuple[DataPath, bool]:
+    """Return where in an expectation a value is named, and whether by a key."""
+    for key, value in expectation.body.items():
+        if str(value).split(".")[0] == name and key in ("of", "to"):
+            return (*expectation.path, key), False
+        if isinstance(value, dict) and str(value.get("ref", "")).split(".")[0] == name:
+            return (*expectation.path, key, "ref"), False
+    return (*expectation.path, name), True
 
 
 # -- expectations ---------------------------------------------------------------------------------------------------
@@ -301,46 +449,77 @@ def _parsed(expectation: RawExpectation) -> Any:
         return None
 
 
+def _is_templated(expectation: RawExpectation) -> bool:
+    """Whether what is expected is known only at a point of the matrix."""
+    return next(substitution.templates_below(expectation.body, expectation.path), None) is not None
+
+
 def _expectations(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     for step in anatomy.steps:
         for expectation in step.expectations:
-            try:
-                EXPECTATIONS[expectation.kind].parse(expectation.body)
-            except BadExpectation as error:
-                yield _expectation_problem(anatomy.document, expectation, error)
+            if not _is_templated(expectation):
+                yield from expectation_problems(anatomy.document, expectation)
 
 
-def _expectation_problem(document: Document, expectation: RawExpectation, error: BadExpectation) -> Diagnostic:
-    path = (*expectation.path, *error.path)
-    is_key = bool(error.path) and isinstance(error.path[-1], str) and path not in document.marks
-    position = document.position(path, key=is_key)
-    mark = document.marks.get(path)
-    if error.line and mark is not None:
-        literal = mark.style == "|"
-        position = Position(file=position.file, line=position.line + error.line - (0 if literal else 1), column=max(error.column, 1))
-    return Diagnostic(position=position, message=str(error), hint=error.hint)
+def expectation_problems(document: Document, expectation: RawExpectation) -> Iterator[Diagnostic]:
+    """Return what is wrong with the arguments of an expectation."""
+    try:
+        EXPECTATIONS[expectation.kind].parse(expectation.body)
+    except BadExpectation as error:
+        path = (*expectation.path, *error.path)
+        position = document.position(path)
+        if error.line and path in document.marks:
+            position = python.place(document, path, python.block_at(document, path, expectation.kind), error.line, max(error.column, 1))
+        yield Diagnostic(position=position, message=str(error), hint=error.hint)
+    if expectation.kind in _COUNTED:
+        yield from _unreached(document, expectation.body, expectation.path)
+
+
+_COUNTED = ("counter", "metric", "generated_files")
+
+
+def _unreached(document: Document, counts: Any, path: DataPath) -> Iterator[Diagnostic]:
+    """Of values under conditions the first that applies is taken: none may stand below one that always does."""
+    if isinstance(counts, dict):
+        for name, count in counts.items():
+            if isinstance(count, list):
+                yield from _unreached(document, count, (*path, name))
+        return
+    entries = counts if isinstance(counts, list) else []
+    always = next((index for index, entry in enumerate(entries) if isinstance(entry, dict) and "when" not in entry), len(entries))
+    if always < len(entries) - 1:
+        message = "this value is never reached: the one above it holds everywhere"
+        yield document.problem((*path, always + 1), message, "only the last may be without when")
 
 
 # -- names of options, counters and metrics ---------------------------------------------------------------------------
 
 
-Seen = Callable[[Document, DataPath, NameKind, str, bool], None]
-
-
 def _names(anatomy: Anatomy, tables: NameTables) -> list[Diagnostic]:
     problems: list[Diagnostic] = []
     for document, path, kind, name, unlisted in used_names(anatomy):
-        found = tables.lookup(kind, name)
-        if not found.known and not unlisted:
-            message = f"unknown {_KIND_WORDS[kind]} '{name}'"
-            hint = found.hint or "no torch from 2.11 on has it"
-            if kind is NameKind.COUNTER:
-                hint = f"{hint}; a counter outside the tables needs unlisted: true"
-            problems.append(document.problem(path, message, hint, key=True))
-        elif found.by_pattern and allows_zero(document.value(path)):
-            message = f"the counter '{name}' may not be claimed 0: its name is made at run time, and a misspelt one is always 0"
-            problems.append(document.problem(path, message, found.hint or "claim at least 1", key=True))
+        problem = name_problem(tables, kind, name)
+        if problem is not None and not unlisted:
+            problems.append(document.problem(path, *problem, key=True))
+        elif kind is NameKind.COUNTER and not unlisted and allows_zero(document.value(path)):
+            found = tables.lookup(kind, name)
+            if found.by_pattern:
+                message = f"the counter '{name}' may not be claimed 0: its name is made at run time, and a misspelt one is always 0"
+                problems.append(document.problem(path, message, found.hint or "claim at least 1", key=True))
     return problems
+
+
+def name_problem(tables: NameTables, kind: NameKind, name: str) -> tuple[str, str] | None:
+    """Return message and hint for a name that no torch has."""
+    found = tables.lookup(kind, name)
+    if found.known:
+        return None
+    if kind is NameKind.COUNTER:
+        message = f"unknown counter '{name}'" if "." in name else f"the counter '{name}' has no namespace"
+        return message, f"{found.hint}; a counter outside the tables needs unlisted: true"
+    if name == "when" and kind is not NameKind.METRIC:
+        return "a condition without 'set'", "write {when: {...}, set: {...}}"
+    return f"unknown {_KIND_WORDS[kind]} '{name}'", found.hint or "no torch from 2.11 on has it"
 
 
 _KIND_WORDS = {
@@ -379,51 +558,3 @@ def option_names(options: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]
         place = (*path, index, "set") if "set" in entry else (*path, index)
         for name in inner:
             yield (*place, name), name
-
-
-# -- templates ------------------------------------------------------------------------------------------------------
-
-
-def _templates(anatomy: Anatomy, backends: Backends) -> list[Diagnostic]:
-    """Every template can be read, names only what is there, and gives a value that fits where it stands."""
-    document = anatomy.document
-    problems: list[Diagnostic] = []
-    parsed: dict[DataPath, templates.Template] = {}
-    for path, text in substitution.occurrences(document.data):
-        try:
-            parsed[path] = templates.parse(text)
-        except templates.TemplateError as error:
-            problems.append(document.problem(path, str(error), error.hint))
-    if problems or not parsed:
-        return problems
-    axes, _ = matrix.axes(document)
-    seen: set[tuple[DataPath, str]] = set()
-    for point in matrix.points(document, axes, backends.of(anatomy.data["backends"])):
-        problems.extend(_at_point(document, parsed, point, seen))
-    return problems
-
-
-def _at_point(
-    document: Document, parsed: Mapping[DataPath, templates.Template], point: matrix.Point, seen: set[tuple[DataPath, str]]
-) -> list[Diagnostic]:
-    """Check the templates whose value at this point was not seen at another."""
-    names = point.names
-    data = document.data
-    fresh: list[DataPath] = []
-    problems: list[Diagnostic] = []
-    for path, template in parsed.items():
-        if template.is_deferred:
-            continue
-        key = (path, repr([(name, names.get(name)) for name in sorted(template.names)]))
-        if key in seen:
-            continue
-        seen.add(key)
-        try:
-            data = substitution.replaced(data, path, template.evaluate(names))
-            fresh.append(path)
-        except templates.TemplateError as error:
-            problems.append(document.problem(path, f"{error} (at {point.bracket})", error.hint))
-    for path in fresh:
-        for place, message, hint, key_meant in schema.describe_at(data, "spec", path):
-            problems.append(document.problem(place, f"{message} (at {point.bracket})", hint, key=key_meant))
-    return problems

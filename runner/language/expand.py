@@ -108,13 +108,12 @@ class _Expansion:
         return merged
 
     def _body(self, data: Any, point: matrix.Point, merged: Mapping[str, "_Options"]) -> dict[str, Any]:
-        # facts in the options of a backend's file are filled in on the machine that runs the case
-        body: dict[str, Any] = {section: _defer(options.values(merged[section]), point) for section in options.SECTIONS}
+        body: dict[str, Any] = {section: options.values(merged[section]) for section in options.SECTIONS}
         body.update(
             preludes=self.preludes,
             functions={name: self._function(raw, data) for name, raw in self.anatomy.functions.items()},
             inputs=data.get("inputs", []),
-            context=self._context(data),
+            context=self._context(data, point.backend),
             timeout=data.get("timeout"),
             compiles=point.backend.compiles,
             seed_key=self.prefix + json.dumps(point.labels, sort_keys=True),
@@ -126,11 +125,11 @@ class _Expansion:
             return {"block": _block(raw.block), "entry": entry_of(self.anatomy, raw)}
         return _at(data, raw.path)
 
-    def _context(self, data: Any) -> Any:
+    def _context(self, data: Any, backend: Backend) -> Any:
         if "context" in data:
             return data["context"]
         inherited = (document.data["context"] for document in reversed(self.anatomy.spec.defaults) if "context" in document.data)
-        return next(inherited, [])
+        return substitution.filled(next(inherited, []), options.layer_names(backend))
 
     def _merged_tags(self) -> tuple[str, ...]:
         documents = (*self.anatomy.spec.defaults, self.document)
@@ -185,21 +184,15 @@ def _block(block: Any) -> dict[str, Any]:
     return {"name": block.name, "file": block.file, "line": block.line, "text": block.text, "exact": block.exact}
 
 
-def _defer(value: Any, point: matrix.Point) -> Any:
-    """Return options with templates that a backend's file or defaults may hold evaluated, or deferred where they ask for facts."""
-    if templates.is_template(value):
-        template = templates.parse(value)
-        return substitution.Deferred(template, point.names) if template.is_deferred else template.evaluate(point.names)
-    return {key: _defer(item, point) for key, item in value.items()} if isinstance(value, dict) else value
-
-
 def duplicate_ids(cases: list[Case]) -> list[Diagnostic]:
-    """Return a problem for each id that two files share."""
+    """Return a problem for each two files that share an id."""
     problems: list[Diagnostic] = []
     first: dict[str, Case] = {}
+    told: set[tuple[str, str]] = set()
     for case in cases:
         other = first.setdefault(case.id, case)
-        if other.spec != case.spec:
+        if other.spec != case.spec and (other.spec, case.spec) not in told:
+            told.add((other.spec, case.spec))
             message = f"the case id '{case.id}' stands in {other.spec} too"
             problems.append(Diagnostic(position=case.position, message=message, hint="rename one of the files"))
     return problems

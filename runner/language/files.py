@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runner.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError
+from runner.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, one_line
 from runner.folders import folder
 from runner.language import schema
 from runner.language.source import Document, read, shown
@@ -42,28 +42,55 @@ class SpecFile:
     defaults: tuple[Document, ...] = ()
 
 
-def discover(paths: Sequence[Path]) -> list[SpecPath]:
-    """Return every spec file below the paths, the shipped specs when there are none; raise ``InvalidSpecs`` or ``UsageError``.
+def discover(paths: Sequence[Path], problems: list[Diagnostic]) -> list[SpecPath]:
+    """Return every spec file below the paths, the shipped specs when there are none; raise ``UsageError`` for a path that names none.
 
-    A file below the shipped specs has the same area however its path was given, so that its id never changes.
+    Folders that cannot be read, and names that cannot stand in an id, become problems. A file below the shipped specs has
+    the same area however its path was given, so that its id never changes.
     """
     shipped = folder("specs").resolve()
     found: dict[Path, SpecPath] = {}
-    problems: list[Diagnostic] = []
+    before = len(problems)
     for path in paths or [shipped]:
-        if not path.exists():
-            raise UsageError(f"no such file or folder: {path}")
-        absolute = path.absolute()
+        _must_name_specs(path)
+        absolute = Path(os.path.abspath(path))
         inside = absolute.resolve().is_relative_to(shipped)
         root = shipped if inside else absolute if path.is_dir() else absolute.parent
         place = absolute.resolve() if inside else absolute
         files = list(_walk(place, (), problems)) if path.is_dir() else [place]
-        if path.is_dir() and not files and not problems:
+        if path.is_dir() and not files and len(problems) == before:
             raise UsageError(f"no spec below {path}: specs are files that end in .yaml")
-        found.update({file: SpecPath(path=file, root=root) for file in files})
-    if problems:
-        raise InvalidSpecs(problems)
+        for file in files:
+            # the first path that leads to a file says what its area is
+            found.setdefault(file, SpecPath(path=file, root=root))
+    problems.extend(problem for spec in found.values() if (problem := _name_problem(spec)) is not None)
     return list(found.values())
+
+
+def _must_name_specs(path: Path) -> None:
+    try:
+        is_there, is_file = path.exists(), path.is_file()
+    except OSError as error:
+        raise UsageError(f"cannot look at {one_line(str(path))}: {error.strerror}") from error
+    if not is_there:
+        raise UsageError(f"no such file or folder: {one_line(str(path))}")
+    if is_file and path.name == DEFAULTS:
+        raise UsageError(f"{one_line(str(path))} holds defaults and no spec: name its folder")
+    if is_file and path.stem in _NO_SPECS:
+        raise UsageError(f"{one_line(str(path))} is no spec" + ("; --backends takes such files" if path.stem == "backends" else ""))
+
+
+_MEANT_IN_IDS = "[]*?,=%"
+"""Characters that mean something in an id or in a glob over ids."""
+
+
+def _name_problem(spec: SpecPath) -> Diagnostic | None:
+    name = spec.path.relative_to(spec.root).as_posix()
+    strange = next((char for char in name if char in _MEANT_IN_IDS or not char.isprintable()), None)
+    if strange is None:
+        return None
+    message = f"the character {strange!a} in the name of a spec"
+    return Diagnostic(position=Position(file=shown(spec.path)), message=message, hint="the name stands in the ids of its cases: rename it")
 
 
 def _walk(directory: Path, above: tuple[Path, ...], problems: list[Diagnostic]) -> Iterator[Path]:
@@ -82,10 +109,10 @@ def _walk(directory: Path, above: tuple[Path, ...], problems: list[Diagnostic]) 
         path = directory / entry.name
         if entry.name.startswith((".", "_")):
             continue
-        if entry.is_dir():
+        if path.suffix in SUFFIXES and path.stem not in _NO_SPECS:
+            yield path  # whatever it is: reading says what is wrong with a folder of this name
+        elif os.path.isdir(path):
             yield from _walk(path, (*above, real), problems)
-        elif path.suffix in SUFFIXES and path.stem not in _NO_SPECS:
-            yield path
 
 
 @dataclass
@@ -95,6 +122,8 @@ class DefaultsReader:
     problems: list[Diagnostic] = field(default_factory=list)
     _read: dict[Path, Document | None] = field(default_factory=dict)
     _chains: dict[Path, tuple[Document, ...]] = field(default_factory=dict)
+    _broken: set[Path] = field(default_factory=set)
+    """Folders for which some defaults cannot be had."""
 
     def of(self, spec: SpecPath) -> tuple[Document, ...]:
         """Return the defaults of a spec, the outermost folder's first, each after what it extends."""
@@ -102,32 +131,42 @@ class DefaultsReader:
         if directory not in self._chains:
             chain: list[Document] = []
             for above in reversed(list(_folders(directory, spec.root))):
-                if (above / DEFAULTS).exists():
-                    self._add(above / DEFAULTS, (), chain)
+                # also a link that leads nowhere: what cannot be read is said
+                if os.path.lexists(above / DEFAULTS) and not self._add(above / DEFAULTS, (), chain):
+                    self._broken.add(directory)
             self._chains[directory] = tuple(chain)
         return self._chains[directory]
 
-    def _add(self, path: Path, through: tuple[Path, ...], chain: list[Document]) -> None:
+    def are_whole(self, spec: SpecPath) -> bool:
+        """Whether all of a spec's defaults could be read."""
+        self.of(spec)
+        return spec.path.parent not in self._broken
+
+    def _add(self, path: Path, through: tuple[Path, ...], chain: list[Document]) -> bool:
+        """Add a file after what it extends; False when one of them cannot be had."""
         document = self._document(path)
         if document is None or document in chain:
-            return
+            return document is not None
         base = document.data.get("extends")
         if base is not None:
-            target = (path.parent / base).resolve()
-            walked = (*through, path.resolve())
+            target = Path(os.path.realpath(path.parent / base.replace("\0", "")))
+            walked = (*through, Path(os.path.realpath(path)))
             if target in walked:
                 loop = " -> ".join(shown(step) for step in (*walked, target))
                 self._problem(document.problem(("extends",), f"defaults that loop: {loop}", "remove one of the extends"))
-            elif not target.is_file():
+                return False
+            if not os.path.isfile(target):
                 self._problem(document.problem(("extends",), f"no such file: {base}", "the path is relative to this file"))
-            else:
-                self._add(target, walked, chain)
+                return False
+            if not self._add(target, walked, chain):
+                return False
         chain.append(document)
+        return True
 
     def _document(self, path: Path) -> Document | None:
-        path = path.resolve()
-        if path not in self._read:
-            self._read[path] = None
+        key = Path(os.path.realpath(path))
+        if key not in self._read:
+            self._read[key] = None
             try:
                 document = read(path)
             except InvalidSpecs as error:
@@ -135,8 +174,8 @@ class DefaultsReader:
                 return None
             found = schema.problems(document, "defaults")
             self.problems.extend(found)
-            self._read[path] = None if found else document
-        return self._read[path]
+            self._read[key] = None if found else document
+        return self._read[key]
 
     def _problem(self, problem: Diagnostic) -> None:
         if problem not in self.problems:
@@ -150,6 +189,6 @@ def _folders(directory: Path, root: Path) -> Iterator[Path]:
     path was given; outside of any, at the root that was given: a stranger's file further up must not be taken.
     """
     chain = [directory, *directory.parents]
-    marked = next((index for index, place in enumerate(chain) if any((place / mark).exists() for mark in _PROJECT_MARKS)), None)
+    marked = next((index for index, place in enumerate(chain) if any(os.path.exists(place / mark) for mark in _PROJECT_MARKS)), None)
     last = marked if marked is not None else chain.index(root)
     yield from chain[: last + 1]

@@ -12,6 +12,7 @@ from runner.diagnostics import Diagnostic, InvalidSpecs
 from runner.language import schema
 from runner.language.anatomy import Anatomy, take_apart
 from runner.language.check import check
+from runner.language.check_templates import check_backends, check_templates
 from runner.language.expand import duplicate_ids, expand
 from runner.language.files import DefaultsReader, SpecFile, SpecPath, discover
 from runner.language.names import NameTables
@@ -37,17 +38,22 @@ class Suite:
 
 def load(paths: Sequence[Path], backend_files: Sequence[Path] = (), known: Surroundings | None = None) -> Suite:
     """Read, validate and expand; raise ``InvalidSpecs`` with every problem of every file, or ``UsageError``."""
-    specs = discover(paths)
-    backends = load_backends(backend_files)
-    anatomies, problems = _read_all(specs)
+    problems: list[Diagnostic] = []
+    anatomies = _read_all(discover(paths, problems), problems)
+    backends = _backends(backend_files, problems)
     installed = installed_torch()
     names = NameTables.load(installed)
     here = known or surroundings_of(installed.version if installed else None, None)
     cases: list[Case] = []
+    if backends is None:
+        raise InvalidSpecs([*problems, *(problem for anatomy in anatomies for problem in anatomy.problems)])
+    wrong_backends = check_backends(backends, names)
+    problems.extend(wrong_backends)
     for anatomy in anatomies:
         found = check(anatomy, backends, names)
+        found.extend(check_templates(anatomy, backends, is_sound=not found))
         problems.extend(found)
-        if not found:
+        if not found and not wrong_backends:
             problems.extend(_expand_into(cases, anatomy, backends, names, here))
     problems.extend(duplicate_ids(cases))
     if problems:
@@ -68,9 +74,16 @@ def surroundings_of(torch_version: str | None, machine: Machine | None) -> Surro
     )
 
 
-def _read_all(specs: Sequence[SpecPath]) -> tuple[list[Anatomy], list[Diagnostic]]:
+def _backends(files: Sequence[Path], problems: list[Diagnostic]) -> Backends | None:
+    try:
+        return load_backends(files)
+    except InvalidSpecs as error:
+        problems.extend(error.diagnostics)
+    return None
+
+
+def _read_all(specs: Sequence[SpecPath], problems: list[Diagnostic]) -> list[Anatomy]:
     defaults = DefaultsReader()
-    problems: list[Diagnostic] = []
     anatomies: list[Anatomy] = []
     for spec in specs:
         inherited = defaults.of(spec)
@@ -83,8 +96,14 @@ def _read_all(specs: Sequence[SpecPath]) -> tuple[list[Anatomy], list[Diagnostic
         problems.extend(found)
         if not found:
             file = SpecFile(document=document, area=spec.area, name=spec.path.stem, defaults=inherited)
-            anatomies.append(take_apart(file))
-    return anatomies, [*defaults.problems, *problems]
+            anatomy = take_apart(file)
+            if defaults.are_whole(spec):
+                anatomies.append(anatomy)
+            else:
+                # what the defaults would have brought is missing everywhere below: said once is enough
+                problems.extend(anatomy.problems)
+    problems.extend(defaults.problems)
+    return anatomies
 
 
 def _expand_into(cases: list[Case], anatomy: Anatomy, backends: Backends, names: NameTables, here: Surroundings) -> list[Diagnostic]:

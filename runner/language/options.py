@@ -1,12 +1,13 @@
 """Merging options: defaults < spec < backend, with the origin of each, and a conflict as an error that names both."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.backends import Backend
 from runner.conditions import Surroundings, holds
 from runner.diagnostics import Diagnostic, Position
+from runner.language import substitution
 from runner.language.anatomy import Anatomy
 from runner.language.source import DataPath, Document
 
@@ -33,10 +34,12 @@ def merge(anatomy: Anatomy, data: Any, backend: Backend, here: Surroundings, sec
     """Return the options of a section for one case, and its conflicts. ``data`` is the spec with its templates filled in."""
     merged: dict[str, Option] = {}
     for document in anatomy.spec.defaults:
-        merged.update(_layer(document, document.data.get(section), (section,), "defaults", here))
+        merged.update(_filled(_layer(document, document.data.get(section), (section,), "defaults", here), backend))
     spec = _layer(anatomy.document, data.get(section), (section,), "spec", here)
     merged.update(spec)
-    own = _layer(backend.document, backend.settings.get(section), (backend.name, section), f"backend {backend.name}", here)
+    own = _filled(
+        _layer(backend.document, backend.settings.get(section), (backend.name, section), f"backend {backend.name}", here), backend
+    )
     conflicts = []
     for name, option in own.items():
         mine = spec.get(name)
@@ -46,6 +49,16 @@ def merge(anatomy: Anatomy, data: Any, backend: Backend, here: Surroundings, sec
             conflicts.append(_conflict(section, name, mine, option))
         merged[name] = option
     return merged, conflicts
+
+
+def layer_names(backend: Backend) -> dict[str, str]:
+    """Return what a template outside a spec may name, but for facts: a file for many specs knows no matrix."""
+    return {"backend": backend.name, "device": backend.device}
+
+
+def _filled(found: dict[str, Option], backend: Backend) -> dict[str, Option]:
+    names = layer_names(backend)
+    return {name: replace(option, value=substitution.filled(option.value, names)) for name, option in found.items()}
 
 
 def _conflict(section: str, name: str, mine: Option, other: Option) -> Diagnostic:

@@ -1,15 +1,17 @@
 """Python in specs, read by ``ast`` and never executed: syntax, the function that is meant, how many arguments it takes."""
 
 import ast
+import builtins
 import functools
 import importlib.util
+import re
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runner.diagnostics import Diagnostic, Position, did_you_mean, one_of
-from runner.language.source import DataPath, Document
+from runner.language.source import DataPath, Document, Mark
 from runner.model import CodeBlock
 
 
@@ -22,9 +24,17 @@ def block_at(document: Document, path: DataPath, name: str) -> CodeBlock:
     text = str(document.value(path))
     literal = mark.style == "|"
     exact = literal or "\n" not in text.rstrip("\n")
-    return CodeBlock(
-        name=name, file=str(document.path.absolute()), line=mark.line + (1 if mark.style in ("|", ">") else 0), text=text, exact=exact
-    )
+    line = _header(document, mark) + 1 if mark.style in ("|", ">") else mark.line
+    return CodeBlock(name=name, file=str(document.path.absolute()), line=line, text=text, exact=exact)
+
+
+_HEADER = re.compile(rb"[|>][-+1-9]*\s*(#.*)?\Z")
+
+
+def _header(document: Document, mark: Mark) -> int:
+    """Return the line of a block's ``|`` or ``>``; an anchor, where its mark is, may stand above it."""
+    lines = document.content.splitlines()
+    return next((number for number in range(mark.line, len(lines) + 1) if _HEADER.search(lines[number - 1])), mark.line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +53,8 @@ def parse(document: Document, path: DataPath, block: CodeBlock) -> Parsed:
         line, column = (error.lineno or 1), (error.offset or 1)
         return Parsed(None, _python_problem(document, path, block, line, column, error.msg))
     except (ValueError, RecursionError, MemoryError) as error:
-        return Parsed(None, document.problem(path, f"this Python cannot be read: {error}", "write it more simply"))
+        why = str(error) or "it is nested too deep"
+        return Parsed(None, document.problem(path, f"this Python cannot be read: {why}", "write it more simply"))
 
 
 @functools.lru_cache(maxsize=64)
@@ -51,18 +62,27 @@ def _tree(text: str) -> ast.Module:
     """Parse; the prelude of a folder's defaults is asked for by each of its specs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a SyntaxWarning is shown when the case runs
-        return ast.parse(text)
+        tree = ast.parse(text)
+        # made and thrown away: some errors ('return' outside a function, an argument twice) only the compiler sees
+        compile(text, "<spec>", "exec", dont_inherit=True)
+        return tree
 
 
 def _python_problem(document: Document, path: DataPath, block: CodeBlock, line: int, column: int, text: str) -> Diagnostic:
-    mark = document.marks[path]
     if not block.exact:
         return document.problem(path, f"Python syntax: {text} (line {line} of this text)", "write Python as a literal block: |")
-    if mark.style == "|":
-        position = Position(file=document.file, line=block.line + line - 1, column=column + _indent(document, block, line))
-    else:
-        position = Position(file=document.file, line=mark.line, column=mark.column + column - 1 + (1 if mark.style else 0))
+    position = place(document, path, block, line, column)
     return Diagnostic(position=position, message=f"Python syntax: {text}", hint="this is Python, exactly as in a module")
+
+
+def place(document: Document, path: DataPath, block: CodeBlock, line: int, column: int) -> Position:
+    """Return where a line and column of a text stand in the file; where the text begins when YAML does not keep its lines."""
+    mark = document.marks[path]
+    if not block.exact:
+        return document.position(path)
+    if mark.style == "|":
+        return Position(file=document.file, line=block.line + line - 1, column=column + _indent(document, block, line))
+    return Position(file=document.file, line=mark.line, column=mark.column + column - 1 + (1 if mark.style else 0))
 
 
 def _indent(document: Document, block: CodeBlock, line: int) -> int:
@@ -82,15 +102,21 @@ class Arity:
     name: str
     least: int
     most: int | None
+    keywords: tuple[str, ...] = ()
+    """Arguments that can only be given by keyword, and must be: no input is."""
 
     def __str__(self) -> str:
         if self.most is None:
-            return f"at least {self.least}"
-        return str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
+            return f"at least {_arguments(self.least)}"
+        return _arguments(self.least) if self.least == self.most else f"{self.least} to {_arguments(self.most)}"
 
     def takes(self, count: int) -> bool:
         """Whether so many arguments may be given."""
         return count >= self.least and (self.most is None or count <= self.most)
+
+
+def _arguments(count: int) -> str:
+    return "1 argument" if count == 1 else f"{count} arguments"
 
 
 def arity(function: ast.FunctionDef | ast.AsyncFunctionDef, *, method: bool = False) -> Arity:
@@ -98,7 +124,9 @@ def arity(function: ast.FunctionDef | ast.AsyncFunctionDef, *, method: bool = Fa
     arguments = function.args
     positional = len(arguments.posonlyargs) + len(arguments.args) - (1 if method else 0)
     most = None if arguments.vararg else positional
-    return Arity(name=function.name, least=max(positional - len(arguments.defaults), 0), most=most)
+    needed = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    keywords = tuple(argument.arg for argument, default in needed if default is None)
+    return Arity(name=function.name, least=max(positional - len(arguments.defaults), 0), most=most, keywords=keywords)
 
 
 def top_level_functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
@@ -107,7 +135,7 @@ def top_level_functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
 
 
 def top_level_names(tree: ast.Module) -> set[str]:
-    """Return every name that the top of a module binds, also inside ``if`` and ``try``; ``*`` for a star import."""
+    """Return every name that the top of a module binds, also inside ``if``, ``for``, ``try``; ``*`` for a star import."""
     names: set[str] = set()
     for node in _statements(tree.body):
         match node:
@@ -119,18 +147,23 @@ def top_level_names(tree: ast.Module) -> set[str]:
                 names.update(leaf.id for target in node.targets for leaf in ast.walk(target) if isinstance(leaf, ast.Name))
             case ast.AnnAssign(target=ast.Name(id=name)):
                 names.add(name)
+            case ast.For(target=target):
+                names.update(leaf.id for leaf in ast.walk(target) if isinstance(leaf, ast.Name))
+            case ast.With(items=items):
+                bound = (item.optional_vars for item in items if item.optional_vars is not None)
+                names.update(leaf.id for target in bound for leaf in ast.walk(target) if isinstance(leaf, ast.Name))
     return names
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
     for node in body:
         yield node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
         for field in ("body", "orelse", "finalbody"):
-            if isinstance(node, ast.If | ast.Try | ast.With):
-                yield from _statements(getattr(node, field, []))
-        if isinstance(node, ast.Try):
-            for handler in node.handlers:
-                yield from _statements(handler.body)
+            yield from _statements(getattr(node, field, []))
+        for branch in (*getattr(node, "handlers", []), *getattr(node, "cases", [])):
+            yield from _statements(branch.body)
 
 
 def module_arity(tree: ast.Module, name: str) -> Arity | None:
@@ -140,25 +173,25 @@ def module_arity(tree: ast.Module, name: str) -> Arity | None:
             for item in node.body:
                 if isinstance(item, ast.FunctionDef) and item.name == "forward":
                     found = arity(item, method=True)
-                    return Arity(name=f"{name}.forward", least=found.least, most=found.most)
+                    return replace(found, name=f"{name}.forward")
     return None
 
 
 def find_name(path: str, prelude: set[str]) -> tuple[str, str] | None:
     """Return (message, hint) when reading shows that a dotted path cannot be found; None when it can, or only a worker can tell.
 
-    Looked up without import: the first part among the prelude's names, builtins and installed top-level packages, the rest
-    in the package's own files as far as they say.
+    Looked up without import: the first part among the prelude's names and the installed top-level packages, the rest in the
+    package's own files as far as they say.
     """
     first, _, rest = path.replace(":", ".").partition(".")
-    if first in prelude or "*" in prelude:
+    if "*" in prelude or (first in prelude and not (first == "torch" and rest)):
         return None
     if not rest:
         hint = did_you_mean(first, prelude) or (
             f"the prelude defines {one_of(prelude - _GIVEN)}" if prelude - _GIVEN else "define it in prelude:"
         )
         return f"no name '{first}' in the prelude", hint
-    if not _is_installed(first):
+    if not is_installed(first):
         return f"no package '{first}' is installed", did_you_mean(
             first, [*prelude, "torch", "triton"]
         ) or "install it, or name it under requires: {module: ...}"
@@ -168,7 +201,8 @@ def find_name(path: str, prelude: set[str]) -> tuple[str, str] | None:
 _GIVEN = {"torch", "params"}
 
 
-def _is_installed(name: str) -> bool:
+def is_installed(name: str) -> bool:
+    """Whether a top-level package can be found; nothing is imported."""
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
@@ -197,13 +231,28 @@ def _find_in_module(file: Path, module: str, rest: list[str]) -> tuple[str, str]
     if not rest:
         return None
     try:
-        tree = ast.parse(file.read_bytes())
+        text = file.read_bytes()
+        # a look at the text spares the tree, which costs a hundred times as much, for nearly every name that is there
+        if re.search(rb"^(?:def|class) %s\b|^%s\b[^\n]*=" % ((re.escape(rest[0].encode()),) * 2), text, re.MULTILINE):
+            return None
+        tree = ast.parse(text)
     except (SyntaxError, ValueError, OSError):
         return None
     names = top_level_names(tree)
     if rest[0] in names or names & {"*", "__getattr__"}:
         return None
     return f"no name '{rest[0]}' in {module}", did_you_mean(rest[0], names) or "it may have moved: search torch's source"
+
+
+def is_exception(name: str) -> bool:
+    """Whether a bare name is one of Python's own exceptions."""
+    found = getattr(builtins, name, None)
+    return isinstance(found, type) and issubclass(found, BaseException)
+
+
+def exceptions() -> list[str]:
+    """Return the names of Python's own exceptions."""
+    return [name for name in dir(builtins) if is_exception(name)]
 
 
 def defined(trees: Mapping[str, ast.Module]) -> set[str]:

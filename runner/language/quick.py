@@ -4,6 +4,8 @@
 example, every shipped spec and mutations of them. Only the keywords that our schemas use are known; another one is an error.
 """
 
+import functools
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +33,11 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def is_whole(value: Any) -> bool:
+    """Whether a value is a whole number; ``4.0`` is none, because torch takes none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 _TYPES: dict[str, Predicate] = {
     "object": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, list),
@@ -38,7 +45,7 @@ _TYPES: dict[str, Predicate] = {
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
     "number": _is_number,
-    "integer": lambda value: _is_number(value) and (isinstance(value, int) or value.is_integer()),
+    "integer": lambda value: is_whole(value),
 }
 
 
@@ -94,14 +101,23 @@ def _one_of(argument: Any, node: Any) -> Predicate:
 
 def _unique(argument: Any, node: Any) -> Predicate:
     def check(value: Any) -> bool:
-        return not isinstance(value, list) or all(not _same(item, other) for index, item in enumerate(value) for other in value[:index])
+        if not isinstance(value, list):
+            return True
+        # as JSON: true is not 1
+        return len({json.dumps(item, sort_keys=True) for item in value}) == len(value)
 
     return check if argument else lambda value: True
 
 
 def _pattern(argument: Any, node: Any) -> Predicate:
-    search = re.compile(argument).search
+    search = searcher(argument)
     return lambda value: not isinstance(value, str) or search(value) is not None
+
+
+@functools.cache
+def searcher(pattern: str) -> Callable[[str], re.Match[str] | None]:
+    """Return the search of a schema's pattern. To Python ``$`` also stands before a last newline, to JSON Schema it does not."""
+    return re.compile(pattern.replace("$", r"\Z")).search
 
 
 _COMPILERS: dict[str, Callable[[Any, Any], Predicate]] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from runner import folders
 from runner.diagnostics import Diagnostic, did_you_mean, one_of, unknown
-from runner.language.quick import Predicate, compile_schema
+from runner.language.quick import Predicate, compile_schema, is_whole, searcher
 from runner.language.source import DataPath, Document
 
 TEMPLATE_PATTERN = r"^\{\{.*\}\}$"
@@ -22,9 +22,21 @@ def load(name: str) -> Any:
 @functools.cache
 def validator(name: str) -> Any:
     """Return the validator of the schema ``name``."""
-    from jsonschema import Draft202012Validator
+    return _strict()(resolved(name))
 
-    return Draft202012Validator(resolved(name))
+
+@functools.cache
+def _strict() -> Any:
+    """Return the class of validators: draft 2020-12, where ``4.0`` is no whole number and ``$`` is the end and nothing but the end."""
+    from jsonschema import Draft202012Validator, ValidationError
+    from jsonschema.validators import extend
+
+    def pattern(validator: Any, written: str, instance: Any, schema: Any) -> Iterator[Any]:
+        if validator.is_type(instance, "string") and not searcher(written)(instance):
+            yield ValidationError("does not match")
+
+    whole = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: is_whole(value))
+    return extend(Draft202012Validator, {"pattern": pattern}, type_checker=whole)  # type: ignore[no-untyped-call]
 
 
 @functools.cache
@@ -49,7 +61,7 @@ def _resolve(node: Any, file: str) -> Any:
         return [_resolve(item, file) for item in node]
     if not isinstance(node, dict):
         return node
-    rest = {key: _resolve(item, file) for key, item in node.items() if key not in ("$ref", "$defs", "examples")}
+    rest = {key: _resolve(item, file) for key, item in node.items() if key not in ("$ref", "$defs")}
     if "$ref" not in node:
         return rest
     target, _, pointer = node["$ref"].partition("#")
@@ -73,10 +85,19 @@ def describe(value: Any, name: str) -> list[Problem]:
     """Return the problems of plain data."""
     if fits(name)(value):
         return []
-    found = [problem for error in validator(name).iter_errors(value) for problem in _in_words(error)]
-    # "exactly one kind" says nothing new where an unknown key was reported: the typo is the missing kind
+    return _without_echoes([problem for error in validator(name).iter_errors(value) for problem in _in_words(error)])
+
+
+def _without_echoes(found: list[Problem]) -> list[Problem]:
+    """Leave out what says nothing new: the same with another hint, "one kind" beside its typo, "two keys" beside the missing one."""
     unknown_at = {path[:-1] for path, message, _, key in found if key and message.startswith("unknown")}
-    return [(path, text, hint, key) for path, text, hint, key in found if not (path in unknown_at and "needs exactly one of" in text)]
+    missing_at = {path for path, message, _, _ in found if "needs the key" in message}
+    once: dict[tuple[DataPath, str], Problem] = {}
+    for path, message, hint, key in found:
+        is_echo = (path in unknown_at and "needs exactly one of" in message) or (path in missing_at and "needs at least" in message)
+        if not is_echo and len(hint) >= len(once.get((path, message), ("", "", "", False))[2]):
+            once[path, message] = (path, message, hint, key)
+    return list(once.values())
 
 
 def describe_at(data: Any, name: str, path: DataPath) -> list[Problem]:
@@ -129,9 +150,7 @@ def _compiled(part: Any) -> Predicate:
 
 
 def _validator_of(part: Any) -> Any:
-    from jsonschema import Draft202012Validator
-
-    return Draft202012Validator(part)
+    return _strict()(part)
 
 
 def _in_words(error: Any) -> Iterator[Problem]:
@@ -147,7 +166,8 @@ _Piece = tuple[DataPath, str, str, bool]
 
 
 def _title(error: Any) -> str:
-    return str(error.schema.get("title", "value"))
+    names = [part for part in error.absolute_path if isinstance(part, str)]
+    return str(error.schema.get("title") or (names[-1] if names else "value"))
 
 
 def _extra_keys(error: Any) -> Iterator[_Piece]:
@@ -209,14 +229,15 @@ def _wrong_text(error: Any) -> Iterator[_Piece]:
     if error.validator_value == TEMPLATE_PATTERN:
         yield from _wrong_type(error)
         return
-    hint = str(error.schema.get("description", ""))
-    yield (), f"the text '{error.instance!s:.60}' does not fit: {_title(error)} is written as {error.validator_value}", hint, False
+    examples = [example for example in error.schema.get("examples", []) if isinstance(example, str)]
+    hint = f"for example {examples[0]}" if examples else f"it is written as {error.validator_value}"
+    yield (), f"{_found(error.instance)} is no {_title(error)}", hint, False
 
 
 def _wrong_word(error: Any) -> Iterator[_Piece]:
     allowed = [str(word) for word in error.validator_value]
     message, hint = unknown("word", str(error.instance), allowed)
-    yield (), message, hint, False
+    yield (), f"{message} in {_title(error)}", hint, False
 
 
 def _wrong_constant(error: Any) -> Iterator[_Piece]:
@@ -234,6 +255,8 @@ def _any_of(error: Any) -> Iterator[_Piece]:
 
 
 def _one_of_kinds(error: Any) -> Iterator[_Piece]:
+    if not isinstance(error.instance, dict):
+        return  # its type is wrong, and that is reported
     kinds = list(dict.fromkeys(key for branch in error.validator_value for key in branch.get("required", [])))
     given = [kind for kind in kinds if kind in error.instance]
     found = " and ".join(given) if given else "none"
@@ -245,13 +268,16 @@ def _size(error: Any) -> Iterator[_Piece]:
     bound = error.validator_value
     match error.validator:
         case "minItems" | "minProperties" | "minLength":
-            message = f"{_title(error)} is empty" if bound == 1 else f"{_title(error)} needs at least {bound}"
+            message = f"{_title(error)} is empty" if bound == 1 else f"{_title(error)} needs at least {bound} {_UNITS[error.validator]}"
         case "maxProperties":
             extra = " and ".join(str(key) for key in error.instance)
             message = f"{_title(error)} takes one kind, found {extra}"
         case _:
-            message = f"{_title(error)} takes at most {bound}"
+            message = f"{_title(error)} takes at most {bound} {_UNITS[error.validator]}"
     yield (), message, "write each in an entry of its own" if error.validator == "maxProperties" else "", False
+
+
+_UNITS = {"minItems": "entries", "maxItems": "entries", "minProperties": "keys", "minLength": "characters"}
 
 
 def _number_bound(error: Any) -> Iterator[_Piece]:
@@ -260,11 +286,12 @@ def _number_bound(error: Any) -> Iterator[_Piece]:
 
 
 def _repeated(error: Any) -> Iterator[_Piece]:
-    seen: list[Any] = []
+    seen: set[str] = set()
     for index, item in enumerate(error.instance):
-        if item in seen:
+        written = json.dumps(item, sort_keys=True)
+        if written in seen:
             yield (index,), f"{_found(item)} is repeated", "leave it out", False
-        seen.append(item)
+        seen.add(written)
 
 
 def _dependent(error: Any) -> Iterator[_Piece]:

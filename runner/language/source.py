@@ -92,7 +92,7 @@ def shown(path: Path) -> str:
     """Return ``path`` as people see it: relative to the working folder when it lies below it."""
     try:
         return str(path.absolute().relative_to(Path.cwd()))
-    except ValueError:
+    except (ValueError, FileNotFoundError):  # elsewhere, or the working folder is gone
         return str(path)
 
 
@@ -109,10 +109,11 @@ def read_bytes(path: Path) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
         raise _failure(path, f"cannot be read: {error.strerror}", "check the path and its permissions") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise _failure(path, "is not a regular file", "a spec is a text file")
     with os.fdopen(descriptor, "rb") as stream:
-        status = os.fstat(stream.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise _failure(path, "is not a regular file", "a spec is a text file")
         try:
             # a file of /proc says that it is empty, gives what it likes, and may have nothing to give at the moment
             data = b"" if status.st_size > MAX_BYTES else stream.read(MAX_BYTES + 1) or b""
@@ -125,6 +126,8 @@ def read_bytes(path: Path) -> bytes:
 
 
 def _decode(path: Path, data: bytes) -> str:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise _failure(path, "is not UTF-8: it begins as UTF-16 does", "save the file as UTF-8")
     if b"\0" in data:
         line, column = _line_column(data, data.index(b"\0"))
         raise _failure(path, "is a binary file: it holds a NUL byte", "a spec is UTF-8 text", line, column)

@@ -32,19 +32,20 @@ def occurrences(data: Any) -> Iterator[tuple[DataPath, str]]:
     """Yield the path and text of every template of a spec."""
     for section, value in data.items():
         if section in SECTIONS:
-            yield from _walk(value, (section,))
+            yield from templates_below(value, (section,))
 
 
-def _walk(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
+def templates_below(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
+    """Yield the path and text of every template of a value that stands at ``path``."""
     if isinstance(value, str):
         if "{{" in value and not _is_code(path):
             yield path, value
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _walk(item, (*path, key))
+            yield from templates_below(item, (*path, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _walk(item, (*path, index))
+            yield from templates_below(item, (*path, index))
 
 
 def _is_code(path: DataPath) -> bool:
@@ -61,6 +62,18 @@ def replaced(data: Any, path: DataPath, value: Any) -> Any:
     copy: Any = list(data) if isinstance(data, list) else dict(data)
     copy[path[0]] = replaced(data[path[0]], path[1:], value)
     return copy
+
+
+def filled(value: Any, names: Mapping[str, Any]) -> Any:
+    """Return ``value`` with every template evaluated over ``names``, or deferred where it asks for facts."""
+    if templates.is_template(value):
+        template = templates.parse(value)
+        return Deferred(template, names) if template.is_deferred else template.evaluate(names)
+    if isinstance(value, dict):
+        return {key: filled(item, names) for key, item in value.items()}
+    if isinstance(value, list):
+        return [filled(item, names) for item in value]
+    return value
 
 
 def resolve_facts(value: Any, facts: Mapping[str, Any]) -> Any:

@@ -12,6 +12,7 @@ from runner.worker import compat, hooks, protocol
 from runner.worker.hooks import Phases, Witness
 
 _MAX_TRACEBACK = 20_000
+_MAX_MESSAGE = 200_000
 
 
 class Channel:
@@ -36,6 +37,8 @@ class Channel:
 
 def run(plan_file: str, descriptor: int) -> None:
     """Run the case of a plan; whatever happens to its code, an observation is sent."""
+    from runner.worker.session import NotCarriedOut
+
     channel = Channel(descriptor)
     phases = Phases(channel.phase)
     plan = json.loads(Path(plan_file).read_bytes())
@@ -44,7 +47,8 @@ def run(plan_file: str, descriptor: int) -> None:
         try:
             _run_steps(protocol.decode(plan), phases, facts)
         except Exception as error:  # the worker's boundary: code of a spec may raise anything
-            facts["error"] = _exception(error, getattr(error, "_conformance_phase", "inputs"))
+            cause = error.__cause__ if isinstance(error, NotCarriedOut) else None
+            facts["error"] = _exception(cause or error, getattr(error, "_conformance_phase", "inputs"))
     facts["phases"] = phases.seconds
     facts["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     channel.observation(facts)
@@ -56,6 +60,7 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any]) -
     body = plan["body"]
     os.chdir(plan["folder"])  # what code of a spec leaves in its working folder stays with the case
     compat.use_cache_dir(os.path.join(plan["cache"], "cache"))
+    compat.set_threads(int(os.environ.get(protocol.THREADS, "1")))
     witness = Witness()
     if body["compiles"]:
         hooks.install(phases, witness)
@@ -76,13 +81,13 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any]) -
 
 def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[str, Any], witness: Witness) -> tuple[dict[str, Any], bool]:
     """Return the step's facts and whether the case goes on after it."""
-    from runner.worker.session import ReferenceFailed
+    from runner.worker.session import NotCarriedOut
     from runner.worker.steps import CLAIMING, STEPS
 
     raised = None
     try:
         STEPS[step["kind"]](session, step["arguments"])
-    except ReferenceFailed:
+    except NotCarriedOut:
         raise
     except Exception as error:  # torch's answer to the case may be any exception
         if step["kind"] not in CLAIMING:
@@ -127,10 +132,17 @@ def _exception(error: BaseException, phase: str) -> dict[str, Any]:
     return {
         "type": _path(type(error)),
         "ancestors": [_path(kind) for kind in type(error).__mro__],
-        "message": str(error),
+        "message": _message(error),
         "traceback": text[-_MAX_TRACEBACK:],
         "phase": phase,
     }
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)[:_MAX_MESSAGE]
+    except Exception as other:  # an exception of a spec may raise anything from its __str__
+        return f"<no text: {type(other).__name__}>"
 
 
 def _path(kind: type) -> str:

@@ -50,6 +50,32 @@ def set_torch_state(state: Mapping[str, Any]) -> None:
                 raise ValueError(f"no such torch state: {name}")
 
 
+def import_inductor() -> None:
+    """Import what a compile needs without asking a driver anything.
+
+    torch 2.11 and 2.12 ask, while inductor is imported, whether a GPU is there; NVML answers and leaves a thread behind, after
+    which no fork is safe. A device node answers as well.
+    """
+    import torch
+    import torch._dynamo
+
+    asked = torch.cuda.is_available
+    nodes = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
+    built = torch.version.cuda is not None or torch.version.hip is not None
+    torch.cuda.is_available = lambda: built and any(os.path.exists(node) for node in nodes)
+    try:
+        import torch._inductor.compile_fx
+    finally:
+        torch.cuda.is_available = asked
+
+
+def set_threads(count: int) -> None:
+    """Set the number of OpenMP threads of this process; its libraries were imported with one."""
+    import torch
+
+    torch.set_num_threads(count)
+
+
 def patch_options(sections: Mapping[str, Mapping[str, Any]]) -> None:
     """Set options for the rest of the process; an unknown name raises as torch raises."""
     modules = {"config": "torch._inductor.config", "dynamo_config": "torch._dynamo.config", "functorch_config": "torch._functorch.config"}

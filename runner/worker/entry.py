@@ -7,12 +7,16 @@ import signal
 import sys
 
 _PR_SET_PDEATHSIG = 1
+_ORPHANED = 71
 
 
-def begin(stdout: int, stderr: int) -> None:
+def begin(stdout: int, stderr: int, parent: int) -> None:
     """Leave the parent's session, die with the parent, and print into the case's own files."""
-    os.setsid()
+    if os.getsid(0) != os.getpid():
+        os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it had died before it could be followed
+        os._exit(_ORPHANED)
     for source, target in ((stdout, 1), (stderr, 2)):
         os.dup2(source, target)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -47,10 +51,10 @@ def work(plan_file: str, descriptor: int) -> None:
 
 
 def main() -> None:
-    """Run one case in a new process: ``python -m runner.worker.entry PLAN PIPE STDOUT STDERR``."""
-    plan_file, *descriptors = sys.argv[1:]
-    pipe, stdout, stderr = map(int, descriptors)
-    begin(stdout, stderr)
+    """Run one case in a new process: ``python -m runner.worker.entry PLAN PIPE STDOUT STDERR PARENT``."""
+    plan_file, *numbers = sys.argv[1:]
+    pipe, stdout, stderr, parent = map(int, numbers)
+    begin(stdout, stderr, parent)
     work(plan_file, pipe)
 
 

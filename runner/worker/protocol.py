@@ -6,12 +6,19 @@ value ``{"$type": PATH, "$repr": TEXT}``.
 """
 
 import base64
+import itertools
 import json
 import math
 from typing import Any
 
 MAX_MESSAGE = 64 << 20
 """The most bytes that the runner takes from one worker."""
+
+THREADS = "TORCH_CONFORMANCE_THREADS"
+"""The variable that says how many OpenMP threads a worker has."""
+
+MAX_DEPTH = 200
+"""How deep maps and lists may stand in each other; everything that walks a message recurses no deeper."""
 
 
 def encode(value: Any) -> Any:
@@ -41,13 +48,16 @@ def _repr(value: Any) -> str:
         return f"<no repr: {type(error).__name__}>"
 
 
+_FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
 def decode(value: Any) -> Any:
-    """Undo ``encode`` for floats and bytes; what has only a repr stays a map."""
+    """Undo ``encode`` for floats and bytes; what has only a repr stays a map. Raise for what ``encode`` never writes."""
     if isinstance(value, dict):
         if set(value) == {"$float"}:
-            return float(value["$float"])
+            return _FLOATS[value["$float"]]
         if set(value) == {"$bytes"}:
-            return base64.b64decode(value["$bytes"])
+            return base64.b64decode(value["$bytes"], validate=True)
         return {key: decode(item) for key, item in value.items()}
     if isinstance(value, list):
         return [decode(item) for item in value]
@@ -57,3 +67,35 @@ def decode(value: Any) -> Any:
 def dumps(message: Any) -> bytes:
     """Return one line of strict JSON."""
     return json.dumps(message, allow_nan=False, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def loads(line: bytes) -> Any:
+    """Read one line of strict JSON; raise ``ValueError`` with what it is instead."""
+    try:
+        message = json.loads(line, parse_constant=_refuse_constant, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    except ValueError:
+        raise ValueError("no JSON") from None
+    if _is_deeper(message, MAX_DEPTH):
+        raise ValueError("nested too deep")
+    return message
+
+
+def _refuse_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no float")
+    return number
+
+
+def _is_deeper(value: Any, limit: int) -> bool:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(limit):
+        inner = itertools.chain.from_iterable(item.values() if isinstance(item, dict) else item for item in level)
+        level = [item for item in inner if isinstance(item, dict | list)]
+    return bool(level)

@@ -21,8 +21,8 @@ class Params:
         self.__dict__.update(values)
 
 
-class ReferenceFailed(Exception):
-    """The eager reference raised: the case claims nothing here."""
+class NotCarriedOut(Exception):
+    """What a step needs could not be had: its arguments, or the eager reference. The case claims nothing here."""
 
 
 @dataclass
@@ -116,13 +116,14 @@ class Session:
 
     def call(self, name: str, arguments: Sequence[Any] | None, contexts: Sequence[Any] | None, *, eager: bool) -> None:
         """Call a function: its reference first, where one is wanted, from the same state of the generators."""
-        given = None if arguments is None else [inputs.make(entry, self.maker) for entry in arguments]
         contexts = self.plan["body"]["context"] if contexts is None else contexts
+        with self.phases("inputs"), _needed("the arguments"):
+            given = None if arguments is None else [inputs.make(entry, self.maker) for entry in arguments]
         self.has_eager_output = False
         if self.eager is not None and not eager:
-            copies = copy.deepcopy(given)
             state = _generator_state()
-            with self.phases("eager"), _as_reference():
+            with self.phases("eager"), _needed("the eager reference"):
+                copies = copy.deepcopy(given)
                 self.eager_output = self._run(self.eager, self.eager.targets[name], name, copies, contexts)
                 self.has_eager_output = True
             _restore_generators(state)
@@ -151,7 +152,7 @@ class Session:
         """Run backward on both sides; the results are the gradients of arguments, then of parameters."""
         self.has_eager_output = False
         if self.eager is not None and of is None:
-            with self.phases("eager"), _as_reference():
+            with self.phases("eager"), _needed("the eager reference"):
                 self.eager_output = _gradients(self.eager.result, self.eager.called)
                 self.has_eager_output = True
         with self.phases("trace"):  # the backward graph is compiled when it is first run
@@ -204,11 +205,11 @@ def _gradients(result: Any, called: Sequence[Any]) -> list[torch.Tensor | None]:
 
 
 @contextlib.contextmanager
-def _as_reference() -> Iterator[None]:
+def _needed(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ReferenceFailed(f"the eager reference raised {type(error).__name__}: {error}") from error
+        raise NotCarriedOut(f"{what} raised {type(error).__name__}: {error}") from error
 
 
 def _context(entry: Any, device: str) -> Any:

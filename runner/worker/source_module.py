@@ -40,6 +40,8 @@ class SpecModule:
 
     def _compile(self, block: Block) -> types.CodeType:
         file = self._place(block)
+        # a class is looked for in its module's file; without one inspect takes it for a builtin, and Dynamo does not trace it
+        self.module.__file__ = file
         padded = "\n" * (block["line"] - 1) + block["text"]
         return compile(padded, file, "exec", dont_inherit=True)
 

@@ -5,17 +5,44 @@ It takes messages on a socket, each with three descriptors: the worker's pipe, i
 once by ``{"refused": 7, "why": TEXT}`` when a fork would not be safe.
 """
 
+import contextlib
+import ctypes
 import json
 import os
 import select
 import signal
 import socket
 import sys
-import threading
 import time
 from typing import Any
 
 from runner.worker import entry
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what workers leave behind, in whatever session, so that it can be ended with the template."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def kill_children() -> None:
+    """Kill the workers and what they left behind."""
+    # a killed child may leave children of its own, who come to us next
+    while children := _children():
+        for pid in children:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(-1, 0)
+
+
+def _children() -> list[int]:
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as stream:
+            return [int(pid) for pid in stream.read().split()]
+    except OSError:
+        return []
 
 
 def warm(kinds: list[str]) -> float:
@@ -25,17 +52,16 @@ def warm(kinds: list[str]) -> float:
     """
     begin = time.perf_counter()
     import torch
-    import torch._dynamo
-    import torch._inductor.compile_fx
+
+    from runner.worker import compat
 
     torch.set_num_threads(1)
+    compat.import_inductor()
     import runner.worker.case
     import runner.worker.session
     import runner.worker.steps  # noqa: F401
 
     if "cpu" in kinds:
-        from runner.worker import compat
-
         compat.pick_vector_isa()
     return time.perf_counter() - begin
 
@@ -44,14 +70,23 @@ def danger() -> str:
     """Return why a fork would not be safe now; empty when it is."""
     import torch
 
-    threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else threading.active_count()
-    if threads != 1:
-        return f"the template has {threads} threads"
+    threads = _threads()
+    if len(threads) != 1:
+        return f"the template has {len(threads)} threads ({', '.join(threads)})"
     if torch.cuda.is_initialized():
         return "the template has a CUDA context"
     if torch.cuda._is_in_bad_fork():
         return "the template cannot pass CUDA on to a fork"
     return ""
+
+
+def _threads() -> list[str]:
+    """Return the names of this process's threads; those of libraries are known to the system alone."""
+    names = []
+    for entry_ in os.scandir("/proc/self/task"):
+        with contextlib.suppress(OSError), open(f"{entry_.path}/comm", encoding="utf-8", errors="replace") as stream:
+            names.append(stream.read().strip())
+    return sorted(names)
 
 
 class Template:
@@ -92,12 +127,13 @@ class Template:
         return True
 
     def _fork(self, message: dict[str, Any], descriptors: list[int]) -> None:
+        parent = os.getpid()
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._control.close()
-            entry.begin(descriptors[1], descriptors[2])
+            entry.begin(descriptors[1], descriptors[2], parent)
             entry.work(message["plan"], descriptors[0])
         self._jobs[pid] = message["job"]
         self._send({"started": message["job"], "pid": pid})
@@ -118,8 +154,12 @@ def main() -> None:
     """``python -m runner.worker.template SOCKET KIND...``: warm up, then serve."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the runner's to handle
     control = socket.socket(fileno=int(sys.argv[1]))
+    adopt_orphans()
     warm(sys.argv[2:])
-    Template(control).run()
+    try:
+        Template(control).run()
+    finally:
+        kill_children()
     os._exit(0)
 
 

@@ -1,0 +1,167 @@
+"""What templates mean: each can be read, names only what is there, stands where it may, and gives a value that fits there."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from runner.backends import Backend, Backends
+from runner.diagnostics import Diagnostic, unknown
+from runner.language import matrix, schema, substitution, templates
+from runner.language.anatomy import Anatomy, with_data
+from runner.language.check import (
+    OPTION_KINDS,
+    condition_problems,
+    expectation_problems,
+    matrix_problems,
+    name_problem,
+    option_names,
+    process_problems,
+    step_problems,
+)
+from runner.language.names import NameTables
+from runner.language.source import DataPath, Document
+
+_OF_A_BACKEND = frozenset(["backend", "device"])
+"""What a template may name that stands in a file for many specs; ``facts`` besides."""
+
+
+def check_templates(anatomy: Anatomy, backends: Backends, *, is_sound: bool) -> list[Diagnostic]:
+    """Return every problem of a spec's templates. What they give to steps is judged when the spec is sound otherwise."""
+    document = anatomy.document
+    problems: list[Diagnostic] = []
+    for layer in anatomy.spec.defaults:
+        problems.extend(layer_problems(layer, ()))
+    parsed: dict[DataPath, templates.Template] = {}
+    axes, _ = matrix.axes(document)
+    known = {*_OF_A_BACKEND, *(axis.key for axis in axes)}
+    for path, template in _parsed(document, substitution.occurrences(document.data), problems):
+        if template.is_deferred:
+            problems.extend(_deferred_problems(document, path, template, known))
+        else:
+            parsed[path] = template
+    if parsed and not any(matrix_problems(anatomy, backends)):
+        chosen = backends.of(anatomy.data["backends"])
+        points = _Points(anatomy, backends, parsed, judges=is_sound and not problems)
+        problems.extend(problem for point in matrix.points(document, axes, chosen) for problem in points.problems(point))
+    return problems
+
+
+def _parsed(
+    document: Document, found: Iterator[tuple[DataPath, str]], problems: list[Diagnostic]
+) -> Iterator[tuple[DataPath, templates.Template]]:
+    for path, text in found:
+        try:
+            yield path, templates.parse(text)
+        except templates.TemplateError as error:
+            problems.append(document.problem(path, str(error), error.hint))
+
+
+def _deferred_problems(document: Document, path: DataPath, template: templates.Template, known: set[str]) -> Iterator[Diagnostic]:
+    """What asks for facts is evaluated on the machine that runs: it cannot stand in what is judged, printed or drawn from."""
+    for name in sorted(template.names - known - {templates.DEFERRED_NAME}):
+        message, hint = unknown("name", name, known)
+        yield document.problem(path, f"{message} in a template", hint)
+    if path[0] in ("summary", "covers") or "expect" in path or path[-2:] == ("torch", "seed"):
+        hint = "they may stand in options, inputs and arguments; use when: for what depends on the machine"
+        yield document.problem(path, "facts are known only to the machine that runs", hint)
+
+
+# -- files for many specs -------------------------------------------------------------------------------------------
+
+
+def layer_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
+    """Return the problems of the templates in defaults, or in the backend at ``path``."""
+    problems: list[Diagnostic] = []
+    found = ((((*path, *place), text)) for place, text in substitution.occurrences(document.value(path)))
+    for place, template in _parsed(document, found, problems):
+        if template.is_deferred:
+            problems.extend(_deferred_problems(document, place, template, {*_OF_A_BACKEND}))
+        for name in sorted(template.names - _OF_A_BACKEND - {templates.DEFERRED_NAME}):
+            hint = "a file for many specs knows backend, device and facts"
+            problems.append(document.problem(place, f"unknown name '{name}' in a template", hint))
+    yield from dict.fromkeys(problems)
+
+
+def check_backends(backends: Backends, names: NameTables) -> list[Diagnostic]:
+    """Return what is wrong with the options of backends; ``load_backends`` has judged the rest."""
+    return [problem for backend in backends.by_name.values() for problem in _backend_problems(backend, backends, names)]
+
+
+def _backend_problems(backend: Backend, backends: Backends, names: NameTables) -> Iterator[Diagnostic]:
+    document = backend.document
+    yield from layer_problems(document, (backend.name,))
+    yield from condition_problems(document, (backend.name,), backends)
+    yield from process_problems(document, (backend.name,))
+    for section, kind in OPTION_KINDS.items():
+        for path, name in option_names(backend.settings.get(section), (backend.name, section)):
+            problem = name_problem(names, kind, name)
+            if problem is not None:
+                yield document.problem(path, *problem, key=True)
+
+
+# -- at each point of the matrix ------------------------------------------------------------------------------------
+
+
+class _Points:
+    """Judges what the templates of a spec give; a template whose names have the same values again is not judged again."""
+
+    def __init__(self, anatomy: Anatomy, backends: Backends, parsed: Mapping[DataPath, templates.Template], *, judges: bool) -> None:
+        self.anatomy = anatomy
+        self.backends = backends
+        self.parsed = parsed
+        self.judges = judges and any(path[0] in ("steps", "expect") or path[-1] == "ref" for path in parsed)
+        self.seen: set[tuple[Any, str]] = set()
+
+    def problems(self, point: matrix.Point) -> list[Diagnostic]:
+        names = point.names
+        fresh = [path for path, template in self.parsed.items() if self._is_new(path, [names.get(name) for name in sorted(template.names)])]
+        if not fresh:
+            return []
+        document = self.anatomy.document
+        data = document.data
+        found: list[Diagnostic] = []
+        for path in self.parsed if self.judges else fresh:
+            try:
+                data = substitution.replaced(data, path, _inert(self.parsed[path].evaluate(names)))
+            except templates.TemplateError as error:
+                found.append(document.problem(path, str(error), error.hint))
+        if not found:
+            for path in fresh:
+                found.extend(
+                    document.problem(place, text, hint, key=key) for place, text, hint, key in schema.describe_at(data, "spec", path)
+                )
+        filled = with_data(self.anatomy, data)
+        if not found:
+            found.extend(process_problems(filled.document, ()))
+        if not found and self.judges:
+            found.extend(self._meaning(filled))
+        return [_at(problem, point) for problem in found]
+
+    def _meaning(self, anatomy: Anatomy) -> Iterator[Diagnostic]:
+        """Yield what is wrong with steps and expectations whose templates have become values."""
+        yield from step_problems(anatomy, self.backends)
+        for step in anatomy.steps:
+            for expectation in step.expectations:
+                if self._is_new(expectation.path, expectation.body):
+                    yield from expectation_problems(anatomy.document, expectation)
+
+    def _is_new(self, key: DataPath, value: Any) -> bool:
+        before = len(self.seen)
+        self.seen.add((key, repr(value)))
+        return len(self.seen) > before
+
+
+_INERT = "{\N{WORD JOINER}{"
+
+
+def _inert(value: Any) -> Any:
+    """Return a value in which nothing looks like a template: text that a template gave is text, also to the schema."""
+    if isinstance(value, str):
+        return value.replace("{{", _INERT)
+    if isinstance(value, dict):
+        return {key: _inert(item) for key, item in value.items()}
+    return [_inert(item) for item in value] if isinstance(value, list) else value
+
+
+def _at(problem: Diagnostic, point: matrix.Point) -> Diagnostic:
+    message = problem.message.replace(_INERT, "{{")
+    return Diagnostic(position=problem.position, message=f"{message} (at {point.bracket})", hint=problem.hint)

@@ -1,0 +1,184 @@
+"""Workers that lie, flood, die and leave things behind: none of it is a pass, a traceback of ours, or a process that stays.
+
+Each spec of ``tests/specs/hostile`` is one attack; they run side by side with a case that does nothing wrong.
+"""
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from junitparser import JUnitXml
+from lxml import etree  # type: ignore[import-untyped]
+
+from runner.model import CaseResult
+from runner.outcomes import Outcome
+from runner.record import read_run
+from tests.fakes import ROOT, program
+
+pytestmark = pytest.mark.torch
+
+HOSTILE = ROOT / "tests" / "specs" / "hostile"
+
+OUTCOMES = {
+    "child": (Outcome.PASS, ""),
+    "closed": (Outcome.CRASH, "exit code 70"),
+    "code": (Outcome.ERROR, "generated code is missing"),
+    "daemon": (Outcome.PASS, ""),
+    "deep": (Outcome.ERROR, "the worker sent a message that is nested too deep"),
+    "flood": (Outcome.CRASH, "killed by SIGKILL while in phase 'api' (the worker sent more than 64 MiB)"),
+    "furniture": (Outcome.PASS, ""),
+    "garbage": (Outcome.ERROR, "the worker sent a message that is no JSON"),
+    "half": (Outcome.CRASH, "ended without an answer while in phase 'api' (the worker's last message was cut off)"),
+    "heir": (Outcome.PASS, ""),
+    "homeless": (Outcome.PASS, ""),
+    "innocent": (Outcome.PASS, ""),
+    "lines": (Outcome.ERROR, "the worker sent a message that is no JSON"),
+    "list": (Outcome.ERROR, "the worker sent a message that is no map"),
+    "long-words": (Outcome.FAIL, "raised: expected no exception, observed builtins.ValueError in phase 'api': xxx"),
+    "loud": (Outcome.PASS, ""),
+    "nan": (Outcome.ERROR, "the worker sent a message that is no JSON"),
+    "patricide": (Outcome.CRASH, "killed by SIGKILL while in phase 'api' (the template ended"),
+    "phases": (Outcome.ERROR, "step 1 was not carried out"),
+    "squatter": (Outcome.ERROR, "the worker left no room for its observation"),
+    "steps": (Outcome.ERROR, "the worker's observation makes no sense: it has too many steps"),
+    "stopped": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
+    "stranger": (Outcome.ERROR, "the worker's observation makes no sense: it is another case's"),
+    "torn": (Outcome.ERROR, "the worker sent a message that is no JSON"),
+    "twice": (Outcome.ERROR, "the worker answered twice"),
+}
+
+
+class Ran:
+    """The run of all attacks, and what was left right after it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.out = folder / "out"
+        begun = time.monotonic()
+        self.done = program("run", HOSTILE, "--out", self.out, "--timeout", "60", timeout=150)
+        self.seconds = time.monotonic() - begun
+        self.results: Mapping[str, CaseResult] = {result.name: result for result in read_run(self.out / "run.jsonl").results}
+        self.left_behind = {name: self._left_behind(result) for name, result in self.results.items()}
+
+    def _left_behind(self, result: CaseResult) -> bool | None:
+        file = self.out / result.folder / "left-behind"
+        return is_alive(int(file.read_text())) if file.is_file() else None
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and more than a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    return Ran(tmp_path_factory.mktemp("hostile"))
+
+
+def test_every_attack_is_known_and_tried(ran):
+    assert set(OUTCOMES) == {path.stem for path in HOSTILE.glob("[a-z]*.yaml")} == set(ran.results)
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_an_attack_ends_as_it_must(ran, name):
+    outcome, reason = OUTCOMES[name]
+    assert ran.results[name].outcome is outcome, ran.results[name].reason
+    assert ran.results[name].reason.startswith(reason)
+
+
+def test_the_run_itself_is_unhurt(ran):
+    assert ran.done.returncode == 1
+    assert "this is a bug of torch-conformance" not in ran.done.stderr
+    assert "Traceback" not in ran.done.stderr
+    assert not read_run(ran.out / "run.jsonl").truncated
+    assert ran.seconds < 100
+
+
+@pytest.mark.parametrize("name", ["child", "daemon", "heir"])
+def test_what_a_worker_left_behind_is_dead(ran, name):
+    assert ran.left_behind[name] is False
+
+
+def test_a_worker_that_floods_does_not_hold_up_the_run(ran):
+    for name in ("lines", "flood", "deep", "heir"):
+        assert ran.results[name].seconds < 30
+
+
+@pytest.mark.parametrize("name", sorted(OUTCOMES))
+def test_what_is_recorded_is_bounded(ran, name):
+    result = ran.results[name]
+    assert len(result.stdout) < 300_000
+    assert len(result.stderr) < 300_000
+    assert len(result.reason) < 1_000
+    assert sum(len(verdict.detail) for verdict in result.verdicts) < 100_000
+
+
+def test_what_was_printed_is_kept_to_its_end(ran):
+    result = ran.results["loud"]
+    for name, recorded in (("stdout.txt", result.stdout), ("stderr.txt", result.stderr)):
+        assert (ran.out / result.folder / name).stat().st_size > 10 << 20
+        assert "the last line" in recorded
+        assert "first" not in recorded
+
+
+def test_the_reports_are_whole_and_plain(ran):
+    data = (ran.out / "junit.xml").read_bytes()
+    etree.fromstring(data)
+    cases = [case for suite in JUnitXml.fromstring(data) for case in suite]
+    assert len(cases) == len(OUTCOMES)
+    assert len(data) < 3_000_000
+    for text in (ran.done.stdout, ran.done.stderr, data.decode()):
+        assert not set(text) & {"\x1b", "\x00", "\u202e", "\ud800"}
+
+
+def test_nothing_is_read_through_what_was_put_in_its_place(ran):
+    result = ran.results["furniture"]
+    folder = ran.out / result.folder
+    assert (result.stdout, result.stderr) == ("", "")
+    facts = json.loads((folder / "observation.json").read_text())
+    assert facts["id"] == "furniture[backend=host]"
+    assert os.path.islink(folder / "code-0-0.txt")
+
+
+def test_a_link_in_place_of_code_is_not_followed(tmp_path):
+    from runner.session import _read_code
+
+    (tmp_path / "code-0-0.txt").symlink_to("/etc/hostname")
+    os.mkfifo(tmp_path / "code-0-1.txt")
+    (tmp_path / "code-0-2.txt").mkdir()
+    (tmp_path / "code-0-3.txt").write_bytes(b"\xff code")
+    for piece in (0, 1, 2, 4):
+        with pytest.raises(OSError):  # noqa: PT011
+            _read_code(tmp_path, 0, piece)
+    assert _read_code(tmp_path, 0, 3) == "\udcff code"
+
+
+def test_code_that_is_too_long_is_missing_rather_than_cut(tmp_path, monkeypatch):
+    import runner.session as module
+
+    monkeypatch.setattr(module, "_CODE_BYTES", 10)
+    (tmp_path / "code-0-0.txt").write_bytes(b"x" * 10)
+    (tmp_path / "code-0-1.txt").write_bytes(b"x" * 11)
+    assert len(module._read_code(tmp_path, 0, 0)) == 10
+    with pytest.raises(OSError, match="larger than"):
+        module._read_code(tmp_path, 0, 1)
+
+
+def test_phases_that_are_no_time_are_left_out():
+    from runner.session import _phases
+
+    odd: dict[str, Any] = {"a": 1.23456, "b": -1, "c": "1", "d": float("nan"), "e": float("inf"), "f": 10**400, "g": None, "h": 0}
+    assert _phases({"phases": odd}) == {"a": 1.2346, "h": 0.0}
+    for facts in (None, 7, [], {}, {"phases": 7}, {"phases": []}):
+        assert _phases(facts) == {}
+
+
+def test_the_others_are_not_harmed(ran):
+    assert ran.results["innocent"].outcome is Outcome.PASS
+    assert {result.isolation for name, result in ran.results.items() if name != "patricide"} == {"fork"}

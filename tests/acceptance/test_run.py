@@ -1,0 +1,579 @@
+"""Real runs of the program: every outcome, exit code and file that a user or a CI system holds on to.
+
+Most of it looks at one run of ``tests/specs/judged``; the others compile nothing, or nothing is run at all.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from junitparser import Error, Failure, JUnitXml, Skipped
+
+from runner.model import CaseResult
+from runner.outcomes import JUnitTag, Outcome
+from runner.record import Run, read_run
+from tests.fakes import ROOT, environment, program
+
+pytestmark = pytest.mark.torch
+
+JUDGED = ROOT / "tests" / "specs" / "judged"
+UNAVAILABLE = JUDGED / "unavailable.yaml"
+
+OUTCOMES = {
+    "error-eager[backend=cpu]": Outcome.ERROR,
+    "error-inputs[backend=cpu]": Outcome.ERROR,
+    "error-prelude[backend=host]": Outcome.ERROR,
+    "fail-close[backend=cpu]": Outcome.FAIL,
+    "fail-counter[backend=cpu]": Outcome.FAIL,
+    "fail-filecheck[backend=cpu]": Outcome.FAIL,
+    "fail-raised[backend=cpu]": Outcome.FAIL,
+    "fell-back[backend=cpu]": Outcome.FELL_BACK,
+    "host-crash[backend=host,way=segv]": Outcome.CRASH,
+    "host-crash[backend=host,way=abort]": Outcome.CRASH,
+    "host-crash[backend=host,way=exit0]": Outcome.CRASH,
+    "host-crash[backend=host,way=exit3]": Outcome.CRASH,
+    "host-crash[backend=host,way=sysexit]": Outcome.CRASH,
+    "host-fail[backend=host,value=a%20b]": Outcome.FAIL,
+    "host-fail[backend=host,value=%24HOME%27%60%22%2A]": Outcome.FAIL,
+    "host-pass[backend=host,value=1]": Outcome.PASS,
+    "host-pass[backend=host,value=two%20words]": Outcome.PASS,
+    "host-pass[backend=host,value=it%27s]": Outcome.PASS,
+    "host-timeout[backend=host]": Outcome.TIMEOUT,
+    "own-cache[backend=cpu,copy=1]": Outcome.PASS,
+    "own-cache[backend=cpu,copy=2]": Outcome.PASS,
+    "pass[backend=cpu]": Outcome.PASS,
+    "raises-before-inductor[backend=cpu]": Outcome.FELL_BACK,
+    "raises-in-inductor[backend=cpu]": Outcome.PASS,
+    "unavailable[backend=host]": Outcome.UNAVAILABLE,
+}
+ODD = "host-fail[backend=host,value=%24HOME%27%60%22%2A]"
+"""A case whose values a shell would take apart."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run that has ended: what it said, and what it left."""
+
+    out: Path
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def run(self) -> Run:
+        return read_run(self.out / "run.jsonl")
+
+    @property
+    def results(self) -> Mapping[str, CaseResult]:
+        found = {str(result.case_id): result for result in self.run.results}
+        assert len(found) == len(self.run.results)
+        return found
+
+    @property
+    def outcomes(self) -> dict[str, Outcome]:
+        return {name: result.outcome for name, result in self.results.items()}
+
+    @property
+    def junit(self) -> Any:
+        return JUnitXml.fromfile(str(self.out / "junit.xml"))
+
+    @property
+    def last_line(self) -> str:
+        return self.stdout.splitlines()[-1]
+
+
+def run(out: Path, *arguments: object, **options: Any) -> Ran:
+    done = program("run", *arguments, "--out", out, **options)
+    return Ran(out, done.returncode, done.stdout, done.stderr)
+
+
+def junit_cases(ran: Ran) -> dict[str, Any]:
+    return {case.name: case for suite in ran.junit for case in suite}
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    out = tmp_path_factory.mktemp("judged") / "out"
+    return run(out, JUDGED, "--junit", out.parent / "more" / "report.xml")
+
+
+# -- outcomes -------------------------------------------------------------------------------------------------------
+
+
+def test_every_case_has_the_outcome_that_its_spec_was_written_for(judged):
+    assert judged.outcomes == OUTCOMES, judged.stdout
+    assert judged.code == 1
+
+
+REASONS = {
+    "error-eager[backend=cpu]": "eager: builtins.RuntimeError: size mismatch",
+    "error-inputs[backend=cpu]": "inputs: builtins.RuntimeError: unsupported operation: more than one element",
+    "error-prelude[backend=host]": "inputs: builtins.LookupError: nothing here",
+    "fail-close[backend=cpu]": "close: expected second within atol=1e-05, rtol=1.3e-06, observed greatest difference 0.5; at [0, 0]: 1.5 against 1.0",
+    "fail-counter[backend=cpu]": "counter: expected inductor.fxgraph_cache_miss 2, observed 1",
+    "fail-filecheck[backend=cpu]": "filecheck: expected line 2: CHECK: convolution",
+    "fail-raised[backend=cpu]": "raised: expected no exception, observed torch._dynamo.exc.Unsupported in phase 'trace'",
+    "fell-back[backend=cpu]": "proof: expected at least 1 inductor graphs for cpu",
+    "host-crash[backend=host,way=segv]": "killed by SIGSEGV while in phase 'api'",
+    "host-crash[backend=host,way=abort]": "killed by SIGABRT while in phase 'api'",
+    "host-crash[backend=host,way=exit0]": "ended without an answer while in phase 'api'",
+    "host-crash[backend=host,way=exit3]": "exit code 3 while in phase 'api'",
+    "host-crash[backend=host,way=sysexit]": "exit code 70",
+    "host-fail[backend=host,value=a%20b]": "equals: expected found equal to a b, observed a b!",
+    "host-timeout[backend=host]": "outlived its deadline while in phase 'api'",
+    "raises-before-inductor[backend=cpu]": "proof: expected inductor was entered before the exception, observed inductor was entered 0 times",
+    "unavailable[backend=host]": "the module no_such_module_anywhere is not installed",
+}
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_the_reason_is_told_in_one_line(judged, name):
+    reason = judged.results[name].reason
+    assert reason.startswith(REASONS[name])
+    assert "\n" not in reason
+
+
+def test_a_pass_has_no_reason_and_nothing_else_is_without(judged):
+    for result in judged.results.values():
+        assert bool(result.reason) is (result.outcome is not Outcome.PASS)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("fail-counter[backend=cpu]", "inductor.fxgraph_cache_miss: 2"), ("fail-close[backend=cpu]", "- close: {of: second"), ("fail-filecheck[backend=cpu]", "CHECK: def call")],
+)
+def test_a_failure_points_to_its_line(judged, name, words):
+    position = judged.results[name].position
+    lines = (ROOT / position.file).read_text().splitlines()
+    assert words in "\n".join(lines[position.line - 1 : position.line + 1])
+    assert position.column > 1
+
+
+def test_all_failures_of_a_case_are_kept(judged):
+    failed = judged.results["fail-close[backend=cpu]"].failed
+    assert [verdict.kind for verdict in failed] == ["close", "equals"]
+
+
+def test_a_traceback_names_the_file_and_line_of_the_spec(judged):
+    detail = judged.results["error-eager[backend=cpu]"].verdicts[0].detail
+    line = next(number for number, text in enumerate((JUDGED / "error-eager.yaml").read_text().splitlines(), 1) if "torch.zeros(7)" in text)
+    assert f'error-eager.yaml", line {line}, in fn' in detail
+
+
+def test_the_stack_of_a_hang_and_of_a_crash_is_kept(judged):
+    hang, crash = judged.results["host-timeout[backend=host]"], judged.results["host-crash[backend=host,way=segv]"]
+    for result, words in ((hang, "in hang_for_ever"), (crash, "Segmentation fault")):
+        text = (judged.out / result.folder / "stderr.txt").read_text()
+        assert words in text
+        assert words in result.stderr
+        assert ".yaml" in text
+    assert 3 <= hang.seconds < 20
+
+
+def test_what_a_case_printed_is_kept_with_it(judged):
+    assert judged.results["host-crash[backend=host,way=exit3]"].stdout == "about to die by exit3\n"
+    assert judged.results["host-fail[backend=host,value=a%20b]"].stdout == "the value is a b\n"
+
+
+def test_phases_are_timed(judged):
+    phases = judged.results["pass[backend=cpu]"].phases
+    assert {"inputs", "eager", "trace", "lower", "codegen", "kernel build", "run", "compare"} <= set(phases)
+    assert sum(phases.values()) <= judged.results["pass[backend=cpu]"].seconds + 0.5
+
+
+def test_cases_are_forked(judged):
+    executed = [result for result in judged.results.values() if result.outcome.is_executed]
+    assert {result.isolation for result in executed} == {"fork"}
+    assert judged.results["unavailable[backend=host]"].isolation == ""
+
+
+def test_each_case_has_a_folder_of_its_own_with_its_plan(judged):
+    folders = [result.folder for result in judged.results.values() if result.folder]
+    assert len(set(folders)) == len(folders) == len(OUTCOMES) - 1
+    for result in judged.results.values():
+        if result.folder:
+            plan = json.loads((judged.out / result.folder / "plan.json").read_text())
+            assert plan["id"] == result.case_id
+
+
+def test_a_recorded_observation_is_strict_json_and_its_code_is_there(judged):
+    folder = judged.out / judged.results["pass[backend=cpu]"].folder
+    facts = json.loads((folder / "observation.json").read_text(), parse_constant=pytest.fail)
+    assert facts["steps"][0]["code"] == 1
+    assert "cpp_fused" in (folder / "code-0-0.txt").read_text()
+
+
+# -- reports --------------------------------------------------------------------------------------------------------
+
+
+def test_junit_has_every_case_once_with_the_element_of_its_outcome(judged):
+    found = junit_cases(judged)
+    assert set(found) == set(OUTCOMES)
+    kinds = {JUnitTag.FAILURE: Failure, JUnitTag.ERROR: Error, JUnitTag.SKIPPED: Skipped}
+    for name, outcome in OUTCOMES.items():
+        results = found[name].result
+        assert [type(result) for result in results] == ([kinds[outcome.junit]] if outcome.junit in kinds else [])
+        assert (ROOT / found[name]._elem.get("file")).is_file()
+        assert int(found[name]._elem.get("line")) >= 1
+
+
+def test_junit_totals_are_those_of_its_cases(judged):
+    counts = Counter(outcome.junit for outcome in OUTCOMES.values())
+    report = judged.junit
+    assert report.tests == len(OUTCOMES)
+    assert report.failures == counts[JUnitTag.FAILURE]
+    assert report.errors == counts[JUnitTag.ERROR]
+    assert sum(suite.skipped for suite in report) == counts[JUnitTag.SKIPPED]
+    assert len(list(report)) == len({name.split("[")[0] for name in OUTCOMES})
+
+
+@pytest.mark.parametrize(
+    ("name", "type_"),
+    [
+        ("fail-counter[backend=cpu]", "counter"),
+        ("fail-raised[backend=cpu]", "raised"),
+        ("fell-back[backend=cpu]", "fell-back"),
+        ("error-inputs[backend=cpu]", "error"),
+        ("host-crash[backend=host,way=segv]", "crash"),
+        ("host-timeout[backend=host]", "timeout"),
+        ("unavailable[backend=host]", "unavailable"),
+    ],
+)
+def test_junit_types(judged, name, type_):
+    assert junit_cases(judged)[name].result[0].type == type_
+
+
+def test_the_report_stands_where_it_was_asked_for_too(judged):
+    assert (judged.out.parent / "more" / "report.xml").read_bytes() == (judged.out / "junit.xml").read_bytes()
+    assert str(judged.out.parent / "more" / "report.xml") in judged.last_line
+
+
+def test_the_journal_has_a_head_and_a_foot(judged):
+    found = judged.run
+    assert not found.truncated
+    assert found.header.selected == len(OUTCOMES)
+    assert found.header.environment["torch"]
+    assert found.header.variables["TORCHINDUCTOR_VEC_ISA_OK"] == "0"
+    assert any(name.endswith("judged/pass.yaml") for name in found.header.specs)
+    assert found.footer is not None
+    assert (found.footer.exit_code, found.footer.interrupted) == (1, False)
+    assert {name: count for name, count in found.footer.totals.items() if count} == Counter(outcome.label for outcome in OUTCOMES.values())
+
+
+def test_results_go_to_stdout_and_progress_to_stderr(judged):
+    assert judged.last_line.startswith("executed 24 of 25 selected, 1 unavailable; report: ")
+    progress = [line for line in judged.stderr.splitlines() if "/25 " in line]
+    assert len(progress) == 25
+    assert "\x1b" not in judged.stdout + judged.stderr
+    assert "Traceback" not in judged.stderr
+
+
+def test_the_repro_command_runs_that_case_and_fails_the_same_way(judged, tmp_path):
+    shim = tmp_path / "bin" / "torch-conformance"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m runner "$@"\n')
+    shim.chmod(0o755)
+    variables = environment(PATH=f"{shim.parent}{os.pathsep}{os.environ['PATH']}")
+    result = judged.results[ODD]
+    repro = next(line for line in junit_cases(judged)[ODD].result[0].text.splitlines() if line.startswith("repro: "))
+    assert repro == f"repro: {result.repro}"
+    done = subprocess.run(["sh", "-c", result.repro], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1, done.stderr
+    again = read_run(tmp_path / "reports" / "latest" / "run.jsonl")
+    assert [(one.case_id, one.outcome, one.reason) for one in again.results] == [(ODD, result.outcome, result.reason)]
+    assert done.stdout.splitlines()[-1] == "executed 1 of 1 selected, 0 unavailable; report: reports/latest/junit.xml"
+
+
+# -- going on -------------------------------------------------------------------------------------------------------
+
+
+def truncated(judged: Ran, out: Path, *, torn: bool) -> str:
+    """Copy a run without its foot and its last case; return that case."""
+    shutil.copytree(judged.out, out)
+    *lines, last, _ = (judged.out / "run.jsonl").read_bytes().splitlines(keepends=True)
+    (out / "run.jsonl").write_bytes(b"".join(lines) + (last[:-50] if torn else b""))
+    return str(json.loads(last)["case_id"])
+
+
+@pytest.fixture(scope="module")
+def resumed(judged: Ran, tmp_path_factory: pytest.TempPathFactory) -> tuple[Ran, str]:
+    out = tmp_path_factory.mktemp("resumed") / "out"
+    missing = truncated(judged, out, torn=True)
+    done = program("run", JUDGED, "--resume", out)
+    return Ran(out, done.returncode, done.stdout, done.stderr), missing
+
+
+def test_a_resumed_run_runs_only_what_is_missing(judged, resumed):
+    ran, missing = resumed
+    assert [line.split()[1] for line in ran.stderr.splitlines() if line.startswith(tuple(outcome.label for outcome in Outcome))] == ["1/1"]
+    assert [missing in line for line in ran.stderr.splitlines() if "1/1" in line] == [True]
+    folders = {name: result.folder for name, result in judged.results.items() if name != missing}
+    assert {name: result.folder for name, result in ran.results.items() if name != missing} == folders
+    assert ran.results[missing].folder not in {*folders.values(), judged.results[missing].folder}
+
+
+def test_a_resumed_run_ends_as_if_nothing_had_happened(judged, resumed):
+    ran, _ = resumed
+    assert (ran.code, ran.outcomes) == (1, OUTCOMES)
+    assert not ran.run.truncated
+    assert ran.run.header == judged.run.header
+    assert ran.last_line.startswith("executed 24 of 25 selected, 1 unavailable")
+    assert set(junit_cases(ran)) == set(OUTCOMES)
+
+
+def test_a_run_that_ended_is_not_resumed(judged):
+    done = program("run", JUDGED, "--resume", judged.out)
+    assert (done.returncode, "came to its end" in done.stderr) == (2, True)
+
+
+def test_other_cases_are_not_resumed(judged, tmp_path):
+    truncated(judged, tmp_path / "out", torn=False)
+    before = (tmp_path / "out" / "run.jsonl").read_bytes()
+    for arguments in ([JUDGED / "pass.yaml"], [JUDGED, "--backend", "cpu"]):
+        done = program("run", *arguments, "--resume", tmp_path / "out")
+        assert done.returncode == 2, done.stderr
+    assert (tmp_path / "out" / "run.jsonl").read_bytes() == before
+
+
+# -- runs that execute nothing --------------------------------------------------------------------------------------
+
+
+def test_nothing_executed_is_no_success(tmp_path):
+    ran = run(tmp_path / "out", UNAVAILABLE)
+    assert (ran.code, ran.outcomes) == (4, {"unavailable[backend=host]": Outcome.UNAVAILABLE})
+    assert ran.last_line.startswith("executed 0 of 1 selected, 1 unavailable")
+    assert not ran.run.truncated
+    (suite,) = ran.junit
+    assert (suite.tests, suite.skipped, suite.failures, suite.errors) == (1, 1, 0, 0)
+
+
+@pytest.mark.parametrize(("name", "code"), [("host", 1), ("module", 1), ("cuda", 4)])
+def test_what_is_required_may_not_be_unavailable(tmp_path, name, code):
+    ran = run(tmp_path / "out", UNAVAILABLE, "--require", name)
+    assert ran.code == code
+    (result,) = ran.results.values()
+    assert result.outcome is (Outcome.ERROR if code == 1 else Outcome.UNAVAILABLE)
+    assert "no_such_module_anywhere" in result.reason
+    if code == 1:
+        assert result.reason.startswith(f"--require {name}: ")
+        assert junit_cases(ran)["unavailable[backend=host]"].result[0].type == "unavailable"
+
+
+@pytest.mark.parametrize("arguments", [["--select", "no-such*"], ["--backend", "rocm-ck"]])
+def test_nothing_selected_is_no_success(tmp_path, arguments):
+    done = program("run", UNAVAILABLE, *arguments, "--out", tmp_path / "out")
+    assert done.returncode == 4
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--backend", "cpx"], "did you mean 'cpu'?"),
+        (["--require", "tritn"], "did you mean 'triton'?"),
+        (["--shard", "3/2"], "is no shard"),
+        (["--jobs", "none"], "--jobs none"),
+        (["--timeout", "0"], "is not more than 0"),
+        (["--timeout", "inf"], "is not more than 0"),
+        (["--min-executed", "-1"], "is less than 0"),
+        (["--resume", "nowhere"], "no run 'nowhere'"),
+        (["--no-such-option"], "unrecognized arguments"),
+        (["no/such/path.yaml"], "no such file"),
+    ],
+)
+def test_wrong_usage_runs_nothing(tmp_path, arguments, words):
+    done = program("run", UNAVAILABLE, *arguments, "--out", tmp_path / "out")
+    assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_invalid_spec_runs_nothing(tmp_path):
+    (tmp_path / "bad.yaml").write_text("summary: A spec that is wrong\nbackends: [cpx]\nexpekt: []\n")
+    shutil.copy(UNAVAILABLE, tmp_path / "good.yaml")
+    done = program("run", tmp_path, "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "nothing was run" in done.stderr
+    assert "bad.yaml:" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("option", ["--out", "--junit"])
+@pytest.mark.parametrize("place", ["/proc/no-such-place", "file/below"])
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_run(tmp_path, option, place):
+    (tmp_path / "file").write_text("")
+    options = {"--out": tmp_path / "out", option: place if place.startswith("/") else tmp_path / place}
+    if option == "--junit":
+        options[option] = f"{options[option]}/report.xml"
+    done = program("run", UNAVAILABLE, *[word for pair in options.items() for word in pair])
+    assert (done.returncode, "cannot write to" in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "out" / "run.jsonl").exists()
+
+
+def test_a_folder_that_holds_a_run_is_left_alone(judged):
+    before = (judged.out / "run.jsonl").read_bytes()
+    done = program("run", UNAVAILABLE, "--out", judged.out)
+    assert (done.returncode, "holds a run already" in done.stderr) == (2, True)
+    assert (judged.out / "run.jsonl").read_bytes() == before
+
+
+def test_a_run_without_a_name_becomes_the_latest(tmp_path):
+    for _ in range(2):
+        done = program("run", UNAVAILABLE, cwd=tmp_path)
+        assert done.returncode == 4
+        assert done.stdout.splitlines()[-1].endswith("report: reports/latest/junit.xml")
+    runs = sorted(path.name for path in (tmp_path / "reports").iterdir())
+    assert len(runs) == 3
+    latest = os.readlink(tmp_path / "reports" / "latest")
+    assert latest in runs
+    newest = max((name for name in runs if name != "latest"), key=lambda name: (tmp_path / "reports" / name / "run.jsonl").stat().st_mtime_ns)
+    assert latest == newest
+
+
+def test_shards_are_a_partition(tmp_path):
+    everything = json.loads(program("list", JUDGED, "--json").stdout)
+    parts = [json.loads(program("list", JUDGED, "--json", "--shard", f"{index}/3").stdout) for index in (1, 2, 3)]
+    names = [entry["id"] for part in parts for entry in part]
+    assert sorted(names) == sorted(entry["id"] for entry in everything) == sorted(OUTCOMES)
+    assert all(parts)
+    index = next(number for number, part in enumerate(parts, 1) if "unavailable[backend=host]" in {entry["id"] for entry in part})
+    ran = run(tmp_path / "out", UNAVAILABLE, "--shard", f"{index}/3")
+    assert (ran.run.header.shard, list(ran.results)) == (f"{index}/3", ["unavailable[backend=host]"])
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_an_id_selects_itself_and_nothing_else(name):
+    from runner.language.load import load
+    from runner.selection import select
+
+    suite = load([JUDGED])
+    assert [case.id for case in select(suite.cases, suite.backends, globs=[name])] == [name]
+
+
+# -- runs that compile nothing --------------------------------------------------------------------------------------
+
+
+def test_fail_fast_stops_after_the_first_failure(tmp_path):
+    ran = run(tmp_path / "out", JUDGED, "--select", "host-?a*", "--fail-fast", "--jobs", "1")
+    assert ran.code == 1
+    outcomes = list(ran.outcomes.values())
+    assert outcomes == [Outcome.FAIL] + [Outcome.NOT_RUN] * 4
+    waiting = [result for result in ran.results.values() if result.outcome is Outcome.NOT_RUN]
+    assert {result.reason for result in waiting} == {"stopped at the first failure"}
+    assert {junit_cases(ran)[str(result.case_id)].result[0].type for result in waiting} == {"not-run"}
+    assert not ran.run.truncated
+
+
+def test_a_process_of_its_own_gives_the_same_outcome(judged, tmp_path):
+    name = "host-fail[backend=host,value=a%20b]"
+    ran = run(tmp_path / "out", JUDGED, "--select", name, "--isolation", "process", "--min-executed", "2")
+    (result,) = ran.results.values()
+    assert (ran.code, result.isolation) == (1, "process")
+    assert (result.outcome, result.reason, result.stdout) == (Outcome.FAIL, judged.results[name].reason, judged.results[name].stdout)
+
+
+def test_fewer_executed_than_asked_for_is_no_success(tmp_path):
+    ran = run(tmp_path / "out", JUDGED, "--select", "host-pass*", "--min-executed", "4", "--jobs", "3")
+    assert (ran.code, set(ran.outcomes.values())) == (4, {Outcome.PASS})
+    assert ran.run.footer is not None
+    assert ran.run.footer.exit_code == 4
+
+
+HANG = """
+summary: A case that waits to be interrupted
+backends: [host]
+matrix: {number: [1, 2, 3]}
+prelude: |
+  import os
+  import subprocess
+  import time
+
+  def wait():
+      child = subprocess.Popen(["sleep", "600"])
+      with open("waiting", "w") as stream:
+          stream.write(f"{os.getpid()} {child.pid}")
+      time.sleep(600)
+steps:
+  - api: {call: wait}
+    expect: [{runs: {}}]
+"""
+
+
+def waited(condition: Any, seconds: float = 90) -> Any:
+    """Return the first true value of a condition; fail when there is none in time."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.05)
+    return found
+
+
+def processes_with(mark: str) -> Iterator[int]:
+    """Yield the processes whose environment has a text in it, without this one."""
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and mark.encode() in (entry / "environ").read_bytes() and int(entry.name) != os.getpid():
+                yield int(entry.name)
+        except OSError:
+            continue
+
+
+@pytest.mark.parametrize("isolation", ["fork", "process"])
+def test_an_interrupt_ends_everything_and_says_so(tmp_path, isolation):
+    (tmp_path / "hang.yaml").write_text(HANG)
+    mark = f"conformance-test-{uuid.uuid4()}"
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "runner", "run", str(tmp_path / "hang.yaml"), "--out", str(out), "--jobs", "2", "--isolation", isolation]
+    started = subprocess.Popen(
+        command, cwd=ROOT, env=environment(CONFORMANCE_MARK=mark, TMPDIR=str(tmp_path)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    waiting = waited(lambda: len(found := [path for path in out.glob("cases/*/waiting") if len(path.read_text().split()) == 2]) == 2 and found)
+    pids = [int(pid) for path in waiting for pid in path.read_text().split()]
+    assert set(pids) <= set(processes_with(mark))
+    started.send_signal(signal.SIGINT)
+    stdout, stderr = started.communicate(timeout=30)
+    assert started.returncode == 130, stderr
+    assert "Traceback" not in stderr
+    waited(lambda: not list(processes_with(mark)), seconds=5)
+    ran = Ran(out, 130, stdout, stderr)
+    assert ran.run.footer is not None
+    assert (ran.run.footer.interrupted, ran.run.footer.exit_code) == (True, 130)
+    assert set(ran.outcomes.values()) == {Outcome.NOT_RUN}
+    for case in junit_cases(ran).values():
+        assert [type(result) for result in case.result] == [Error]
+        assert (case.result[0].type, "interrupted" in case.result[0].message) == ("not-run", True)
+    assert list(tmp_path.glob("torch-conformance-*")) == []
+
+
+def test_a_killed_run_leaves_no_process_and_can_be_resumed(tmp_path):
+    spec = tmp_path / "hang.yaml"
+    spec.write_text(HANG)
+    mark = f"conformance-test-{uuid.uuid4()}"
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "runner", "run", str(spec), "--out", str(out), "--jobs", "2"]
+    variables = environment(CONFORMANCE_MARK=mark, TMPDIR=str(tmp_path))
+    started = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    waited(lambda: len(list(out.glob("cases/*/waiting"))) == 2)
+    started.kill()
+    started.wait()
+    waited(lambda: not list(processes_with(mark)), seconds=10)
+    assert read_run(out / "run.jsonl").truncated
+    (case,) = [case for suite in JUnitXml.fromfile(str(out / "junit.xml")) for case in suite]
+    assert (case.name, case.result[0].type) == ("run", "truncated")
+    spec.write_text(HANG.replace("time.sleep(600)", "return 1"))
+    done = program("run", spec, "--resume", out)
+    ran = Ran(out, done.returncode, done.stdout, done.stderr)
+    assert (ran.code, set(ran.outcomes.values()), len(ran.outcomes)) == (0, {Outcome.PASS}, 3), ran.stderr
+    assert set(junit_cases(ran)) == set(ran.outcomes)

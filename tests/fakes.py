@@ -1,0 +1,180 @@
+"""Cases, backends and observations made by hand: what the judging tests are made of. Nothing here imports torch."""
+
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from runner.backends import Backend, Proof, load_backends
+from runner.conditions import Surroundings
+from runner.diagnostics import Position
+from runner.expectations import EXPECTATIONS
+from runner.expectations.base import Judgement, StepFacts
+from runner.judge import Evidence, Judged, judge
+from runner.model import Case, CaseId, Ending, Expected, Requirement, Step
+
+ROOT = Path(__file__).resolve().parents[1]
+
+AT = Position(file="specs/area/fake.yaml", line=7, column=5)
+HERE = Surroundings(backends=frozenset({"cpu"}), device="cpu", torch=(2, 13, 0), python=(3, 11, 7))
+ELSEWHERE = {"device": "cuda"}
+"""A condition that does not hold ``HERE``."""
+
+ID = CaseId("area/fake[backend=cpu]")
+
+
+def place(line: int, column: int = 1) -> Position:
+    return Position(file="specs/area/fake.yaml", line=line, column=column)
+
+
+def expected(kind: str, body: Any, line: int = 10) -> Expected:
+    leaves = {name: place(line, 9 + index) for index, name in enumerate(body)} if isinstance(body, dict) else {}
+    return Expected(kind=kind, check=EXPECTATIONS[kind].parse(body), position=place(line), leaves=leaves)
+
+
+def judged(kind: str, body: Any, here: Surroundings = HERE, **facts: Any) -> list[Judgement]:
+    """Judge one expectation on facts alone."""
+    return list(EXPECTATIONS[kind].parse(body).judge(StepFacts(**facts), here))
+
+
+def step(*expectations: Expected, kind: str = "call", line: int = 9, **arguments: Any) -> Step:
+    return Step(kind=kind, arguments=arguments, expectations=expectations, position=place(line))
+
+
+def case(*steps: Step, id: str = ID, **changes: Any) -> Case:
+    body = {"compiles": True, "env": {}, "torch": {}, "seed_key": "area/fake{}", "timeout": None, **changes.pop("body", {})}
+    made = Case(
+        id=CaseId(id),
+        spec=AT.file,
+        area="area",
+        name="fake",
+        position=place(1),
+        summary="A case that was made by hand",
+        covers=(),
+        tags=(),
+        backend="cpu",
+        device="cpu",
+        params={},
+        requires=(),
+        body=body,
+        steps=steps,
+    )
+    return replace(made, **changes)
+
+
+def requirement(name: str, argument: str | None = None) -> Requirement:
+    return Requirement(name=name, argument=argument, position=AT)
+
+
+@cache
+def shipped() -> Mapping[str, Backend]:
+    return load_backends().by_name
+
+
+def backend(name: str = "cpu", **proof: Any) -> Backend:
+    """Return a shipped backend, with another proof where one is given."""
+    found = shipped()[name]
+    return replace(found, proof=Proof(**proof)) if proof else found
+
+
+def exception(type_: str = "builtins.RuntimeError", message: str = "broken", phase: str = "trace", *ancestors: str) -> dict[str, Any]:
+    return {
+        "type": type_,
+        "ancestors": [type_, *ancestors, "builtins.Exception", "builtins.BaseException", "builtins.object"],
+        "message": message,
+        "traceback": f"Traceback (most recent call last):\n  ...\n{type_}: {message}\n",
+        "phase": phase,
+    }
+
+
+def seen(**changes: Any) -> dict[str, Any]:
+    """Return the facts of one step in which a graph was compiled for the CPU and called once."""
+    return {
+        "raised": None,
+        "counters": {"inductor": {"fxgraph_cache_miss": 1}},
+        "metrics": {"generated_kernel_count": 1},
+        "entered": 1,
+        "graphs": [["cpu"]],
+        "executed": {"cpu": 1},
+        "choices": [],
+        "code": 0,
+        "measured": {},
+        "unmeasured": {},
+        **changes,
+    }
+
+
+def observation(*steps: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    return {"format": 1, "id": ID, "steps": list(steps), "error": None, "phases": {"trace": 0.5}, "peak_bytes": 1, **changes}
+
+
+ENDED = Ending(exit_code=0, phase="compare")
+
+
+def verdict_of(
+    judged_case: Case,
+    facts: Any,
+    *,
+    by: Backend | None = None,
+    ending: Ending = ENDED,
+    note: str = "",
+    problem: str = "",
+    code: Mapping[tuple[int, int], str] | None = None,
+    here: Surroundings = HERE,
+) -> Judged:
+    """Judge a case on an observation."""
+
+    def read(index: int, piece: int) -> str:
+        try:
+            return (code or {})[index, piece]
+        except KeyError:
+            raise FileNotFoundError(2, "No such file", f"code-{index}-{piece}.txt") from None
+
+    return judge(judged_case, by or backend(), here, Evidence(ending=ending, observation=facts, code=read, note=note, problem=problem))
+
+
+COUNTED = expected("counter", {"inductor.fxgraph_cache_miss": 1})
+
+
+def close_leaf(**changes: Any) -> dict[str, Any]:
+    """Return what a worker measures of one tensor of three float32 numbers that are equal to their counterparts."""
+    described = {"type": "tensor", "shape": [3], "dtype": "float32", "device": "cpu"}
+    numbers = {"numel": 3, "nan_mismatches": 0, "inf_mismatches": 0, "mismatches": 0, "excess": 0.0, "max_abs": 0.0}
+    worst = {"worst_index": [1], "worst_value": 1.0, "worst_reference": 1.0, "rtol": 1.3e-6, "atol": 1e-5}
+    return {"path": "", **described, **{f"reference_{name}": value for name, value in described.items()}, **numbers, **worst, **changes}
+
+
+def close_facts(*leaves: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    return {"structure": "*", "reference_structure": "*", "leaves": list(leaves), **changes}
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """Return variables for a run of the program: a compiler that is quick to warm, no colours."""
+    quick = {"TORCHINDUCTOR_VEC_ISA_OK": "0", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0", "NO_COLOR": "1"}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, **quick, "PYTHONPATH": path, **changes}
+
+
+def program(*arguments: object, timeout: float = 240, **options: Any) -> "subprocess.CompletedProcess[str]":
+    """Run the program as a person does and return what it said."""
+    command = [sys.executable, "-m", "runner", *map(str, arguments)]
+    options = {"cwd": ROOT, "env": environment(), **options}
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False, **options)
+
+
+def import_torch() -> Any:
+    """Import torch, whatever it warns of: a torch without numpy does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import torch
+        import torch._dynamo
+        import torch._functorch.config
+        import torch._inductor.config
+
+        import runner.worker.session  # noqa: F401
+    return torch

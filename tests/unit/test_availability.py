@@ -1,0 +1,129 @@
+"""Whether a case can run here: the first thing that is missing, with a reason that is never blank."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runner import availability
+from runner.capabilities import CAPABILITIES, Machine
+from runner.machine import InstalledTorch
+from runner.model import Availability
+from tests.fakes import case, requirement
+
+BARE = Machine(python=(3, 11, 7), torch="2.13.0+cpu", release=(2, 13, 0), cuda_build=None, hip_build=None, gpus=0, triton=False)
+NVIDIA = replace(BARE, torch="2.13.0+cu130", cuda_build="13.0", gpus=2, gpu_memory=80 << 30, triton=True, cxx="/usr/bin/g++")
+AMD = replace(NVIDIA, torch="2.13.0+rocm7", cuda_build=None, hip_build="7.0", ck_dir="/ck")
+NONE = replace(BARE, torch=None, release=None)
+YES, NO, UNKNOWN = Availability.YES, Availability.NO, Availability.UNKNOWN
+
+PROBES = [
+    ("cuda", None, NVIDIA, YES, ""),
+    ("cuda", None, BARE, NO, "torch 2.13.0+cpu is built without CUDA"),
+    ("cuda", None, AMD, NO, "torch 2.13.0+rocm7 is built without CUDA"),
+    ("cuda", None, NONE, NO, "torch is not installed"),
+    ("cuda", None, replace(NVIDIA, gpus=0), NO, "no NVIDIA GPU is visible"),
+    ("cuda", None, replace(NVIDIA, gpus=None), UNKNOWN, "whether torch sees an NVIDIA GPU is known only when it runs"),
+    ("rocm", None, AMD, YES, ""),
+    ("rocm", None, NVIDIA, NO, "torch 2.13.0+cu130 is built without ROCm"),
+    ("rocm", None, replace(AMD, gpus=0), NO, "no AMD GPU is visible"),
+    ("rocm", None, replace(AMD, gpus=None), UNKNOWN, "whether torch sees an AMD GPU is known only when it runs"),
+    ("rocm", None, NONE, NO, "torch is not installed"),
+    ("triton", None, NVIDIA, YES, ""),
+    ("triton", None, BARE, NO, "triton is not installed"),
+    ("ck", None, AMD, YES, ""),
+    ("ck", None, NVIDIA, NO, "Composable Kernel (the package ck4inductor) is not installed"),
+    ("cxx", None, NVIDIA, YES, ""),
+    ("cxx", None, BARE, NO, "no C++ compiler: neither CXX nor g++ nor clang++ names one"),
+    ("python", ">=3.11", BARE, YES, ""),
+    ("python", ">3.11.7", BARE, NO, "python 3.11.7 is not >3.11.7"),
+    ("torch", ">=2.13", BARE, YES, ""),
+    ("torch", "<2.13", BARE, NO, "torch 2.13.0+cpu is not <2.13"),
+    ("torch", ">=2.13", NONE, NO, "torch is not installed"),
+    ("gpus", ">=2", NVIDIA, YES, ""),
+    ("gpus", ">=3", NVIDIA, NO, "2 GPUs visible, >=3 wanted"),
+    ("gpus", ">=1", replace(NVIDIA, gpus=None), UNKNOWN, "how many GPUs torch sees is known only when it runs"),
+    ("gpu_memory", ">=80GiB", NVIDIA, YES, ""),
+    ("gpu_memory", ">80GiB", NVIDIA, NO, "the GPU has 80 GiB, >80GiB wanted"),
+    ("gpu_memory", ">=81GiB", NVIDIA, NO, "the GPU has 80 GiB, >=81GiB wanted"),
+    ("gpu_memory", ">=81GB", NVIDIA, YES, ""),
+    ("gpu_memory", ">=1GiB", BARE, NO, "no GPU, >=1GiB of memory wanted"),
+    ("gpu_memory", ">=1GiB", replace(NVIDIA, gpus=None, gpu_memory=None), UNKNOWN, "the GPU's memory is known only when it runs"),
+    ("module", "json", BARE, YES, ""),
+    ("module", "json.decoder", BARE, YES, ""),
+    ("module", "no_such_module_anywhere", BARE, NO, "the module no_such_module_anywhere is not installed"),
+]
+
+
+@pytest.mark.parametrize(("name", "argument", "machine", "wanted", "reason"), PROBES)
+def test_each_probe_and_its_reason(name, argument, machine, wanted, reason):
+    found = availability.of_case(case(requires=(requirement(name, argument),)), machine)
+    torch_missing = machine.torch is None
+    assert found == availability.Verdict(wanted, reason, "" if wanted is YES else "torch" if torch_missing else name)
+
+
+def test_every_capability_is_probed_both_ways():
+    for name in CAPABILITIES:
+        assert {wanted for probed, _, _, wanted, _ in PROBES if probed == name} >= {YES, NO}, name
+
+
+def test_a_case_that_requires_nothing_runs_where_torch_is():
+    assert availability.of_case(case(), BARE) == availability.Verdict(YES)
+    assert availability.of_case(case(), NONE) == availability.Verdict(NO, "torch is not installed", "torch")
+
+
+def test_what_is_missing_comes_before_what_is_not_known():
+    machine = replace(NVIDIA, gpus=None, triton=False)
+    found = availability.of_case(case(requires=(requirement("cuda"), requirement("triton"))), machine)
+    assert (found.availability, found.capability) == (NO, "triton")
+
+
+def test_the_first_that_is_not_known_is_named():
+    machine = replace(NVIDIA, gpus=None)
+    found = availability.of_case(case(requires=(requirement("triton"), requirement("gpus", ">=1"), requirement("cuda"))), machine)
+    assert (found.availability, found.capability) == (UNKNOWN, "gpus")
+
+
+def test_names_that_only_another_torch_has():
+    found = availability.of_case(case(missing_names=("config x is not in torch 2.13", "metric y is not in torch 2.13")), BARE)
+    assert found == availability.Verdict(NO, "config x is not in torch 2.13; metric y is not in torch 2.13")
+
+
+def test_a_worker_makes_the_unknown_known():
+    machine = replace(NVIDIA, gpus=None, gpu_memory=None)
+    informed = availability.informed(machine, {"gpus": 1, "gpu_memory": 8 << 30, "arch": "sm_90", "torch": "x"})
+    assert (informed.gpus, informed.gpu_memory, informed.arch) == (1, 8 << 30, "sm_90")
+    assert informed.facts["torch"] == "x"
+    assert availability.informed(machine, {}).gpus == 0
+
+
+def test_a_glance_says_what_files_say(monkeypatch, tmp_path):
+    installed = InstalledTorch(version="2.12.1+cu126", minor="2.12", root=tmp_path, cuda="12.6", hip=None, git="abc")
+    machine = availability.glance(installed)
+    assert (machine.torch, machine.release, machine.cuda_build) == ("2.12.1+cu126", (2, 12, 1), "12.6")
+    assert machine.python == sys.version_info[:3]
+    assert machine.vendor == "nvidia"
+    assert availability.glance(None).torch is None
+
+
+@pytest.mark.parametrize("node", ["/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg", None])
+def test_without_a_device_node_there_is_no_gpu(monkeypatch, node):
+    monkeypatch.setattr(Path, "exists", lambda self: str(self) == node)
+    assert availability.glance(None).gpus == (None if node else 0)
+
+
+def test_the_compiler_is_what_cxx_names_first(monkeypatch, tmp_path):
+    for name in ("g++", "clang++", "my-c++"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CXX", "my-c++ -std=c++20")
+    assert availability.glance(None).cxx == str(tmp_path / "my-c++")
+    monkeypatch.setenv("CXX", "not-there")
+    assert availability.glance(None).cxx == str(tmp_path / "g++")
+    monkeypatch.delenv("CXX")
+    (tmp_path / "g++").unlink()
+    assert availability.glance(None).cxx == str(tmp_path / "clang++")
+    (tmp_path / "clang++").unlink()
+    assert availability.glance(None).cxx is None

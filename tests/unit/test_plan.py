@@ -1,0 +1,156 @@
+"""From a case to what its worker is told: the seed, the digest, the measurements, whether the reference is needed."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.language.expand import surroundings
+from runner.language.load import load
+from runner.language.substitution import Deferred
+from runner.language.templates import TemplateError, parse
+from runner.model import Case
+from runner.plan import digest_of, expects_raise, make_plan, seed_of
+from runner.worker.protocol import decode
+from tests.fakes import ELSEWHERE, HERE, case, expected, shipped, step
+
+SPEC = """
+summary: A spec that the plans are made from
+backends: [cpu, cuda]
+matrix: {size: [2, 3]}
+config: {max_autotune: false}
+function: |
+  def fn(x):
+      return x + 1
+inputs: [{rand: ["{{ size }}"]}]
+steps:
+  - call: {as: first}
+    expect: [{close: {to: eager}}, {counter: {inductor.fxgraph_cache_miss: 1}}, {strides: {equals: [1]}}]
+  - call: {}
+    expect: [{equals: {first: [.nan, 1]}}]
+"""
+
+
+def cases_of(text: str, folder: Path, name: str = "spec") -> dict[str, Case]:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.yaml"
+    path.write_text(text)
+    return {one.id: one for one in load([path]).cases}
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
+    return cases_of(SPEC, tmp_path_factory.mktemp("specs"))
+
+
+def plan_of(one: Case, facts: Any = None) -> dict[str, Any]:
+    here = surroundings(shipped()[one.backend], HERE)
+    return make_plan(one, here, facts or {}, Path("/run/cases/00001"), Path("/scratch/00001"))
+
+
+def test_a_plan_is_plain_json_and_says_where_to_work(cases):
+    plan = plan_of(cases["spec[backend=cpu,size=2]"])
+    assert json.loads(json.dumps(plan, allow_nan=False)) == plan
+    assert (plan["id"], plan["device"], plan["backend"]) == ("spec[backend=cpu,size=2]", "cpu", "cpu")
+    assert (plan["folder"], plan["cache"]) == ("/run/cases/00001", "/scratch/00001")
+    assert plan["params"] == {"size": 2}
+    assert plan["body"]["config"] == {"max_autotune": False}
+    assert plan["body"]["inputs"] == [{"rand": [2]}]
+
+
+def test_the_worker_is_asked_for_what_needs_measuring_by_index(cases):
+    first, second = plan_of(cases["spec[backend=cpu,size=2]"])["steps"]
+    assert [(one["index"], one["kind"]) for one in first["measure"]] == [(0, "close"), (2, "strides")]
+    assert second["measure"] == [{"index": 0, "kind": "equals", "arguments": {"pairs": {"first": [{"$float": "nan"}, 1]}}}]
+    assert decode(second["measure"][0]["arguments"])["pairs"]["first"][1] == 1
+    assert (first["kind"], first["arguments"], first["expects_raise"]) == ("call", {"as": "first"}, False)
+
+
+def test_the_reference_is_run_only_where_something_is_compared_with_it():
+    close, named = expected("close", {"to": "eager"}), expected("close", {"of": "a", "to": "b"})
+    body = {"compiles": True, "config": {}}
+    for steps, needed in ([(step(named), step(close)), True], [(step(named),), False], [(step(),), False]):
+        assert make_plan(case(*steps, body=body), HERE, {}, Path("a"), Path("b"))["needs_eager"] is needed
+
+
+def test_every_backend_sees_the_same_numbers_and_every_point_others(cases):
+    seeds = {name: seed_of(one) for name, one in cases.items()}
+    assert seeds["spec[backend=cpu,size=2]"] == seeds["spec[backend=cuda,size=2]"]
+    assert seeds["spec[backend=cpu,size=2]"] != seeds["spec[backend=cpu,size=3]"]
+    assert all(0 <= seed < 2**32 for seed in seeds.values())
+
+
+def test_the_seed_depends_on_nothing_but_the_id(cases, tmp_path):
+    other = SPEC.replace("x + 1", "x + 2").replace("max_autotune: false", "max_autotune: true")
+    again = cases_of(other, tmp_path / "elsewhere")
+    renamed = cases_of(SPEC, tmp_path, "renamed")
+    assert seed_of(again["spec[backend=cpu,size=2]"]) == seed_of(cases["spec[backend=cpu,size=2]"])
+    assert seed_of(renamed["renamed[backend=cpu,size=2]"]) != seed_of(cases["spec[backend=cpu,size=2]"])
+
+
+def test_a_seed_that_is_stated_is_taken():
+    assert seed_of(case(body={"torch": {"seed": 7}})) == 7
+    assert seed_of(case(body={"torch": {"seed": 0}})) == 0
+
+
+def test_a_seed_of_a_name_that_no_encoding_has():
+    assert isinstance(seed_of(case(body={"seed_key": "a\ud800"})), int)
+
+
+CHANGES = [
+    ("x + 1", "x + 2"),
+    ("max_autotune: false", "max_autotune: true"),
+    ("fxgraph_cache_miss: 1", "fxgraph_cache_miss: 2"),
+    ("{to: eager}", "{to: eager, atol: 1, rtol: 1}"),
+    ("equals: [1]", "equals: [2]"),
+    ('{rand: ["{{ size }}"]}', "{rand: [2]}"),
+    ("{rand: [", "{randn: ["),
+    ("  - call: {}", "  - call: {eager: true}"),
+    ("function: |", "context: [no_grad]\nfunction: |"),
+    ("function: |", "prelude: |\n  a = 1\nfunction: |"),
+    ("function: |", "compile: {dynamic: true}\nfunction: |"),
+    ("function: |", "env: {A: '1'}\nfunction: |"),
+    ("function: |", "torch: {seed: 1}\nfunction: |"),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), CHANGES)
+def test_whatever_is_run_or_judged_is_in_the_digest(cases, tmp_path, old, new):
+    assert SPEC.count(old) == 1
+    name = "spec[backend=cpu,size=3]"
+    assert digest_of(cases_of(SPEC.replace(old, new), tmp_path)[name]) != digest_of(cases[name])
+
+
+@pytest.mark.parametrize(("old", "new"), [("A spec that", "Another that"), ("function: |", "# a line\n\nfunction: |"), ("function: |", "tags: [a]\nfunction: |")])
+def test_what_is_only_said_is_not(cases, tmp_path, old, new):
+    again = cases_of(SPEC.replace(old, new), tmp_path)
+    assert {name: digest_of(one) for name, one in again.items()} == {name: digest_of(one) for name, one in cases.items()}
+
+
+def test_each_case_has_a_digest_of_its_own(cases):
+    assert len({digest_of(one) for one in cases.values()}) == len(cases) == 4
+
+
+def test_an_exception_is_expected_where_the_condition_holds():
+    raises = {"type": "ValueError"}
+    assert expects_raise(step(expected("counter", {"a.b": 1}), expected("raises", raises)), HERE)
+    assert not expects_raise(step(expected("raises", {**raises, "when": ELSEWHERE})), HERE)
+    assert not expects_raise(step(expected("runs", {})), HERE)
+    assert not expects_raise(step(), HERE)
+
+
+def test_facts_are_filled_in_and_one_that_is_missing_is_told():
+    deferred = Deferred(parse("{{ facts.ck_dir }}"), {})
+    wanting = case(step(kind="api", args=[deferred]), body={"config": {"rocm.ck_dir": deferred}})
+    plan = make_plan(wanting, HERE, {"ck_dir": "/ck"}, Path("a"), Path("b"))
+    assert plan["body"]["config"] == {"rocm.ck_dir": "/ck"}
+    assert plan["steps"][0]["arguments"] == {"args": ["/ck"]}
+    with pytest.raises(TemplateError):
+        make_plan(wanting, HERE, {}, Path("a"), Path("b"))
+
+
+def test_a_plan_belongs_to_its_case():
+    made = make_plan(replace(case(), params={"a": 1}), HERE, {}, Path("a"), Path("b"))
+    assert (made["module_key"], made["params"], made["format"]) == ("specs/area/fake.yaml", {"a": 1}, 1)

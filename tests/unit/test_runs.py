@@ -1,0 +1,200 @@
+"""A run's folder: never somebody else's, always writable before anything is run, and gone on with only where that makes sense."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runner import runs
+from runner.diagnostics import UsageError
+from runner.model import CaseResult
+from runner.outcomes import Outcome
+from runner.plan import digest_of
+from runner.record import JournalWriter, RunFooter, RunHeader
+from runner.runs import find_run, open_run, resume_run
+from tests.fakes import COUNTED, case, step
+
+HEADER = RunHeader(run_id="r1", started="2026-01-01T00:00:00+00:00", version="0", command=(), environment={}, variables={}, specs={}, selected=2)
+FOOTER = RunFooter(ended="2026-01-01T00:00:01+00:00", seconds=1.0, totals={}, exit_code=0)
+BODY = {"preludes": [], "functions": {}}
+CASES = [case(step(COUNTED), id=f"area/{name}[backend=cpu]", body=BODY) for name in "ab"]
+
+
+def result_of(one, **changes) -> CaseResult:
+    made = CaseResult(
+        case_id=one.id,
+        spec=one.spec,
+        area=one.area,
+        name=one.name,
+        backend=one.backend,
+        outcome=Outcome.PASS,
+        reason="",
+        failure_type="",
+        verdicts=(),
+        position=one.position,
+        seconds=1.0,
+        digest=digest_of(one),
+    )
+    return replace(made, **changes)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def recorded(folder: Path, *results: CaseResult, header: RunHeader = HEADER, footer: RunFooter | None = None) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    with JournalWriter(folder / "run.jsonl") as journal:
+        journal.write_header(header)
+        for one in results:
+            journal.write_case(one)
+        if footer is not None:
+            journal.write_footer(footer)
+    return folder
+
+
+def test_a_run_without_a_name_lies_in_reports_and_is_the_latest():
+    first = open_run(None)
+    assert first.path == Path("reports").absolute() / first.run_id
+    assert first.is_latest
+    assert os.readlink("reports/latest") == first.run_id
+    second = open_run(None)
+    assert second.run_id != first.run_id
+    assert os.readlink("reports/latest") == second.run_id
+    assert sorted(os.listdir("reports")) == sorted([first.run_id, second.run_id, "latest"])
+
+
+def test_the_latest_report_is_told_by_its_short_name():
+    folder = open_run(None)
+    folder.claim_junit(None)
+    assert folder.shown_junit == "reports/latest/junit.xml"
+    assert folder.junit_files == [folder.path / "junit.xml"]
+
+
+def test_a_report_that_is_asked_for_elsewhere_is_the_one_that_is_told():
+    folder = open_run(None)
+    folder.claim_junit(Path("more/report.xml"))
+    assert folder.junit_files == [folder.path / "junit.xml", Path("more/report.xml")]
+    assert folder.shown_junit == "more/report.xml"
+    assert Path("more").is_dir()
+
+
+def test_where_links_cannot_be_had_there_is_no_latest(monkeypatch):
+    Path("reports/latest").mkdir(parents=True)
+    (Path("reports/latest") / "full").touch()
+    folder = open_run(None)
+    assert not folder.is_latest
+    assert [name for name in os.listdir("reports") if name.startswith(".")] == []
+
+
+def test_a_named_folder_is_made_and_is_not_the_latest():
+    folder = open_run(Path("a/b"))
+    assert folder.path == Path("a/b").absolute()
+    assert not folder.is_latest
+    assert not Path("reports").exists()
+    assert list(Path("a/b").iterdir()) == []
+
+
+def test_a_folder_that_holds_a_run_is_refused():
+    recorded(Path("out"))
+    before = Path("out/run.jsonl").read_bytes()
+    with pytest.raises(UsageError, match="holds a run already"):
+        open_run(Path("out"))
+    assert Path("out/run.jsonl").read_bytes() == before
+
+
+def test_a_folder_with_other_things_in_it_is_taken():
+    Path("out").mkdir()
+    Path("out/notes.txt").write_text("mine")
+    open_run(Path("out"))
+    assert Path("out/notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("where", ["file", "file/below", "/proc/no-such-place/out", "x" * 300])
+def test_a_place_that_cannot_be_written_is_a_usage_error(where):
+    Path("file").write_text("")
+    with pytest.raises(UsageError, match="cannot write to"):
+        open_run(Path(where))
+
+
+def test_a_report_that_cannot_be_written_is_a_usage_error():
+    folder = open_run(Path("out"))
+    Path("file").write_text("")
+    with pytest.raises(UsageError, match="cannot write to"):
+        folder.claim_junit(Path("file/report.xml"))
+    with pytest.raises(UsageError, match="name a file"):
+        folder.claim_junit(Path("out"))
+
+
+def test_a_run_is_found_by_folder_by_id_and_as_latest():
+    folder = open_run(None)
+    recorded(folder.path)
+    for name in (str(folder.path), folder.run_id, "latest", f"reports/{folder.run_id}"):
+        assert find_run(name).resolve() == folder.path
+    for name in ("nothing", "reports", "", "x" * 300):
+        with pytest.raises(UsageError, match="no run"):
+            find_run(name)
+
+
+def test_case_folders_are_numbered_after_those_of_an_earlier_attempt():
+    folder = open_run(Path("out"))
+    assert folder.next_number() == 1
+    for name in ("00002", "00010", "00003", "notes"):
+        (folder.path / "cases" / name).mkdir(parents=True)
+    assert folder.next_number() == 11
+    assert folder.case_folder(11) == folder.path / "cases" / "00011"
+
+
+# -- going on -------------------------------------------------------------------------------------------------------
+
+
+def test_a_truncated_run_goes_on_with_what_it_has():
+    recorded(Path("out"), result_of(CASES[0]))
+    folder = resume_run("out", CASES)
+    assert (folder.run_id, folder.header) == ("r1", HEADER)
+    assert [one.case_id for one in folder.finished] == [CASES[0].id]
+
+
+def test_a_torn_last_line_is_a_case_that_was_not_run():
+    recorded(Path("out"), result_of(CASES[0]), result_of(CASES[1]))
+    whole = Path("out/run.jsonl").read_bytes()
+    Path("out/run.jsonl").write_bytes(whole[:-20])
+    assert [one.case_id for one in resume_run("out", CASES).finished] == [CASES[0].id]
+
+
+def test_a_run_that_ended_is_refused():
+    recorded(Path("out"), result_of(CASES[0]), footer=FOOTER)
+    with pytest.raises(UsageError, match="came to its end"):
+        resume_run("out", CASES)
+
+
+@pytest.mark.parametrize(
+    "selected",
+    [
+        [CASES[1]],
+        [CASES[0]],
+        [],
+        [*CASES, case(id="area/c[backend=cpu]", body=BODY)],
+        [replace(CASES[0], params={"changed": 1}), CASES[1]],
+        [case(id="area/c[backend=cpu]", body=BODY), CASES[1]],
+    ],
+    ids=["without the first", "without the second", "none", "one more", "one changed", "one exchanged"],
+)
+def test_other_cases_than_those_of_the_run_are_refused(selected):
+    recorded(Path("out"), result_of(CASES[0]))
+    with pytest.raises(UsageError, match="--resume out"):
+        resume_run("out", selected)
+
+
+@pytest.mark.parametrize("text", ["", "nonsense\n", "[]\n", '{"kind": "case"}\n'])
+def test_a_journal_that_is_none_is_a_usage_error(text):
+    Path("out").mkdir()
+    Path("out/run.jsonl").write_text(text)
+    with pytest.raises(UsageError):
+        resume_run("out", CASES)
+
+
+def test_names_of_the_folder_are_one_place():
+    assert (runs.JOURNAL, runs.JUNIT, runs.LATEST, runs.REPORTS) == ("run.jsonl", "junit.xml", "latest", Path("reports"))

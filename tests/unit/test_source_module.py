@@ -1,0 +1,163 @@
+"""Python of a spec is real Python: tracebacks, ``inspect`` and ``linecache`` name the YAML file and its true lines."""
+
+import inspect
+import linecache
+import pickle
+import sys
+import textwrap
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.language.files import SpecFile
+from runner.language.anatomy import take_apart
+from runner.language.source import read
+from runner.worker.source_module import SpecModule
+
+
+def blocks_of(tmp_path: Path, text: str) -> tuple[SpecModule, dict[str, Any], list[Any], str]:
+    """Return a module, the functions' blocks by name, the preludes' blocks, and the file as shown."""
+    path = tmp_path / "spec.yaml"
+    path.write_text(text)
+    anatomy = take_apart(SpecFile(document=read(path), area="", name="spec"))
+    assert anatomy.problems == ()
+
+    def plain(block: Any) -> dict[str, Any]:
+        return {"name": block.name, "file": block.file, "line": block.line, "text": block.text}
+
+    functions = {name: plain(raw.block) for name, raw in anatomy.functions.items()}
+    return SpecModule(str(path), {"given": 7}), functions, [plain(block) for block in anatomy.preludes], anatomy.document.file
+
+
+LITERAL = """\
+summary: Literal blocks
+backends: [cpu]
+prelude: |
+  CONSTANT = 3
+
+  def helper(x):
+      # a comment counts
+      return x + CONSTANT + given
+
+  def boom(x):
+      raise KeyError(x)
+functions:
+  one: |
+    def fn(x):
+        y = helper(x)
+
+        return y * 2
+  two: |
+    def fn(x):
+        return boom(x)
+"""
+
+
+def line_of(text: str, words: str) -> int:
+    (number,) = [number for number, line in enumerate(text.splitlines(), 1) if words in line]
+    return number
+
+
+def test_literal_blocks_have_their_true_lines(tmp_path):
+    module, functions, (prelude,), file = blocks_of(tmp_path, LITERAL)
+    module.execute(prelude)
+    one, two = (module.function(functions[name], "fn") for name in ("one", "two"))
+    assert one(1) == (1 + 3 + 7) * 2
+    with pytest.raises(KeyError) as caught:
+        two("x")
+    frames = traceback.extract_tb(caught.value.__traceback__)[1:]
+    assert [(frame.filename, frame.lineno, frame.name) for frame in frames] == [
+        (file, line_of(LITERAL, "return boom(x)"), "fn"),
+        (file, line_of(LITERAL, "raise KeyError"), "boom"),
+    ]
+    assert [frame.line for frame in frames] == ["return boom(x)", "raise KeyError(x)"]
+
+
+def test_two_functions_of_one_name_are_two(tmp_path):
+    module, functions, (prelude,), _ = blocks_of(tmp_path, LITERAL)
+    module.execute(prelude)
+    one, two = (module.function(functions[name], "fn") for name in ("one", "two"))
+    assert one is not two
+    assert inspect.getsource(one) == "def fn(x):\n    y = helper(x)\n\n    return y * 2\n"
+    assert inspect.getsource(two) == "def fn(x):\n    return boom(x)\n"
+    assert "fn" not in module.namespace
+
+
+def test_the_source_of_a_preludes_function_ends_where_it_ends(tmp_path):
+    module, _, (prelude,), _ = blocks_of(tmp_path, LITERAL)
+    module.execute(prelude)
+    assert inspect.getsource(module.namespace["helper"]) == "def helper(x):\n    # a comment counts\n    return x + CONSTANT + given\n"
+    assert inspect.getsource(module.namespace["boom"]) == "def boom(x):\n    raise KeyError(x)\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'function: "def fn(x): return x + 1"',
+        "function: 'def fn(x): return x + 1'",
+        "function: def fn(x):return x + 1",
+        'functions: {one: "def fn(x): return x + 1", two: "def fn(x): return x + 2"}',
+        "functions:\n  one: 'def fn(x): return x + 1'\n  two: 'def fn(x): return x + 2'",
+        'function: "def fn(x):\\n    y = x + 1\\n    return y"',
+        'function: "def fn(x):\n\n    \\  return x + 1"',
+    ],
+)
+def test_quoted_blocks_have_their_source(tmp_path, line):
+    module, functions, _, file = blocks_of(tmp_path, f"summary: A quoted block\nbackends: [cpu]\n{line}\ninputs: []\nexpect: []\n")
+    for number, block in enumerate(functions.values(), 1):
+        fn = module.function(block, "fn")
+        assert fn(1) == 1 + number
+        assert inspect.getsource(fn).rstrip("\n") == block["text"].rstrip("\n")
+        assert fn.__code__.co_filename.startswith(file)
+        assert fn.__code__.co_firstlineno == block["line"]
+
+
+def test_a_class_has_its_source(tmp_path):
+    text = "summary: A class\nbackends: [cpu]\nprelude: |\n  class Thing:\n      value = 3\n\n  other = Thing()\n"
+    module, _, (prelude,), _ = blocks_of(tmp_path, text)
+    module.execute(prelude)
+    assert inspect.getsource(module.namespace["Thing"]) == "class Thing:\n    value = 3\n"
+    assert inspect.getsourcelines(module.namespace["Thing"])[1] == 4
+
+
+def test_what_a_prelude_defines_can_be_pickled(tmp_path):
+    module, _, (prelude,), _ = blocks_of(tmp_path, LITERAL)
+    module.execute(prelude)
+    helper = module.namespace["helper"]
+    assert pickle.loads(pickle.dumps(helper)) is helper
+    assert sys.modules[helper.__module__] is module.module
+
+
+def test_the_module_has_a_stable_name(tmp_path):
+    assert SpecModule("a/b.yaml", {}).module.__name__ == SpecModule("a/b.yaml", {}).module.__name__
+    assert SpecModule("a/b.yaml", {}).module.__name__ != SpecModule("a/c.yaml", {}).module.__name__
+    assert SpecModule("a\ud800.yaml", {}).module.__name__.isidentifier()
+
+
+def test_a_functions_names_do_not_leak(tmp_path):
+    text = textwrap.dedent("""\
+        summary: Two blocks with helpers of one name
+        backends: [cpu]
+        functions:
+          one: |
+            def helper(): return 1
+            def fn(): return helper()
+          two: |
+            def helper(): return 2
+            def fn(): return helper()
+    """)
+    module, functions, _, _ = blocks_of(tmp_path, text)
+    one, two = (module.function(functions[name], "fn") for name in ("one", "two"))
+    assert (one(), two()) == (1, 2)
+
+
+def test_yaml_is_never_shown_as_source(tmp_path):
+    module, functions, (prelude,), file = blocks_of(tmp_path, LITERAL)
+    module.execute(prelude)
+    module.function(functions["one"], "fn")
+    shown = [linecache.getline(file, number) for number in range(1, LITERAL.count("\n") + 2)]
+    assert not any("backends" in line or "functions" in line for line in shown)
+    linecache.checkcache(file)
+    assert linecache.getline(file, line_of(LITERAL, "y = helper(x)")).strip() == "y = helper(x)"

@@ -1,0 +1,371 @@
+"""One case in the worker, in this process: both sides of a case, its steps, and the facts that a step leaves."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.language.expand import surroundings
+from runner.language.load import load
+from runner.plan import make_plan
+from runner.worker.protocol import decode
+from tests.fakes import HERE, import_torch, shipped
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    return import_torch()
+
+
+@pytest.fixture
+def session(torch: Any, tmp_path: Path) -> Callable[..., Any]:
+    """Return a maker of prepared sessions; nothing of inductor is compiled."""
+    torch._dynamo.reset()
+
+    def start(text: str, *, eager: bool | None = None, compile_with: str = "eager") -> Any:
+        from runner.worker.hooks import Phases
+        from runner.worker.session import Session
+
+        path = tmp_path / "spec.yaml"
+        path.write_text(f"summary: A case of one session\nbackends: [cpu]\ncompile: {{backend: {compile_with}}}\n{text}")
+        (one,) = load([path]).cases
+        plan = make_plan(one, surroundings(shipped()["cpu"], HERE), {}, tmp_path, tmp_path / "cache")
+        plan = decode(json.loads(json.dumps(plan)))
+        if eager is not None:
+            plan["needs_eager"] = eager
+        made = Session(plan, Phases(lambda phase: None))
+        made.prepare()
+        return made
+
+    return start
+
+
+def do(session: Any, number: int = 0) -> Any:
+    """Carry out a step of the plan and return its result."""
+    from runner.worker.steps import STEPS
+
+    step = session.plan["steps"][number]
+    STEPS[step["kind"]](session, step["arguments"])
+    return session.output
+
+
+CLOSE = "expect: [{close: {to: eager}}]"
+
+
+def test_both_sides_start_from_the_same_generators(torch, session):
+    one = session(f"function: |\n  def fn(x):\n      return x + torch.rand(3)\ninputs: [{{zeros: [3]}}]\n{CLOSE}")
+    first = do(one)
+    assert torch.equal(first, one.eager_output)
+    second = do(one)
+    assert torch.equal(second, one.eager_output)
+    assert not torch.equal(first, second)
+
+
+def test_reset_rng_begins_anew(torch, session):
+    one = session(
+        "function: |\n  def fn():\n      return torch.rand(3)\n"
+        f"steps: [{{call: {{}}, {CLOSE}}}, {{reset: [rng]}}, {{call: {{}}}}]"
+    )
+    first = do(one)
+    do(one, 1)
+    assert torch.equal(do(one, 2), first)
+
+
+def test_the_same_spec_has_the_same_numbers_in_each_session(torch, session):
+    text = f"prelude: |\n  constant = torch.rand(3)\nfunction: |\n  def fn(x):\n      return x + constant\ninputs: [{{rand: [3]}}]\n{CLOSE}"
+    assert torch.equal(do(session(text)), do(session(text)))
+
+
+def test_the_reference_does_not_change_what_is_compiled(torch, session):
+    one = session(f"function: |\n  def fn(x):\n      x.add_(1)\n      return x.clone()\ninputs: [{{zeros: [3]}}]\n{CLOSE}")
+    for expected in (1.0, 2.0):
+        assert do(one).tolist() == [expected] * 3
+        assert one.eager_output.tolist() == [expected] * 3
+    assert one.compiled.arguments[0] is not one.eager.arguments[0]
+
+
+COUNTS = """\
+prelude: |
+  class Counts(torch.nn.Module):
+      def __init__(self):
+          super().__init__()
+          self.weight = torch.nn.Parameter(torch.zeros(2))
+          self.register_buffer("calls", torch.zeros(1))
+      def forward(self, x):
+          with torch.no_grad():
+              self.weight.add_(1)
+              self.calls.add_(1)
+          return x + self.weight + self.calls
+function: {module: Counts}
+inputs: [{zeros: [2]}]
+"""
+
+
+def test_a_parameter_that_is_changed_in_place_stays_on_its_side(torch, session):
+    one = session(COUNTS + CLOSE)
+    for expected in (2.0, 4.0):
+        assert do(one).tolist() == [expected] * 2
+        assert one.eager_output.tolist() == [expected] * 2
+    compiled, eager = one.compiled.targets["function"], one.eager.targets["function"]
+    assert compiled.weight.tolist() == eager.weight.tolist() == [2.0, 2.0]
+    assert compiled.weight is not eager.weight
+
+
+def test_arguments_of_a_call_are_made_anew_and_copied(torch, session):
+    one = session(
+        "function: |\n  def fn(x):\n      return x.add_(1)\ninputs: [{zeros: [1]}]\n"
+        f"steps: [{{call: {{inputs: [{{full: [2], value: 5.0}}]}}, {CLOSE}}}]"
+    )
+    for _ in range(2):
+        assert do(one).tolist() == [6.0, 6.0]
+        assert one.eager_output.tolist() == [6.0, 6.0]
+        assert one.output is not one.eager_output
+
+
+def test_without_a_comparison_there_is_no_reference(session):
+    one = session("function: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\nexpect: [{runs: {}}]")
+    do(one)
+    assert one.eager is None
+    with pytest.raises(LookupError, match="no eager reference"):
+        one.value("eager")
+
+
+def test_a_reference_of_an_earlier_step_is_not_taken(session):
+    one = session(
+        "functions:\n  one: |\n    def fn(x):\n        return x\n  two: |\n    def fn(x):\n        return x\n"
+        f"inputs: [{{zeros: [1]}}]\nsteps: [{{call: {{function: one}}, {CLOSE}}}, {{call: {{function: two, eager: true}}}}]"
+    )
+    do(one)
+    one.value("eager")
+    do(one, 1)
+    with pytest.raises(LookupError):
+        one.value("eager")
+
+
+@pytest.mark.parametrize("body", ["raise ValueError('only here')", "return x @ torch.zeros(7)"])
+def test_a_reference_that_raises_is_no_answer_of_torch(session, body):
+    from runner.worker.session import NotCarriedOut
+
+    one = session(f"function: |\n  def fn(x):\n      {body}\ninputs: [{{zeros: [1]}}]\n{CLOSE}")
+    with pytest.raises(NotCarriedOut, match="the eager reference raised"):
+        do(one)
+
+
+@pytest.mark.parametrize("entry", ["{rand: [2], strides: [1, 1]}", "{ref: no_such_name}", "{module: no_such_module}", "{rand: [-0], dtype: float32, memory_format: channels_last}"])
+def test_arguments_that_cannot_be_made_are_no_answer_of_torch(session, entry):
+    from runner.worker.session import NotCarriedOut
+
+    one = session("function: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\nsteps: [{call: {}, expect: [{runs: {}}]}]")
+    one.plan["steps"][0]["arguments"] = {"inputs": [decode(json.loads(json.dumps(__import__("yaml").safe_load(entry))))]}
+    with pytest.raises(NotCarriedOut, match="the arguments raised"):
+        do(one)
+
+
+def test_a_result_with_a_history_cannot_be_copied_and_that_is_no_answer_of_torch(session):
+    from runner.worker.session import NotCarriedOut
+
+    one = session(
+        "function: |\n  def fn(x):\n      return x * 2\ninputs: [{ones: [1], requires_grad: true}]\n"
+        f"steps: [{{call: {{as: first}}, {CLOSE}}}, {{call: {{inputs: [{{ref: first}}]}}, {CLOSE}}}]"
+    )
+    do(one)
+    with pytest.raises(NotCarriedOut):
+        do(one, 1)
+
+
+# -- backward -------------------------------------------------------------------------------------------------------
+
+LAYER = """\
+prelude: |
+  class Layer(torch.nn.Module):
+      def __init__(self):
+          super().__init__()
+          self.weight = torch.nn.Parameter(torch.full((2,), 3.0))
+          self.bias = torch.nn.Parameter(torch.full((2,), 5.0))
+          self.unused = torch.nn.Parameter(torch.zeros(1))
+          self.frozen = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+      def forward(self, x, scale, y):
+          return (x * self.weight + self.bias) * scale * self.frozen + y * 7
+function: {module: Layer}
+inputs: [{full: [2], value: 2.0, requires_grad: true}, {value: 10.0}, {full: [2], value: 1.0, requires_grad: true}]
+steps:
+  - call: {}
+    expect: [{close: {to: eager}}]
+  - backward: {as: gradients}
+    expect: [{close: {to: eager}}]
+"""
+
+
+@pytest.mark.parametrize("compiler", ["eager", "aot_eager"])
+def test_gradients_come_in_order_arguments_first(torch, session, compiler):
+    one = session(LAYER, compile_with=compiler)
+    do(one)
+    for _ in range(2):  # gradients of an earlier call do not add up
+        do(one)
+        gradients = do(one, 1)
+        for side in (gradients, one.eager_output):
+            x, y, weight, bias, unused = side
+            assert x.tolist() == [30.0, 30.0]
+            assert y.tolist() == [7.0, 7.0]
+            assert weight.tolist() == [20.0, 20.0]
+            assert bias.tolist() == [10.0, 10.0]
+            assert unused is None
+        assert gradients[0] is not one.eager_output[0]
+    assert one.snapshots["gradients"][0].tolist() == [30.0, 30.0]
+
+
+def test_a_parameter_that_is_used_twice_has_one_gradient(torch, session):
+    one = session(
+        "function: |\n  def fn(x, y):\n      return x * y\ninputs: [{full: [1], value: 3.0, requires_grad: true}, {full: [1], value: 4.0}]\n"
+        f"steps: [{{call: {{}}, {CLOSE}}}, {{backward: {{}}, {CLOSE}}}]"
+    )
+    one.compiled.arguments[1] = one.compiled.arguments[0]
+    do(one)
+    assert [gradient.tolist() for gradient in do(one, 1)] == [[6.0]]
+
+
+def test_nothing_to_differentiate_is_an_error(session):
+    one = session(
+        f"function: |\n  def fn(x):\n      return x\ninputs: [{{zeros: [1]}}]\nsteps: [{{call: {{}}, {CLOSE}}}, {{backward: {{}}, expect: [{{runs: {{}}}}]}}]"
+    )
+    do(one)
+    with pytest.raises(Exception, match="requires a gradient"):
+        do(one, 1)
+
+
+# -- names ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_named_value_is_a_copy_of_its_moment(torch, session):
+    one = session(
+        "function: |\n  def fn(x):\n      return x.add_(1)\ninputs: [{zeros: [2]}]\n"
+        "steps: [{call: {as: first}}, {call: {as: second}, expect: [{differs: {first: {ref: second}}}]}]"
+    )
+    do(one)
+    do(one, 1)
+    assert one.value("first").tolist() == [1.0, 1.0]
+    assert one.value("second").tolist() == [2.0, 2.0]
+    assert one.named("first") is one.named("second")
+
+
+def test_names_of_the_prelude_of_torch_and_of_values(torch, session):
+    one = session(
+        "prelude: |\n  class Box:\n      inner = 5\n  box = Box()\nfunction: |\n  def fn(x):\n      return x\n"
+        "inputs: [{zeros: [2]}]\nsteps: [{call: {as: first}, expect: [{runs: {}}]}]"
+    )
+    do(one)
+    assert one.find("box.inner") == 5
+    assert one.find("torch.nn.functional.relu") is torch.nn.functional.relu
+    assert one.find("json:dumps") is json.dumps
+    assert one.named("first.shape") == (2,)
+    assert one.plain({"a": [{"ref": "box.inner"}, 1], "b": {"c": {"ref": "first.ndim"}}}) == {"a": [5, 1], "b": {"c": 1}}
+    for name in ("no_such_name", "torch.no_such_name", "json.no.such"):
+        with pytest.raises((ImportError, AttributeError)):
+            one.find(name)
+
+
+def test_params_are_what_the_case_is(session, tmp_path):
+    one = session("matrix: {size: [3]}\nfunction: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\nexpect: [{runs: {}}]")
+    params = one.module.namespace["params"]
+    assert (params.size, params.backend, params.device) == (3, "cpu", "cpu")
+
+
+def test_contexts_are_entered_in_order(torch, session):
+    text = (
+        "prelude: |\n  def state():\n      return (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled('cpu'))\n"
+        "function: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\n"
+    )
+    cases = {
+        "[]": (True, False, False),
+        "[no_grad]": (False, False, False),
+        "[no_grad, enable_grad]": (True, False, False),
+        "[inference_mode]": (False, True, False),
+        "[{autocast: {dtype: bfloat16}}]": (True, False, True),
+    }
+    for context, expected in cases.items():
+        one = session(text + f"context: {context}\nsteps: [{{call: {{eager: true}}, expect: [{{runs: {{}}}}]}}]")
+        one.compiled.targets["function"] = lambda x, one=one: one.find("state")()
+        assert do(one) == expected, context
+    assert one.find("state")() == (True, False, False)
+
+
+def test_a_call_has_contexts_of_its_own(torch, session):
+    one = session(
+        "function: |\n  def fn(x):\n      return x * 2\ncontext: [no_grad]\ninputs: [{zeros: [1], requires_grad: true}]\n"
+        "steps: [{call: {}, expect: [{runs: {}}]}, {call: {context: []}, expect: [{runs: {}}]}]"
+    )
+    assert not do(one).requires_grad
+    assert do(one, 1).requires_grad
+
+
+# -- facts ----------------------------------------------------------------------------------------------------------
+
+
+class Untold(Exception):
+    def __str__(self) -> str:
+        raise KeyError("no")
+
+
+def test_an_exception_is_told_by_its_path_its_ancestors_and_its_phase(torch):
+    from runner.worker.case import _exception
+
+    told = _exception(torch._dynamo.exc.Unsupported("why", "case"), "trace")
+    assert told["type"] == "torch._dynamo.exc.Unsupported"
+    assert "torch._dynamo.exc.TorchDynamoException" in told["ancestors"]
+    assert told["ancestors"][0] == told["type"]
+    assert told["ancestors"][-1] == "builtins.object"
+    assert (told["phase"], told["message"].startswith("why")) == ("trace", True)
+
+
+def test_an_exception_that_cannot_be_told_is_told_all_the_same(torch):
+    from runner.worker.case import _exception
+
+    assert _exception(Untold(), "run")["message"] == "<no text: KeyError>"
+    long = _exception(ValueError("x" * 10_000_000), "run")
+    assert len(long["message"]) == 200_000
+    assert len(long["traceback"]) == 20_000
+
+
+def test_a_measurement_that_fails_says_why_and_leaves_the_others(torch, session):
+    from runner.worker.case import _measure
+
+    one = session("function: |\n  def fn(x):\n      return x\ninputs: [{zeros: [2]}]\nexpect: [{runs: {}}]")
+    do(one)
+    step = {
+        "measure": [
+            {"index": 0, "kind": "close", "arguments": {"of": "output", "to": "eager", "atol": None, "rtol": None, "equal_nan": True}},
+            {"index": 2, "kind": "strides", "arguments": {"of": "output"}},
+            {"index": 5, "kind": "equals", "arguments": {"pairs": {"nothing": 1}}},
+        ]
+    }
+    measured, unmeasured = _measure(one, step, None)
+    assert measured == {"2": {"tensors": [{"shape": [2], "strides": [1], "formats": ["contiguous_format"]}]}}
+    assert unmeasured == {"0": "LookupError: no eager reference was run in this step", "5": "KeyError: 'nothing'"}
+    assert _measure(one, step, {"type": "x"}) == ({}, {"0": "the step raised", "2": "the step raised", "5": "the step raised"})
+
+
+def test_phases_are_a_stack_that_counts_the_innermost(torch):
+    from runner.worker.hooks import Phases
+
+    said: list[str] = []
+    phases = Phases(said.append)
+    with pytest.raises(ValueError, match="deep") as caught, phases("outer"), phases("inner"):
+        raise ValueError("deep")
+    assert said == ["outer", "inner", "outer"]
+    assert caught.value._conformance_phase == "inner"
+    assert set(phases.seconds) == {"outer", "inner"}
+    assert phases.current == ""
+
+
+def test_a_witness_forgets_what_it_gave(torch):
+    from runner.worker.hooks import Witness, as_facts
+
+    witness = Witness(entered=2, graphs=[["cpu"]], executed={"cpu": 3}, code=["a", "b", "a"], choices=[{"y": 1.0, "x": 2.0}])
+    seen = witness.take()
+    assert seen.code == ["a", "b"]
+    assert as_facts(seen) == {"entered": 2, "graphs": [["cpu"]], "executed": {"cpu": 3}, "choices": [["x", "y"]]}
+    assert as_facts(witness.take()) == {"entered": 0, "graphs": [], "executed": {}, "choices": []}
