@@ -107,8 +107,6 @@ def _build(documents: Sequence[Document]) -> Backends:
     joins = {name: list(document.data[name].get("joins", [])) for name, document in places.items()}
     for name, document in places.items():
         problems.extend(_join_problems(document, name, joins))
-    if problems:
-        raise InvalidSpecs(problems)
     built = {name: _backend(name, document, joins, problems) for name, document in places.items()}
     if problems:
         raise InvalidSpecs(problems)

@@ -66,13 +66,20 @@ def open_run(out: Path | None) -> RunFolder:
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     run_id = f"{moment}-{secrets.token_hex(3)}"
     path = (out if out is not None else REPORTS / run_id).absolute()
-    if os.path.exists(path / JOURNAL):  # unlike Path.exists, it has no opinion on names that are too long
+    if _holds_run(path):
         raise UsageError(f"--out {out}: this folder holds a run already; name another, or --resume it")
     _must_be_writable(path)
     folder = RunFolder(path=path, run_id=run_id)
     if out is None:
         folder.is_latest = _point_latest(path)
     return folder
+
+
+def _holds_run(path: Path) -> bool:
+    try:
+        return (path / JOURNAL).stat().st_size > 0  # an empty one is of a run that never began
+    except OSError:
+        return False
 
 
 def _must_be_writable(path: Path) -> None:

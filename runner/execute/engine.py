@@ -236,6 +236,7 @@ class Engine:
             else:
                 running.note = why
                 running.status = signal.SIGKILL  # a worker dies with its template
+                _kill(running)
 
     def _on_pipe(self, running: _Running) -> None:
         try:
@@ -265,9 +266,7 @@ class Engine:
 
     def _watch(self, running: _Running, now: float) -> None:
         if running.process is not None and running.status is None:
-            code = running.process.poll()
-            if code is not None:
-                running.status = -code if code < 0 else code << 8
+            running.status = _reap(running)
         if running.has_ended or running.pid is None:
             if running.pid is None and now > running.deadline:
                 running.timed_out = True
@@ -285,7 +284,7 @@ class Engine:
 
     def _finished(self) -> Iterator[Execution]:
         for running in [running for running in self._running.values() if running.has_ended]:
-            _kill(running)  # children that it left behind; they may hold the pipe
+            # who reaped it has killed the children that it left behind, who might hold the pipe
             while not running.is_closed and self._drain(running):
                 pass
             del self._running[running.number]
@@ -331,6 +330,16 @@ def _take_message(running: _Running, line: bytes) -> str:
             return "the worker answered twice"
         running.observation = message["observation"]
     return ""
+
+
+def _reap(running: _Running) -> int | None:
+    """Return the wait status of a worker that is our own child, when it has ended; its children go with it."""
+    assert running.process is not None
+    if os.waitid(os.P_PID, running.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        return None
+    _kill(running)  # while it is not reaped, its number can be nobody else's group
+    code = running.process.wait()
+    return -code if code < 0 else code << 8
 
 
 def _kill(running: _Running) -> None:

@@ -47,7 +47,7 @@ class TemplateProcess:
         scratch.mkdir(parents=True, exist_ok=True)
         self.log = scratch / "template.log"
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-m", "runner.worker.template", str(theirs.fileno()), *sorted(wanted.kinds)]
+        command = [sys.executable, "-m", "runner.worker.template", str(theirs.fileno()), str(os.getpid()), *sorted(wanted.kinds)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command,

@@ -72,9 +72,8 @@ def _shape(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     if calls and not anatomy.functions:
         yield document.problem((), "spec needs the key 'function'", "what is compiled; a spec of api steps alone needs none")
     if not any(step.expectations for step in anatomy.steps):
-        yield document.problem(
-            (), "the spec expects nothing", "add expect: [{close: {to: eager}}], or expect: [{runs: {}}] if that is the claim"
-        )
+        hint = "add expect: [{close: {to: eager}}], or expect: [{runs: {}}] if that is the claim"
+        yield document.problem(("steps",) if "steps" in data else (), "the spec expects nothing", hint, key=True)
 
 
 def _values(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
@@ -426,7 +425,7 @@ def _named_value_problems(
     for first in firsts:
         if first not in (OUTPUT, EAGER) and first not in bound:
             path, is_key = _place_of(expectation, first)
-            yield anatomy.document.problem(path, *unknown("name", first, [*bound, OUTPUT]), key=is_key)
+            yield anatomy.document.problem(path, *unknown("name", first, [*bound, OUTPUT, EAGER]), key=is_key)
 
 
 def _place_of(expectation: RawExpectation, name: str) -> tuple[DataPath, bool]:

@@ -1,6 +1,6 @@
 """What templates mean: each can be read, names only what is there, stands where it may, and gives a value that fits there."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from runner.backends import Backend, Backends
@@ -34,9 +34,11 @@ def check_templates(anatomy: Anatomy, backends: Backends, *, is_sound: bool) -> 
     axes, _ = matrix.axes(document)
     known = {*_OF_A_BACKEND, *(axis.key for axis in axes)}
     for path, template in _parsed(document, substitution.occurrences(document.data), problems):
+        strange = sorted(template.names - known - {templates.DEFERRED_NAME})
+        problems.extend(document.problem(path, *_unknown_name(name, known)) for name in strange)
         if template.is_deferred:
-            problems.extend(_deferred_problems(document, path, template, known))
-        else:
+            problems.extend(_deferred_problems(document, path))
+        elif not strange:
             parsed[path] = template
     if parsed and not any(matrix_problems(anatomy, backends)):
         chosen = backends.of(anatomy.data["backends"])
@@ -55,11 +57,13 @@ def _parsed(
             problems.append(document.problem(path, str(error), error.hint))
 
 
-def _deferred_problems(document: Document, path: DataPath, template: templates.Template, known: set[str]) -> Iterator[Diagnostic]:
+def _unknown_name(name: str, known: Iterable[str]) -> tuple[str, str]:
+    message, hint = unknown("name", name, known)
+    return f"{message} in a template", hint
+
+
+def _deferred_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
     """What asks for facts is evaluated on the machine that runs: it cannot stand in what is judged, printed or drawn from."""
-    for name in sorted(template.names - known - {templates.DEFERRED_NAME}):
-        message, hint = unknown("name", name, known)
-        yield document.problem(path, f"{message} in a template", hint)
     if path[0] in ("summary", "covers") or "expect" in path or path[-2:] == ("torch", "seed"):
         hint = "they may stand in options, inputs and arguments; use when: for what depends on the machine"
         yield document.problem(path, "facts are known only to the machine that runs", hint)
@@ -74,7 +78,7 @@ def layer_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
     found = ((((*path, *place), text)) for place, text in substitution.occurrences(document.value(path)))
     for place, template in _parsed(document, found, problems):
         if template.is_deferred:
-            problems.extend(_deferred_problems(document, place, template, {*_OF_A_BACKEND}))
+            problems.extend(_deferred_problems(document, place))
         for name in sorted(template.names - _OF_A_BACKEND - {templates.DEFERRED_NAME}):
             hint = "a file for many specs knows backend, device and facts"
             problems.append(document.problem(place, f"unknown name '{name}' in a template", hint))
@@ -164,4 +168,8 @@ def _inert(value: Any) -> Any:
 
 def _at(problem: Diagnostic, point: matrix.Point) -> Diagnostic:
     message = problem.message.replace(_INERT, "{{")
-    return Diagnostic(position=problem.position, message=f"{message} (at {point.bracket})", hint=problem.hint)
+    bracket = point.bracket if len(point.bracket) <= _LONGEST else f"{point.bracket[:_LONGEST]}...]"
+    return Diagnostic(position=problem.position, message=f"{message} (at {bracket})", hint=problem.hint)
+
+
+_LONGEST = 200

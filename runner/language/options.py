@@ -1,5 +1,6 @@
 """Merging options: defaults < spec < backend, with the origin of each, and a conflict as an error that names both."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -62,7 +63,8 @@ def _filled(found: dict[str, Option], backend: Backend) -> dict[str, Option]:
 
 
 def _conflict(section: str, name: str, mine: Option, other: Option) -> Diagnostic:
-    message = f"{section} {name} is {mine.value!r} here and {other.value!r} in the {other.layer} ({other.position})"
+    here, there = (json.dumps(option.value, default=str) for option in (mine, other))
+    message = f"{section} {name} is {here} here and {there} in the {other.layer} ({other.position})"
     return Diagnostic(position=mine.position, message=message, hint="write {set: {...}, override: true} if the spec means it")
 
 

@@ -274,7 +274,8 @@ def _size(error: Any) -> Iterator[_Piece]:
             message = f"{_title(error)} takes one kind, found {extra}"
         case _:
             message = f"{_title(error)} takes at most {bound} {_UNITS[error.validator]}"
-    yield (), message, "write each in an entry of its own" if error.validator == "maxProperties" else "", False
+    hint = "write each in an entry of its own" if error.validator == "maxProperties" else str(error.schema.get("description", ""))
+    yield (), message, hint, False
 
 
 _UNITS = {"minItems": "entries", "maxItems": "entries", "minProperties": "keys", "minLength": "characters"}

@@ -15,6 +15,7 @@ from typing import Any
 
 MAX_EXPRESSION = 200
 MAX_RESULT = 10_000
+MAX_DEPTH = 20
 MAX_BITS = 1_000
 """Of a whole number: about 300 digits."""
 
@@ -130,12 +131,15 @@ def _check_lengths(text: str) -> None:
 
 
 def _check_lexed_lengths(text: str) -> None:
-    expression = ""
+    expression, depth = "", 0
     # the lexer knows which braces stand inside a string of an expression
     for _, kind, piece in _environment().lex(text):
         if kind == "variable_end":
             _check_length(expression)
         expression = "" if kind == "variable_begin" else expression + piece
+        depth += {"(": 1, ")": -1}.get(piece, 0) if kind == "operator" else 0
+        if depth > MAX_DEPTH:
+            raise TemplateError(f"an expression nested more than {MAX_DEPTH} deep", "write it more simply")
 
 
 def _check_length(expression: str) -> None:
@@ -164,6 +168,8 @@ def _check(node: Any, names: set[str]) -> None:
         names.add(node.name)
     if kind == "Getattr" and node.attr.startswith("_"):
         raise TemplateError(f"the attribute '{node.attr}' in a template", "attributes that begin with '_' are refused")
+    if kind == "CondExpr" and node.expr2 is None:
+        raise TemplateError("an 'if' without 'else' in a template", "write {{ a if condition else b }}")
     for child in node.iter_child_nodes():
         _check(child, names)
 
@@ -227,7 +233,7 @@ def _evaluate(node: Any, names: Mapping[str, Any]) -> Any:
         case "Or":
             return _evaluate(node.left, names) or _evaluate(node.right, names)
         case "CondExpr":
-            return _conditional(node, names)
+            return _evaluate(node.expr1 if _evaluate(node.test, names) else node.expr2, names)
         case "Compare":
             return _compare(node, names)
     return _arithmetic(node, names)
@@ -253,12 +259,6 @@ def _attribute(value: Any, attribute: str) -> Any:
         message, hint = unknown("attribute", attribute, value)
         raise TemplateError(f"{message} in a template", hint)
     return value[attribute]
-
-
-def _conditional(node: Any, names: Mapping[str, Any]) -> Any:
-    if node.expr2 is None:
-        raise TemplateError("an 'if' without 'else' in a template", "write {{ a if condition else b }}")
-    return _evaluate(node.expr1 if _evaluate(node.test, names) else node.expr2, names)
 
 
 def _compare(node: Any, names: Mapping[str, Any]) -> bool:

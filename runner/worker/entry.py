@@ -1,5 +1,6 @@
 """The beginning of a worker's life, in a fork of the template or in a process of its own."""
 
+import contextlib
 import ctypes
 import faulthandler
 import os
@@ -7,16 +8,29 @@ import signal
 import sys
 
 _PR_SET_PDEATHSIG = 1
+FAILED = 70
+"""The exit code of a worker whose own code failed."""
+
 _ORPHANED = 71
+
+
+def follow(parent: int) -> None:
+    """Be killed when the parent ends; end now when it has ended already."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(_ORPHANED)
+
+
+def follow_nobody() -> None:
+    """Live on when the parent ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0)
 
 
 def begin(stdout: int, stderr: int, parent: int) -> None:
     """Leave the parent's session, die with the parent, and print into the case's own files."""
     if os.getsid(0) != os.getpid():
         os.setsid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it had died before it could be followed
-        os._exit(_ORPHANED)
+    follow(parent)
     for source, target in ((stdout, 1), (stderr, 2)):
         os.dup2(source, target)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -42,10 +56,11 @@ def work(plan_file: str, descriptor: int) -> None:
         import traceback
 
         traceback.print_exc()
-        code = 70
+        code = FAILED
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # a case may have closed or replaced them
+                stream.flush()
         # no atexit handlers: torch's would wait for pools that belong to the template or to the case
         os._exit(code)
 

@@ -130,19 +130,26 @@ class Template:
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            self._control.close()
-            entry.begin(descriptors[1], descriptors[2], parent)
-            entry.work(message["plan"], descriptors[0])
+            try:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                self._control.close()
+                entry.begin(descriptors[1], descriptors[2], parent)
+                entry.work(message["plan"], descriptors[0])
+            finally:  # whatever goes wrong, a worker never becomes a second template
+                os._exit(entry.FAILED)
         self._jobs[pid] = message["job"]
         self._send({"started": message["job"], "pid": pid})
 
     def _reap(self) -> None:
         while self._jobs:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is None:
                 return
+            # its children go with it, and while it is not reaped its number can be nobody else's group
+            with contextlib.suppress(OSError):
+                os.killpg(ended.si_pid, signal.SIGKILL)
+            pid, status = os.waitpid(ended.si_pid, 0)
             if pid in self._jobs:
                 self._send({"ended": self._jobs.pop(pid), "status": status})
 
@@ -151,11 +158,13 @@ class Template:
 
 
 def main() -> None:
-    """``python -m runner.worker.template SOCKET KIND...``: warm up, then serve."""
+    """``python -m runner.worker.template SOCKET PARENT KIND...``: warm up, then serve."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the runner's to handle
     control = socket.socket(fileno=int(sys.argv[1]))
+    entry.follow(int(sys.argv[2]))
     adopt_orphans()
-    warm(sys.argv[2:])
+    warm(sys.argv[3:])
+    entry.follow_nobody()  # from here on it sees that the runner hung up, and may have something to clean up
     try:
         Template(control).run()
     finally:
