@@ -17,6 +17,7 @@ from runner.machine import installed_torch
 from runner.model import Availability, Case
 from runner.plan import digest_of, seed_of
 from runner.selection import select
+from runner.worker.protocol import encode
 
 
 def main(arguments: argparse.Namespace) -> ExitCode:
@@ -29,7 +30,7 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     machine = availability.glance(installed_torch())
     found = [(case, availability.of_case(case, machine)) for case in cases]
     if arguments.json:
-        print(json.dumps([{**as_json(case, verdict), **_details(case)} for case, verdict in found], indent=2, default=str))
+        print(json.dumps(encode([{**as_json(case, verdict), **_details(case)} for case, verdict in found]), indent=2, allow_nan=False))
     else:
         print("\n\n".join("\n".join(_text(case, verdict, suite.backends.by_name[case.backend].summary)) for case, verdict in found))
     return ExitCode.OK

@@ -12,6 +12,7 @@ from runner.language.load import load
 from runner.machine import installed_torch
 from runner.model import Availability, Case
 from runner.selection import Shard, select
+from runner.worker.protocol import encode
 
 
 def main(arguments: argparse.Namespace) -> ExitCode:
@@ -22,7 +23,7 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     machine = availability.glance(installed_torch())
     found = [(case, availability.of_case(case, machine)) for case in cases]
     if arguments.json:
-        print(json.dumps([as_json(case, verdict) for case, verdict in found], indent=2, ensure_ascii=True))
+        print(json.dumps(encode([as_json(case, verdict) for case, verdict in found]), indent=2, allow_nan=False))
     else:
         print("\n".join(_line(case, verdict) for case, verdict in found) or "no case is selected")
     return ExitCode.OK if cases else ExitCode.NOTHING

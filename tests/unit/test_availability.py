@@ -1,5 +1,6 @@
 """Whether a case can run here: the first thing that is missing, with a reason that is never blank."""
 
+import importlib
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -105,6 +106,21 @@ def test_a_glance_says_what_files_say(monkeypatch, tmp_path):
     assert machine.python == sys.version_info[:3]
     assert machine.vendor == "nvidia"
     assert availability.glance(None).torch is None
+
+
+def test_packages_are_found_without_import(monkeypatch, tmp_path):
+    for name in ("triton", "ck4inductor"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    importlib.invalidate_caches()
+    bare = availability.glance(None)
+    assert (bare.triton, bare.ck_dir) == (False, None)
+    for name in ("triton", "ck4inductor"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('this must not be imported')\n")
+    importlib.invalidate_caches()
+    full = availability.glance(None)
+    assert (full.triton, full.ck_dir) == (True, str(tmp_path / "ck4inductor"))
 
 
 @pytest.mark.parametrize("node", ["/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg", None])

@@ -1,5 +1,6 @@
 """What the documents say is true: the reference is fresh, the first spec is valid, the commands exist."""
 
+import os
 import re
 import subprocess
 import sys
@@ -40,6 +41,22 @@ def test_the_commands_of_the_readme_are_what_ci_runs(mark: str) -> None:
     assert "\n" not in command
     assert command.startswith("python3 -m venv .venv && ")
     assert mark in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+@pytest.mark.torch
+def test_the_first_spec_passes_and_the_failure_shown_is_real(tmp_path: Path) -> None:
+    folder = tmp_path / "specs" / "first"
+    folder.mkdir(parents=True)
+    right = block("first-spec")
+    wrong = right.replace("generated_kernel_count: 1", "generated_kernel_count: 2")
+    assert wrong != right
+    (folder / "right.yaml").write_text(right, encoding="utf-8")
+    (folder / "relu.yaml").write_text(wrong, encoding="utf-8")
+    command = [sys.executable, "-m", "runner", "run", "specs/first", "--backend", "cpu", "--select", "*dynamic=true?"]
+    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert block("failure") in done.stdout
+    assert "1  PASS" in done.stdout
 
 
 def test_no_document_holds_a_machine_path() -> None:

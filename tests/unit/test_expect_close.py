@@ -71,7 +71,13 @@ def test_nan_and_infinity_on_one_side_fail_however_wide_the_tolerance(fact):
 
 @pytest.mark.parametrize(
     ("fact", "value", "reference"),
-    [("shape", [3, 1], [3]), ("dtype", "float32", "float64"), ("device", "cpu", "cuda"), ("type", "tensor", "NoneType"), ("type", "int", "float")],
+    [
+        ("shape", [3, 1], [3]),
+        ("dtype", "float32", "float64"),
+        ("device", "cpu", "cuda"),
+        ("type", "tensor", "NoneType"),
+        ("type", "int", "float"),
+    ],
 )
 def test_another_shape_dtype_device_or_type_fails(fact, value, reference):
     judgement = one(EAGER, close_facts(close_leaf(**{fact: value, f"reference_{fact}": reference})))
@@ -158,6 +164,12 @@ def test_a_tolerance_that_nothing_could_exceed_or_meet_is_refused(word, value):
     with pytest.raises(BadExpectation) as caught:
         Close.parse({"to": "eager", "atol": 0, "rtol": 0, word: value})
     assert caught.value.path == (word,)
+
+
+@pytest.mark.parametrize("body", [{"of": "first", "to": "first"}, {"to": "output"}])
+def test_a_value_is_not_compared_with_itself(body):
+    with pytest.raises(BadExpectation, match="compared with itself"):
+        Close.parse(body)
 
 
 BROKEN = [

@@ -102,6 +102,10 @@ def test_where_no_condition_holds_nothing_is_claimed():
         ({"min": 3, "max": 2}, "holds nothing"),
         ({"min": 0}, "holds for every count"),
         ({"value": 1, "min": 1}, "value beside min"),
+        (-1, "less than 0"),
+        ({"value": -1}, "less than 0"),
+        ({"min": -1, "max": 3}, "less than 0"),
+        ({"max": -1}, "less than 0"),
     ],
 )
 def test_a_range_that_says_nothing_is_refused(body: Any, words: str):
@@ -148,7 +152,8 @@ def test_an_unlisted_counter_may_not_be_claimed_zero(body: Any, is_allowed: bool
 
 
 @pytest.mark.parametrize(
-    ("body", "text"), [(2, "2"), ({"min": 1}, "at least 1"), ({"max": 3}, "at most 3"), ({"min": 1, "max": 3}, "1 to 3"), ({"value": 4}, "4")]
+    ("body", "text"),
+    [(2, "2"), ({"min": 1}, "at least 1"), ({"max": 3}, "at most 3"), ({"min": 1, "max": 3}, "1 to 3"), ({"value": 4}, "4")],
 )
 def test_a_count_reads_as_a_person_would_say_it(body: Any, text: str):
     assert str(parse_count(body)) == text

@@ -112,6 +112,7 @@ def test_directives_on_the_only_piece(checks: str, status: Status):
     for body in (checks, {"checks": checks}, {"checks": checks, "code": 0}, {"checks": checks, "code": "all"}):
         (judgement,) = judged("filecheck", body, code=(CODE,))
         assert judgement.status is status
+        assert (judgement.observed == "matched") is (status is Status.HELD)
 
 
 def test_a_failure_names_the_directive_and_shows_the_code():
@@ -141,6 +142,7 @@ def test_a_failure_names_the_directive_and_shows_the_code():
 def test_which_piece_is_looked_at(body: Any, code: tuple[str, ...], status: Status):
     (judgement,) = judged("filecheck", body, code=code)
     assert judgement.status is status
+    assert (judgement.observed == "the step generated no code") is (code == ())
 
 
 def test_a_directive_that_takes_for_ever_is_an_error(monkeypatch: pytest.MonkeyPatch):

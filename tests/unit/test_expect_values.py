@@ -25,6 +25,7 @@ SAME = [
     ([], []),
     ([1, [2.5, NAN]], [1, [2.5, NAN]]),
     ({"a": [1], "b": None}, {"b": None, "a": [1]}),
+    ({"a": NAN}, {"a": NAN}),
     (2**62 + 1, 2**62 + 1),
 ]
 DIFFERENT = [
@@ -42,6 +43,7 @@ DIFFERENT = [
     ([], {}),
     ([True], [1]),
     ({"a": 1}, {"a": 2}),
+    ({"a": 1}, {"a": True}),
     ({"a": 1}, {"b": 1}),
     ({"a": 1}, {"a": 1, "b": 1}),
     ({}, None),
@@ -78,7 +80,10 @@ def test_a_long_value_is_cut():
     assert len(judgement.observed) < 300
 
 
-@pytest.mark.parametrize(("kind", "equal", "status"), [("equals", True, Status.HELD), ("equals", False, Status.FAILED), ("differs", True, Status.FAILED), ("differs", False, Status.HELD)])
+@pytest.mark.parametrize(
+    ("kind", "equal", "status"),
+    [("equals", True, Status.HELD), ("equals", False, Status.FAILED), ("differs", True, Status.FAILED), ("differs", False, Status.HELD)],
+)
 def test_two_named_values(kind: str, equal: bool, status: Status):
     fact = {"comparable": True, "equal": equal, "why": "" if equal else "leaf 0: 2 of 3 elements"}
     (judgement,) = judged(kind, {"first": {"ref": "second"}}, measured={"first": fact})
@@ -124,7 +129,19 @@ def test_the_names_on_both_sides_and_what_the_worker_is_asked():
     assert check.measurement() == {"pairs": {"a": [1, {"$float": "nan"}], "b": {"ref": "c"}}}
 
 
-BROKEN = [7, "x", [], ["x"], {"x": 7}, {"x": None}, {"x": {}}, {"x": []}, {"x": "value"}, {"x": {"value": {"$float": []}}}, {"x": {"value": {"$bytes": "!"}}}]
+BROKEN = [
+    7,
+    "x",
+    [],
+    ["x"],
+    {"x": 7},
+    {"x": None},
+    {"x": {}},
+    {"x": []},
+    {"x": "value"},
+    {"x": {"value": {"$float": []}}},
+    {"x": {"value": {"$bytes": "!"}}},
+]
 
 
 @pytest.mark.parametrize("kind", ["equals", "differs"])
@@ -149,7 +166,8 @@ def strided(body: Any, *tensors: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "status"), [([2, 1], Status.HELD), ([2, 2], Status.FAILED), ([3, 1], Status.FAILED), ([2], Status.FAILED), ([2, 1, 1], Status.FAILED)]
+    ("wanted", "status"),
+    [([2, 1], Status.HELD), ([2, 2], Status.FAILED), ([3, 1], Status.FAILED), ([2], Status.FAILED), ([2, 1, 1], Status.FAILED)],
 )
 def test_strides_are_exact(wanted: list[int], status: Status):
     judgement = strided({"equals": wanted}, tensor(2, 1))
@@ -204,7 +222,9 @@ def test_where_its_condition_does_not_hold_it_claims_nothing():
     assert judged("strides", {"equals": [2, 1], "when": ELSEWHERE})[0].status is Status.NOT_APPLICABLE
 
 
-@pytest.mark.parametrize("measured", [7, [], {}, {"tensors": 7}, {"tensors": [7]}, {"tensors": [{}]}, {"tensors": {"0": {}}}, {"tensors": "ab"}])
+@pytest.mark.parametrize(
+    "measured", [7, [], {}, {"tensors": 7}, {"tensors": [7]}, {"tensors": [{}]}, {"tensors": {"0": {}}}, {"tensors": "ab"}]
+)
 @pytest.mark.parametrize("body", [{"equals": [2, 1]}, {"contiguous": True}])
 def test_strides_of_another_form_are_an_error_and_no_traceback(body: Any, measured: Any):
     case = make_case(step(expected("strides", body)))

@@ -115,7 +115,13 @@ PROBLEM = "the worker answered twice"
 
 @pytest.mark.parametrize(
     ("ending", "facts", "outcome"),
-    [(ENDED, observation(seen()), Outcome.ERROR), (ENDED, None, Outcome.ERROR), (ENDED, BROKEN, Outcome.ERROR), (KILLED, None, Outcome.CRASH), (TIMED_OUT, None, Outcome.TIMEOUT)],
+    [
+        (ENDED, observation(seen()), Outcome.ERROR),
+        (ENDED, None, Outcome.ERROR),
+        (ENDED, BROKEN, Outcome.ERROR),
+        (KILLED, None, Outcome.CRASH),
+        (TIMED_OUT, None, Outcome.TIMEOUT),
+    ],
 )
 def test_a_worker_that_broke_the_protocol_claims_nothing(ending: Ending, facts: Any, outcome: Outcome):
     found = verdict_of(case(step(HOLDS)), facts, ending=ending, problem=PROBLEM)
@@ -251,6 +257,11 @@ def test_an_error_of_the_worker_says_where_and_why():
     assert found.reason == "inputs: builtins.ValueError: bad shape"
     assert found.failure_type == "error"
     assert "Traceback" in found.verdicts[0].detail
+    assert [verdict.status for verdict in found.verdicts] == [Status.ERROR]
+
+
+def test_what_cannot_be_judged_says_why():
+    assert verdict_of(case(step(ERRS)), observation(seen())).reason.endswith("observed this torch has no such metric")
 
 
 # -- steps ----------------------------------------------------------------------------------------------------------
@@ -271,7 +282,9 @@ def test_an_expectation_is_judged_on_its_own_step():
 
 
 def test_an_exception_that_nobody_expected_ends_the_judging():
-    found = verdict_of(case(step(HOLDS, line=9), step(FAILS)), observation(seen(raised=exception("torch.Broken", "no\nmore", "lower")), seen()))
+    found = verdict_of(
+        case(step(HOLDS, line=9), step(FAILS)), observation(seen(raised=exception("torch.Broken", "no\nmore", "lower")), seen())
+    )
     assert (found.outcome, found.failure_type) == (Outcome.FAIL, "raised")
     assert found.reason == "raised: expected no exception, observed torch.Broken in phase 'lower': no"
     assert found.position == place(9)
@@ -372,13 +385,16 @@ def test_a_device_with_an_index_is_its_kind():
     assert proof_of(changed(), by=second)[0] is Outcome.FELL_BACK
 
 
-@pytest.mark.parametrize(("graphs", "outcome"), [([["cpu"]], Outcome.FELL_BACK), ([["cpu"]] * 2, Outcome.PASS), ([["cpu"]] * 4, Outcome.FELL_BACK)])
+@pytest.mark.parametrize(
+    ("graphs", "outcome"), [([["cpu"]], Outcome.FELL_BACK), ([["cpu"]] * 2, Outcome.PASS), ([["cpu"]] * 4, Outcome.FELL_BACK)]
+)
 def test_a_proof_may_ask_for_a_range_of_graphs(graphs: Any, outcome: Outcome):
     assert proof_of(changed(graphs=graphs), by=backend(graphs=Count(least=2, most=3)))[0] is outcome
 
 
 @pytest.mark.parametrize(
-    ("graphs", "executed", "outcome"), [([], {}, Outcome.PASS), ([["cpu"]], {"cpu": 1}, Outcome.FELL_BACK), ([["cuda"]], {}, Outcome.FELL_BACK)]
+    ("graphs", "executed", "outcome"),
+    [([], {}, Outcome.PASS), ([["cpu"]], {"cpu": 1}, Outcome.FELL_BACK), ([["cuda"]], {}, Outcome.FELL_BACK)],
 )
 def test_eager_is_shown_by_no_graph_for_any_device(graphs: Any, executed: Any, outcome: Outcome):
     assert proof_of(changed(graphs=graphs, executed=executed), by=backend("eager"))[0] is outcome
@@ -388,12 +404,22 @@ def test_a_fallback_names_what_was_seen():
     found = verdict_of(case(step(HOLDS)), changed(**UNPROVEN))
     assert found.failure_type == "fell-back"
     assert found.position == place(1)
-    assert "0 graphs, 0 calls" in found.reason
+    assert (
+        found.reason
+        == "proof: expected at least 1 inductor graphs for cpu, compiled or from a cache, and called, observed 0 graphs, 0 calls"
+    )
+    found = verdict_of(case(step(HOLDS)), observation(seen()), by=backend("eager"))
+    assert found.reason == "proof: expected 0 inductor graphs, observed 1 graphs, 1 calls"
 
 
 @pytest.mark.parametrize(
     ("code", "outcome"),
-    [({(0, 0): "x = rocm_ck_gemm()"}, Outcome.PASS), ({(0, 0): "extern_kernels.mm()"}, Outcome.FELL_BACK), ({(0, 0): ""}, Outcome.FELL_BACK), ({}, Outcome.FELL_BACK)],
+    [
+        ({(0, 0): "x = rocm_ck_gemm()"}, Outcome.PASS),
+        ({(0, 0): "extern_kernels.mm()"}, Outcome.FELL_BACK),
+        ({(0, 0): ""}, Outcome.FELL_BACK),
+        ({}, Outcome.FELL_BACK),
+    ],
 )
 def test_the_code_must_show_the_backend(code: Any, outcome: Outcome):
     assert proof_of(changed(code=len(code)), by=backend("rocm-ck"), code=code)[0] is outcome

@@ -153,6 +153,28 @@ def test_the_worst_is_what_exceeds_the_tolerance_most_not_what_differs_most(torc
     assert facts["max_abs"] == 10.0
 
 
+def test_nan_equals_nan_unless_it_is_said_otherwise(torch):
+    nan = torch.tensor([NAN])
+    assert close(nan, nan.clone()).status is Status.HELD
+    assert close(nan, nan.clone(), equal_nan=False).status is Status.FAILED
+    assert close_module.differences(nan, nan.clone(), rtol=0.0, atol=0.0)["nan_mismatches"] == 0
+
+
+def test_infinities_and_nan_are_counted_apart_from_differences(torch):
+    a = torch.tensor([INF, 1.0, INF, NAN, -INF, NAN, 2.0, INF])
+    b = torch.tensor([1.0, -INF, -INF, NAN, -INF, 1.0, 5.0, NAN])
+    facts = close_module.differences(a, b, rtol=0.5, atol=0.25)
+    assert (facts["inf_mismatches"], facts["nan_mismatches"], facts["mismatches"]) == (3, 2, 1)
+    assert (facts["worst_index"], facts["excess"], facts["max_abs"]) == ([6], 0.5, 3.0)
+    assert close(a, b).observed == "NaN on one side only in 2 of 8 elements"
+    assert close(a[:3], b[:3]).observed == "an infinity on one side only in 3 of 3 elements"
+
+
+def test_what_differs_by_the_tolerance_itself_is_no_mismatch(torch):
+    facts = close_module.differences(torch.tensor([1.5, 1.75]), torch.tensor([1.0, 1.0]), rtol=0.0, atol=0.5)
+    assert (facts["mismatches"], facts["excess"]) == (1, 0.75)
+
+
 def test_a_scalar_has_an_empty_index(torch):
     facts = close_module.differences(torch.tensor(1.0), torch.tensor(2.0), rtol=0.0, atol=0.0)
     assert (facts["worst_index"], facts["excess"], facts["mismatches"]) == ([], 1.0, 1)
@@ -172,7 +194,9 @@ def test_chunks_are_seen_as_one(torch, monkeypatch, place):
     assert facts["mismatches"] == int(((a - b).abs() > 0.5).sum())
 
 
-@pytest.mark.parametrize(("a", "b", "distance"), [(2**63 - 1, -(2**63), 2.0**64), (2**53 + 1, 2**53, 1.0), (-1, 1, 2.0), (-(2**40), 3, 2.0**40 + 3), (5, 5, 0.0)])
+@pytest.mark.parametrize(
+    ("a", "b", "distance"), [(2**63 - 1, -(2**63), 2.0**64), (2**53 + 1, 2**53, 1.0), (-1, 1, 2.0), (-(2**40), 3, 2.0**40 + 3), (5, 5, 0.0)]
+)
 def test_integers_are_subtracted_as_such(torch, a, b, distance):
     facts = close_module.differences(torch.tensor([a]), torch.tensor([b]), rtol=0.0, atol=0.0)
     assert facts["max_abs"] == distance
@@ -208,6 +232,8 @@ def test_structures_are_walked(torch):
         ((one, 3), (one, 3.0), Status.FAILED),
         ((one, True), (one, 1), Status.FAILED),
         ((one, NAN), (one, NAN), Status.HELD),
+        ((one, NAN), (one, 1.0), Status.FAILED),
+        ((one, 1.0), (one, NAN), Status.FAILED),
         ((), (), Status.ERROR),
         (None, None, Status.ERROR),
         ([None, None], [None, None], Status.ERROR),
@@ -220,10 +246,19 @@ def test_a_failure_names_the_leaf(torch):
     assert close((one, {"a": one + 1}), (one, {"a": one})).expected.startswith("output[1]['a'] within")
 
 
+def test_a_structure_is_shown_as_torch_writes_it(torch):
+    from torch.utils import _pytree
+
+    one = torch.ones(1)
+    judgement = close([one], (one,))
+    assert judgement.observed == str(_pytree.tree_structure([one]))
+    assert judgement.expected == f"the structure {_pytree.tree_structure((one,))}"
+
+
 def test_structures_that_differ_late_differ(torch):
     one = torch.ones(1)
     names = [f"a_key_that_is_rather_long_{number}" for number in range(200)]
-    left, right = {name: one for name in names}, {name: one for name in [*names[:-1], "z"]}
+    left, right = dict.fromkeys(names, one), dict.fromkeys([*names[:-1], "z"], one)
     assert close(left, right).status is Status.FAILED
     assert close(left, dict(left)).status is Status.HELD
 
@@ -314,6 +349,7 @@ def test_values_against_what_is_written(torch):
         (torch.Size([2, 3]), [2, 3], Status.HELD),
         ((1, (2, torch.tensor([5]))), [1, [2, [5]]], Status.HELD),
         ({"a": torch.Size([1])}, {"a": [1]}, Status.HELD),
+        ({"a": torch.tensor([1.5])}, {"a": [1.5]}, Status.HELD),
         (INF, INF, Status.HELD),
         (torch.tensor([0.1]).item(), 0.1, Status.FAILED),
         ("text", "text", Status.HELD),

@@ -20,7 +20,7 @@ SPEC = """
 summary: A spec that the plans are made from
 backends: [cpu, cuda]
 matrix: {size: [2, 3]}
-config: {max_autotune: false}
+config: {max_autotune: false, freezing: false}
 function: |
   def fn(x):
       return x + 1
@@ -56,7 +56,7 @@ def test_a_plan_is_plain_json_and_says_where_to_work(cases):
     assert (plan["id"], plan["device"], plan["backend"]) == ("spec[backend=cpu,size=2]", "cpu", "cpu")
     assert (plan["folder"], plan["cache"]) == ("/run/cases/00001", "/scratch/00001")
     assert plan["params"] == {"size": 2}
-    assert plan["body"]["config"] == {"max_autotune": False}
+    assert plan["body"]["config"] == {"max_autotune": False, "freezing": False}
     assert plan["body"]["inputs"] == [{"rand": [2]}]
 
 
@@ -123,7 +123,15 @@ def test_whatever_is_run_or_judged_is_in_the_digest(cases, tmp_path, old, new):
     assert digest_of(cases_of(SPEC.replace(old, new), tmp_path)[name]) != digest_of(cases[name])
 
 
-@pytest.mark.parametrize(("old", "new"), [("A spec that", "Another that"), ("function: |", "# a line\n\nfunction: |"), ("function: |", "tags: [a]\nfunction: |")])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("A spec that", "Another that"),
+        ("function: |", "# a line\n\nfunction: |"),
+        ("function: |", "tags: [a]\nfunction: |"),
+        ("{max_autotune: false, freezing: false}", "{freezing: false, max_autotune: false}"),
+    ],
+)
 def test_what_is_only_said_is_not(cases, tmp_path, old, new):
     again = cases_of(SPEC.replace(old, new), tmp_path)
     assert {name: digest_of(one) for name, one in again.items()} == {name: digest_of(one) for name, one in cases.items()}

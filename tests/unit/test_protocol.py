@@ -90,7 +90,17 @@ def test_an_object_is_its_type_and_a_repr_of_bounded_length():
 
 @pytest.mark.parametrize(
     "value",
-    [{"$float": "NaN"}, {"$float": 1.0}, {"$float": None}, {"$float": []}, {"$float": "1.5"}, {"$bytes": "!"}, {"$bytes": "eA="}, {"$bytes": 7}, [{"$bytes": None}]],
+    [
+        {"$float": "NaN"},
+        {"$float": 1.0},
+        {"$float": None},
+        {"$float": []},
+        {"$float": "1.5"},
+        {"$bytes": "!"},
+        {"$bytes": "eA="},
+        {"$bytes": 7},
+        [{"$bytes": None}],
+    ],
 )
 def test_what_encode_never_writes_is_not_read(value: Any):
     with pytest.raises((LookupError, TypeError, ValueError)):
@@ -127,7 +137,9 @@ def test_a_line_that_is_no_message_is_refused_with_a_word(line: bytes, what: str
         loads(line)
 
 
-@pytest.mark.parametrize("line", [b"[" * MAX_DEPTH + b"]" * MAX_DEPTH, b'{"a":' * (MAX_DEPTH - 1) + b"[1]" + b"}" * (MAX_DEPTH - 1), b"1e308", b" 7 "])
+@pytest.mark.parametrize(
+    "line", [b"[" * MAX_DEPTH + b"]" * MAX_DEPTH, b'{"a":' * (MAX_DEPTH - 1) + b"[1]" + b"}" * (MAX_DEPTH - 1), b"1e308", b" 7 "]
+)
 def test_a_line_up_to_the_bound_is_read_and_can_be_walked(line: bytes):
     assert encode(decode(loads(line))) == json.loads(line)
 

@@ -15,7 +15,9 @@ from runner.record import JournalWriter, RunFooter, RunHeader
 from runner.runs import find_run, open_run, resume_run
 from tests.fakes import COUNTED, case, step
 
-HEADER = RunHeader(run_id="r1", started="2026-01-01T00:00:00+00:00", version="0", command=(), environment={}, variables={}, specs={}, selected=2)
+HEADER = RunHeader(
+    run_id="r1", started="2026-01-01T00:00:00+00:00", version="0", command=(), environment={}, variables={}, specs={}, selected=2
+)
 FOOTER = RunFooter(ended="2026-01-01T00:00:01+00:00", seconds=1.0, totals={}, exit_code=0)
 BODY = {"preludes": [], "functions": {}}
 CASES = [case(step(COUNTED), id=f"area/{name}[backend=cpu]", body=BODY) for name in "ab"]
@@ -103,6 +105,12 @@ def test_a_folder_that_holds_a_run_is_refused():
     with pytest.raises(UsageError, match="holds a run already"):
         open_run(Path("out"))
     assert Path("out/run.jsonl").read_bytes() == before
+
+
+def test_a_folder_whose_run_never_began_is_taken():
+    Path("out").mkdir()
+    Path("out/run.jsonl").touch()
+    assert open_run(Path("out")).path == Path("out").absolute()
 
 
 def test_a_folder_with_other_things_in_it_is_taken():
@@ -197,4 +205,4 @@ def test_a_journal_that_is_none_is_a_usage_error(text):
 
 
 def test_names_of_the_folder_are_one_place():
-    assert (runs.JOURNAL, runs.JUNIT, runs.LATEST, runs.REPORTS) == ("run.jsonl", "junit.xml", "latest", Path("reports"))
+    assert ("run.jsonl", "junit.xml", "latest", Path("reports")) == (runs.JOURNAL, runs.JUNIT, runs.LATEST, runs.REPORTS)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from runner.language.files import SpecFile
 from runner.language.anatomy import take_apart
+from runner.language.files import SpecFile
 from runner.language.source import read
 from runner.worker.source_module import SpecModule
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from runner.language.expand import surroundings
 from runner.language.load import load
@@ -13,7 +14,8 @@ from runner.plan import make_plan
 from runner.worker.protocol import decode
 from tests.fakes import HERE, import_torch, shipped
 
-pytestmark = pytest.mark.torch
+# what torch warns of while it compiles is not ours
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +69,7 @@ def test_both_sides_start_from_the_same_generators(torch, session):
 
 def test_reset_rng_begins_anew(torch, session):
     one = session(
-        "function: |\n  def fn():\n      return torch.rand(3)\n"
-        f"steps: [{{call: {{}}, {CLOSE}}}, {{reset: [rng]}}, {{call: {{}}}}]"
+        f"function: |\n  def fn():\n      return torch.rand(3)\nsteps: [{{call: {{}}, {CLOSE}}}, {{reset: [rng]}}, {{call: {{}}}}]"
     )
     first = do(one)
     do(one, 1)
@@ -155,12 +156,20 @@ def test_a_reference_that_raises_is_no_answer_of_torch(session, body):
         do(one)
 
 
-@pytest.mark.parametrize("entry", ["{rand: [2], strides: [1, 1]}", "{ref: no_such_name}", "{module: no_such_module}", "{rand: [-0], dtype: float32, memory_format: channels_last}"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "{rand: [2], strides: [1, 1]}",
+        "{ref: no_such_name}",
+        "{module: no_such_module}",
+        "{rand: [-0], dtype: float32, memory_format: channels_last}",
+    ],
+)
 def test_arguments_that_cannot_be_made_are_no_answer_of_torch(session, entry):
     from runner.worker.session import NotCarriedOut
 
     one = session("function: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\nsteps: [{call: {}, expect: [{runs: {}}]}]")
-    one.plan["steps"][0]["arguments"] = {"inputs": [decode(json.loads(json.dumps(__import__("yaml").safe_load(entry))))]}
+    one.plan["steps"][0]["arguments"] = {"inputs": [decode(json.loads(json.dumps(yaml.safe_load(entry))))]}
     with pytest.raises(NotCarriedOut, match="the arguments raised"):
         do(one)
 
@@ -220,7 +229,8 @@ def test_gradients_come_in_order_arguments_first(torch, session, compiler):
 
 def test_a_parameter_that_is_used_twice_has_one_gradient(torch, session):
     one = session(
-        "function: |\n  def fn(x, y):\n      return x * y\ninputs: [{full: [1], value: 3.0, requires_grad: true}, {full: [1], value: 4.0}]\n"
+        "function: |\n  def fn(x, y):\n      return x * y\n"
+        "inputs: [{full: [1], value: 3.0, requires_grad: true}, {full: [1], value: 4.0}]\n"
         f"steps: [{{call: {{}}, {CLOSE}}}, {{backward: {{}}, {CLOSE}}}]"
     )
     one.compiled.arguments[1] = one.compiled.arguments[0]
@@ -230,7 +240,8 @@ def test_a_parameter_that_is_used_twice_has_one_gradient(torch, session):
 
 def test_nothing_to_differentiate_is_an_error(session):
     one = session(
-        f"function: |\n  def fn(x):\n      return x\ninputs: [{{zeros: [1]}}]\nsteps: [{{call: {{}}, {CLOSE}}}, {{backward: {{}}, expect: [{{runs: {{}}}}]}}]"
+        "function: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\n"
+        f"steps: [{{call: {{}}, {CLOSE}}}, {{backward: {{}}, expect: [{{runs: {{}}}}]}}]"
     )
     do(one)
     with pytest.raises(Exception, match="requires a gradient"):
@@ -276,7 +287,8 @@ def test_params_are_what_the_case_is(session, tmp_path):
 
 def test_contexts_are_entered_in_order(torch, session):
     text = (
-        "prelude: |\n  def state():\n      return (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled('cpu'))\n"
+        "prelude: |\n  def state():\n"
+        "      return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled('cpu')\n"
         "function: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\n"
     )
     cases = {

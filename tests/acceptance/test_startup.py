@@ -1,0 +1,198 @@
+"""What must answer at once imports no torch; exit codes and JSON of ``list`` and ``validate`` on good, bad and empty input."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.exits import ExitCode
+from runner.language import schema
+from tests.conftest import GOOD
+
+ROOT = Path(__file__).resolve().parents[2]
+
+WATCH = """\
+import atexit, json, os, sys
+
+def report():
+    with open(os.environ["WATCH_FILE"], "w") as file:
+        json.dump(sorted(sys.modules), file)
+
+atexit.register(report)
+"""
+"""Written as ``sitecustomize``: Python imports it first, and it says last what had been imported."""
+
+
+class Program:
+    """Runs the program in a folder, and keeps the names of what it imported."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.modules: set[str] = set()
+        (folder / "watch").mkdir()
+        (folder / "watch" / "sitecustomize.py").write_text(WATCH)
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        report = self.folder / "watch" / "modules.json"
+        report.unlink(missing_ok=True)
+        variables = {**os.environ, "PYTHONPATH": f"{self.folder / 'watch'}{os.pathsep}{ROOT}", "WATCH_FILE": str(report)}
+        command = [sys.executable, "-m", "runner", *arguments]
+        done = subprocess.run(command, cwd=self.folder, env=variables, capture_output=True, text=True, check=False)
+        self.modules = set(json.loads(report.read_text()))
+        return done
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good" / "product.yaml").write_text(GOOD + "matrix: {n: [1, .nan]}\nrequires: [cxx]\ncovers: [test_a.py::test_b]\n")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "product.yaml").write_text(GOOD + "conifg: {}\n")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "torch.yaml").write_text(GOOD.replace("x @ y", "x @@ y") + 'config: {freezing: "{{ 1 +', "utf-8")
+    (tmp_path / "empty").mkdir()
+    return Program(tmp_path)
+
+
+def test_the_watch_sees_torch(program: Program) -> None:
+    """The tests below could not fail if it did not."""
+    report = program.folder / "watch" / "modules.json"
+    variables = {**os.environ, "PYTHONPATH": str(program.folder / "watch"), "WATCH_FILE": str(report)}
+    (program.folder / "torch.py").write_text("")
+    subprocess.run([sys.executable, "-c", "import torch"], cwd=program.folder, env=variables, check=True)
+    assert "torch" in json.loads(report.read_text())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("--help", ExitCode.OK),
+        ("--version", ExitCode.OK),
+        ("run --help", ExitCode.OK),
+        ("list good", ExitCode.OK),
+        ("list --json good", ExitCode.OK),
+        ("list", ExitCode.OK),
+        ("explain * good", ExitCode.OK),
+        ("validate good", ExitCode.OK),
+        ("validate --json good", ExitCode.OK),
+        ("validate bad broken good", ExitCode.USAGE),
+        ("list bad", ExitCode.USAGE),
+        ("run bad --out out", ExitCode.USAGE),
+        ("run good --select nothing --out out", ExitCode.NOTHING),
+        ("nonsense", ExitCode.USAGE),
+    ],
+)
+def test_torch_is_not_imported(arguments: str, code: ExitCode, program: Program) -> None:
+    done = program(*arguments.split())
+    assert done.returncode == code, done.stderr
+    assert "runner.cli" in program.modules
+    assert not {name for name in program.modules if name.split(".")[0] in ("torch", "triton", "numpy")}
+    assert not (program.folder / "out").exists()
+
+
+def test_help_imports_next_to_nothing(program: Program) -> None:
+    program("--help")
+    assert {name for name in program.modules if name.startswith("runner")} == {"runner", "runner.cli", "runner.exits"}
+    assert not program.modules & {"yaml", "jsonschema", "jinja2", "junit_xml", "ast"}
+
+
+def test_good_specs_need_neither_of_the_validators(program: Program) -> None:
+    program("validate", "good")
+    assert not program.modules & {"jsonschema", "jinja2"}
+    program("validate", "bad")
+    assert "jsonschema" in program.modules
+
+
+# -- exit codes and output ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "out", "err"),
+    [
+        ("validate good", 0, "1 specs, 2 cases, no problem\n", ""),
+        ("validate bad", 2, "bad/product.yaml:8:1: unknown key 'conifg' (did you mean 'config'?)\n1 problem\n", ""),
+        ("validate empty", 2, "", "torch-conformance: no spec below empty: specs are files that end in .yaml\n"),
+        ("validate nothing", 2, "", "torch-conformance: no such file or folder: nothing\n"),
+        ("list good", 0, "product[backend=cpu,n=1]\nproduct[backend=cpu,n=.nan]\n", ""),
+        ("list good --select *n=1]", 0, "product[backend=cpu,n=1]\n", ""),
+        ("list good --select nothing", 4, "no case is selected\n", ""),
+        ("list good --backend cuda", 4, "no case is selected\n", ""),
+        ("list good --backend cdua", 2, "", "torch-conformance: unknown backend 'cdua' (did you mean 'cuda'?)\n"),
+        ("list good --shard 3/2", 2, "", "torch-conformance: '3/2' is no shard: write I/N with I from 1 to N, for example 2/4\n"),
+        ("list bad", 2, "", "bad/product.yaml:8:1: unknown key 'conifg' (did you mean 'config'?)\n1 problem; nothing was run\n"),
+        ("list empty", 2, "", "torch-conformance: no spec below empty: specs are files that end in .yaml\n"),
+        ("explain nothing good", 2, "", "torch-conformance: no case 'nothing'; 'list' shows them\n"),
+    ],
+)
+def test_exit_codes(arguments: str, code: int, out: str, err: str, program: Program) -> None:
+    done = program(*arguments.split())
+    assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+
+
+def strict(text: str) -> Any:
+    """Read JSON as strict readers do: no NaN and no Infinity."""
+
+    def refuse(word: str) -> None:
+        raise ValueError(f"{word} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_json_of_list(program: Program) -> None:
+    done = program("list", "good", "--json")
+    found = strict(done.stdout)
+    assert done.returncode == ExitCode.OK
+    schema._validator_of(schema.resolved("list")).validate(found)
+    assert [case["id"] for case in found] == ["product[backend=cpu,n=1]", "product[backend=cpu,n=.nan]"]
+    first = found[0]
+    assert {key: first[key] for key in ("spec", "line", "area", "name", "backend", "covers", "tags")} == {
+        "spec": "good/product.yaml",
+        "line": 1,
+        "area": "",
+        "name": "product",
+        "backend": "cpu",
+        "covers": ["test_a.py::test_b"],
+        "tags": [],
+    }
+    assert [case["params"] for case in found] == [{"n": 1}, {"n": {"$float": "nan"}}]
+    assert first["available"] in (True, False, None)
+    assert (first["reason"] == "") is (first["available"] is True)
+
+
+def test_json_of_explain(program: Program) -> None:
+    done = program("explain", "*", "good", "--json")
+    found = strict(done.stdout)
+    assert done.returncode == ExitCode.OK
+    assert [case["params"] for case in found] == [{"n": 1}, {"n": {"$float": "nan"}}]
+    assert found[0]["body"]["inputs"] == [{"rand": [4, 4]}] * 2
+    assert found[0]["seed"] != found[1]["seed"]
+
+
+def test_json_of_an_empty_list(program: Program) -> None:
+    done = program("list", "good", "--json", "--select", "nothing")
+    assert (done.returncode, strict(done.stdout)) == (ExitCode.NOTHING, [])
+
+
+@pytest.mark.parametrize(("folder", "valid", "counts"), [("good", True, (1, 2, 0)), ("bad", False, (0, 0, 1))])
+def test_json_of_validate(folder: str, valid: bool, counts: tuple[int, int, int], program: Program) -> None:
+    done = program("validate", folder, "--json")
+    found = strict(done.stdout)
+    assert done.returncode == (ExitCode.OK if valid else ExitCode.USAGE)
+    schema._validator_of(schema.resolved("validate")).validate(found)
+    assert found["format"] == 1
+    assert found["valid"] is valid
+    assert (found["specs"], found["cases"], len(found["problems"])) == counts
+    if not valid:
+        assert found["problems"] == [
+            {
+                "file": "bad/product.yaml",
+                "line": 8,
+                "column": 1,
+                "message": "unknown key 'conifg'",
+                "hint": "did you mean 'config'?",
+            }
+        ]

@@ -1,0 +1,151 @@
+"""The wheel: what is built from the checkout works without it."""
+
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from runner.record import read_run
+from tests.fakes import ROOT, environment
+
+pytestmark = pytest.mark.torch
+
+SOURCES = ("runner", "specs", "schemas", "templates", "pyproject.toml", "README.md", "LICENSE")
+"""What is copied and built: others may write to the checkout meanwhile, and a build leaves things behind."""
+
+
+def run(command: list[str], cwd: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
+    env = {name: value for name, value in environment(**variables).items() if name != "PYTHONPATH" or "PYTHONPATH" in variables}
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=240, check=False)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("build")
+    copy = folder / "source"
+    copy.mkdir()
+    for name in SOURCES:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, copy / name)
+    built = run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder / "dist")], copy)
+    assert built.returncode == 0, built.stdout + built.stderr
+    (found,) = (folder / "dist").glob("*.whl")
+    shutil.rmtree(copy)
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("installed")
+    done = run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target), str(wheel)], target)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def files_below(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+
+
+def test_the_wheel_holds_the_package_and_its_data_and_nothing_else(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    package = {f"runner/{name}" for name in files_below(ROOT / "runner")}
+    data = {f"runner/_data/{folder}/{name}" for folder in ("specs", "schemas", "templates") for name in files_below(ROOT / folder)}
+    inside = {name for name in names if ".dist-info/" not in name}
+    assert {name for name in package if name.endswith((".py", ".json"))} <= inside
+    assert data <= inside
+    assert inside <= package | data
+    assert any(name.startswith("runner/data/names-") for name in inside)
+    assert "runner/_data/specs/backends.yaml" in inside
+
+
+def test_no_path_of_the_machine_is_in_the_wheel(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            data = archive.read(name)
+            for place in {str(ROOT), str(wheel.parents[1])} - {"/"}:
+                assert place.encode() not in data, name
+
+
+def test_the_metadata_is_that_of_the_project(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = [archive.read(name).decode() for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        (points,) = [archive.read(name).decode() for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt")]
+    assert "\nName: torch-conformance\n" in metadata
+    assert "\nRequires-Dist: torch>=2.11\n" in metadata
+    assert "torch-conformance = runner.cli:main" in points
+
+
+@pytest.mark.parametrize(
+    "command", [["list"], ["validate"], ["--version"], ["explain", "codecache/a-cleared-cache-misses-again[backend=cpu]"]]
+)
+def test_commands_work_far_from_the_checkout(installed, tmp_path, command):
+    done = run([sys.executable, "-m", "runner", *command], tmp_path, PYTHONPATH=str(installed))
+    assert done.returncode == 0, done.stderr
+    assert str(ROOT) not in done.stdout + done.stderr
+    assert done.stdout.strip()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_installed_program_has_the_cases_of_the_checkout(installed, tmp_path):
+    def ids(cwd: Path, path: Path) -> list[str]:
+        done = run([sys.executable, "-m", "runner", "list", "--json"], cwd, PYTHONPATH=str(path))
+        assert done.returncode == 0, done.stderr
+        return [entry["id"] for entry in json.loads(done.stdout)]
+
+    found = ids(tmp_path, installed)
+    assert found
+    assert set(found) == set(ids(tmp_path, ROOT))
+
+
+def test_the_script_is_the_program(installed, tmp_path):
+    script = installed / "bin" / "torch-conformance"
+    done = run([sys.executable, str(script), "--version"], tmp_path, PYTHONPATH=str(installed))
+    assert (done.returncode, done.stdout.split()[0]) == (0, "torch-conformance"), done.stderr
+
+
+SPEC = """\
+summary: A case that is run by an installed program
+backends: [cpu]
+compile: {backend: eager}
+function: |
+  def fn(x):
+      return x + 1
+inputs: [{zeros: [2]}]
+expect: [{close: {to: eager}}]
+"""
+
+HOST = """\
+summary: A library call, far from the checkout
+backends: [host]
+prelude: |
+  import runner
+
+  def place():
+      return runner.__file__
+steps:
+  - api: {call: place, as: found}
+    expect: [{differs: {found: nowhere}}]
+"""
+
+
+def test_workers_are_those_of_the_installed_package(installed, tmp_path):
+    (tmp_path / "compiled.yaml").write_text(SPEC)
+    (tmp_path / "host.yaml").write_text(HOST)
+    done = run([sys.executable, "-m", "runner", "run", str(tmp_path), "--jobs", "2"], tmp_path, PYTHONPATH=str(installed))
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = read_run(tmp_path / "reports" / "latest" / "run.jsonl")
+    assert {result.name: result.outcome.label for result in found.results} == {"compiled": "FELL_BACK", "host": "PASS"}
+    (host,) = [result for result in found.results if result.name == "host"]
+    facts = json.loads((tmp_path / "reports" / "latest" / host.folder / "observation.json").read_text())
+    assert facts["steps"][0]["measured"]["0"]["found"]["value"] == str(installed / "runner" / "__init__.py")
+    for path in (tmp_path / "reports").rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            for folder in ("runner", "specs"):  # a virtual environment may lie in the checkout
+                assert str(ROOT / folder).encode() not in path.read_bytes(), path

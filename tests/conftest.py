@@ -1,0 +1,70 @@
+"""What every test may ask for."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from runner.diagnostics import InvalidSpecs
+from runner.language.load import Suite, load
+
+GOOD = """\
+summary: A product of two matrices is right
+backends: [cpu]
+function: |
+  def fn(x, y):
+      return x @ y
+inputs: [{rand: [4, 4]}, {rand: [4, 4]}]
+expect: [{close: {to: eager}}]
+"""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-goldens", action="store_true", help="write what the program says now into tests/specs/invalid/*.txt")
+
+
+@pytest.fixture
+def update_goldens(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--update-goldens"))
+
+
+@pytest.fixture
+def good() -> str:
+    """Return the text of a spec that is valid: seven lines, to which a test adds its own."""
+    return GOOD
+
+
+LoadSuite = Callable[..., Suite]
+
+
+@pytest.fixture
+def load_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoadSuite:
+    """Return a function that writes files below a folder of its own and loads them: ``load_suite({"a/b.yaml": text}, backends=text)``."""
+    monkeypatch.chdir(tmp_path)
+
+    def load_files(files: Mapping[str, str] | str, *, backends: str = "") -> Suite:
+        for name, text in ({"spec.yaml": files} if isinstance(files, str) else files).items():
+            path = tmp_path / "suite" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+        extra = []
+        if backends:
+            (tmp_path / "vendor.yaml").write_text(backends, "utf-8")
+            extra = [Path("vendor.yaml")]
+        return load([Path("suite")], extra)
+
+    return load_files
+
+
+@pytest.fixture
+def problems_of(load_suite: LoadSuite) -> Callable[..., list[str]]:
+    """Return a function that loads files and returns what is wrong with them, one line each, without the folder."""
+
+    def lines(files: Mapping[str, str] | str, *, backends: str = "") -> list[str]:
+        try:
+            load_suite(files, backends=backends)
+        except InvalidSpecs as error:
+            return [str(problem).removeprefix("suite/") for problem in error.diagnostics]
+        return []
+
+    return lines

@@ -1,0 +1,99 @@
+"""Backends as data: what ships, what a vendor adds, and who runs whose specs."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runner.backends import load_backends
+from runner.diagnostics import InvalidSpecs
+from runner.language.load import Suite
+
+LoadSuite = Callable[..., Suite]
+VENDOR = "vendor: {summary: A backend of a vendor, device: cuda, joins: [rocm], proof: {graphs: {min: 1}}}\n"
+
+
+def problems(text: str, tmp_path: Path) -> list[str]:
+    (tmp_path / "vendor.yaml").write_text(text)
+    with pytest.raises(InvalidSpecs) as caught:
+        load_backends([tmp_path / "vendor.yaml"])
+    return [problem.message for problem in caught.value.diagnostics]
+
+
+def test_the_shipped_backends() -> None:
+    by_name = load_backends().by_name
+    assert list(by_name) == ["cpu", "cuda", "rocm", "rocm-ck", "rocm-mixed", "eager", "host"]
+    assert {name: backend.device for name, backend in by_name.items() if backend.device != "cpu"} == dict.fromkeys(
+        ("cuda", "rocm", "rocm-ck", "rocm-mixed"), "cuda"
+    )
+    assert by_name["rocm-ck"].names == {"rocm-ck", "rocm"}
+    assert [name for name, backend in by_name.items() if not backend.compiles] == ["host"]
+    assert {name: [str(need) for need in backend.requires] for name, backend in by_name.items()}["rocm-ck"] == ["rocm", "triton", "ck"]
+    for backend in by_name.values():
+        proof = backend.proof
+        assert (proof.graphs or proof.code or proof.choices) or not backend.compiles
+
+
+def test_a_spec_runs_on_what_it_names_and_on_what_joins_that(tmp_path: Path) -> None:
+    (tmp_path / "vendor.yaml").write_text(VENDOR + VENDOR.replace("vendor:", "board:", 1).replace("[rocm]", "[vendor]"))
+    backends = load_backends([tmp_path / "vendor.yaml"])
+    assert [backend.name for backend in backends.of(["cpu"])] == ["cpu"]
+    assert [backend.name for backend in backends.of(["rocm"])] == ["rocm", "rocm-ck", "rocm-mixed", "vendor", "board"]
+    assert [backend.name for backend in backends.of(["vendor"])] == ["vendor", "board"]
+    assert [backend.name for backend in backends.of(["board", "rocm"])] == ["board", "rocm", "rocm-ck", "rocm-mixed", "vendor"]
+    assert backends.by_name["board"].names == {"board", "vendor", "rocm"}
+
+
+def test_several_files_of_vendors(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.yaml").write_text(VENDOR.replace("vendor:", f"{name}:", 1))
+    assert list(load_backends([tmp_path / "two.yaml", tmp_path / "one.yaml"]).by_name)[-2:] == ["two", "one"]
+
+
+def test_a_vendor_runs_the_specs_of_the_backend_it_joins(load_suite: LoadSuite, good: str) -> None:
+    text = good.replace("[cpu]", "[rocm]") + (
+        "matrix: {n: [1, 2]}\n"
+        "exclude: [{backend: rocm, n: 2, reason: it fails}]\n"
+        "config: [{freezing: false}, {when: {backend: rocm}, set: {freezing: true}}]\n"
+    )
+    suite = load_suite(text, backends=VENDOR)
+    assert [(case.id, case.body["config"]["freezing"]) for case in suite.cases if case.backend == "vendor"] == [
+        ("spec[backend=vendor,n=1]", True)
+    ]
+
+
+def test_a_backend_for_which_nothing_is_compiled_needs_no_proof(tmp_path: Path) -> None:
+    (tmp_path / "vendor.yaml").write_text("shelf: {summary: Library calls on a shelf, device: cpu, compiles: false}\n")
+    assert not load_backends([tmp_path / "vendor.yaml"]).by_name["shelf"].compiles
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("[rocm]", "[rocn]"), "unknown backend 'rocn'"),
+        (("[rocm]", "[vendor]"), "'vendor' joins itself through 'vendor'"),
+        (("vendor:", "rocm:"), "the backend 'rocm' is defined twice"),
+        ((", proof: {graphs: {min: 1}}", ""), "the backend 'vendor' has no proof that it ran"),
+        (("{min: 1}", "{min: 0}"), "{min: 0} holds for every count"),
+        (("{min: 1}", "{min: 3, max: 2}"), "the range from 3 to 2 holds nothing"),
+        (("{graphs: {min: 1}}", '{code: ""}'), "no directive: nothing would be checked"),
+        (("{graphs: {min: 1}}", '{choices: {match: "["}}'), "the pattern is no regular expression: unterminated character set at offset 0"),
+        (("{graphs: {min: 1}}", "{}"), "proof is empty"),
+        (("device: cuda", "device: gpu"), "the text 'gpu' is no device"),
+        (("device: cuda", "device: cuda, requires: [tritn]"), "unknown capability 'tritn'"),
+        (("device: cuda", "device: cuda, requires: [python]"), "the capability 'python' needs an argument that is text"),
+        (("vendor:", "Vendor:"), "'Vendor' is no name that may stand here"),
+        (("device: cuda, ", ""), "backend needs the key 'device'"),
+        (("joins:", "jions:"), "unknown key 'jions' in backend"),
+    ],
+)
+def test_what_is_wrong_with_a_vendors_file(change: tuple[str, str], message: str, tmp_path: Path) -> None:
+    assert problems(VENDOR.replace(*change, 1), tmp_path) == [message]
+
+
+def test_every_mistake_of_every_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "other.yaml").write_text("[")
+    (tmp_path / "vendor.yaml").write_text(VENDOR.replace("cuda", "gpu"))
+    with pytest.raises(InvalidSpecs) as caught:
+        load_backends([tmp_path / "other.yaml", tmp_path / "vendor.yaml", tmp_path / "nothing.yaml"])
+    assert sorted(Path(problem.position.file).name for problem in caught.value.diagnostics) == ["nothing.yaml", "other.yaml", "vendor.yaml"]

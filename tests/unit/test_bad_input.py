@@ -1,0 +1,352 @@
+"""What a clumsy or a malicious user can write: each file of tests/specs/invalid with the exact lines that ``validate`` prints for it.
+
+A new case is a file, or a folder of files, there; ``pytest --update-goldens`` writes what is said about it beside it, to be read
+before it is committed. What no repository can hold (a pipe, a file of 100 MB, no permission) is made here.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runner.cli import main
+from runner.exits import ExitCode
+from runner.expectations.base import Raised, StepFacts
+from runner.expectations.raises import Raises
+from runner.model import Status
+from tests.fakes import HERE
+
+ROOT = Path(__file__).resolve().parents[2]
+INVALID = ROOT / "tests" / "specs" / "invalid"
+CASES = sorted(path for path in INVALID.iterdir() if path.suffix == ".yaml" or path.is_dir())
+
+GOOD = """\
+summary: A product of two matrices is right
+backends: [cpu]
+function: |
+  def fn(x, y):
+      return x @ y
+inputs: [{rand: [4, 4]}, {rand: [4, 4]}]
+expect: [{close: {to: eager}}]
+"""
+LINE = re.compile(r"(?P<file>.+?):(?P<line>[0-9]+):(?P<column>[0-9]+): .+")
+
+Validate = Callable[..., list[str]]
+
+
+@pytest.fixture
+def validate(capsys: pytest.CaptureFixture[str]) -> Validate:
+    """Return a function that validates and returns the lines, after it has seen the exit code and the count."""
+
+    def run(*arguments: object) -> list[str]:
+        code = main(["validate", *map(str, arguments)])
+        out, err = capsys.readouterr()
+        *lines, count = out.splitlines()
+        assert (code, err) == (ExitCode.USAGE, "")
+        assert count == ("1 problem" if len(lines) == 1 else f"{len(lines)} problems")
+        return lines
+
+    return run
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
+def test_exact_lines(path: Path, validate: Validate, update_goldens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    backends = path / "backends.yaml"
+    lines = validate(path.relative_to(ROOT), *(["--backends", backends.relative_to(ROOT)] if backends.exists() else []))
+    golden = path.with_suffix(".txt") if path.is_file() else path.with_name(f"{path.name}.txt")
+    if update_goldens:
+        golden.write_text("\n".join(lines) + "\n", "utf-8")
+    assert lines == golden.read_text("utf-8").splitlines()
+
+
+@pytest.mark.parametrize("golden", sorted(INVALID.glob("*.txt")), ids=lambda path: path.stem)
+def test_every_position_is_in_the_file(golden: Path) -> None:
+    lines = golden.read_text("utf-8").splitlines()
+    assert lines
+    for line in lines:
+        file, number, column = place(line)
+        rows = re.split(rb"\r\n|\n", (ROOT / file).read_bytes())
+        assert number <= len(rows), line
+        assert 1 <= column <= len(rows[number - 1].decode("utf-8", "replace")) + 1, line
+
+
+def place(line: str) -> tuple[str, int, int]:
+    match = LINE.fullmatch(line)
+    assert match is not None, line
+    return match["file"], int(match["line"]), int(match["column"])
+
+
+def test_all_problems_of_all_files_are_told_in_one_go(validate: Validate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    told = validate("tests/specs/invalid")
+    assert len(set(told)) == len(told)
+    assert [*map(place, told)] == sorted(map(place, told))
+    for path in CASES:
+        if path.is_file() or path.name.startswith("defaults-") or path.name == "several-files":
+            golden = INVALID / f"{path.stem if path.is_file() else path.name}.txt"
+            assert set(golden.read_text("utf-8").splitlines()) <= set(told), path.name
+
+
+def test_every_golden_has_its_case() -> None:
+    named = {path.stem if path.is_file() else path.name for path in CASES}
+    assert {path.stem for path in INVALID.glob("*.txt")} == named
+
+
+def test_json_says_the_same(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main(["validate", "--json", "tests/specs/invalid/many-problems.yaml"]) == ExitCode.USAGE
+    said = json.loads(capsys.readouterr().out)
+    assert said.keys() == {"format", "valid", "specs", "cases", "problems"}
+    assert (said["format"], said["valid"], said["cases"]) == (1, False, 0)
+    lines = [f"{p['file']}:{p['line']}:{p['column']}: {p['message']}" + (f" ({p['hint']})" if p["hint"] else "") for p in said["problems"]]
+    assert lines == (INVALID / "many-problems.txt").read_text("utf-8").splitlines()
+
+
+# -- files that no repository can hold ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty working folder ``specs/`` is in."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "specs").mkdir()
+    return tmp_path / "specs"
+
+
+def test_a_file_of_100_mb_is_not_read(folder: Path, validate: Validate) -> None:
+    with (folder / "large.yaml").open("wb") as file:
+        file.truncate(100 << 20)
+    assert validate("specs") == ["specs/large.yaml:1:1: is 104,857,600 bytes; at most 1,048,576 are read (a spec is one claim: split it)"]
+
+
+def test_a_file_that_grows_while_it_is_read_is_not_read_on(folder: Path, validate: Validate) -> None:
+    (folder / "endless.yaml").symlink_to("/proc/self/pagemap")  # its size is 0, and it has no end
+    line = "specs/endless.yaml:1:1: is more than 1,048,576 bytes; at most 1,048,576 are read (a spec is one claim: split it)"
+    assert validate("specs") == [line]
+
+
+def test_a_file_that_cannot_be_read(folder: Path, validate: Validate) -> None:
+    (folder / "memory.yaml").symlink_to("/proc/self/mem")
+    assert validate("specs") == ["specs/memory.yaml:1:1: cannot be read: Input/output error (a spec is a text file)"]
+
+
+@pytest.mark.parametrize("name", ["specs", "specs/odd.yaml"])
+def test_a_pipe_is_not_waited_for(name: str, folder: Path, validate: Validate) -> None:
+    os.mkfifo(folder / "odd.yaml")
+    assert validate(name) == ["specs/odd.yaml:1:1: is not a regular file (a spec is a text file)"]
+
+
+def test_a_folder_named_like_a_spec(folder: Path, validate: Validate) -> None:
+    (folder / "odd.yaml").mkdir()
+    assert validate("specs") == ["specs/odd.yaml:1:1: is not a regular file (a spec is a text file)"]
+
+
+def test_links_that_lead_nowhere(folder: Path, validate: Validate) -> None:
+    (folder / "dangling.yaml").symlink_to("nothing")
+    (folder / "itself.yaml").symlink_to("itself.yaml")
+    (folder / "_defaults.yaml").symlink_to("_defaults.yaml")
+    assert validate("specs") == [
+        "specs/_defaults.yaml:1:1: cannot be read: Too many levels of symbolic links (check the path and its permissions)",
+        "specs/dangling.yaml:1:1: cannot be read: No such file or directory (check the path and its permissions)",
+        "specs/itself.yaml:1:1: cannot be read: Too many levels of symbolic links (check the path and its permissions)",
+    ]
+
+
+def test_a_folder_that_links_to_one_above_it(folder: Path, validate: Validate) -> None:
+    (folder / "inner").mkdir()
+    (folder / "inner" / "up").symlink_to("..")
+    (folder / "bad.yaml").write_text("a spec\n")
+    assert validate("specs") == [
+        "specs/bad.yaml:1:1: expected a map, found the text 'a spec' (One file, one claim about torch.compile.)",
+        "specs/inner/up:1:1: this folder is a link to one above it (remove the link)",
+    ]
+
+
+def test_a_name_that_a_terminal_must_not_see(folder: Path, validate: Validate) -> None:
+    for name in (b"a\nb.yaml", b"\xff.yaml", b"red\x1b[31m.yaml"):
+        (Path(os.fsdecode(bytes(folder) + b"/" + name))).write_text(GOOD)
+    hint = "(the name stands in the ids of its cases: rename it)"
+    assert validate("specs") == [
+        rf"specs/a\nb.yaml:1:1: the character '\n' in the name of a spec {hint}",
+        rf"specs/red\x1b[31m.yaml:1:1: the character '\x1b' in the name of a spec {hint}",
+        rf"specs/\udcff.yaml:1:1: the character '\udcff' in the name of a spec {hint}",
+    ]
+
+
+def test_what_is_no_utf_8_terminal_gets_escapes(folder: Path) -> None:
+    (folder / "bad.yaml").write_text("größe: 4\n", "utf-8")
+    variables = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "runner", "validate", "specs"]
+    done = subprocess.run(command, cwd=folder.parent, env=variables, capture_output=True, check=False)
+    assert done.returncode == ExitCode.USAGE
+    assert rb"unknown key 'gr\xf6\xdfe'" in done.stdout
+    assert done.stderr == b""
+
+
+NO_PERMISSION = """
+import os, sys
+from pathlib import Path
+from runner.cli import main
+
+main(["validate", sys.argv[1]])  # what is imported later must be here before nobody is somebody else
+os.seteuid(65534)
+print("--")
+for arguments in (["specs/file"], ["specs/folder"], ["specs/listed"], ["specs/folder/inner/spec.yaml"], ["specs/defaults"]):
+    print("exit", main(["validate", *arguments]), flush=True)
+"""
+
+
+@pytest.fixture
+def anybodys_folder() -> Iterator[Path]:
+    """Return a folder that everybody may look into; the folders above pytest's own are for their owner alone."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody without permission and come back")
+def test_no_permission(anybodys_folder: Path) -> None:
+    for name in ("file", "folder/inner", "listed/inner", "defaults"):
+        (anybodys_folder / "specs" / name).mkdir(parents=True)
+        (anybodys_folder / "specs" / name / "spec.yaml").write_text(GOOD)
+    (anybodys_folder / "specs/defaults/_defaults.yaml").write_text("tags: [cache]\n")
+    for name, mode in (("file/spec.yaml", 0), ("folder/inner", 0), ("listed/inner", 0o444), ("defaults/_defaults.yaml", 0)):
+        (anybodys_folder / "specs" / name).chmod(mode)
+    command = [sys.executable, "-c", NO_PERMISSION, str(INVALID / "unknown-config.yaml")]
+    done = subprocess.run(
+        command, cwd=anybodys_folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split("--\n")[1].splitlines() == [
+        "specs/file/spec.yaml:1:1: cannot be read: Permission denied (check the path and its permissions)",
+        "1 problem",
+        "exit 2",
+        "specs/folder/inner:1:1: cannot be read: Permission denied (check its permissions)",
+        "1 problem",
+        "exit 2",
+        "specs/listed/inner/spec.yaml:1:1: cannot be read: Permission denied (check the path and its permissions)",
+        "1 problem",
+        "exit 2",
+        "exit 2",
+        "specs/defaults/_defaults.yaml:1:1: cannot be read: Permission denied (check the path and its permissions)",
+        "1 problem",
+        "exit 2",
+    ]
+    assert done.stderr == "torch-conformance: cannot look at specs/folder/inner/spec.yaml: Permission denied\n"
+
+
+# -- wrong usage ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def usage(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return a function that runs the program and returns what it says about its arguments."""
+
+    def run(*arguments: object) -> str:
+        code = main(list(map(str, arguments)))
+        out, err = capsys.readouterr()
+        assert (code, out) == (ExitCode.USAGE, "")
+        return err.removeprefix("torch-conformance: ").rstrip("\n")
+
+    return run
+
+
+Usage = Callable[..., str]
+
+
+def test_a_path_that_does_not_exist(folder: Path, usage: Usage) -> None:
+    assert usage("validate", "specs/nothing") == "no such file or folder: specs/nothing"
+    assert usage("list", "specs", "nothing.yaml") == "no spec below specs: specs are files that end in .yaml"
+    assert usage("validate", "n" * 300) == f"cannot look at {'n' * 300}: File name too long"
+
+
+def test_a_folder_without_specs(folder: Path, usage: Usage) -> None:
+    (folder / "README.md").write_text("text")
+    (folder / ".hidden.yaml").write_text(GOOD)
+    (folder / "_defaults.yaml").write_text("tags: [cache]\n")
+    assert usage("validate", "specs") == "no spec below specs: specs are files that end in .yaml"
+    assert usage("run", "specs") == "no spec below specs: specs are files that end in .yaml"
+
+
+def test_files_that_are_no_specs(folder: Path, usage: Usage) -> None:
+    (folder / "_defaults.yaml").write_text("tags: [cache]\n")
+    (folder / "backends.yaml").write_text("")
+    assert usage("validate", "specs/_defaults.yaml") == "specs/_defaults.yaml holds defaults and no spec: name its folder"
+    assert usage("validate", "specs/backends.yaml") == "specs/backends.yaml is no spec; --backends takes such files"
+
+
+def test_backends_that_cannot_be_read(folder: Path, validate: Validate) -> None:
+    (folder / "good.yaml").write_text(GOOD)
+    (folder / "bad.yaml").write_text(GOOD.replace("x @ y", "x @@ y"))
+    assert validate("specs", "--backends", "nothing.yaml", "--backends", "specs") == [
+        "nothing.yaml:1:1: cannot be read: No such file or directory (check the path and its permissions)",
+        "specs:1:1: is not a regular file (a spec is a text file)",
+        "specs/bad.yaml:5:17: Python syntax: invalid syntax (this is Python, exactly as in a module)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("out", "reason"),
+    [
+        ("/proc/new", "No such file or directory"),
+        ("file", "File exists"),
+        ("file/new", "Not a directory"),
+        ("o" * 300, "File name too long"),
+    ],
+)
+def test_an_output_folder_that_cannot_be_written(out: str, reason: str, folder: Path, usage: Usage) -> None:
+    (folder / "good.yaml").write_text(GOOD)
+    Path("file").write_text("mine")
+    absolute = Path(out).absolute()
+    assert usage("run", "specs", "--out", out) == f"cannot write to {absolute}: {reason}"
+    assert Path("file").read_text() == "mine"
+    assert sorted(os.listdir()) == ["file", "specs"]
+
+
+def test_nothing_is_run_and_nothing_lost_while_one_spec_is_invalid(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "good.yaml").write_text(GOOD)
+    (folder / "bad.yaml").write_text(GOOD + "conifg: {}\n")
+    (folder / "worse.yaml").write_text("a: [\n")
+    Path("out").mkdir()
+    for name in ("junit.xml", "out/run.jsonl", "out/junit.xml"):
+        Path(name).write_text("what was written before")
+    assert main(["run", "specs", "--out", "out", "--junit", "junit.xml"]) == ExitCode.USAGE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "specs/bad.yaml:8:1: unknown key 'conifg' (did you mean 'config'?)",
+        "specs/worse.yaml:2:1: YAML syntax: did not find expected node content (check the indentation and the quotes)",
+        "2 problems; nothing was run",
+    ]
+    assert sorted(os.listdir()) == ["junit.xml", "out", "specs"]
+    assert sorted(os.listdir("out")) == ["junit.xml", "run.jsonl"]
+    for name in ("junit.xml", "out/run.jsonl", "out/junit.xml"):
+        assert Path(name).read_text() == "what was written before"
+
+
+# -- without end ----------------------------------------------------------------------------------------------------
+
+
+def test_a_pattern_that_backtracks_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    from runner.expectations import raises
+    from runner.patterns import search
+
+    monkeypatch.setattr(raises, "search", lambda pattern, text: search(pattern, text, seconds=0.2))
+    raised = Raised(type="builtins.ValueError", ancestors=("builtins.ValueError",), message="a" * 60, traceback="", phase="trace")
+    (judgement,) = Raises.parse({"type": "ValueError", "match": "(a+)+$b"}).judge(StepFacts(raised=raised), HERE)
+    assert (judgement.status, judgement.observed) == (Status.ERROR, "pattern too slow")
+
+
+@pytest.mark.parametrize("name", ["matrix-of-a-million", "matrix-beyond-counting", "alias-bomb", "alias-chain", "template-grows"])
+def test_what_would_grow_is_refused_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    begun = time.monotonic()
+    assert main(["validate", f"tests/specs/invalid/{name}.yaml"]) == ExitCode.USAGE
+    assert time.monotonic() - begun < 10

@@ -1,0 +1,106 @@
+"""What a machine may lack: each probe on machines that have it, lack it, or do not know yet."""
+
+from typing import Any
+
+import pytest
+
+from runner.capabilities import CAPABILITIES, Machine
+from runner.model import Availability
+
+YES, NO, UNKNOWN = Availability.YES, Availability.NO, Availability.UNKNOWN
+
+MACHINE: dict[str, Any] = {"python": (3, 12, 1), "torch": "2.13.0+cpu", "release": (2, 13, 0), "cuda_build": None, "hip_build": None}
+WITHOUT_TORCH = {"torch": None, "release": None}
+CUDA, ROCM = {"cuda_build": "13.0"}, {"hip_build": "7.0"}
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "machine", "answer", "reason"),
+    [
+        ("cuda", "", WITHOUT_TORCH, NO, "torch is not installed"),
+        ("cuda", "", {}, NO, "torch 2.13.0+cpu is built without CUDA"),
+        ("cuda", "", ROCM, NO, "torch 2.13.0+cpu is built without CUDA"),
+        ("cuda", "", CUDA, UNKNOWN, "whether torch sees an NVIDIA GPU is known only when it runs"),
+        ("cuda", "", {**CUDA, "gpus": 0}, NO, "no NVIDIA GPU is visible"),
+        ("cuda", "", {**CUDA, "gpus": 1}, YES, ""),
+        ("rocm", "", WITHOUT_TORCH, NO, "torch is not installed"),
+        ("rocm", "", CUDA, NO, "torch 2.13.0+cpu is built without ROCm"),
+        ("rocm", "", {**ROCM, "gpus": 0}, NO, "no AMD GPU is visible"),
+        ("rocm", "", {**ROCM, "gpus": 8}, YES, ""),
+        ("triton", "", {}, NO, "triton is not installed"),
+        ("triton", "", {"triton": True}, YES, ""),
+        ("ck", "", {}, NO, "Composable Kernel (the package ck4inductor) is not installed"),
+        ("ck", "", {"ck_dir": "/opt/ck"}, YES, ""),
+        ("cxx", "", {}, NO, "no C++ compiler: neither CXX nor g++ nor clang++ names one"),
+        ("cxx", "", {"cxx": "/usr/bin/g++"}, YES, ""),
+        ("python", ">3.11.8", {}, YES, ""),
+        ("python", "<3.12", {}, NO, "python 3.12.1 is not <3.12"),
+        ("torch", ">=2.13", {}, YES, ""),
+        ("torch", ">=2.14", {}, NO, "torch 2.13.0+cpu is not >=2.14"),
+        ("torch", ">=2.13", WITHOUT_TORCH, NO, "torch is not installed"),
+        ("gpus", ">=2", {}, UNKNOWN, "how many GPUs torch sees is known only when it runs"),
+        ("gpus", ">=2", {"gpus": 1}, NO, "1 GPUs visible, >=2 wanted"),
+        ("gpus", ">=2", {"gpus": 2}, YES, ""),
+        ("gpu_memory", ">=64GiB", {}, UNKNOWN, "the GPU's memory is known only when it runs"),
+        ("gpu_memory", ">=64GiB", {"gpus": 0}, NO, "no GPU, >=64GiB of memory wanted"),
+        ("gpu_memory", ">=64GiB", {"gpus": 1, "gpu_memory": 64 * GIB}, YES, ""),
+        ("gpu_memory", ">=64GiB", {"gpus": 1, "gpu_memory": 64 * GIB - 1}, NO, "the GPU has 64 GiB, >=64GiB wanted"),
+        ("gpu_memory", ">64GiB", {"gpus": 1, "gpu_memory": 64 * GIB}, NO, "the GPU has 64 GiB, >64GiB wanted"),
+        ("gpu_memory", ">= 0.5 GB", {"gpus": 1, "gpu_memory": 500_000_000}, YES, ""),
+        ("gpu_memory", ">=512MiB", {"gpus": 1, "gpu_memory": 512 << 20}, YES, ""),
+        ("module", "json", {}, YES, ""),
+        ("module", "json.no_such_part", {}, YES, ""),
+        ("module", "no_such_package", {}, NO, "the module no_such_package is not installed"),
+        ("module", "no_such_package.inner", {}, NO, "the module no_such_package.inner is not installed"),
+    ],
+)
+def test_probe(name: str, argument: str, machine: dict[str, Any], answer: Availability, reason: str) -> None:
+    found = CAPABILITIES[name].probe(Machine(**{**MACHINE, **machine}), argument)
+    assert (found.availability, found.reason) == (answer, reason)
+
+
+def test_a_module_without_a_spec_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+    import types
+
+    monkeypatch.setitem(sys.modules, "made_by_hand", types.ModuleType("made_by_hand"))
+    found = CAPABILITIES["module"].probe(Machine(**MACHINE), "made_by_hand")
+    assert (found.availability, found.reason) == (NO, "the module made_by_hand is not installed")
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "good"),
+    [
+        *(("python", ">3.11.8", True), ("python", "3.11", False), ("torch", ">=2.12,<2.14", True), ("torch", "", False)),
+        *(("gpus", ">=2", True), ("gpus", "2", False), ("gpus", ">=" + "9" * 5_000, False)),
+        *(
+            ("gpu_memory", ">=64GiB", True),
+            ("gpu_memory", " > 1.5 GB ", True),
+            ("gpu_memory", "64GiB", False),
+            ("gpu_memory", ">=64", False),
+        ),
+        *(("gpu_memory", "<64GiB", False), ("gpu_memory", ">=64TiB", False), ("gpu_memory", ">=64GiB\n", True)),
+        *(
+            ("module", "transformers", True),
+            ("module", "a.b_c", True),
+            ("module", "a..b", False),
+            ("module", ".a", False),
+            ("module", "a.", False),
+        ),
+        *(("module", "a b", False), ("module", "1a", False), ("module", "a-b", False), ("module", "", False), ("module", "ä", False)),
+    ],
+)
+def test_arguments(name: str, argument: str, good: bool) -> None:
+    assert (CAPABILITIES[name].check(argument) is None) is good
+
+
+@pytest.mark.parametrize("name", CAPABILITIES)
+def test_every_capability_says_what_it_is_and_shows_an_argument_that_is_good(name: str) -> None:
+    capability = CAPABILITIES[name]
+    assert capability.summary
+    assert not capability.takes or capability.check(capability.takes) is None
+    # no probe answers without a reason, whatever is known
+    for machine in (WITHOUT_TORCH, {}, CUDA, {**ROCM, "gpus": 0}, {"gpus": 1, "gpu_memory": 1}):
+        found = capability.probe(Machine(**{**MACHINE, **machine}), capability.takes)
+        assert (found.reason == "") is (found.availability is YES)

@@ -1,0 +1,275 @@
+"""What a spec means: what is allowed beside what is not. The exact lines of mistakes stand in tests/specs/invalid."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runner.language import python
+from runner.language.load import load
+
+ROOT = Path(__file__).resolve().parents[2]
+VALID = sorted((ROOT / "tests" / "specs" / "valid").glob("*.yaml"))
+
+VENDOR = """\
+vendor:
+  summary: A backend of a vendor
+  device: cuda
+  joins: [rocm]
+  proof: {graphs: {min: 1}}
+"""
+
+Problems = Callable[..., list[str]]
+
+
+@pytest.mark.parametrize("path", VALID, ids=lambda path: path.stem)
+def test_valid(path: Path) -> None:
+    assert load([path]).cases
+
+
+def with_function(good: str, function: str, inputs: str = "[{rand: [4, 4]}, {rand: [4, 4]}]") -> str:
+    head, _, rest = good.partition("function: |")
+    return head + function + f"\ninputs: {inputs}\n" + rest[rest.index("expect:") :]
+
+
+# -- functions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "takes"),
+    [
+        ("def fn(): pass", [0]),
+        ("def fn(a): pass", [1]),
+        ("def fn(a, /, b): pass", [2]),
+        ("def fn(a, b=1): pass", [1, 2]),
+        ("def fn(a=1, b=1): pass", [0, 1, 2]),
+        ("def fn(*a): pass", [0, 1, 2, 3]),
+        ("def fn(a, *b): pass", [1, 2, 3]),
+        ("def fn(a, *, b=1): pass", [1]),
+        ("def fn(a, **b): pass", [1]),
+    ],
+)
+def test_a_function_takes_so_many_inputs(function: str, takes: list[int], good: str, problems_of: Problems) -> None:
+    for count in range(4):
+        found = problems_of(with_function(good, f'function: "{function}"', "[" + "1, " * count + "]"))
+        assert (found == []) is (count in takes), (count, found)
+
+
+def test_what_a_decorator_returns_may_take_anything(good: str, problems_of: Problems) -> None:
+    assert problems_of(with_function(good, "prelude: |\n  def bound(f): return f\nfunction: |\n  @bound\n  def fn(): return 1")) == []
+
+
+def test_the_last_of_two_defs_of_one_name_is_meant(good: str, problems_of: Problems) -> None:
+    assert problems_of(with_function(good, "function: |\n  def fn(): pass\n  def fn(x, y): pass")) == []
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "entry: fn\nfunction: |\n  fn = lambda x, y: x",
+        "entry: fn\nfunction: |\n  from operator import matmul as fn",
+        "entry: fn\nfunction: |\n  if True:\n      def fn(x, y): return x\n  else:\n      def fn(x, y): return y",
+        "entry: fn\nfunction: |\n  def helper(x): return x\n  def fn(x, y): return helper(x) @ y",
+    ],
+)
+def test_entries(function: str, good: str, problems_of: Problems) -> None:
+    assert problems_of(with_function(good, function)) == []
+
+
+@pytest.mark.parametrize(
+    "prelude",
+    [
+        "class Made(torch.nn.Module): pass",
+        "def Made(*args): return torch.nn.ReLU()",
+        "Made = torch.nn.ReLU",
+        "Made: type = torch.nn.ReLU",
+        "Other, Made = 1, torch.nn.ReLU",
+        "from torch.nn import ReLU as Made",
+        "if True:\n      Made = 1",
+        "try:\n      import nothing\n  except ImportError:\n      Made = 1",
+        "for Made in (1, 2): pass",
+        "for i in (1, 2):\n      Made = i",
+        "while True:\n      Made = 1\n      break",
+        "with open('x') as Made: pass",
+        "match 1:\n      case 1:\n          Made = 1",
+        "async def Made(): pass",
+    ],
+)
+def test_whatever_binds_a_name_in_a_prelude(prelude: str, good: str, problems_of: Problems) -> None:
+    assert problems_of(with_function(good, f"prelude: |\n  {prelude}\nfunction: {{module: Made}}")) == []
+    (line,) = problems_of(with_function(good, f"prelude: |\n  {prelude}\nfunction: {{module: Mad}}"))
+    assert line.split(": ", 1)[1] == "no name 'Mad' in the prelude (did you mean 'Made'?)"
+
+
+def test_a_star_import_may_bring_anything(good: str, problems_of: Problems) -> None:
+    assert problems_of(with_function(good, "prelude: |\n  from torch.nn import *\nfunction: {module: Mad}")) == []
+
+
+def test_names_within_a_def_or_a_class_are_not_the_preludes(good: str, problems_of: Problems) -> None:
+    prelude = "prelude: |\n  def make():\n      Made = 1\n  class Other:\n      Made = 1\n"
+    assert len(problems_of(with_function(good, prelude + "function: {module: Made}"))) == 1
+
+
+# -- names of libraries ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "torch.relu",  # bound by an __init__: only the worker can tell
+        "torch.nn.functional.relu",
+        "torch._inductor.codecache.FxGraphCache.clear",
+        "torch._inductor.codecache.FxGraphCache.no_such_method",
+        "torch.compiler.reset",
+        "json.dumps",
+        "os.path.join",
+    ],
+)
+def test_names_that_are_there_or_that_only_the_worker_can_judge(path: str) -> None:
+    assert python.find_name(path, {"torch", "params"}) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("torch._inductor.codecache.FxGraphCash", "no name 'FxGraphCash' in torch._inductor.codecache"),
+        ("torch._dynamo.exc.Unsuported", "no name 'Unsuported' in torch._dynamo.exc"),
+        ("torch.compiler.config.no_such", "no name 'no_such' in torch.compiler.config"),
+        ("no_such_package.x", "no package 'no_such_package' is installed"),
+        ("len", "no name 'len' in the prelude"),
+    ],
+)
+def test_names_that_are_not_there(path: str, message: str) -> None:
+    found = python.find_name(path, {"torch", "params"})
+    assert found is not None
+    assert found[0] == message
+
+
+def test_looking_a_name_up_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "trap").mkdir()
+    (tmp_path / "trap" / "__init__.py").write_text("raise SystemExit('imported')\n")
+    (tmp_path / "trap" / "inner.py").write_text("raise SystemExit('imported')\ndef there(): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert python.find_name("trap.inner.there", set()) is None
+    assert python.find_name("trap.inner:there", set()) is None
+    assert python.find_name("trap.inner.ther", set()) == ("no name 'ther' in trap.inner", "did you mean 'there'?")
+
+
+def test_a_package_that_is_required_is_not_looked_for(good: str, problems_of: Problems) -> None:
+    text = with_function(good, 'function: {ref: "no_such_package.module:fn"}')
+    assert len(problems_of(text)) == 1
+    assert problems_of(text + "requires: [{module: no_such_package}]\n") == []
+
+
+def test_names_of_another_torch_are_left_to_the_worker(good: str, problems_of: Problems, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = with_function(good, "function: {api: torch._inductor.codecache.OfAnotherTorch}")
+    raises = good.replace("[{close: {to: eager}}]", "[{raises: {type: torch._dynamo.exc.OfAnotherTorch}}]")
+    assert [len(problems_of(one)) for one in (text, raises)] == [1, 1]
+    for one in (text, raises):
+        assert problems_of(one + 'requires: [{torch: ">=2.13"}]\n') == []
+    monkeypatch.setattr(python, "is_installed", lambda name: False)
+    assert [problems_of(one) for one in (text, raises)] == [[], []]
+
+
+@pytest.mark.parametrize("name", ["RuntimeError", "KeyboardInterrupt", "ExceptionGroup", "OSError"])
+def test_pythons_own_exceptions(name: str) -> None:
+    assert python.is_exception(name)
+
+
+@pytest.mark.parametrize("name", ["int", "print", "NotImplemented", "Nothing", ""])
+def test_what_is_no_exception(name: str) -> None:
+    assert not python.is_exception(name)
+
+
+# -- conditions -----------------------------------------------------------------------------------------------------
+
+
+def test_a_condition_may_name_a_backend_that_joins_one_of_the_specs(good: str, problems_of: Problems) -> None:
+    text = good.replace("[cpu]", "[rocm]") + "config: [{when: {backend: vendor}, set: {freezing: true}}]\n"
+    assert problems_of(text, backends=VENDOR) == []
+    assert [line.split(": ", 1)[1] for line in problems_of(text)] == [
+        "unknown backend 'vendor' (allowed: cpu, cuda, eager, host, rocm, rocm-ck, rocm-mixed)"
+    ]
+
+
+def test_a_condition_that_can_hold_for_one_of_its_values_may_name_others(good: str, problems_of: Problems) -> None:
+    text = (
+        good + "config: [{when: {backend: [cpu, cuda]}, set: {freezing: true}}, {when: {device: [cuda, cpu]}, set: {cpp_wrapper: true}}]\n"
+    )
+    assert problems_of(text) == []
+
+
+def test_a_condition_on_the_vendor_or_the_architecture_is_for_the_machine(good: str, problems_of: Problems) -> None:
+    assert problems_of(good + "config: [{when: {vendor: amd, arch: [gfx942]}, set: {freezing: true}}]\n") == []
+
+
+# -- named values ---------------------------------------------------------------------------------------------------
+
+
+def test_names_are_there_from_their_step_on(good: str, problems_of: Problems) -> None:
+    steps = """\
+steps:
+  - api: {call: json.loads, args: ["[1]"], as: pool}
+    expect: [{equals: {pool: [1], output: {ref: pool}}}]
+  - call: {as: first}
+  - call: {inputs: [{ref: first}, {ref: pool.size}]}
+    expect:
+      - close: {of: output, to: first}
+      - strides: {of: first, contiguous: true}
+  - backward: {of: first, as: gradients}
+    expect: [{differs: {gradients: {ref: first}}}]
+"""
+    assert problems_of(good[: good.index("expect:")] + steps) == []
+
+
+def test_an_input_may_name_what_the_prelude_defines(good: str, problems_of: Problems) -> None:
+    assert problems_of(good.replace("[{rand: [4, 4]}, ", "[{ref: weights.first}, ") + "prelude: |\n  weights = params\n") == []
+
+
+def test_an_input_of_the_spec_may_name_what_an_earlier_step_made(good: str, problems_of: Problems) -> None:
+    text = good.replace("[{rand: [4, 4]}, ", "[{ref: made}, ")
+    steps = "steps:\n  - api: {call: json.loads, args: ['1'], as: made}\n  - call: {}\n    expect: [{runs: {}}]\n"
+    assert problems_of(text[: text.index("expect:")] + steps) == []
+
+
+# -- counters -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "count",
+    ["0", "1", "{min: 1}", "{max: 0}", "{min: 1, max: 3}", "{value: 2}", "[{when: {torch: '>=2.13'}, value: 2}, {value: {min: 1}}]"],
+)
+def test_counts(count: str, good: str, problems_of: Problems) -> None:
+    expect = f"expect: [{{counter: {{inductor.fxgraph_cache_hit: {count}}}}}, {{metric: {{generated_kernel_count: {count}}}}}]"
+    assert problems_of(good.replace("expect: [{close: {to: eager}}]", expect)) == []
+
+
+def test_a_counter_of_a_vendor(good: str, problems_of: Problems) -> None:
+    assert problems_of(good.replace("close: {to: eager}", "counter: {vendor.own: {min: 1, unlisted: true}}")) == []
+    (line,) = problems_of(good.replace("close: {to: eager}", "counter: {vendor.own: {min: 1}}"))
+    assert "unknown counter 'vendor.own'" in line
+    assert line.endswith("a counter outside the tables needs unlisted: true)")
+
+
+# -- all in one go --------------------------------------------------------------------------------------------------
+
+
+def test_templates_are_judged_beside_other_mistakes(good: str, problems_of: Problems) -> None:
+    text = good.replace("rand: [4, 4]}, ", 'rand: ["{{ n }}", 4]}, ') + "matrix: {n: [four]}\nconfig: {freezin: true}\n"
+    assert [line.split(": ")[1].split(" (")[0] for line in problems_of(text)] == ["expected a whole number", "unknown config 'freezin'"]
+
+
+def test_the_mistake_of_one_file_hides_no_other(good: str, problems_of: Problems) -> None:
+    conflict = good.replace("[cpu]", "[rocm-ck]") + "config: {max_autotune: false}\n"
+    files = {
+        "a.yaml": "a: [",
+        "b.yaml": conflict,
+        "c.yaml": good + "config: {freezin: true}\n",
+        "d/_defaults.yaml": "x: 1\n",
+        "d/e.yaml": good,
+    }
+    assert [line.split(":")[0] for line in problems_of(files, backends="vendor: {}\n")] == [
+        *("a.yaml", "d/_defaults.yaml"),
+        *(["vendor.yaml"] * 2),
+    ]
+    assert [line.split(":")[0] for line in problems_of(files)] == ["a.yaml", "b.yaml", "c.yaml", "d/_defaults.yaml"]

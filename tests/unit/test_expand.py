@@ -1,0 +1,314 @@
+"""From specs to cases: ids, the order in which options are merged, and what is left to the machine that runs."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.diagnostics import InvalidSpecs
+from runner.language import load as loading
+from runner.language.load import Suite
+from runner.language.substitution import as_text
+from runner.machine import InstalledTorch
+from runner.model import Case
+from runner.plan import digest_of, seed_of
+
+LoadSuite = Callable[..., Suite]
+
+VENDOR = """\
+vendor:
+  summary: A backend of a vendor
+  device: cuda
+  joins: [rocm]
+  config: {max_autotune: true}
+  proof: {graphs: {min: 1}}
+"""
+
+
+def ids(suite: Suite) -> list[str]:
+    return [case.id for case in suite.cases]
+
+
+def only(suite: Suite) -> Case:
+    (case,) = suite.cases
+    return case
+
+
+# -- ids ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_id_is_area_name_backend_and_values(load_suite: LoadSuite, good: str) -> None:
+    text = good.replace("[cpu]", "[cpu, cuda]") + "matrix: {dtype: [float32], dynamic: [true, false]}\n"
+    assert ids(load_suite({"code/cache/a-hit.yaml": text, "top.yaml": good})) == [
+        "code/cache/a-hit[backend=cpu,dtype=float32,dynamic=true]",
+        "code/cache/a-hit[backend=cpu,dtype=float32,dynamic=false]",
+        "code/cache/a-hit[backend=cuda,dtype=float32,dynamic=true]",
+        "code/cache/a-hit[backend=cuda,dtype=float32,dynamic=false]",
+        "top[backend=cpu]",
+    ]
+
+
+def test_a_vendors_backend_adds_cases_and_changes_none(load_suite: LoadSuite, good: str) -> None:
+    text = good.replace("[cpu]", "[cpu, rocm]") + "matrix: {n: [1, 2]}\n"
+    before = load_suite(text)
+    after = load_suite(text, backends=VENDOR)
+    assert set(ids(after)) - set(ids(before)) == {"spec[backend=vendor,n=1]", "spec[backend=vendor,n=2]"}
+    assert set(ids(before)) < set(ids(after))
+    digests = {case.id: digest_of(case) for case in after.cases}
+    assert all(digests[case.id] == digest_of(case) for case in before.cases)
+
+
+def test_an_id_does_not_depend_on_other_files(load_suite: LoadSuite, good: str) -> None:
+    (case,) = load_suite({"b/x.yaml": good}).cases
+    more = {found.id: found for found in load_suite({"a/x.yaml": good, "b/a.yaml": good, "c.yaml": good}).cases}
+    assert (more[case.id].spec, digest_of(more[case.id])) == (case.spec, digest_of(case))
+
+
+def test_two_files_of_one_id_are_told_once(load_suite: LoadSuite, good: str) -> None:
+    text = good + "matrix: {n: [1, 2, 3]}\n"
+    with pytest.raises(InvalidSpecs) as caught:
+        load_suite({"a/x.yaml": text, "a/x.yml": text})
+    (problem,) = caught.value.diagnostics
+    assert str(problem) == "suite/a/x.yml:1:1: the case id 'a/x[backend=cpu,n=1]' stands in suite/a/x.yaml too (rename one of the files)"
+
+
+# -- the order of options -------------------------------------------------------------------------------------------
+
+
+def test_defaults_then_spec_then_backend(load_suite: LoadSuite, good: str) -> None:
+    files = {
+        "_defaults.yaml": "config: {freezing: true, cpp_wrapper: true, fx_graph_cache: true}\ncontext: [no_grad]\ntags: [outer]\n",
+        "in/_defaults.yaml": "config: {cpp_wrapper: false}\ntags: [inner, outer]\n",
+        "in/spec.yaml": good.replace("[cpu]", "[rocm-ck]") + "config: {fx_graph_cache: false}\ntags: [own]\n",
+    }
+    case = only(load_suite(files))
+    assert {name: option.value for name, option in case.options["config"].items()} | {"rocm.ck_dir": None} == {
+        "freezing": True,
+        "cpp_wrapper": False,
+        "fx_graph_cache": False,
+        "max_autotune": True,
+        "max_autotune_gemm_backends": "CK",
+        "rocm.ck_dir": None,
+    }
+    origins = {name: option.origin for name, option in case.options["config"].items()}
+    assert origins["freezing"] == "defaults, suite/_defaults.yaml:1:10"
+    assert origins["cpp_wrapper"] == "defaults, suite/in/_defaults.yaml:1:10"
+    assert origins["fx_graph_cache"] == "spec, suite/in/spec.yaml:8:10"
+    assert origins["max_autotune"].startswith("backend rocm-ck, ")
+    assert (case.body["context"], case.tags) == (["no_grad"], ("outer", "inner", "own"))
+
+
+def test_a_specs_own_context_replaces_that_of_the_defaults(load_suite: LoadSuite, good: str) -> None:
+    case = only(load_suite({"_defaults.yaml": "context: [no_grad]\n", "spec.yaml": good + "context: []\n"}))
+    assert case.body["context"] == []
+
+
+def test_preludes_come_outermost_first(load_suite: LoadSuite, good: str) -> None:
+    files = {"_defaults.yaml": "prelude: A = 1\n", "in/_defaults.yaml": "prelude: B = A\n", "in/spec.yaml": good + "prelude: C = B\n"}
+    assert [block["text"] for block in only(load_suite(files)).body["preludes"]] == ["A = 1", "B = A", "C = B"]
+
+
+def test_what_a_backend_sets_otherwise_must_be_meant(load_suite: LoadSuite, good: str) -> None:
+    text = good.replace("[cpu]", "[rocm]")
+    for config in ("{max_autotune: false}", "[{set: {max_autotune: false}}]"):
+        with pytest.raises(InvalidSpecs) as caught:
+            load_suite(text + f"config: {config}\n", backends=VENDOR)
+        told = [str(problem) for problem in caught.value.diagnostics if "vendor" in problem.message]
+        column = 10 if config.startswith("{") else 17
+        assert told == [
+            f"suite/spec.yaml:8:{column}: config max_autotune is false here and true in the backend vendor (vendor.yaml:5:12) "
+            "(write {set: {...}, override: true} if the spec means it)"
+        ]
+    meant = load_suite(text + "config: [{set: {max_autotune: false}, override: true}]\n", backends=VENDOR)
+    assert {case.backend: case.body["config"]["max_autotune"] for case in meant.cases} == dict.fromkeys(
+        ("rocm", "rocm-ck", "rocm-mixed", "vendor"), False
+    )
+    same = load_suite(text + "config: {max_autotune: true}\n", backends=VENDOR)
+    assert len(same.cases) == 4
+
+
+def test_a_backend_may_differ_from_defaults_without_a_word(load_suite: LoadSuite, good: str) -> None:
+    files = {"_defaults.yaml": "config: {max_autotune: false}\n", "spec.yaml": good.replace("[cpu]", "[rocm]")}
+    found = {case.backend: case.body["config"]["max_autotune"] for case in load_suite(files, backends=VENDOR).cases}
+    assert found == {"rocm": False, "rocm-ck": True, "rocm-mixed": True, "vendor": True}
+
+
+def test_conditions_choose_by_backend_and_by_what_it_joins(load_suite: LoadSuite, good: str) -> None:
+    config = (
+        "config: [{freezing: false}, {when: {backend: rocm}, set: {freezing: true}}, {when: {device: cpu}, set: {cpp_wrapper: true}}]\n"
+    )
+    suite = load_suite(good.replace("[cpu]", "[cpu, rocm]") + config, backends=VENDOR)
+    found = {case.backend: (case.body["config"]["freezing"], "cpp_wrapper" in case.body["config"]) for case in suite.cases}
+    assert found == {"cpu": (False, True)} | dict.fromkeys(("rocm", "rocm-ck", "rocm-mixed", "vendor"), (True, False))
+
+
+def test_conditions_on_the_version_take_the_later_entry_that_holds(load_suite: LoadSuite, good: str) -> None:
+    config = (
+        'config: [{freezing: false}, {when: {torch: ">=2.0"}, set: {freezing: true}}, {when: {torch: "<2.0"}, set: {freezing: false}}]\n'
+    )
+    assert only(load_suite(good + config)).body["config"] == {"freezing": True}
+
+
+# -- templates ------------------------------------------------------------------------------------------------------
+
+
+def test_a_value_takes_the_type_of_its_expression(load_suite: LoadSuite, good: str) -> None:
+    text = good.replace("[4, 4]}, {", '"{{ shape }}", dtype: "{{ dtype }}"}, {') + (
+        "matrix: {shape: [{id: square, value: [4, 4]}], dtype: [float16], dynamic: [true], size: [3]}\n"
+        'covers: ["a::b[{{ dtype }},{{ dynamic }},{{ size + 1 }}]"]\n'
+        'compile: {dynamic: "{{ dynamic }}"}\nenv: {A: "{{ size }}", B: "x{{ size }}"}\n'
+    )
+    case = only(load_suite(text))
+    assert case.id == "spec[backend=cpu,shape=square,dtype=float16,dynamic=true,size=3]"
+    assert case.body["inputs"][0] == {"rand": [4, 4], "dtype": "float16"}
+    assert (case.body["compile"], case.body["env"]) == ({"dynamic": True}, {"A": 3, "B": "x3"})
+    assert case.covers == ("a::b[float16,true,4]",)
+    assert case.params == {"shape": [4, 4], "dtype": "float16", "dynamic": True, "size": 3}
+
+
+def test_text_from_the_matrix_stays_text_wherever_it_goes(load_suite: LoadSuite, good: str) -> None:
+    text = good.replace("{rand: [4, 4]}]", '"{{ n }}"]') + (
+        'matrix: {n: ["{{ backend }}", "{{ nope }}", "{{ facts.arch }}"]}\n'
+        'config: [{max_autotune_gemm_backends: "{{ n }}"}, {set: {cuda.cutlass_dir: "a{{ n }}"}}]\n'
+        'env: {A: "{{ n }}"}\n'
+    )
+    for case, written in zip(load_suite(text).cases, ("{{ backend }}", "{{ nope }}", "{{ facts.arch }}"), strict=True):
+        assert case.params == {"n": written}
+        assert case.body["inputs"][1] == case.body["env"]["A"] == written
+        assert case.body["config"] == {"max_autotune_gemm_backends": written, "cuda.cutlass_dir": f"a{written}"}
+
+
+def test_facts_are_never_resolved_here(load_suite: LoadSuite, good: str) -> None:
+    text = good.replace("[cpu]", "[rocm-ck]").replace("[4, 4]}, {", '["{{ facts.gpus * n }}", 4]}, {') + "matrix: {n: [2]}\n"
+    case = only(load_suite(text))
+    assert as_text(case.body["inputs"][0]) == {"rand": ["{{ facts.gpus * n }}", 4]}
+    assert as_text(case.body["config"])["rocm.ck_dir"] == "{{ facts.ck_dir }}"
+    assert case.body["inputs"][0]["rand"][0].names["n"] == 2
+
+
+def test_defaults_and_backends_may_name_backend_and_device(load_suite: LoadSuite, good: str) -> None:
+    files = {
+        "_defaults.yaml": 'config: {cuda.cutlass_dir: "{{ backend }}-{{ device }}"}\n',
+        "spec.yaml": good.replace("[cpu]", "[cpu, cuda]"),
+    }
+    found = {case.backend: case.body["config"]["cuda.cutlass_dir"] for case in load_suite(files).cases}
+    assert found == {"cpu": "cpu-cpu", "cuda": "cuda-cuda"}
+
+
+def test_templates_are_not_applied_to_code_and_patterns(load_suite: LoadSuite, good: str) -> None:
+    text = good.replace("return x @ y", 'return {"{{ backend }}"}') + 'prelude: |\n  A = "{{ backend }}"\n'
+    case = only(load_suite(text.replace("[{close: {to: eager}}]", '[{raises: {type: ValueError, match: "{{ backend }}"}}]')))
+    assert "{{ backend }}" in case.body["functions"]["function"]["block"]["text"]
+    assert "{{ backend }}" in case.body["preludes"][0]["text"]
+    assert case.steps[0].expectations[0].check.match == "{{ backend }}"
+
+
+def test_expectations_are_those_of_the_point(load_suite: LoadSuite, good: str) -> None:
+    text = good.replace("close: {to: eager}", 'counter: {inductor.fxgraph_cache_hit: "{{ hits }}"}') + "matrix: {hits: [0, 3]}\n"
+    checks = [case.steps[0].expectations[0].check for case in load_suite(text).cases]
+    assert [check.counts for check in checks] == [{"inductor.fxgraph_cache_hit": 0}, {"inductor.fxgraph_cache_hit": 3}]
+
+
+# -- seeds, digests, places -----------------------------------------------------------------------------------------
+
+
+def test_every_backend_sees_the_same_numbers_and_no_two_points_do(load_suite: LoadSuite, good: str) -> None:
+    cases = load_suite({"a/x.yaml": good.replace("[cpu]", "[cpu, cuda]") + "matrix: {n: [1, '1.0']}\n", "b/x.yaml": good}).cases
+    seeds: dict[str, set[int]] = {}
+    for case in cases:
+        seeds.setdefault(case.id.replace("cuda", "cpu"), set()).add(seed_of(case))
+    assert [len(found) for found in seeds.values()] == [1, 1, 1]
+    assert len(set.union(*seeds.values())) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [
+        (("x @ y", "x @ y + 0"), True),
+        (("[4, 4]", "[4, 5]"), True),
+        (("to: eager", "to: eager, atol: 1e-2, rtol: 1e-2"), True),
+        (("summary: A", "summary: The"), False),
+        (("summary:", "# a comment\nsummary:"), False),
+        (("backends: [cpu]", "backends: [cpu]\ntags: [cache]"), False),
+        (("backends: [cpu]", "backends: [cpu]\nconfig: {freezing: true}"), True),
+        (("backends: [cpu]", "backends: [cpu]\nprelude: A = 1"), True),
+    ],
+)
+def test_the_digest_is_that_of_what_is_run_and_judged(change: tuple[str, str], differs: bool, load_suite: LoadSuite, good: str) -> None:
+    before = digest_of(only(load_suite(good)))
+    after = digest_of(only(load_suite(good.replace(*change))))
+    assert (before != after) is differs
+
+
+def test_places_lead_to_the_file(load_suite: LoadSuite, good: str) -> None:
+    counters = "".join(f"          inductor.fxgraph_cache_{word}: 0\n" for word in ("hit", "miss"))
+    text = good[: good.index("expect:")] + f"steps:\n  - call: {{}}\n    expect:\n      - counter:\n{counters}"
+    step = only(load_suite(text)).steps[0]
+    (expected,) = step.expectations
+    assert str(step.position) == "suite/spec.yaml:8:5"
+    assert str(expected.position) == "suite/spec.yaml:10:9"
+    assert str(expected.place("inductor.fxgraph_cache_miss")) == "suite/spec.yaml:12:11"
+    assert str(expected.place("nothing")) == str(expected.position)
+
+
+def test_code_knows_its_lines(load_suite: LoadSuite, good: str) -> None:
+    body = only(load_suite(good)).body["functions"]["function"]
+    assert (body["entry"], body["block"]["line"], body["block"]["exact"]) == ("fn", 4, True)
+    assert Path(body["block"]["file"]).name == "spec.yaml"
+
+
+# -- another torch --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that makes the machine one with an (empty) torch of a version."""
+
+    def install(version: str) -> None:
+        root = tmp_path / "torch"
+        for name in ("_inductor/config.py", "_dynamo/config.py", "_functorch/config.py", "_inductor/metrics.py"):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text("")
+        minor = ".".join(version.split(".")[:2])
+        torch = InstalledTorch(version=version, minor=minor, root=root, cuda=None, hip=None, git="")
+        monkeypatch.setattr(loading, "installed_torch", lambda: torch)
+
+    return install
+
+
+def only_in(table: str, version: str) -> str:
+    """Return an option that just one of the committed tables has."""
+    from runner.language.names import NameKind, NameTables
+
+    tables = NameTables.load(None)
+    for name in sorted(tables._every_name(NameKind(table))):
+        if tables.lookup(NameKind(table), name).versions == (version,):
+            return name
+    pytest.fail(f"no {table} is in torch {version} alone")
+
+
+def test_an_option_of_another_torch_makes_a_case_unavailable(load_suite: LoadSuite, good: str, with_torch: Callable[[str], None]) -> None:
+    name = only_in("config", "2.13")
+    text = good + f"config: {{{name}: null}}\n"
+    with_torch("2.11.0")
+    assert only(load_suite(text)).missing_names == (f"config {name} is not in torch 2.11, only in 2.13",)
+    with_torch("2.13.1+cpu")
+    assert only(load_suite(text)).missing_names == ()
+
+
+def test_an_option_under_a_condition_that_does_not_hold_is_not_missed(
+    load_suite: LoadSuite, good: str, with_torch: Callable[[str], None]
+) -> None:
+    name = only_in("config", "2.13")
+    text = good + f'config: [{{freezing: true}}, {{when: {{torch: ">=2.13"}}, set: {{{name}: null}}}}]\n'
+    with_torch("2.11.0")
+    assert only(load_suite(text)).missing_names == ()
+    with_torch("2.13.0")
+    found: dict[str, Any] = only(load_suite(text)).body["config"]
+    assert name in found
+
+
+def test_without_torch_specs_are_expanded_and_nothing_is_missed(load_suite: LoadSuite, good: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "installed_torch", lambda: None)
+    assert only(load_suite(good + "config: {freezing: true}\n")).missing_names == ()

@@ -1,0 +1,182 @@
+"""Which files are specs, what their area is, and which defaults they inherit."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from runner.diagnostics import Diagnostic, UsageError
+from runner.folders import folder
+from runner.language.files import DefaultsReader, SpecPath, discover
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(*names: str, text: str = "") -> None:
+    for name in names:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text)
+
+
+def found(*paths: str) -> dict[str, str]:
+    """Return the areas of the specs below paths, by name relative to the working folder."""
+    problems: list[Diagnostic] = []
+    specs = discover([Path(path) for path in paths], problems)
+    assert problems == []
+    return {str(spec.path.relative_to(Path.cwd())): spec.area for spec in specs}
+
+
+# -- discovery ------------------------------------------------------------------------------------------------------
+
+
+def test_the_area_is_the_folder_below_the_path(here: Path) -> None:
+    write("suite/top.yaml", "suite/a/x.yaml", "suite/a/b/y.yml")
+    assert found("suite") == {"suite/a/b/y.yml": "a/b", "suite/a/x.yaml": "a", "suite/top.yaml": ""}
+    assert found("suite/a") == {"suite/a/b/y.yml": "b", "suite/a/x.yaml": ""}
+    assert found("suite/a/x.yaml") == {"suite/a/x.yaml": ""}
+    assert found(str(here / "suite" / "a")) == {"suite/a/b/y.yml": "b", "suite/a/x.yaml": ""}
+
+
+def test_a_shipped_spec_has_one_area_however_it_is_named() -> None:
+    specs = folder("specs")
+    area = next(path for path in sorted(specs.iterdir()) if path.is_dir())
+    spec = sorted(area.glob("[!_]*.yaml"))[0]
+    every: list[Diagnostic] = []
+    for path in (specs, area, spec, Path(os.path.relpath(spec)), area / ".." / area.name / spec.name):
+        (area_found,) = {one.area for one in discover([path], every) if one.path == spec.resolve()}
+        assert area_found == area.name
+    assert {one.path for one in discover([], every)} == {one.path for one in discover([specs], every)}
+    assert every == []
+
+
+def test_the_order_is_that_of_names(here: Path) -> None:
+    write("suite/b.yaml", "suite/B.yaml", "suite/a/z.yaml", "suite/a.yaml", "suite/10.yaml", "suite/9.yaml")
+    names = ["10.yaml", "9.yaml", "B.yaml", "a/z.yaml", "a.yaml", "b.yaml"]
+    assert list(found("suite")) == [f"suite/{name}" for name in names]
+
+
+def test_what_is_no_spec_is_passed_over(here: Path) -> None:
+    write("suite/x.yaml", "suite/_defaults.yaml", "suite/_draft.yaml", "suite/.hidden.yaml", "suite/.git/x.yaml", "suite/_old/x.yaml")
+    write("suite/backends.yaml", "suite/waivers.yaml", "suite/x.yaml.bak", "suite/README.md", "suite/yaml", "suite/x.json")
+    assert found("suite") == {"suite/x.yaml": ""}
+
+
+def test_a_file_is_taken_once_and_the_first_path_says_its_area(here: Path) -> None:
+    write("suite/a/x.yaml", "suite/y.yaml")
+    assert found("suite", "suite/a", "suite/a/x.yaml", "suite/../suite/a/./x.yaml") == {"suite/a/x.yaml": "a", "suite/y.yaml": ""}
+    assert found("suite/a/x.yaml", "suite") == {"suite/a/x.yaml": "", "suite/y.yaml": ""}
+
+
+def test_a_file_of_any_name_may_be_given(here: Path) -> None:
+    write("odd.txt", "_draft.yaml")
+    assert found("odd.txt", "_draft.yaml") == {"odd.txt": "", "_draft.yaml": ""}
+
+
+def test_a_link_to_a_folder_elsewhere_is_followed(here: Path) -> None:
+    write("far/x.yaml", "suite/y.yaml")
+    Path("suite/near").symlink_to("../far")
+    assert found("suite") == {"suite/near/x.yaml": "near", "suite/y.yaml": ""}
+
+
+@pytest.mark.parametrize("name", ["a[1].yaml", "a*.yaml", "a?.yaml", "a,b.yaml", "a=b.yaml", "a%41.yaml", "a\tb.yaml", "[x]/a.yaml"])
+def test_names_that_mean_something_in_ids_and_globs(name: str, here: Path) -> None:
+    write(f"suite/{name}", "suite/ä b-c_d.e+f.yaml")
+    problems: list[Diagnostic] = []
+    assert len(discover([Path("suite")], problems)) == 2
+    (problem,) = problems
+    assert problem.message.startswith("the character ")
+
+
+@pytest.mark.parametrize("paths", [["nothing"], ["empty"], ["suite", "empty"], ["suite/x.yaml/y"]])
+def test_a_path_that_names_no_spec_is_wrong_usage(paths: list[str], here: Path) -> None:
+    write("suite/x.yaml")
+    Path("empty").mkdir()
+    with pytest.raises(UsageError):
+        discover([Path(path) for path in paths], [])
+
+
+# -- defaults -------------------------------------------------------------------------------------------------------
+
+
+def chain(spec: str, root: str, reader: DefaultsReader | None = None) -> list[str]:
+    """Return the defaults of a spec by their tags, outermost first."""
+    reader = reader or DefaultsReader()
+    documents = reader.of(SpecPath(path=Path(spec).absolute(), root=Path(root).absolute()))
+    return [document.data["tags"][0] for document in documents]
+
+
+def defaults(**tags: str) -> None:
+    for place, extends in tags.items():
+        path = "suite/" + place.replace("__", "/").removeprefix("top") + "/_defaults.yaml"
+        write(path, text=f"tags: [{place}]\n" + (f"extends: {extends}\n" if extends else ""))
+
+
+def test_defaults_are_inherited_from_each_folder_above(here: Path) -> None:
+    defaults(top="", a="", a__b="", c="")
+    assert chain("suite/a/b/x.yaml", "suite") == ["top", "a", "a__b"]
+    assert chain("suite/a/x.yaml", "suite") == ["top", "a"]
+    assert chain("suite/x.yaml", "suite") == ["top"]
+
+
+def test_a_strangers_defaults_above_the_path_are_not_taken(here: Path) -> None:
+    defaults(top="", a="")
+    assert chain("suite/a/x.yaml", "suite/a") == ["a"]
+
+
+@pytest.mark.parametrize("mark", ["pyproject.toml", "backends.yaml", ".git"])
+def test_within_a_project_it_does_not_matter_which_path_was_given(mark: str, here: Path) -> None:
+    defaults(top="", a="", a__b="")
+    write("_defaults.yaml", text="tags: [above]\n")
+    write(f"suite/{mark}")
+    assert chain("suite/a/b/x.yaml", "suite/a/b") == chain("suite/a/b/x.yaml", "suite") == ["top", "a", "a__b"]
+
+
+def test_what_is_extended_is_taken_first_and_once(here: Path) -> None:
+    defaults(top="shared/_defaults.yaml", shared="", a="../shared/_defaults.yaml", b="../a/_defaults.yaml")
+    assert chain("suite/a/x.yaml", "suite") == ["shared", "top", "a"]
+    assert chain("suite/b/x.yaml", "suite") == ["shared", "top", "a", "b"]
+
+
+def test_a_long_chain_and_a_diamond_are_no_loop(here: Path) -> None:
+    write("suite/n0.yaml", text="tags: [n0]\n")
+    for number in range(1, 50):
+        write(f"suite/n{number}.yaml", text=f"tags: [n{number}]\nextends: n{number - 1}.yaml\n")
+    write("suite/_defaults.yaml", text="tags: [top]\nextends: n49.yaml\n")
+    write("suite/a/_defaults.yaml", text="tags: [a]\nextends: ../n20.yaml\n")
+    reader = DefaultsReader()
+    assert chain("suite/a/x.yaml", "suite", reader) == [*(f"n{number}" for number in range(50)), "top", "a"]
+    assert reader.problems == []
+
+
+def test_a_loop_that_a_link_hides_is_seen(here: Path) -> None:
+    write("suite/_defaults.yaml", text="tags: [top]\nextends: link/_defaults.yaml\n")
+    Path("suite/link").symlink_to(".")
+    reader = DefaultsReader()
+    spec = SpecPath(path=Path("suite/x.yaml").absolute(), root=Path("suite").absolute())
+    assert not reader.are_whole(spec)
+    (problem,) = reader.problems
+    assert problem.message.startswith("defaults that loop: suite/_defaults.yaml -> suite/_defaults.yaml")
+
+
+def test_defaults_are_read_once_for_all_specs(here: Path) -> None:
+    defaults(top="", a="")
+    reader = DefaultsReader()
+    specs = [SpecPath(path=Path(f"suite/a/{name}.yaml").absolute(), root=Path("suite").absolute()) for name in "xyz"]
+    (first, *others) = (reader.of(spec) for spec in specs)
+    assert all(other is first for other in others)
+    assert all(map(reader.are_whole, specs))
+
+
+def test_a_mistake_in_defaults_is_told_once_and_concerns_all_below(here: Path) -> None:
+    defaults(top="", a="")
+    write("suite/a/_defaults.yaml", text="tag: [x]\n")
+    reader = DefaultsReader()
+    root = Path("suite").absolute()
+    below = [SpecPath(path=root / "a" / name, root=root) for name in ("x.yaml", "y.yaml", "b/z.yaml")]
+    assert [reader.are_whole(spec) for spec in below] == [False, False, False]
+    assert reader.are_whole(SpecPath(path=root / "x.yaml", root=root))
+    assert [problem.message for problem in reader.problems] == ["unknown key 'tag' in defaults"]

@@ -1,0 +1,91 @@
+"""Which of the cases: an id selects itself, shards share all cases without overlap, and mistakes are said."""
+
+import dataclasses
+import random
+
+import pytest
+
+from runner.backends import load_backends
+from runner.diagnostics import UsageError
+from runner.model import Case, CaseId
+from runner.selection import Shard, glob, select
+from tests.fakes import case
+
+IDS = [
+    "cache/hit[backend=cpu,dtype=float32]",
+    "cache/hit[backend=cpu,dtype=float64]",
+    "cache/hit[backend=cuda,dtype=float32]",
+    "cache/hit-again[backend=cpu,v=%5B1%2C2%5D]",
+    "top[backend=rocm]",
+    "top.x[backend=cpu]",
+]
+
+
+def made(id: str) -> Case:
+    return dataclasses.replace(case(), id=CaseId(id), backend=id.split("backend=")[1].split(",")[0].rstrip("]"))
+
+
+CASES = [made(id) for id in IDS]
+
+
+def chosen(**criteria: object) -> list[str]:
+    return [found.id for found in select(CASES, load_backends(), **criteria)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_an_id_selects_itself_alone(id: str) -> None:
+    assert chosen(globs=[id]) == [id]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "count"),
+    [
+        *(("*", 6), ("", 0), ("cache/*", 4), ("cache/hit[*", 3), ("*backend=cpu*", 4), ("top?x*", 1), ("top*", 2), ("*float??]", 3)),
+        *(("*[backend=cuda,dtype=float32]", 1), ("CACHE/*", 0), ("hit*", 0), ("*.*", 1), ("(top|cache)*", 0), ("[ct]*", 0), ("*\\*", 0)),
+    ],
+)
+def test_only_star_and_question_mark_are_special(pattern: str, count: int) -> None:
+    assert len(chosen(globs=[pattern])) == count
+
+
+def test_a_star_is_anything_even_the_end_of_a_line() -> None:
+    assert glob("a*c?e").fullmatch("a\n/[]\ncXe")
+    assert glob("a*c").fullmatch("ac")
+    assert not glob("a?c").fullmatch("ac")
+    assert not glob("ab").fullmatch("ab\n")
+
+
+def test_several_globs_or_backends_mean_any_and_both_mean_both() -> None:
+    assert chosen(globs=["top*", "cache/hit-*"]) == [IDS[3], IDS[4], IDS[5]]
+    assert chosen(names=["cuda", "rocm"]) == [IDS[2], IDS[4]]
+    assert chosen(globs=["cache/*"], names=["cuda", "rocm"]) == [IDS[2]]
+
+
+def test_the_order_is_that_of_the_cases() -> None:
+    assert chosen(globs=[*reversed(IDS)]) == IDS
+
+
+def test_an_unknown_backend_is_wrong_usage() -> None:
+    with pytest.raises(UsageError, match=r"^unknown backend 'cdua' \(did you mean 'cuda'\?\)$"):
+        chosen(names=["cpu", "cdua"])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_shards_share_all_cases_without_overlap(count: int) -> None:
+    cases = [made(f"area/spec{number}[backend=cpu]") for number in range(200)]
+    parts = [select(cases, load_backends(), shard=Shard.parse(f"{index}/{count}")) for index in range(1, count + 1)]
+    assert sorted(found.id for part in parts for found in part) == sorted(found.id for found in cases)
+    assert all(len(part) > 100 // count for part in parts)
+
+
+def test_a_case_stays_in_its_shard_when_others_come_and_go() -> None:
+    cases = [made(f"area/spec{number}[backend=cpu]") for number in range(100)]
+    part = {found.id for found in select(cases, load_backends(), shard=Shard(2, 5))}
+    some = random.Random(7).sample(cases, 40)
+    assert {found.id for found in select(some, load_backends(), shard=Shard(2, 5))} == part & {found.id for found in some}
+
+
+@pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "a/b", "1/2/3", "-1/2", "1/-2", " 1/2", "1/2 ", "1.0/2", "٢/٣"])
+def test_what_is_no_shard(text: str) -> None:
+    with pytest.raises(UsageError, match="is no shard: write I/N"):
+        Shard.parse(text)

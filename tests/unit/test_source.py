@@ -1,0 +1,223 @@
+"""The reader: YAML 1.2 core values, a place for every value, and bounds that hold before anything is built."""
+
+import hashlib
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from runner.diagnostics import InvalidSpecs
+from runner.language import source
+from runner.language.source import MAX_DEPTH, MAX_NODES, Document, parse, read, resolve
+
+ROOT = Path(__file__).resolve().parents[2]
+SPECS = sorted((ROOT / "specs").rglob("*.yaml"))
+HERE = Path("spec.yaml")
+
+
+def document(text: str) -> Document:
+    return parse(text, path=HERE, content=text.encode())
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(InvalidSpecs) as caught:
+        document(text)
+    return [str(problem) for problem in caught.value.diagnostics]
+
+
+# -- values ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        *(("", None), ("~", None), ("null", None), ("Null", None), ("NULL", None), ("nULL", "nULL")),
+        *(("true", True), ("True", True), ("FALSE", False), ("tRUE", "tRUE")),
+        *(("on", "on"), ("off", "off"), ("yes", "yes"), ("No", "No"), ("y", "y"), ("n", "n")),
+        *(("0", 0), ("-1", -1), ("+12", 12), ("012", 12), ("0o14", 12), ("0xC", 12), ("0xc", 12), ("-0", 0)),
+        *(("0b1", "0b1"), ("1_000", "1_000"), ("1:30", "1:30"), ("0o8", "0o8"), ("0xg", "0xg"), ("+0x1", "+0x1")),
+        *(("1e-3", 1e-3), ("1E3", 1000.0), ("1.", 1.0), (".5", 0.5), ("-.5", -0.5), ("+1.5e+2", 150.0), ("1e3", 1000.0)),
+        *(("1.2.3", "1.2.3"), (".", "."), ("e3", "e3"), ("1e", "1e"), ("-", "-"), ("+", "+"), ("1,5", "1,5"), ("٣", "٣")),
+        *((".inf", math.inf), ("-.Inf", -math.inf), ("+.INF", math.inf), (".iNF", ".iNF"), ("inf", "inf"), ("nan", "nan")),
+        *(("2024-01-01", "2024-01-01"), ("=", "="), ("<<", "<<"), ("1 ", "1 ")),
+    ],
+)
+def test_plain_scalars_are_those_of_yaml_1_2(written: str, value: Any) -> None:
+    found = resolve(written)
+    assert (type(found), found) == (type(value), value)
+
+
+@pytest.mark.parametrize("written", [".nan", ".NaN", ".NAN"])
+def test_nan(written: str) -> None:
+    assert math.isnan(resolve(written))
+
+
+def test_what_is_quoted_or_a_block_is_text() -> None:
+    data = document("a: '1'\nb: \"true\"\nc: |\n  12\nd: >-\n  null\ne: ! 1\n").data
+    assert data == {"a": "1", "b": "true", "c": "12\n", "d": "null", "e": "1"}
+
+
+def test_keys_are_text() -> None:
+    assert document("{1: a, true: b, ~: c, 1e-3: d}").data == {"1": "a", "true": "b", "~": "c", "1e-3": "d"}
+
+
+@pytest.mark.parametrize(("digits", "good"), [("9" * 100, True), ("9" * 101, False), ("0x" + "f" * 98, True), ("0x" + "f" * 99, False)])
+def test_the_longest_number(digits: str, good: bool) -> None:
+    if good:
+        assert isinstance(document(f"a: {digits}").data["a"], int)
+    else:
+        assert problems(f"a: {digits}") == ["spec.yaml:1:4: a number of more than 100 digits (put quotes around it if it is text)"]
+
+
+def test_a_long_text_of_digits_and_a_long_fraction_are_no_whole_numbers() -> None:
+    data = document(f"a: '{'9' * 500}'\nb: 0.{'3' * 500}\n").data
+    assert (len(data["a"]), data["b"]) == (500, pytest.approx(1 / 3))
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
+def test_structure_and_text_are_those_of_another_reader(path: Path) -> None:
+    """PyYAML's own constructor, which makes text of every scalar, must see the same maps and lists and texts."""
+    found = read(path)
+
+    def as_written(value: Any, place: tuple[Any, ...]) -> Any:
+        if isinstance(value, dict):
+            return {key: as_written(item, (*place, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [as_written(item, (*place, index)) for index, item in enumerate(value)]
+        return found.marks[place].raw
+
+    assert as_written(found.data, ()) == yaml.load(path.read_text("utf-8"), Loader=yaml.BaseLoader)
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
+def test_without_libyaml_the_same_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = read(path)
+    monkeypatch.setattr(source, "_LOADER", yaml.SafeLoader)
+    plain = read(path)
+    assert (plain.data, plain.key_marks.keys()) == (quick.data, quick.key_marks.keys())
+    for place, mark in plain.marks.items():
+        assert (mark.line, mark.column, mark.raw, mark.style or "") == (
+            *(quick.marks[place].line, quick.marks[place].column, quick.marks[place].raw),
+            quick.marks[place].style or "",
+        )
+
+
+# -- places ---------------------------------------------------------------------------------------------------------
+
+
+def values_below(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place, *(found for key, item in inner for found in values_below(item, (*place, key)))]
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
+def test_every_value_of_a_shipped_spec_stands_where_it_is_said_to(path: Path) -> None:
+    found = read(path)
+    lines = path.read_text("utf-8").split("\n")
+    assert set(found.marks) == set(values_below(found.data))
+    for place, mark in found.marks.items():
+        rest = lines[mark.line - 1][mark.column - 1 :]
+        if mark.raw is None:
+            continue  # a list or a map begins with its first entry
+        quote = {"'": "'", '"': '"', "|": "|", ">": ">"}.get(mark.style or "", "")
+        assert rest.startswith(quote + ("" if quote in "|>" and quote else mark.raw[:1])), (place, rest)
+    for place, mark in found.key_marks.items():
+        assert lines[mark.line - 1][mark.column - 1 :].lstrip("'\"").startswith(place[-1])
+
+
+def test_columns_count_characters() -> None:
+    found = document("a: ['ä😀', {b: 1}]\n")
+    assert (found.marks["a", 1, "b"].line, found.marks["a", 1, "b"].column) == (1, 15)
+    assert found.key_marks["a", 1, "b"].column == 12
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+def test_ends_of_lines_and_a_byte_order_mark_move_nothing(end: str, start: str, tmp_path: Path) -> None:
+    (tmp_path / "spec.yaml").write_bytes((start + f"a: 1{end}b:{end}  - c: |{end}      x{end}").encode())
+    found = read(tmp_path / "spec.yaml")
+    assert found.data == {"a": 1, "b": [{"c": "x\n"}]}
+    assert (found.marks["b", 0, "c"].line, found.marks["b", 0, "c"].column) == (3, 8)
+
+
+def test_what_stands_nowhere_stands_where_the_next_outer_value_does() -> None:
+    found = document("a:\n  b: 1\n")
+    places = {(): "1:1", ("a",): "2:3", ("a", "b"): "2:6", ("a", "c"): "2:3", ("x", "y"): "1:1"}
+    assert {place: str(found.position(place)).removeprefix("spec.yaml:") for place in places} == places
+    assert str(found.position(("a", "b"), key=True)) == "spec.yaml:2:3"
+    assert str(found.position(("a", "c"), key=True)) == "spec.yaml:2:3"
+
+
+def test_an_alias_stands_where_it_is_written() -> None:
+    found = document("a: &x [1, {b: 2}]\nc: *x\n")
+    assert found.data["c"] == [1, {"b": 2}]
+    assert str(found.position(("c",))) == str(found.position(("c", 1, "b"))) == "spec.yaml:2:4"
+
+
+def test_the_digest_is_that_of_the_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_bytes(b"a: 1\r\n")
+    assert read(tmp_path / "a.yaml").digest == hashlib.sha256(b"a: 1\r\n").hexdigest()
+
+
+# -- bounds ---------------------------------------------------------------------------------------------------------
+
+
+def test_all_problems_of_a_file_are_told() -> None:
+    assert problems("a: !x 1\na: 2\nb: !!set {}\n'<<': 3\n<<: 4\n") == [
+        "spec.yaml:1:4: the tag '!x' is not part of the language (write the plain value)",
+        "spec.yaml:2:1: the key 'a' is repeated (it stands first on line 1)",
+        "spec.yaml:3:4: the tag '!!set' is not part of the language (write the plain value)",
+        "spec.yaml:5:1: the key '<<' is repeated (it stands first on line 4)",
+        "spec.yaml:5:1: the merge key '<<' (YAML 1.2 has none: write the keys out)",
+    ]
+
+
+def test_problems_before_a_syntax_error_are_told_with_it() -> None:
+    assert [line.split(": ")[1] for line in problems("a: 1\na: 2\nb: [\n")] == [
+        "the key 'a' is repeated (it stands first on line 1)",
+        "YAML syntax",
+    ]
+
+
+@pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ("{a: ", "}")])
+def test_the_deepest_value(opened: str, closed: str) -> None:
+    deepest = opened * MAX_DEPTH + "1" + closed * MAX_DEPTH
+    assert document(deepest).data
+    assert "nested more than 64 deep" in problems(opened + deepest + closed)[0]
+
+
+def test_aliases_cannot_nest_deeper_than_what_is_written_out() -> None:
+    chain = "".join(f"x{index}: &x{index} [*x{index - 1}]\n" for index in range(1, MAX_DEPTH - 1))
+    assert document("x0: &x0 [1]\n" + chain).data
+    assert problems("x0: &x0 [1]\n" + chain + f"y: &y [*x{MAX_DEPTH - 2}]\nz: [*y]\n")[0].endswith(
+        "nested more than 64 deep (no part of the language is that deep)"
+    )
+
+
+def test_a_hundred_thousand_levels_exhaust_nothing() -> None:
+    assert problems("[" * 100_000) == [f"spec.yaml:1:{MAX_DEPTH + 1}: nested more than 64 deep (no part of the language is that deep)"]
+
+
+def test_the_largest_file() -> None:
+    assert len(document("[" + "1," * (MAX_NODES - 1) + "]").data) == MAX_NODES - 1
+    assert "more than 100,000 values" in problems("[" + "1," * MAX_NODES + "]")[0]
+
+
+def test_an_alias_counts_what_it_stands_for() -> None:
+    half = "&a [" + "1," * (MAX_NODES // 2) + "]"
+    assert document(f"a: {half}\n").data
+    assert "more than 100,000 values" in problems(f"a: {half}\nb: *a\n")[0]
+
+
+@pytest.mark.parametrize("text", ["*a", "a: *a", "&a [*a]", "[&a 1, *b]", "{&a x: *x}"])
+def test_an_alias_of_nothing(text: str) -> None:
+    (problem,) = problems(text)
+    assert "the alias '*" in problem
+
+
+def test_templates_without_quotes_are_seen_wherever_they_stand() -> None:
+    hint = 'put quotes around it: "{{ ... }}"'
+    for text in ("a: {{ n }}", "a: [{{ n }}]", "a: {b: {{ n }}}", "- {{ n }}", "a: {{ n }} + 1", 'a: {{ "x" + n }}'):
+        assert hint in problems(text)[0], text

@@ -1,0 +1,294 @@
+"""Templates: what an expression gives, what is refused, and that nothing is evaluated twice."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.language import substitution, templates
+from runner.language.templates import MAX_EXPRESSION, MAX_RESULT, TemplateError, parse
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES: dict[str, Any] = {
+    "n": 4,
+    "half": 0.5,
+    "on": True,
+    "off": False,
+    "nothing": None,
+    "text": "abc",
+    "shape": [4, 5],
+    "pair": {"first": 1, "second": {"third": "x"}, "items": "mine"},
+    "looks": "{{ n }}",
+    "device": "cpu",
+    "backend": "cpu",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(("{{ n }}", 4), ("{{n}}", 4), ("{{ half }}", 0.5), ("{{ on }}", True), ("{{ nothing }}", None), ("{{ text }}", "abc")),
+        *(("{{ shape }}", [4, 5]), ("{{ pair }}", NAMES["pair"]), ("{{ pair.first }}", 1), ("{{ pair.second.third }}", "x")),
+        *(("{{ pair.items }}", "mine"), ("{{ pair['first'] if false else n }}", TemplateError)),
+        *(("{{ n + 1 }}", 5), ("{{ n - 5 }}", -1), ("{{ n * n }}", 16), ("{{ n / 8 }}", 0.5), ("{{ n // 3 }}", 1), ("{{ n % 3 }}", 1)),
+        *(("{{ -n }}", -4), ("{{ +n }}", 4), ("{{ (n + 1) * 2 }}", 10), ("{{ n * half }}", 2.0), ("{{ 'a' + text }}", "aabc")),
+        *(("{{ n == 4 }}", True), ("{{ n != 4 }}", False), ("{{ 1 < n <= 4 }}", True), ("{{ n > 4 }}", False), ("{{ n >= 5 }}", False)),
+        *(("{{ 5 in shape }}", True), ("{{ n not in shape }}", False), ("{{ 'b' in text }}", True), ("{{ 'first' in pair }}", True)),
+        *(
+            ("{{ not on }}", False),
+            ("{{ on and off }}", False),
+            ("{{ off or n }}", 4),
+            ("{{ 1 if on else 2 }}", 1),
+            ("{{ 1 if off else 2 }}", 2),
+        ),
+        *(
+            ("{{ 'x' }}", "x"),
+            ("{{ 1e3 }}", 1000.0),
+            ("{{ true }}", True),
+            ("{{ none }}", None),
+            ("{{ '}}' }}", "}}"),
+            ("{{ '{{ n }}' }}", "{{ n }}"),
+        ),
+        *(
+            ("a {{ n }} b", "a 4 b"),
+            ("{{ n }}{{ n }}", "44"),
+            ("{{ n }} ", "4 "),
+            (" {{ n }}", " 4"),
+            ("{{ half }}x", "0.5x"),
+            ("{{ n }}\n", "4\n"),
+        ),
+        *(
+            ("{{ on }}!", "true!"),
+            ("{{ nothing }}!", "null!"),
+            ("{{ text }}!", "abc!"),
+            ("# {{ n }}", "# 4"),
+            ("a\n# x\n{{ n }}", "a\n# x\n4"),
+        ),
+        *(("no template", "no template"), ("a }} b", "a }} b"), ("{ n }", "{ n }")),
+    ],
+)
+def test_value_and_type(text: str, value: Any) -> None:
+    if value is TemplateError:
+        with pytest.raises(TemplateError):
+            parse(text).evaluate(NAMES)
+        return
+    found = parse(text).evaluate(NAMES)
+    assert (type(found), found) == (type(value), value)
+
+
+def test_text_that_a_template_gives_is_not_parsed_again() -> None:
+    assert parse("{{ looks }}").evaluate(NAMES) == "{{ n }}"
+    assert parse("a {{ looks }}").evaluate(NAMES) == "a {{ n }}"
+    assert parse("{{ looks + 'x' }}").evaluate(NAMES) == "{{ n }}x"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{{ n() }}", "a call"),
+        ("{{ n | upper }}", "a filter"),
+        ("{{ n is odd }}", "a test ('is')"),
+        ("{{ n ** 2 }}", "the operator '**'"),
+        ("{{ n[0] }}", "an index"),
+        ("{{ shape[0:1] }}", "an index"),
+        ("{{ pair['first'] }}", "an index"),
+        ("{{ n ~ n }}", "the operator '~'"),
+        ("{{ [n] }}", "a list"),
+        ("{{ (n, n) }}", "a tuple"),
+        ("{{ n, n }}", "a tuple"),
+        ("{{ {'a': n} }}", "a map"),
+        ("{{ n.__class__ }}", "the attribute '__class__'"),
+        ("{{ pair.first._x }}", "the attribute '_x'"),
+        ("{{ _n }}", "the name '_n'"),
+        ("{{ 1 if n }}", "an 'if' without 'else'"),
+        ("{% if n %}{{ n }}{% endif %}", "a statement ({%)"),
+        ("{{ n }}{# a #}", "a comment ({#)"),
+    ],
+)
+def test_what_is_refused(text: str, message: str) -> None:
+    with pytest.raises(TemplateError, match="in a template") as caught:
+        parse(text)
+    assert str(caught.value) == f"{message} in a template"
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "text", ["{{ }}", "{{ n", "{{ n + }}", "{{ n n }}", "{{ 'a }}", "{{ n # a }}", "{{ lambda: n }}", "{{ a = n }}", "{{ * }}"]
+)
+def test_bad_syntax(text: str) -> None:
+    with pytest.raises(TemplateError, match=r"^template syntax: "):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{{ m }}", "unknown name 'm' in a template"),
+        ("{{ n or m }}", "unknown name 'm' in a template"),
+        ("{{ n if on else m }}", "unknown name 'm' in a template"),
+        ("{{ self }}", "unknown name 'self' in a template"),
+        ("{{ loop }}", "unknown name 'loop' in a template"),
+        ("{{ namespace }}", "unknown name 'namespace' in a template"),
+        ("{{ pair.frist }}", "unknown attribute 'frist' in a template"),
+        ("{{ pair.keys }}", "unknown attribute 'keys' in a template"),
+        ("{{ text.upper }}", "the attribute 'upper' of a value that has none"),
+        ("{{ nothing.x }}", "the attribute 'x' of a value that has none"),
+        ("{{ 'a' * 3 }}", "'*' on 'a' in a template"),
+        ("{{ shape * 3 }}", "'*' on [4, 5] in a template"),
+        ("{{ shape + shape }}", "'+' on [4, 5] in a template"),
+        ("{{ on + 1 }}", "'+' on True in a template"),
+        ("{{ text + n }}", "'+' on 'abc' in a template"),
+        ("{{ '%s' % n }}", "'%' on '%s' in a template"),
+        ("{{ -text }}", "'-' on 'abc' in a template"),
+        ("{{ n < text }}", "cannot compare 4 with 'abc' in a template"),
+        ("{{ 'a' in n }}", "cannot compare 'a' with 4 in a template"),
+        ("{{ n / 0 }}", "4 / 0 in a template: division by zero"),
+        ("a {{ shape }}", "a list or a map inside a text"),
+        ("a {{ pair }}", "a list or a map inside a text"),
+    ],
+)
+def test_what_cannot_be_evaluated(text: str, message: str) -> None:
+    with pytest.raises(TemplateError) as caught:
+        parse(text).evaluate(NAMES)
+    assert str(caught.value) == message
+
+
+# -- bounds ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inner", ["n{}", "'{}'", "1{}", "'}}}}' + '{}'"])
+def test_an_expression_has_at_most_200_characters(inner: str) -> None:
+    room = MAX_EXPRESSION - len(inner.format(""))
+    filling = "1" * room if "1" in inner or "n" in inner else "a" * room
+    parse("{{ " + inner.format(filling) + " }}")
+    with pytest.raises(TemplateError, match=f"an expression of {MAX_EXPRESSION + 1} characters"):
+        parse("{{ " + inner.format(filling + "1") + " }}")
+
+
+def test_the_text_around_expressions_may_be_long() -> None:
+    assert len(parse("a" * 5_000 + "{{ n }}" + "b" * 4_999).evaluate(NAMES)) == MAX_RESULT
+
+
+@pytest.mark.parametrize("text", ["{{ a + a }}", "{{ a }}{{ a }}", "{{ a }}b", "{{ whole }}"])
+def test_a_result_has_at_most_10_000_characters(text: str) -> None:
+    names = {"a": "x" * 5_000, "whole": "x" * 10_001}
+    if text == "{{ a }}b":
+        assert len(parse(text).evaluate(names)) == 5_001
+        names["a"] = "x" * MAX_RESULT
+    elif text != "{{ whole }}":
+        assert len(parse(text).evaluate(names)) == MAX_RESULT
+        names["a"] += "x"
+    with pytest.raises(TemplateError, match="characters"):
+        parse(text).evaluate(names)
+
+
+@pytest.mark.parametrize("operation", ["n * n * n * n", "1e308 * 10", "n / 1e-308 / n / 1e-308", "-n * n * n * n"])
+def test_numbers_do_not_grow_without_end(operation: str) -> None:
+    with pytest.raises(TemplateError, match=r"too large|out of|large"):
+        parse("{{ " + operation + " }}").evaluate({"n": 10**99})
+
+
+def test_division_of_numbers_that_no_float_holds() -> None:
+    with pytest.raises(TemplateError, match="too large"):
+        parse("{{ n * n * n / half }}").evaluate({"n": 10**99, "half": 1e-300})
+
+
+def test_nesting_is_bounded_by_a_number_and_not_by_a_stack() -> None:
+    assert parse("{{ " + "(" * 20 + "n" + ")" * 20 + " }}").evaluate(NAMES) == 4
+    assert parse("{{ " + "not " * 40 + "n }}").evaluate(NAMES) is True
+    with pytest.raises(TemplateError, match="nested more than 20 deep"):
+        parse("{{ " + "(" * 21 + "n" + ")" * 21 + " }}")
+
+
+# -- quick and slow -------------------------------------------------------------------------------------------------
+
+
+PLAIN = [
+    "{{ n }}",
+    "{{pair.second.third}}",
+    "a {{ n }} b {{ text }}",
+    "{{ n }}{{ n }}",
+    "# {{ n }}",
+    "{{ m }}",
+    "{{ pair.frist }}",
+    "{{ n.x }}",
+]
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_the_quick_way_gives_what_the_parser_gives(text: str) -> None:
+    def outcome(template: templates.Template) -> Any:
+        try:
+            return (template.is_single, template.names, template.evaluate(NAMES))
+        except TemplateError as error:
+            return (template.is_single, template.names, str(error), error.hint)
+
+    assert outcome(parse(text)) == outcome(templates._parse_expressions(text))
+
+
+def test_plain_names_need_no_parser() -> None:
+    script = (
+        "import sys; from runner.language.templates import parse\n"
+        "parse('a {{ n.x }}').evaluate({'n': {'x': 1}})\n"
+        "sys.exit('jinja2' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0
+
+
+# -- where templates stand ------------------------------------------------------------------------------------------
+
+
+def test_facts_are_deferred_and_evaluated_when_they_are_there() -> None:
+    deferred = substitution.filled({"a": ["{{ facts.dir + '/' + backend }}"], "b": "{{ backend }}"}, {"backend": "cpu"})
+    assert isinstance(deferred["a"][0], substitution.Deferred)
+    assert deferred["b"] == "cpu"
+    assert substitution.as_text(deferred) == {"a": ["{{ facts.dir + '/' + backend }}"], "b": "cpu"}
+    assert substitution.resolve_facts(deferred, {"dir": "/ck"}) == {"a": ["/ck/cpu"], "b": "cpu"}
+    with pytest.raises(TemplateError, match="unknown attribute 'dir'"):
+        substitution.resolve_facts(deferred, {"arch": "sm_90"})
+
+
+def test_text_that_a_fact_gives_is_not_parsed_again() -> None:
+    deferred = substitution.filled("{{ facts.dir }}", {})
+    assert substitution.resolve_facts(deferred, {"dir": "{{ facts.dir }}"}) == "{{ facts.dir }}"
+
+
+def test_code_and_patterns_hold_no_templates() -> None:
+    braces = "{{ n }}"
+    spec = {
+        "summary": braces,
+        "tags": [braces],
+        "matrix": {"n": [braces]},
+        "exclude": [{"n": braces, "reason": braces}],
+        "requires": [{"module": braces}],
+        "prelude": braces,
+        "function": braces,
+        "functions": {"one": braces, "two": {"module": braces, "kwargs": {"match": braces, braces: 1}}},
+        "expect": [
+            {"filecheck": braces},
+            {"filecheck": {"checks": braces}},
+            {"raises": {"type": braces, "match": braces}},
+            {"equals": {"match": braces}},
+        ],
+        "steps": [{"call": {"match": braces}, "expect": [{"filecheck": braces}]}, {"api": {"kwargs": {"filecheck": braces}}}],
+    }
+    assert {place for place, _ in substitution.occurrences(spec)} == {
+        ("summary",),
+        ("functions", "two", "module"),
+        ("functions", "two", "kwargs", "match"),
+        ("expect", 2, "raises", "type"),
+        ("expect", 3, "equals", "match"),
+        ("steps", 0, "call", "match"),
+        ("steps", 1, "api", "kwargs", "filecheck"),
+    }
+
+
+def test_replacing_shares_what_is_not_on_the_way() -> None:
+    data = {"a": [{"b": 1}, {"c": 2}], "d": {}}
+    changed = substitution.replaced(data, ("a", 0, "b"), 5)
+    assert changed == {"a": [{"b": 5}, {"c": 2}], "d": {}}
+    assert data == {"a": [{"b": 1}, {"c": 2}], "d": {}}
+    assert changed["a"][1] is data["a"][1]
+    assert changed["d"] is data["d"]
