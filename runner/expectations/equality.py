@@ -154,7 +154,7 @@ def _leaf_difference(leaf: Any, other: Any) -> str:
         if getattr(leaf, fact) != getattr(other, fact):
             return f"{fact} {getattr(leaf, fact)} against {getattr(other, fact)}"
     parts, other_parts = _parts(leaf), _parts(other)
-    equal = (_bits(parts) == _bits(other_parts)) | (_is_nan(parts) & _is_nan(other_parts))
+    equal = (_bits(parts) == _bits(other_parts)) | (parts.isnan() & other_parts.isnan())
     count = int((~equal).any(dim=-1).sum())
     return f"{count} of {leaf.numel()} elements" if count else ""
 
@@ -171,8 +171,3 @@ def _bits(tensor: Any) -> Any:
     import torch
 
     return tensor.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()])
-
-
-def _is_nan(tensor: Any) -> Any:
-    # the eight-bit floats have no isnan of their own
-    return (tensor.float() if tensor.element_size() == 1 else tensor).isnan()

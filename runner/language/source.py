@@ -22,6 +22,8 @@ DataPath = tuple[str | int, ...]
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 100_000
+MAX_TEXT = 4 << 20
+"""Characters of all texts, once aliases are written out: more than a file without aliases can hold."""
 MAX_DEPTH = 64
 MAX_DIGITS = 100
 """Of a whole number. Python refuses to write out one of more than 4,300, and no product of a few may get there."""
@@ -279,10 +281,11 @@ class _Frame:
 
 @dataclass(frozen=True, slots=True)
 class _Anchored:
-    """What an alias stands for, how many values that is once written out, and how deep they are nested."""
+    """What an alias stands for, and how much that is once written out: values, characters, and how deep they are nested."""
 
     value: Any
     nodes: int
+    text: int
     depth: int
 
 
@@ -299,6 +302,7 @@ class _Builder:
         self._anchors: dict[str, _Anchored] = {}
         self._documents = 0
         self._nodes = 0
+        self._text = 0
         self._stopped = False
 
     def feed(self, event: Any) -> bool:
@@ -333,10 +337,10 @@ class _Builder:
         if self._stack and self._stack[-1].wants_key:
             self._key(self._stack[-1], event)
             return
-        self._count(event, 1)
+        self._count(event, 1, len(event.value))
         self.marks[self._child()] = _mark(event)
         if event.anchor:
-            self._anchors[event.anchor] = _Anchored(value, 1, 0)
+            self._anchors[event.anchor] = _Anchored(value, 1, len(event.value), 0)
         self._attach(value)
 
     def _scalar(self, event: Any) -> Any:
@@ -398,7 +402,7 @@ class _Builder:
         elif len(self._stack) + anchored.depth > MAX_DEPTH:
             self._stop(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep")
         else:
-            self._count(event, anchored.nodes)
+            self._count(event, anchored.nodes, anchored.text)
             self.marks[self._child()] = _mark(event)
             self._attach(anchored.value)
 
@@ -416,11 +420,12 @@ class _Builder:
         else:
             frame.value.append(value)
 
-    def _count(self, event: Any, nodes: int) -> None:
+    def _count(self, event: Any, nodes: int, text: int = 0) -> None:
         self._nodes += nodes
-        if self._nodes > MAX_NODES:
-            message = f"more than {MAX_NODES:,} values once its aliases are written out"
-            self._stop(event, message, "use a matrix, not aliases, to multiply")
+        self._text += text
+        if self._nodes > MAX_NODES or self._text > MAX_TEXT:
+            much = f"{MAX_NODES:,} values" if self._nodes > MAX_NODES else f"{MAX_TEXT:,} characters"
+            self._stop(event, f"more than {much} once its aliases are written out", "use a matrix, not aliases, to multiply")
 
     def _problem(self, event: Any, message: str, hint: str) -> None:
         start = event.start_mark
@@ -439,9 +444,10 @@ def _mark(event: Any) -> Mark:
     return Mark(start.line + 1, start.column + 1)
 
 
-def _measure(value: Any) -> tuple[int, int]:
-    """Return how many values a value holds, itself included, and how deep they are nested."""
+def _measure(value: Any) -> tuple[int, int, int]:
+    """Return how many values a value holds, itself included, how many characters, and how deep they are nested."""
     if not isinstance(value, dict | list):
-        return 1, 0
+        return 1, len(value) if isinstance(value, str) else 0, 0
     below = [_measure(item) for item in (value.values() if isinstance(value, dict) else value)]
-    return 1 + sum(nodes for nodes, _ in below), 1 + max((depth for _, depth in below), default=0)
+    nodes, text, depth = (list(column) for column in zip(*below, strict=True)) if below else ([], [], [])
+    return 1 + sum(nodes), sum(text), 1 + max(depth, default=0)

@@ -189,7 +189,10 @@ def test_strides_are_exact(wanted: list[int], status: Status):
     ],
 )
 def test_memory_formats(wanted: Any, formats: list[str], status: Status):
-    assert strided({"contiguous": wanted}, tensor(2, 1, formats=tuple(formats))).status is status
+    judgement = strided({"contiguous": wanted}, tensor(2, 1, formats=tuple(formats)))
+    assert judgement.status is status
+    name = wanted if isinstance(wanted, str) else "contiguous_format"
+    assert judgement.expected == f"output[0] {'not ' if wanted is False else ''}contiguous as {name}"
 
 
 def test_strides_and_format_must_both_hold():

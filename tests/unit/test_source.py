@@ -10,7 +10,7 @@ import yaml
 
 from runner.diagnostics import InvalidSpecs
 from runner.language import source
-from runner.language.source import MAX_DEPTH, MAX_NODES, Document, parse, read, resolve
+from runner.language.source import MAX_DEPTH, MAX_NODES, MAX_TEXT, Document, parse, read, resolve
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECS = sorted((ROOT / "specs").rglob("*.yaml"))
@@ -140,6 +140,7 @@ def test_ends_of_lines_and_a_byte_order_mark_move_nothing(end: str, start: str, 
     found = read(tmp_path / "spec.yaml")
     assert found.data == {"a": 1, "b": [{"c": "x\n"}]}
     assert (found.marks["b", 0, "c"].line, found.marks["b", 0, "c"].column) == (3, 8)
+    assert (found.marks["a",].line, found.marks["a",].column, found.key_marks["a",].column) == (1, 4, 1)
 
 
 def test_what_stands_nowhere_stands_where_the_next_outer_value_does() -> None:
@@ -209,6 +210,14 @@ def test_an_alias_counts_what_it_stands_for() -> None:
     half = "&a [" + "1," * (MAX_NODES // 2) + "]"
     assert document(f"a: {half}\n").data
     assert "more than 100,000 values" in problems(f"a: {half}\nb: *a\n")[0]
+
+
+def test_an_alias_counts_the_text_it_stands_for() -> None:
+    text = "x" * (MAX_TEXT // 8)
+    assert len(document(f"a: [&a {text}, *a]\nb: &b {{c: *a, d: [*a]}}\ne: [*b, *b]\n").data) == 3
+    for more in ("f: x", "f: *a", "f: *b"):
+        (problem,) = problems(f"a: [&a {text}, *a]\nb: &b {{c: *a, d: [*a]}}\ne: [*b, *b]\n{more}\n")
+        assert problem.endswith("more than 4,194,304 characters once its aliases are written out (use a matrix, not aliases, to multiply)")
 
 
 @pytest.mark.parametrize("text", ["*a", "a: *a", "&a [*a]", "[&a 1, *b]", "{&a x: *x}"])

@@ -106,8 +106,8 @@ def test_the_source_of_a_preludes_function_ends_where_it_ends(tmp_path):
 )
 def test_quoted_blocks_have_their_source(tmp_path, line):
     module, functions, _, file = blocks_of(tmp_path, f"summary: A quoted block\nbackends: [cpu]\n{line}\ninputs: []\nexpect: []\n")
-    for number, block in enumerate(functions.values(), 1):
-        fn = module.function(block, "fn")
+    made = [(block, module.function(block, "fn")) for block in functions.values()]
+    for number, (block, fn) in enumerate(made, 1):
         assert fn(1) == 1 + number
         assert inspect.getsource(fn).rstrip("\n") == block["text"].rstrip("\n")
         assert fn.__code__.co_filename.startswith(file)
