@@ -22,17 +22,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runner.backends import Backend
 from runner.conditions import Surroundings
 from runner.diagnostics import Position
 from runner.expectations import Raised, StepFacts
 from runner.expectations.base import Judgement
 from runner.filecheck import EmptyText, run
+from runner.language.backends import Backend
 from runner.model import Case, Ending, Expected, Json, Status, Step, Verdict
 from runner.outcomes import Outcome
 from runner.patterns import PatternTooSlow, search
 from runner.plan import expects_raise
-from runner.worker.protocol import decode
+from runner.protocol import decode
 
 COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")
 """Phases in which an expected exception means that no compiled graph could run."""

@@ -15,7 +15,7 @@ CaseId = NewType("CaseId", str)
 """``area/spec-name[backend=cpu,dtype=float32]``."""
 
 Json = Any
-"""A value that JSON can say (see ``worker.protocol`` for what it cannot)."""
+"""A value that JSON can say (see ``protocol`` for what it cannot)."""
 
 
 class Status(Enum):

@@ -11,7 +11,7 @@ from runner.expectations import EAGER
 from runner.expectations.raises import Raises
 from runner.language.substitution import as_text, resolve_facts
 from runner.model import Case, Step
-from runner.worker.protocol import encode
+from runner.protocol import encode
 
 
 def seed_of(case: Case) -> int:

@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.backends import Backends
 from runner.diagnostics import UsageError, unknown
+from runner.language.backends import Backends
 from runner.model import Case
 
 

@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from runner.backends import Backend, Proof, load_backends
 from runner.conditions import Surroundings
 from runner.diagnostics import Position
 from runner.expectations import EXPECTATIONS
 from runner.expectations.base import Judgement, StepFacts
 from runner.judge import Evidence, Judged, judge
+from runner.language.backends import Backend, Proof, load_backends
 from runner.model import Case, CaseId, Ending, Expected, Requirement, Step
 
 ROOT = Path(__file__).resolve().parents[1]

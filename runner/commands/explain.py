@@ -16,8 +16,8 @@ from runner.language.substitution import as_text
 from runner.machine import installed_torch
 from runner.model import Availability, Case
 from runner.plan import digest_of, seed_of
+from runner.protocol import encode
 from runner.selection import select
-from runner.worker.protocol import encode
 
 
 def main(arguments: argparse.Namespace) -> ExitCode:

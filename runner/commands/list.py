@@ -11,8 +11,8 @@ from runner.exits import ExitCode
 from runner.language.load import load
 from runner.machine import installed_torch
 from runner.model import Availability, Case
+from runner.protocol import encode
 from runner.selection import Shard, select
-from runner.worker.protocol import encode
 
 
 def main(arguments: argparse.Namespace) -> ExitCode:

@@ -19,7 +19,7 @@ from typing import Any
 from runner.execute.jobs import Execution, Job
 from runner.execute.spawn import TemplateProcess, start_process
 from runner.model import Ending
-from runner.worker.protocol import MAX_MESSAGE, loads
+from runner.protocol import MAX_MESSAGE, loads
 
 _START_SECONDS = 300
 """How long a template may take to warm up."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.execute.jobs import Environment, Job
-from runner.worker.protocol import THREADS
+from runner.protocol import THREADS
 
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 

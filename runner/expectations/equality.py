@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from runner.conditions import Surroundings
 from runner.expectations.base import BadExpectation, Judgement, StepFacts, text_of
 from runner.model import Json
-from runner.worker.protocol import decode, encode
+from runner.protocol import decode, encode
 
 
 def _references(pairs: Mapping[str, Any]) -> tuple[str, ...]:

@@ -3,20 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from runner.backends import Backend, Backends
 from runner.diagnostics import Diagnostic, unknown
 from runner.language import matrix, schema, substitution, templates
 from runner.language.anatomy import Anatomy, with_data
-from runner.language.check import (
-    OPTION_KINDS,
-    condition_problems,
-    expectation_problems,
-    matrix_problems,
-    name_problem,
-    option_names,
-    process_problems,
-    step_problems,
-)
+from runner.language.backends import Backend, Backends
+from runner.language.check import matrix_problems, process_problems
+from runner.language.check_conditions import condition_problems
+from runner.language.check_names import OPTION_KINDS, name_problem, option_names
+from runner.language.check_steps import expectation_problems, step_problems
 from runner.language.names import NameTables
 from runner.language.source import DataPath, Document
 

@@ -4,13 +4,14 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runner.backends import Backend, Backends, read_requirements
 from runner.conditions import Surroundings
 from runner.diagnostics import Diagnostic, InvalidSpecs
 from runner.expectations import EXPECTATIONS
 from runner.language import matrix, options, substitution, templates
 from runner.language.anatomy import Anatomy, RawExpectation, RawFunction, RawStep
-from runner.language.check import OPTION_KINDS, entry_of, used_names
+from runner.language.backends import Backend, Backends, read_requirements
+from runner.language.check_functions import entry_of
+from runner.language.check_names import OPTION_KINDS, used_names
 from runner.language.names import NameKind, NameTables
 from runner.model import Case, CaseId, Expected, Step
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.backends import Backends, load_backends
 from runner.capabilities import Machine
 from runner.conditions import Surroundings
 from runner.diagnostics import Diagnostic, InvalidSpecs
 from runner.language import schema
 from runner.language.anatomy import Anatomy, take_apart
+from runner.language.backends import Backends, load_backends
 from runner.language.check import check
 from runner.language.check_templates import check_backends, check_templates
 from runner.language.expand import duplicate_ids, expand

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.backends import Backend
 from runner.diagnostics import Diagnostic, one_of, unknown
+from runner.language.backends import Backend
 from runner.language.source import DataPath, Document
 
 MAX_POINTS = 10_000

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runner.backends import Backend
 from runner.conditions import Surroundings, holds
 from runner.diagnostics import Diagnostic, Position
 from runner.language import substitution
 from runner.language.anatomy import Anatomy
+from runner.language.backends import Backend
 from runner.language.source import DataPath, Document
 
 SECTIONS = ("config", "dynamo_config", "functorch_config", "env", "torch", "compile")

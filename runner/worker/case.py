@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runner.worker import compat, hooks, protocol
+from runner import protocol
+from runner.worker import compat, hooks
 from runner.worker.hooks import Phases, Witness
 
 _MAX_TRACEBACK = 20_000

@@ -42,7 +42,8 @@ def begin(stdout: int, stderr: int, parent: int) -> None:
 
 def work(plan_file: str, descriptor: int) -> None:
     """Do what the plan file says and end the process. A plan named ``facts`` asks what the machine is."""
-    from runner.worker import case, protocol
+    from runner import protocol
+    from runner.worker import case
 
     code = 0
     try:

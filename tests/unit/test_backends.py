@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.backends import load_backends
 from runner.diagnostics import InvalidSpecs
+from runner.language.backends import load_backends
 from runner.language.load import Suite
 
 LoadSuite = Callable[..., Suite]

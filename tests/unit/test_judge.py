@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from runner import filecheck, patterns
-from runner.backends import Choices
 from runner.expectations.counts import Count
+from runner.language.backends import Choices
 from runner.model import Ending, Status
 from runner.outcomes import Outcome
 from tests.fakes import (

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from runner.backends import Backend, Proof
 from runner.language import matrix
+from runner.language.backends import Backend, Proof
 from runner.language.source import Document, parse
 
 EMPTY = parse("{}", path=Path("backends.yaml"))

@@ -11,7 +11,7 @@ from runner.expectations import close as close_module
 from runner.expectations.base import StepFacts
 from runner.expectations.tolerances import default_tolerance
 from runner.model import Status
-from runner.worker.protocol import decode, dumps, encode, loads
+from runner.protocol import decode, dumps, encode, loads
 from tests.fakes import HERE, import_torch
 
 pytestmark = pytest.mark.torch

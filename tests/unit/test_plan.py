@@ -13,7 +13,7 @@ from runner.language.substitution import Deferred
 from runner.language.templates import TemplateError, parse
 from runner.model import Case
 from runner.plan import digest_of, expects_raise, make_plan, seed_of
-from runner.worker.protocol import decode
+from runner.protocol import decode
 from tests.fakes import ELSEWHERE, HERE, case, expected, shipped, step
 
 SPEC = """

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from runner.backends import load_backends
 from runner.capabilities import CAPABILITIES
 from runner.conditions import CONDITIONS
 from runner.expectations import EXPECTATIONS, MEASURES
 from runner.expectations.tolerances import DEFAULTS as TOLERANCES
-from runner.language import check, options, schema, substitution
+from runner.language import check_conditions, check_functions, check_names, check_steps, options, schema, substitution
+from runner.language.backends import load_backends
 from runner.language.names import NameKind
 from runner.model import Status
 from runner.outcomes import Outcome
@@ -231,24 +231,28 @@ def test_steps() -> None:
     assert set(step["properties"]) - {"expect"} == set(words), where
     assert sorted(kinds(step)) == sorted(words), f"{where}: oneOf"
     assert set(table("runner/worker/steps.py", "CLAIMING")) <= set(words)
-    assert {*check._HAS_RESULT, *check._HAS_REFERENCE} <= set(words), "runner/language/check.py"
+    assert {*check_steps._HAS_RESULT, *check_steps._HAS_REFERENCE} <= set(words), "runner/language/check_steps.py"
 
 
 def test_inputs() -> None:
     node = definition("inputs", "input")
     words = table("runner/worker/inputs.py", "INPUTS")
-    where = "schemas/inputs.schema.json (input) against INPUTS in runner/worker/inputs.py and INPUT_KEYS in runner/language/check.py"
+    where = (
+        "schemas/inputs.schema.json (input) against INPUTS in runner/worker/inputs.py and INPUT_KEYS in runner/language/check_functions.py"
+    )
     assert sorted(kinds(node["then"])) == sorted(words), where
-    assert list(check.INPUT_KEYS) == words, where
-    beside = {key for keys in check.INPUT_KEYS.values() for key in keys}
+    assert list(check_functions.INPUT_KEYS) == words, where
+    beside = {key for keys in check_functions.INPUT_KEYS.values() for key in keys}
     assert {*words, *beside} == set(node["properties"]), where
 
 
 def test_functions() -> None:
     shape = definition("spec", "function")["then"]
-    where = "schemas/spec.schema.json (function) against FUNCTION_KEYS in runner/language/check.py"
-    assert sorted(kinds(shape)) == sorted(check.FUNCTION_KEYS), where
-    assert {*check.FUNCTION_KEYS, *(key for keys in check.FUNCTION_KEYS.values() for key in keys)} == set(shape["properties"]), where
+    where = "schemas/spec.schema.json (function) against FUNCTION_KEYS in runner/language/check_functions.py"
+    assert sorted(kinds(shape)) == sorted(check_functions.FUNCTION_KEYS), where
+    assert {*check_functions.FUNCTION_KEYS, *(key for keys in check_functions.FUNCTION_KEYS.values() for key in keys)} == set(
+        shape["properties"]
+    ), where
 
 
 def test_resets() -> None:
@@ -291,7 +295,9 @@ def test_conditions() -> None:
     words = set(definition("common", "when")["properties"])
     assert words == set(CONDITIONS), "schemas/common.schema.json (when) against CONDITIONS in runner/conditions.py"
     vendors = definition("common", "when")["properties"]["vendor"]["items"]["enum"]
-    assert set(vendors) == set(check.VENDORS), "schemas/common.schema.json (when, vendor) against VENDORS in runner/language/check.py"
+    assert set(vendors) == set(check_conditions.VENDORS), (
+        "schemas/common.schema.json (when, vendor) against VENDORS in runner/language/check_conditions.py"
+    )
 
 
 def test_capabilities_of_examples() -> None:
@@ -304,8 +310,8 @@ def test_capabilities_of_examples() -> None:
 def test_sections() -> None:
     spec = schema.load("spec")["properties"]
     of_options = {name for name, part in spec.items() if part.get("$ref", "").endswith("/options")}
-    assert of_options == set(check.OPTION_KINDS), "schemas/spec.schema.json against OPTION_KINDS in runner/language/check.py"
-    assert {check.OPTION_KINDS[name].value for name in of_options} == of_options <= {kind.value for kind in NameKind}
+    assert of_options == set(check_names.OPTION_KINDS), "schemas/spec.schema.json against OPTION_KINDS in runner/language/check_names.py"
+    assert {check_names.OPTION_KINDS[name].value for name in of_options} == of_options <= {kind.value for kind in NameKind}
     assert set(options.SECTIONS) <= set(spec), "SECTIONS in runner/language/options.py"
     assert set(spec) > substitution.SECTIONS, "SECTIONS in runner/language/substitution.py"
     assert set(spec) - substitution.SECTIONS == {"tags", "backends", "matrix", "exclude", "requires", "prelude", "entry"}, (
@@ -320,7 +326,7 @@ def test_sections_of_a_backend(tmp_path: Path) -> None:
     body = "".join(f"  {name}: {values.get(name, '{freezing: true}')}\n" for name in sorted(sections))
     (tmp_path / "vendor.yaml").write_text(f"vendor:\n  summary: A backend of a vendor\n  device: cpu\n  compiles: false\n{body}")
     settings = load_backends([tmp_path / "vendor.yaml"]).by_name["vendor"].settings
-    assert set(settings) == sections, "schemas/backends.schema.json against _backend in runner/backends.py"
+    assert set(settings) == sections, "schemas/backends.schema.json against _backend in runner/language/backends.py"
 
 
 def test_defaults_are_keys_of_a_spec() -> None:

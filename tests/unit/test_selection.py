@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from runner.backends import load_backends
 from runner.diagnostics import UsageError
+from runner.language.backends import load_backends
 from runner.model import Case, CaseId
 from runner.selection import Shard, glob, select
 from tests.fakes import case

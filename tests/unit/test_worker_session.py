@@ -11,7 +11,7 @@ import yaml
 from runner.language.expand import surroundings
 from runner.language.load import load
 from runner.plan import make_plan
-from runner.worker.protocol import decode
+from runner.protocol import decode
 from tests.fakes import HERE, import_torch, shipped
 
 # what torch warns of while it compiles is not ours
