@@ -105,6 +105,12 @@ def test_a_star_import_may_bring_anything(good: str, problems_of: Problems) -> N
     assert problems_of(with_function(good, "prelude: |\n  from torch.nn import *\nfunction: {module: Mad}")) == []
 
 
+def test_an_input_may_name_what_a_star_import_brings(good: str, problems_of: Problems) -> None:
+    text = good.replace("[{rand: [4, 4]}, ", "[{ref: weights}, ")
+    assert len(problems_of(text + "prelude: |\n  import torch.nn\n")) == 1
+    assert problems_of(text + "prelude: |\n  from torch.nn import *\n") == []
+
+
 def test_names_within_a_def_or_a_class_are_not_the_preludes(good: str, problems_of: Problems) -> None:
     prelude = "prelude: |\n  def make():\n      Made = 1\n  class Other:\n      Made = 1\n"
     assert len(problems_of(with_function(good, prelude + "function: {module: Made}"))) == 1

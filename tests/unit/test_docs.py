@@ -35,6 +35,15 @@ def test_the_first_spec_is_valid_and_short(tmp_path: Path) -> None:
     assert len(text.splitlines()) <= 15
 
 
+def test_the_vendors_file_is_valid_and_runs_the_specs_of_rocm(tmp_path: Path) -> None:
+    file = tmp_path / "ours.yaml"
+    file.write_text(block("vendor"), encoding="utf-8")
+    ids = [case.id for case in load([], [file]).cases]
+    of_rocm = [identity for identity in ids if "[backend=rocm," in identity or "[backend=rocm]" in identity]
+    assert of_rocm
+    assert {identity.replace("backend=rocm", "backend=rocm-ours") for identity in of_rocm} <= set(ids)
+
+
 @pytest.mark.parametrize("mark", ["command-run", "command-test"])
 def test_the_commands_of_the_readme_are_what_ci_runs(mark: str) -> None:
     command = block(mark).strip()
@@ -61,6 +70,7 @@ def test_the_first_spec_passes_and_the_failure_shown_is_real(tmp_path: Path) -> 
 
 def test_no_document_holds_a_machine_path() -> None:
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split("\0")
+    assert any(files) or not (ROOT / ".git").exists()
     paths = re.compile(r"(?<![\w.])/(?:work|root|home/\w+)/[\w.-]+")
     for name in filter(None, files):
         path = ROOT / name

@@ -104,6 +104,11 @@ def test_a_specs_own_context_replaces_that_of_the_defaults(load_suite: LoadSuite
     assert case.body["context"] == []
 
 
+def test_the_innermost_context_of_the_defaults_holds(load_suite: LoadSuite, good: str) -> None:
+    files = {"_defaults.yaml": "context: [no_grad]\n", "in/_defaults.yaml": "context: [inference_mode]\n", "in/in/spec.yaml": good}
+    assert only(load_suite(files)).body["context"] == ["inference_mode"]
+
+
 def test_preludes_come_outermost_first(load_suite: LoadSuite, good: str) -> None:
     files = {"_defaults.yaml": "prelude: A = 1\n", "in/_defaults.yaml": "prelude: B = A\n", "in/spec.yaml": good + "prelude: C = B\n"}
     assert [block["text"] for block in only(load_suite(files)).body["preludes"]] == ["A = 1", "B = A", "C = B"]
