@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from runner.conditions import Surroundings
 from runner.expectations.base import BadExpectation, Judgement, StepFacts, text_of
@@ -21,14 +21,14 @@ def is_reference(value: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Equals:
-    """``equals: {padded: [32768, 2048, 1]}`` or ``equals: {first: {ref: second}}``."""
+class _Pairs:
+    """Names with what each is compared with; the two kinds differ in the answer that they want."""
 
-    kind: ClassVar[str] = "equals"
+    wants_equal: ClassVar[bool]
     pairs: Mapping[str, Any]
 
     @classmethod
-    def parse(cls, body: Any) -> "Equals":
+    def parse(cls, body: Any) -> Self:
         """Read the pairs."""
         return cls(pairs=_checked(body))
 
@@ -43,33 +43,23 @@ class Equals:
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge each pair."""
-        return [_judge(name, other, facts, equal=True) for name, other in self.pairs.items()]
+        return [_judge(name, other, facts, equal=self.wants_equal) for name, other in self.pairs.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Differs:
+class Equals(_Pairs):
+    """``equals: {padded: [32768, 2048, 1]}`` or ``equals: {first: {ref: second}}``."""
+
+    kind: ClassVar[str] = "equals"
+    wants_equal: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differs(_Pairs):
     """``differs: {first: {ref: second}}``."""
 
     kind: ClassVar[str] = "differs"
-    pairs: Mapping[str, Any]
-
-    @classmethod
-    def parse(cls, body: Any) -> "Differs":
-        """Read the pairs."""
-        return cls(pairs=_checked(body))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Both sides' names."""
-        return _references(self.pairs)
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """The worker sends plain values, and compares two named ones itself."""
-        return {"pairs": encode(dict(self.pairs))}
-
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge each pair."""
-        return [_judge(name, other, facts, equal=False) for name, other in self.pairs.items()]
+    wants_equal: ClassVar[bool] = False
 
 
 def _checked(body: Mapping[str, Any]) -> Mapping[str, Any]:
