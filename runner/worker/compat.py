@@ -4,9 +4,10 @@ What is named here was read in the sources of the three versions; a later torch 
 ``install_hooks``, not silently in a proof that never sees anything.
 """
 
+import contextlib
 import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 
@@ -50,23 +51,30 @@ def set_torch_state(state: Mapping[str, Any]) -> None:
                 raise ValueError(f"no such torch state: {name}")
 
 
-def import_inductor() -> None:
-    """Import what a compile needs without asking a driver anything.
+@contextlib.contextmanager
+def _without_asking_drivers() -> Iterator[None]:
+    """Let device nodes answer whether a GPU is there.
 
-    torch 2.11 and 2.12 ask, while inductor is imported, whether a GPU is there; NVML answers and leaves a thread behind, after
-    which no fork is safe. A device node answers as well.
+    torch asks while inductor is imported (2.11 and 2.12) and when it looks for vector instructions; NVML answers and leaves a thread
+    behind, after which no fork is safe.
     """
     import torch
-    import torch._dynamo
 
     asked = torch.cuda.is_available
     nodes = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
     built = torch.version.cuda is not None or torch.version.hip is not None
     torch.cuda.is_available = lambda: built and any(os.path.exists(node) for node in nodes)
     try:
-        import torch._inductor.compile_fx
+        yield
     finally:
         torch.cuda.is_available = asked
+
+
+def import_inductor() -> None:
+    """Import what a compile needs."""
+    with _without_asking_drivers():
+        import torch._dynamo
+        import torch._inductor.compile_fx  # noqa: F401
 
 
 def set_threads(count: int) -> None:
@@ -185,7 +193,8 @@ def pick_vector_isa() -> str:
     """Let inductor find the machine's vector instructions, which it keeps for the process and its forks."""
     from torch._inductor import cpu_vec_isa
 
-    return str(cpu_vec_isa.pick_vec_isa())
+    with _without_asking_drivers():
+        return str(cpu_vec_isa.pick_vec_isa())
 
 
 # -- hooks ----------------------------------------------------------------------------------------------------------

@@ -191,6 +191,15 @@ def test_what_is_no_utf_8_terminal_gets_escapes(folder: Path) -> None:
     assert done.stderr == b""
 
 
+def test_a_working_folder_that_is_gone(folder: Path, validate: Validate, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "bad.yaml").write_text("a spec\n")
+    (folder.parent / "gone").mkdir()
+    monkeypatch.chdir(folder.parent / "gone")
+    (folder.parent / "gone").rmdir()
+    line = f"{folder}/bad.yaml:1:1: expected a map, found the text 'a spec' (One file, one claim about torch.compile.)"
+    assert validate(folder / "bad.yaml") == [line]
+
+
 NO_PERMISSION = """
 import os, sys
 from pathlib import Path
