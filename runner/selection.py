@@ -1,6 +1,5 @@
 """Which of the cases: by backend, by glob on ids, by shard. Only ``*`` and ``?`` are special in a glob, so that an id selects itself."""
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +26,8 @@ class Shard:
 
     def holds(self, case: Case) -> bool:
         """Whether the case belongs to this part: by its id alone, so that other cases do not move it."""
+        import hashlib  # loads OpenSSL: not for commands that do not shard
+
         number = int.from_bytes(hashlib.sha256(case.id.encode("utf-8", "surrogatepass")).digest()[:8], "big")
         return number % self.count == self.index - 1
 

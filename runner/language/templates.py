@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from runner.diagnostics import unknown
+
 MAX_EXPRESSION = 200
 MAX_RESULT = 10_000
 MAX_DEPTH = 20
@@ -240,8 +242,6 @@ def _evaluate(node: Any, names: Mapping[str, Any]) -> Any:
 
 
 def _name(name: str, names: Mapping[str, Any]) -> Any:
-    from runner.diagnostics import unknown
-
     if name not in names:
         message, hint = unknown("name", name, names)
         raise TemplateError(f"{message} in a template", hint)
@@ -249,8 +249,6 @@ def _name(name: str, names: Mapping[str, Any]) -> Any:
 
 
 def _attribute(value: Any, attribute: str) -> Any:
-    from runner.diagnostics import unknown
-
     if not isinstance(value, Mapping):
         raise TemplateError(
             f"the attribute '{attribute}' of a value that has none", "only matrix values that are maps, and facts, have attributes"
