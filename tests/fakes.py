@@ -176,5 +176,5 @@ def import_torch() -> Any:
         import torch._functorch.config
         import torch._inductor.config
 
-        import runner.worker.session  # noqa: F401
+        import runner.worker.session  # noqa: F401 - imported for its effect
     return torch

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]
+from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # it ships no types
 
 from runner.model import CaseResult
 from runner.outcomes import JUnitTag, Outcome

@@ -74,7 +74,7 @@ def import_inductor() -> None:
     """Import what a compile needs."""
     with _without_asking_drivers():
         import torch._dynamo
-        import torch._inductor.compile_fx  # noqa: F401
+        import torch._inductor.compile_fx  # noqa: F401 - imported for its effect: a fork inherits it
 
 
 def set_threads(count: int) -> None:

@@ -59,7 +59,7 @@ class _Phase:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if error is not None and not hasattr(error, "_conformance_phase"):
             with contextlib.suppress(AttributeError):  # an exception with slots: its phase is the step's
-                error._conformance_phase = self.name  # type: ignore[attr-defined]
+                error._conformance_phase = self.name  # type: ignore[attr-defined]  # a note on a stranger's exception
         self.phases.leave()
 
 
@@ -79,7 +79,7 @@ class Witness:
     def take(self) -> "Witness":
         """Return what was seen, and start anew."""
         seen = Witness(self.entered, self.graphs, self.executed, list(dict.fromkeys(self.code)), self.choices)
-        self.__init__()  # type: ignore[misc]
+        self.entered, self.graphs, self.executed, self.code, self.choices = 0, [], {}, [], []
         return seen
 
 

@@ -59,7 +59,7 @@ def warm(kinds: list[str]) -> float:
     compat.import_inductor()
     import runner.worker.case
     import runner.worker.session
-    import runner.worker.steps  # noqa: F401
+    import runner.worker.steps  # noqa: F401 - imported for its effect: a fork inherits it
 
     if "cpu" in kinds:
         compat.pick_vector_isa()

@@ -21,21 +21,13 @@ from runner.exits import ExitCode
 from runner.expectations.base import Raised, StepFacts
 from runner.expectations.raises import Raises
 from runner.model import Status
+from tests.conftest import GOOD
 from tests.fakes import HERE
 
 ROOT = Path(__file__).resolve().parents[2]
 INVALID = ROOT / "tests" / "specs" / "invalid"
 CASES = sorted(path for path in INVALID.iterdir() if path.suffix == ".yaml" or path.is_dir())
 
-GOOD = """\
-summary: A product of two matrices is right
-backends: [cpu]
-function: |
-  def fn(x, y):
-      return x @ y
-inputs: [{rand: [4, 4]}, {rand: [4, 4]}]
-expect: [{close: {to: eager}}]
-"""
 LINE = re.compile(r"(?P<file>.+?):(?P<line>[0-9]+):(?P<column>[0-9]+): .+")
 
 Validate = Callable[..., list[str]]

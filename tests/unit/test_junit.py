@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from junitparser import JUnitXml
-from lxml import etree  # type: ignore[import-untyped]
+from lxml import etree  # type: ignore[import-untyped]  # it ships no types
 
 from runner.diagnostics import Position
 from runner.model import CaseId, CaseResult, Status, Verdict
