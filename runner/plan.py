@@ -30,9 +30,16 @@ def digest_of(case: Case) -> str:
     body = dict(case.body)
     preludes = [block["text"] for block in body.pop("preludes")]
     functions = {name: value["block"]["text"] if "block" in value else value for name, value in body.pop("functions").items()}
-    judged = [[step.kind, dict(step.arguments), [(one.kind, repr(one.check)) for one in step.expectations]] for step in case.steps]
-    text = json.dumps(as_text([body, preludes, functions, judged, dict(case.params), case.backend]), sort_keys=True, default=str)
+    judged = [[step.kind, _arguments(step), [(one.kind, repr(one.check)) for one in step.expectations]] for step in case.steps]
+    whole: list[Any] = [body, preludes, functions, judged, dict(case.params), case.backend]
+    if case.control is not None:
+        whole.append([case.control.patch, case.control.fails])
+    text = json.dumps(as_text(whole), sort_keys=True, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _arguments(step: Step) -> dict[str, Any]:
+    return {**step.arguments, "code": step.arguments["code"]["text"]} if step.kind == "script" else dict(step.arguments)
 
 
 def expects_raise(step: Step, here: Surroundings) -> bool:

@@ -1,6 +1,6 @@
 """What every kind of expectation is made of: its facts, its judgement, and the protocol it follows."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
@@ -12,6 +12,9 @@ OUTPUT = "output"
 
 EAGER = "eager"
 """The name of the reference."""
+
+OTHER = "eager of other inputs"
+"""What ``measure`` may ask for beside them: the reference's answer to other inputs, for a stand-in. No spec can write it."""
 
 
 class BadExpectation(Exception):
@@ -48,7 +51,13 @@ class StepFacts:
     raised: Raised | None = None
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
+    remote: Mapping[str, Mapping[str, int]] | None = None
+    """torch's statistics of its remote caches: hit, miss, put and exception, by the name of the cache."""
     code: tuple[str, ...] = ()
+    calls: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+    """What each spy saw: ``count`` entries in all, and the first of them as ``entries``."""
+    exit: Mapping[str, Json] | None = None
+    """``code`` and ``stderr`` of the child of a spawn step."""
     measured: Json = None
     """What this expectation's own measurement gave; None when there was none."""
 
@@ -89,10 +98,34 @@ class Judgement:
         return cls(status=Status.NOT_APPLICABLE, expected="", observed="its condition does not hold here", leaf=leaf)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """Facts changed in one respect, under which an expectation that held must not hold.
+
+    It survives when the judgement of ``leaf`` is still HELD. Without facts it is not applicable: ``why_not`` says why.
+    """
+
+    name: str
+    """One of the kind's ``mutations``."""
+    facts: StepFacts | None
+    leaf: str = ""
+    """The leaf of the judgement that must change, as ``Judgement.leaf``."""
+    where: str = ""
+    """Which part was changed, where there are several: a tensor's path, a directive."""
+    why_not: str = ""
+
+    @classmethod
+    def not_applicable(cls, name: str, why_not: str, *, leaf: str = "", where: str = "") -> Self:
+        """Return a mutant that cannot be made of these facts."""
+        return cls(name=name, facts=None, leaf=leaf, where=where, why_not=why_not)
+
+
 class Expectation(Protocol):
     """A kind of expectation. ``measure`` stands beside the class in each module, because it runs in the worker."""
 
     kind: ClassVar[str]
+    mutations: ClassVar[tuple[str, ...]]
+    """The names of its mutants: what a spec may give a reason for."""
 
     @classmethod
     def parse(cls, body: Any) -> "Expectation":
@@ -110,6 +143,14 @@ class Expectation(Protocol):
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the facts. Pure."""
+        ...
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterable[Mutant]:
+        """Yield, for each leaf, facts under which it must not hold. Pure; asked only where the expectation held.
+
+        Change one thing in a copy of the facts (``dataclasses.replace``) and leave the judging to ``judge``: a mutant that is
+        still HELD shows that the expectation could not have failed so. ``counts.count_mutants`` makes those of a count.
+        """
         ...
 
 

@@ -53,6 +53,8 @@ class Anatomy:
     preludes: tuple[CodeBlock, ...]
     prelude_trees: Mapping[str, ast.Module]
     functions: Mapping[str, RawFunction]
+    scripts: Mapping[DataPath, RawFunction]
+    """The Python of script steps, by the path of each."""
     steps: tuple[RawStep, ...]
     problems: tuple[Diagnostic, ...]
     """Python that does not parse."""
@@ -81,7 +83,9 @@ def take_apart(spec: SpecFile) -> Anatomy:
             if tree is not None:
                 trees[block.file] = tree
     functions = {raw.name: raw for raw in _functions(spec.document, problems)}
-    return Anatomy(spec, tuple(preludes), trees, functions, tuple(_steps(spec.document.data)), tuple(problems))
+    steps = tuple(_steps(spec.document.data))
+    scripts = {step.path: _script(spec.document, step, problems) for step in steps if step.kind == "script"}
+    return Anatomy(spec, tuple(preludes), trees, functions, scripts, steps, tuple(problems))
 
 
 def with_data(anatomy: Anatomy, data: Any) -> Anatomy:
@@ -109,6 +113,12 @@ def _functions(document: Document, problems: list[Diagnostic]) -> Iterator[RawFu
             yield RawFunction(name, value, path, block, _parse(document, path, block, problems))
         else:
             yield RawFunction(name, value, path, None, None)
+
+
+def _script(document: Document, step: RawStep, problems: list[Diagnostic]) -> RawFunction:
+    path = (*step.path, "code")
+    block = python.block_at(document, path, "script")
+    return RawFunction("script", step.arguments["code"], path, block, _parse(document, path, block, problems))
 
 
 def _steps(data: Any) -> Iterator[RawStep]:

@@ -7,10 +7,12 @@ from runner.diagnostics import Diagnostic, unknown
 from runner.language import matrix
 from runner.language.anatomy import Anatomy
 from runner.language.backends import Backends, read_requirements
+from runner.language.check_audit import audit_problems
 from runner.language.check_conditions import all_condition_problems
 from runner.language.check_functions import function_problems, input_problems, path_problems
 from runner.language.check_names import name_problems
 from runner.language.check_steps import all_expectation_problems, step_problems
+from runner.language.check_values import backend_problems, handler_problems, let_problems, spy_problems
 from runner.language.names import NameTables
 from runner.language.source import DataPath, Document
 
@@ -23,12 +25,18 @@ def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagn
         _shape,
         _values,
         _requirements,
+        _services,
         all_condition_problems,
         function_problems,
         input_problems,
         path_problems,
+        let_problems,
+        spy_problems,
+        handler_problems,
+        backend_problems,
         step_problems,
         all_expectation_problems,
+        audit_problems,
     ):
         problems.extend(part(anatomy, backends))
     named = name_problems(anatomy, names)
@@ -88,7 +96,10 @@ def _values(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     compile_ = data.get("compile", {})
     if compile_.get("mode") is not None and "options" in compile_:
         yield document.problem(("compile", "options"), "'options' beside 'mode': torch.compile takes one of them", "use config", key=True)
-    yield from process_problems(document, ())
+    for layer in (*anatomy.spec.defaults, document):
+        yield from process_problems(layer, ())
+    if "control" in data:
+        yield from process_problems(document, ("control",))
 
 
 def process_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
@@ -100,6 +111,22 @@ def process_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]
     seed = data.get("torch", {}).get("seed", 0)
     if isinstance(seed, int) and seed >= 1 << 63:
         yield document.problem((*path, "torch", "seed"), f"the seed {seed} is out of range", "at most 9223372036854775807")
+
+
+def _services(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """What is asked of a server needs one, and where it listens is the runner's to say."""
+    if "services" not in anatomy.data:
+        for step in anatomy.steps:
+            for expectation in step.expectations:
+                if expectation.kind == "remote_cache":
+                    hint = "add services: [redis], or the case would talk to whatever listens on this machine"
+                    yield anatomy.document.problem(expectation.path, "'remote_cache' without a service", hint, key=True)
+        return
+    for document in (*anatomy.spec.defaults, anatomy.document):
+        for name in document.data.get("env", {}):
+            if name.startswith("TORCHINDUCTOR_REDIS_"):
+                hint = "leave it out: the runner sets where the server of a case listens"
+                yield document.problem(("env", name), f"'{name}' beside 'services'", hint, key=True)
 
 
 def _requirements(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:

@@ -83,7 +83,7 @@ def _arity(anatomy: Anatomy, function: RawFunction) -> python.Arity | None:
     return None
 
 
-_TENSOR = ("dtype", "device", "requires_grad", "strides", "memory_format", "on_device")
+_TENSOR = ("dtype", "device", "requires_grad", "strides", "memory_format", "on_device", "mark_dynamic")
 
 INPUT_KEYS: Mapping[str, tuple[str, ...]] = {
     "rand": _TENSOR,
@@ -94,7 +94,9 @@ INPUT_KEYS: Mapping[str, tuple[str, ...]] = {
     "randint": ("low", "high", *_TENSOR),
     "arange": _TENSOR,
     "values": _TENSOR,
+    "jagged": ("dtype", "device", "requires_grad", "on_device"),
     "module": ("args", "kwargs", "eval", "dtype", "device"),
+    "call": ("args", "kwargs", "close"),
     "ref": (),
     "value": (),
 }
@@ -106,18 +108,43 @@ FUNCTION_KEYS: Mapping[str, tuple[str, ...]] = {"module": ("args", "kwargs", "ev
 
 def input_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """What the worker would not look at, because another kind of input or function takes it."""
-    places: list[tuple[DataPath, Any, Mapping[str, tuple[str, ...]]]] = [
-        ((*path, index), entry, INPUT_KEYS) for path, entries in _input_lists(anatomy) for index, entry in enumerate(entries)
-    ]
+    places: list[tuple[DataPath, Any, Mapping[str, tuple[str, ...]]]] = [(path, entry, INPUT_KEYS) for path, entry in _values(anatomy)]
     places.extend((function.path, function.value, FUNCTION_KEYS) for function in anatomy.functions.values())
     for path, entry, table in places:
         if isinstance(entry, dict):
             kind = next(word for word in table if word in entry)
             for key in entry.keys() - {kind, *table[kind]}:
                 owners = [word for word, keys in table.items() if key in keys]
-                yield anatomy.document.problem(
-                    (*path, key), f"'{key}' does not go with '{kind}'", f"it goes with {one_of(owners)}", key=True
-                )
+                message, hint = f"'{key}' does not go with '{kind}'", f"it goes with {one_of(owners)}"
+                if not owners:
+                    message, hint = unknown("key", key, [kind, *table[kind]])
+                    hint = f"{hint}; a map that is only data is written {{value: ...}}"
+                yield anatomy.document.problem((*path, key), message, hint, key=True)
+
+
+def _values(anatomy: Anatomy) -> Iterator[tuple[DataPath, Any]]:
+    """Yield every map that is written as an input is, at any depth of inputs, let and arguments."""
+    roots: list[tuple[DataPath, Any]] = [*_input_lists(anatomy)]
+    roots.extend((("let", name), entry) for name, entry in anatomy.data.get("let", {}).items())
+    for step in anatomy.steps:
+        if step.kind in ("api", "spawn"):
+            roots.extend(((*step.path, key), step.arguments[key]) for key in ("args", "kwargs") if key in step.arguments)
+    for path, value in roots:
+        yield from _inputs_below(value, path)
+
+
+def _inputs_below(value: Any, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _inputs_below(item, (*path, index))
+    elif isinstance(value, dict):
+        is_input = any(word in value for word in INPUT_KEYS)
+        if is_input:
+            yield path, value
+        for key, item in value.items():
+            # numbers, shapes and data are no inputs
+            if not is_input or key in ("args", "kwargs"):
+                yield from _inputs_below(item, (*path, key))
 
 
 def _input_lists(anatomy: Anatomy) -> Iterator[tuple[DataPath, list[Any]]]:
@@ -166,12 +193,12 @@ def _dotted_paths(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:
         if isinstance(function.value, dict):
             key = next(word for word in FUNCTION_KEYS if word in function.value)
             yield (*function.path, key), function.value[key]
-    for path, entries in _input_lists(anatomy):
-        for index, entry in enumerate(entries):
-            if isinstance(entry, dict) and "module" in entry:
-                yield (*path, index, "module"), entry["module"]
+    for path, entry in _values(anatomy):
+        for word in ("module", "call"):
+            if isinstance(entry.get(word), str):
+                yield (*path, word), entry[word]
     for step in anatomy.steps:
-        if step.kind == "api":
+        if step.kind in ("api", "spawn") and isinstance(step.arguments["call"], str):
             yield (*step.path, "call"), step.arguments["call"]
 
 

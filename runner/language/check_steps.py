@@ -5,17 +5,18 @@ from typing import Any
 
 from runner.diagnostics import Diagnostic, Position, one_of, unknown
 from runner.expectations import EAGER, EXPECTATIONS, OUTPUT, BadExpectation
-from runner.language import python, substitution, templates
+from runner.language import python, substitution
 from runner.language.anatomy import Anatomy, RawExpectation, RawStep
 from runner.language.backends import Backends
 from runner.language.check_functions import prelude_names
+from runner.language.check_values import parts_of_case, script_problems, unknown_references
 from runner.language.source import DataPath, Document
 
 
 def step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Named values are there before they are used, and each name once."""
-    bound: dict[str, Position] = {}
-    prelude = prelude_names(anatomy)
+    bound = {name: anatomy.document.position(("let", name), key=True) for name in anatomy.data.get("let", {})}
+    prelude = {*prelude_names(anatomy), *parts_of_case(anatomy)}
     called = False
     for step in anatomy.steps:
         yield from _reference_problems(anatomy, step, bound, prelude)
@@ -28,8 +29,27 @@ def step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
         if name is not None:
             yield from _binding_problems(anatomy, step, name, bound)
             bound[name] = anatomy.document.position((*step.path, "as"))
+        if step.kind == "script":
+            yield from script_problems(anatomy, step, {*bound, *prelude})
+        if step.kind == "spawn" and not any(expectation.kind == "exit" for expectation in step.expectations):
+            yield anatomy.document.problem(step.path, "nothing is expected of the child", "add expect: [{exit: {code: 0}}]", key=True)
         for expectation in step.expectations:
             yield from _named_value_problems(anatomy, step, expectation, bound)
+            yield from _event_problems(anatomy, step, expectation)
+
+
+def _event_problems(anatomy: Anatomy, step: RawStep, expectation: RawExpectation) -> Iterator[Diagnostic]:
+    """Return expectations of what is not there: a spy, a child, an object."""
+    document, path = anatomy.document, expectation.path
+    if expectation.kind == "calls" and expectation.body["of"] not in (spies := anatomy.data.get("spies", {})):
+        yield document.problem((*path, "of"), *unknown("spy", expectation.body["of"], spies))
+    if expectation.kind == "exit" and step.kind != "spawn":
+        yield document.problem(path, f"the step '{step.kind}' spawns no child", "exit goes with spawn", key=True)
+    if expectation.kind == "dead":
+        known = [*anatomy.functions, "inputs", *anatomy.data.get("let", {})]
+        for index, name in enumerate(expectation.body):
+            if name.split(".")[0] not in known:
+                yield document.problem((*path, index), *unknown("name", name.split(".")[0], known))
 
 
 def _binding_problems(anatomy: Anatomy, step: RawStep, name: str, bound: Mapping[str, Position]) -> Iterator[Diagnostic]:
@@ -41,28 +61,13 @@ def _binding_problems(anatomy: Anatomy, step: RawStep, name: str, bound: Mapping
 
 
 def _reference_problems(anatomy: Anatomy, step: RawStep, bound: Mapping[str, Position], prelude: set[str]) -> Iterator[Diagnostic]:
-    found = list(_references(step.arguments, step.path))
+    known = {*bound, *prelude}
+    yield from unknown_references(anatomy, step.arguments, step.path, known)
     if step.kind == "call" and "inputs" not in step.arguments:
-        found.extend(_references(anatomy.data.get("inputs", []), ("inputs",)))
-    for path, text in found:
-        first = str(text).split(".")[0]
-        if not templates.is_template(text) and first not in bound and prelude.isdisjoint((first, "*")):
-            yield anatomy.document.problem(path, *unknown("name", first, [*bound, *prelude]))
+        yield from unknown_references(anatomy, anatomy.data.get("inputs", []), ("inputs",), known)
 
 
-def _references(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
-    if isinstance(value, dict):
-        if set(value) == {"ref"}:
-            yield (*path, "ref"), value["ref"]
-            return
-        for key, item in value.items():
-            yield from _references(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _references(item, (*path, index))
-
-
-_HAS_RESULT = ("call", "backward", "api")
+_HAS_RESULT = ("call", "backward", "api", "script")
 _HAS_REFERENCE = ("call", "backward")
 
 
@@ -74,6 +79,7 @@ def _named_value_problems(
         return
     eager_call = step.kind == "call" and step.arguments.get("eager") is True
     firsts = list(dict.fromkeys(name.split(".")[0] for name in parsed.names))
+    parts = parts_of_case(anatomy)
     if OUTPUT in firsts and step.kind not in _HAS_RESULT:
         message = f"the step '{step.kind}' has no result"
         yield anatomy.document.problem(expectation.path, message, f"results have {one_of(_HAS_RESULT)}", key=True)
@@ -81,9 +87,9 @@ def _named_value_problems(
         message = "an eager call compared with eager cannot differ" if eager_call else f"the step '{step.kind}' has no eager reference"
         yield anatomy.document.problem(expectation.path, message, "compare with a named value", key=True)
     for first in firsts:
-        if first not in (OUTPUT, EAGER) and first not in bound:
+        if first not in (OUTPUT, EAGER, *bound, *parts):
             path, is_key = _place_of(expectation, first)
-            yield anatomy.document.problem(path, *unknown("name", first, [*bound, OUTPUT, EAGER]), key=is_key)
+            yield anatomy.document.problem(path, *unknown("name", first, [*bound, OUTPUT, EAGER, *parts]), key=is_key)
 
 
 def _place_of(expectation: RawExpectation, name: str) -> tuple[DataPath, bool]:
@@ -130,14 +136,14 @@ def expectation_problems(document: Document, expectation: RawExpectation) -> Ite
         yield from _unreached(document, expectation.body, expectation.path)
 
 
-_COUNTED = ("counter", "metric", "generated_files")
+_COUNTED = ("counter", "metric", "generated_files", "remote_cache")
 
 
 def _unreached(document: Document, counts: Any, path: DataPath) -> Iterator[Diagnostic]:
     """Of values under conditions the first that applies is taken: none may stand below one that always does."""
     if isinstance(counts, dict):
         for name, count in counts.items():
-            if isinstance(count, list):
+            if isinstance(count, dict | list):
                 yield from _unreached(document, count, (*path, name))
         return
     entries = counts if isinstance(counts, list) else []

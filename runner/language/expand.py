@@ -13,7 +13,7 @@ from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check_functions import entry_of
 from runner.language.check_names import OPTION_KINDS, used_names
 from runner.language.names import NameKind, NameTables
-from runner.model import Case, CaseId, Expected, Step
+from runner.model import Case, CaseId, Control, Expected, Requirement, Step, WrittenReason
 
 
 def surroundings(backend: Backend, known: Surroundings) -> Surroundings:
@@ -46,7 +46,12 @@ class _Expansion:
         self.templated = frozenset(path[0] for path in self.templates)
         self.axes, _ = matrix.axes(anatomy.document)
         self.requires = read_requirements(self.document, ("requires",), anatomy.data.get("requires", []), [])
+        self.services = [
+            Requirement(name=name, argument=None, position=self.document.position(("services", index)))
+            for index, name in enumerate(anatomy.data.get("services", []))
+        ]
         self.tags = self._merged_tags()
+        self.survivors = self._survivors()
         spec = anatomy.spec
         self.prefix = f"{spec.area}/{spec.name}" if spec.area else spec.name
         self.preludes = [_block(block) for block in anatomy.preludes]
@@ -77,11 +82,44 @@ class _Expansion:
             backend=point.backend.name,
             device=point.backend.device,
             params=point.values,
-            requires=(*point.backend.requires, *self.requires),
+            requires=(*point.backend.requires, *self.requires, *self.services),
             body=self._body(data, point, merged),
             steps=self._all_steps(data),
             missing_names=self._missing(merged),
             options=merged,
+            control=self._control(data, point, merged, problems),
+            survivors=self.survivors,
+        )
+
+    def _control(self, data: Any, point: matrix.Point, merged: Mapping[str, "_Options"], problems: list[Diagnostic]) -> Control | None:
+        """Return the case's control, None where its conditions set nothing; one that changes nothing is a problem."""
+        if "control" not in data:
+            return None
+        found = options.patch(self.anatomy, data, surroundings(point.backend, self.known))
+        for section, patch in found.items():
+            for name, option in patch.items():
+                now = merged[section].get(name)
+                if now is not None and now.value == option.value:
+                    message = f"the control sets {section} {name} to {json.dumps(option.value, default=str)}, as the case does ({now.origin})"
+                    problem = Diagnostic(position=option.position, message=message, hint="a control is a patch under which the case fails")
+                    problems.extend([problem] if problem not in problems else [])
+        if not found:
+            return None
+        patch_of = {section: options.values(patch) for section, patch in found.items()}
+        position = self.document.position(("control",), key=True)
+        return Control(patch=patch_of, fails=tuple(data["control"].get("fails", [])), position=position)
+
+    def _survivors(self) -> tuple[WrittenReason, ...]:
+        entries = enumerate(self.anatomy.data.get("audit", []))
+        return tuple(
+            WrittenReason(
+                expectation=entry["expectation"],
+                mutant=entry["mutant"],
+                leaf=entry.get("leaf"),
+                reason=entry["reason"],
+                position=self.document.position(("audit", index)),
+            )
+            for index, entry in entries
         )
 
     def _filled(self, point: matrix.Point) -> Any:
@@ -113,8 +151,13 @@ class _Expansion:
         body.update(
             preludes=self.preludes,
             functions={name: self._function(raw, data) for name, raw in self.anatomy.functions.items()},
+            let=data.get("let", {}),
+            spies=data.get("spies", {}),
+            handlers=data.get("handlers", {}),
+            dead=sorted({name for step in self.anatomy.steps for one in step.expectations if one.kind == "dead" for name in one.body}),
             inputs=data.get("inputs", []),
             context=self._context(data, point.backend),
+            services=data.get("services", []),
             timeout=data.get("timeout"),
             compiles=point.backend.compiles,
             seed_key=self.prefix + json.dumps(point.labels, sort_keys=True),
@@ -143,6 +186,9 @@ class _Expansion:
 
     def _step(self, step: RawStep, data: Any) -> Step:
         arguments = _at(data, step.path) if step.path != ("expect",) else {}
+        if step.path in self.anatomy.scripts:
+            script = self.anatomy.scripts[step.path]
+            arguments = {**arguments, "code": _block(script.block), "entry": entry_of(self.anatomy, script)}
         return Step(
             kind=step.kind,
             arguments=arguments if isinstance(arguments, dict) else {"items": arguments},

@@ -9,11 +9,11 @@ from runner.language.source import DataPath
 
 SECTIONS = frozenset(
     ["summary", "covers", "config", "dynamo_config", "functorch_config", "env", "torch", "context", "function", "functions"]
-    + ["inputs", "compile", "steps", "expect", "timeout"]
+    + ["let", "spies", "handlers", "inputs", "compile", "steps", "expect", "timeout", "control"]
 )
 """The keys below which a ``{{`` is a template."""
 
-_PATTERNS = (("filecheck",), ("filecheck", "checks"), ("raises", "match"))
+_PATTERNS = (("filecheck",), ("filecheck", "checks"), ("raises", "match"), ("text", "matches"), ("log", "matches"))
 """What in an expectation is a pattern: there ``{{`` is FileCheck's."""
 
 
@@ -50,6 +50,8 @@ def templates_below(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]
 
 def _is_code(path: DataPath) -> bool:
     if (path[0] == "function" and len(path) == 1) or (path[0] == "functions" and len(path) == 2):
+        return True
+    if path[0] == "steps" and path[2:] == ("script", "code"):
         return True
     # below expect: [..., expect, INDEX, kind, key]
     return any(path[-len(words) :] == words and path[-len(words) - 2 : -len(words) - 1] == ("expect",) for words in _PATTERNS)

@@ -69,15 +69,21 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any]) -
     compat.patch_options(
         {"config": {"compile_threads": 1, **body["config"]}, **{k: body[k] for k in ("dynamo_config", "functorch_config")}}
     )
+    if body.get("services"):
+        where = json.loads(Path(plan["cache"], protocol.SERVICES_FILE).read_bytes())
+        compat.use_redis(**where["redis"])
     session = Session(plan, phases)
-    session.prepare()
-    compat.clear_counters()
-    compat.clear_metrics()
-    for index, step in enumerate(plan["steps"]):
-        known, goes_on = _run_step(session, plan, index, step, witness)
-        facts["steps"].append(known)
-        if not goes_on:
-            return
+    try:
+        session.prepare()
+        compat.clear_counters()
+        compat.clear_metrics()
+        for index, step in enumerate(plan["steps"]):
+            known, goes_on = _run_step(session, plan, index, step, witness)
+            facts["steps"].append(known)
+            if not goes_on:
+                return
+    finally:
+        session.close()
 
 
 def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[str, Any], witness: Witness) -> tuple[dict[str, Any], bool]:
@@ -86,6 +92,7 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
     from runner.worker.steps import CLAIMING, STEPS
 
     raised = None
+    session.begin_step()
     try:
         STEPS[step["kind"]](session, step["arguments"])
     except NotCarriedOut:
@@ -96,7 +103,11 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
         raised = _exception(error, getattr(error, "_conformance_phase", step["kind"]))
     seen = witness.take()
     facts = {"raised": raised, "counters": compat.counters(), "metrics": compat.metrics(), **hooks.as_facts(seen)}
+    facts["remote"] = compat.remote_caches()
     facts["code"] = _save_code(Path(plan["folder"]), index, seen.code)
+    facts["calls"] = {name: spy.facts() for name, spy in session.spies.items()}
+    if session.exit is not None:
+        facts["exit"] = session.exit
     with session.phases("compare"):
         facts["measured"], facts["unmeasured"] = _measure(session, step, raised)
     return facts, raised is None or bool(step["expects_raise"])
@@ -111,13 +122,13 @@ def _save_code(folder: Path, step: int, pieces: list[str]) -> int:
 def _measure(session: Any, step: Mapping[str, Any], raised: Any) -> tuple[dict[str, Any], dict[str, str]]:
     import torch
 
-    from runner.expectations import MEASURES
+    from runner.expectations import ALWAYS_MEASURED, MEASURES
 
     measured: dict[str, Any] = {}
     unmeasured: dict[str, str] = {}
     for wanted in step["measure"]:
         key = str(wanted["index"])
-        if raised is not None:
+        if raised is not None and wanted["kind"] not in ALWAYS_MEASURED:
             unmeasured[key] = "the step raised"
             continue
         try:

@@ -171,6 +171,31 @@ def clear_counters() -> None:
     from torch._dynamo.utils import counters as found
 
     found.clear()
+    _remote_cache_stats().clear()
+
+
+def _remote_cache_stats() -> dict[str, Any]:
+    from torch._inductor.remote_cache import cache_stats
+
+    found: dict[str, Any] = cache_stats._stats
+    return found
+
+
+def remote_caches() -> dict[str, dict[str, int]]:
+    """Return torch's statistics of its remote caches, by the name of the cache: hit, miss, put and exception."""
+    return {
+        name: {count: int(getattr(seen, count)) for count in ("hit", "miss", "put", "exception")}
+        for name, seen in _remote_cache_stats().items()
+        if name.startswith("Remote")
+    }
+
+
+def use_redis(url: str, tag: str) -> None:
+    """Lead torch's Redis client to a server, and tag the keys of every cache that knows tags. torch asks for both when it compiles."""
+    import torch.compiler.config
+
+    os.environ["TORCHINDUCTOR_REDIS_URL"] = url
+    torch.compiler.config.cache_key_tag = tag
 
 
 def metrics() -> dict[str, float]:
@@ -187,6 +212,21 @@ def clear_metrics() -> None:
     from torch._inductor import metrics as found
 
     found.reset()
+
+
+def name_lines(file: str, names: Mapping[int, str]) -> None:
+    """Tell dynamo which function each line of a file belongs to; asked itself, it reads the file as Python and may raise."""
+    from torch._dynamo import funcname_cache
+
+    funcname_cache.cache[file] = dict(names)
+
+
+def virtualized(handler: str, value: Any) -> contextlib.AbstractContextManager[Any]:
+    """Return the context in which ``V.<handler>`` is a value."""
+    from torch._inductor.virtualized import V
+
+    made: contextlib.AbstractContextManager[Any] = getattr(V, f"set_{handler}_handler")(value)
+    return made
 
 
 def pick_vector_isa() -> str:

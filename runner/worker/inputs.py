@@ -1,10 +1,13 @@
 """Makes the arguments of a case: each kind of input in one table. On the CPU, from the case's seed, then moved."""
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from runner.worker.scope import Scope
 
 Spec = Mapping[str, Any]
 
@@ -14,10 +17,9 @@ class Maker:
     """What making an input needs to know of its case."""
 
     device: str
-    find: Callable[[str], Any]
-    """Looks up a name of the prelude or a dotted path."""
-    named: Callable[[str], Any]
-    """Looks up a named value."""
+    scope: Scope
+    closing: contextlib.ExitStack
+    """What is closed when the case ends."""
 
 
 def make(entry: Any, maker: Maker) -> Any:
@@ -25,8 +27,17 @@ def make(entry: Any, maker: Maker) -> Any:
     if not isinstance(entry, Mapping):
         return entry
     kind = next(word for word in INPUTS if word in entry)
-    value = INPUTS[kind](entry, maker)
-    return _finish(value, entry, maker) if isinstance(value, torch.Tensor) and kind != "ref" else value
+    made = INPUTS[kind](entry, maker)
+    return _finish(made, entry, maker) if isinstance(made, torch.Tensor) and kind not in ("ref", "call", "value") else made
+
+
+def value(entry: Any, maker: Maker) -> Any:
+    """Return a value written as an input is, at any depth of maps and lists; other maps are data."""
+    if isinstance(entry, Mapping):
+        if any(word in entry for word in INPUTS):
+            return make(entry, maker)
+        return {key: value(item, maker) for key, item in entry.items()}
+    return [value(item, maker) for item in entry] if isinstance(entry, list) else entry
 
 
 def _finish(tensor: torch.Tensor, entry: Spec, maker: Maker) -> torch.Tensor:
@@ -36,10 +47,13 @@ def _finish(tensor: torch.Tensor, entry: Spec, maker: Maker) -> torch.Tensor:
         tensor = laid_out.copy_(tensor)
     device = entry.get("device", maker.device)
     if torch.device(device) != tensor.device:
-        tensor = _moved(tensor, device)
+        tensor = tensor.to(device) if tensor.is_nested else _moved(tensor, device)
     if "memory_format" in entry:
         tensor = tensor.to(memory_format=getattr(torch, entry["memory_format"]))
-    return tensor.requires_grad_(bool(entry.get("requires_grad", False)))
+    tensor.requires_grad_(bool(entry.get("requires_grad", False)))
+    for dimension in entry.get("mark_dynamic", []):
+        torch._dynamo.mark_dynamic(tensor, dimension)
+    return tensor
 
 
 def _moved(tensor: torch.Tensor, device: str) -> torch.Tensor:
@@ -80,13 +94,26 @@ def _values(entry: Spec, maker: Maker) -> torch.Tensor:
 
 def module(entry: Spec, maker: Maker) -> torch.nn.Module:
     """Make a module: its class or maker is called on the CPU, from the case's seed, then it is converted and moved."""
-    made = maker.find(entry["module"])(*entry.get("args", []), **entry.get("kwargs", {}))
+    made = maker.scope.find(entry["module"])(*value(entry.get("args", []), maker), **value(entry.get("kwargs", {}), maker))
     if not isinstance(made, torch.nn.Module):
         raise TypeError(f"{entry['module']} made a {type(made).__name__}, not a torch.nn.Module")
     if "dtype" in entry:
         made = made.to(getattr(torch, entry["dtype"]))
     made = made.to(entry.get("device", maker.device))
     return made.eval() if entry.get("eval") else made
+
+
+def _jagged(entry: Spec, maker: Maker) -> torch.Tensor:
+    parts = [torch.rand(tuple(shape), **_options(entry, maker)) for shape in entry["jagged"]]
+    return torch.nested.nested_tensor(parts, layout=torch.jagged)
+
+
+def _call(entry: Spec, maker: Maker) -> Any:
+    function = maker.scope.callable(entry["call"])
+    made = function(*value(entry.get("args", []), maker), **value(entry.get("kwargs", {}), maker))
+    if "close" in entry:
+        maker.closing.callback(getattr(made, entry["close"]))
+    return made
 
 
 INPUTS: Mapping[str, Callable[[Spec, Maker], Any]] = {
@@ -98,8 +125,10 @@ INPUTS: Mapping[str, Callable[[Spec, Maker], Any]] = {
     "randint": _randint,
     "arange": _arange,
     "values": _values,
+    "jagged": _jagged,
     "module": module,
-    "ref": lambda entry, maker: maker.named(entry["ref"]),
+    "call": _call,
+    "ref": lambda entry, maker: maker.scope.named(entry["ref"]),
     "value": lambda entry, maker: entry["value"],
 }
 """The kinds of input. ``value`` stands last: beside ``full`` it is the number to fill with."""

@@ -2,15 +2,24 @@
 
 import contextlib
 import copy
+import functools
+import os
+import sys
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-from runner.worker import compat, inputs
+from runner.expectations.base import OTHER
+from runner.expectations.dead import WEAK
+from runner.expectations.log import STDERR
+from runner.expectations.texts import MOST
+from runner.worker import compat, inputs, other_inputs, spies
 from runner.worker.hooks import Phases
+from runner.worker.scope import Scope, follow
 from runner.worker.source_module import SpecModule
 
 
@@ -23,6 +32,15 @@ class Params:
 
 class NotCarriedOut(Exception):
     """What a step needs could not be had: its arguments, or the eager reference. The case claims nothing here."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How the reference of a step was had: for asking it again."""
+
+    generators: tuple[torch.Tensor, list[torch.Tensor]]
+    contexts: Sequence[Any]
+    gradients: bool = False
 
 
 @dataclass
@@ -45,25 +63,35 @@ class Session:
         self.device: str = plan["device"]
         self.seed: int = plan["seed"]
         self.cache_folders = 0
-        self.values: dict[str, Any] = {}
         self.snapshots: dict[str, Any] = {}
+        self.spies: dict[str, spies.Spy] = {}
+        self.exit: dict[str, Any] | None = None
         self.output: Any = None
         self.eager_output: Any = None
         self.has_eager_output = False
-        params = {**plan["params"], "backend": plan["backend"], "device": plan["device"]}
-        self.module = SpecModule(plan["module_key"], {"torch": torch, "params": Params(params)})
+        self.asked: Asked | None = None
+        self.params = {**plan["params"], "backend": plan["backend"], "device": plan["device"]}
+        self.module = SpecModule(plan["module_key"], {"torch": torch, "params": Params(self.params)})
+        self.scope = Scope(self.module.namespace)
         self._compiled: dict[str, Callable[..., Any]] = {}
-        self.maker = inputs.Maker(device=self.device, find=self.find, named=self.named)
+        self._closing = contextlib.ExitStack()
+        self.maker = inputs.Maker(device=self.device, scope=self.scope, closing=self._closing)
 
     # -- setting up ---------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Execute the preludes, make functions and arguments, and the copies for the eager side."""
+        """Execute the preludes, set spies, make functions, values and arguments, and the copies for the eager side."""
         self.reseed()
         body = self.plan["body"]
+        if body["preludes"]:
+            self.module.let_children_import(os.path.join(self.plan["folder"], "modules"), body["preludes"], self.params)
         for block in body["preludes"]:
             self.module.execute(block)
+        self._set_spies(of_values=False)
         targets = {name: self._target(value) for name, value in body["functions"].items()}
+        self.scope.parts.update({name: functools.partial(targets.__getitem__, name) for name in targets})
+        self._make_values()
+        self._set_spies(of_values=True)
         self.reseed()
         arguments = [inputs.make(entry, self.maker) for entry in body["inputs"]]
         self.compiled = Side(targets, arguments)
@@ -71,7 +99,26 @@ class Session:
         if self.plan["needs_eager"]:
             # one deepcopy, so that a module that is both target and argument stays one
             self.eager = Side(*copy.deepcopy((targets, arguments)))
+        self.scope.parts.update(inputs=lambda: arguments, compiled=self._only_compiled)
+        self.weak = self.scope.weak(body["dead"])
         self.reseed()
+
+    def _set_spies(self, *, of_values: bool) -> None:
+        for name, spec in self.plan["body"]["spies"].items():
+            if spies.needs_values(spec) is of_values:
+                self.spies[name] = spies.set_spy(spec, self.scope)
+
+    def _make_values(self) -> None:
+        handlers = self.plan["body"]["handlers"]
+        for name, entry in self.plan["body"]["let"].items():
+            self.scope.values[name] = self.snapshots[name] = inputs.value(entry, self.maker)
+            for handler, wanted in handlers.items():
+                if wanted["ref"].split(".")[0] == name:
+                    self._closing.enter_context(compat.virtualized(handler, self.scope.named(wanted["ref"])))
+
+    def close(self) -> None:
+        """Close what let made, the last first, and give back the handlers."""
+        self._closing.close()
 
     def reseed(self) -> None:
         """Set every generator to the case's seed."""
@@ -82,35 +129,12 @@ class Session:
             return self.module.function(value["block"], value["entry"])
         if "module" in value:
             return inputs.module(value, self.maker)
-        return self.find(value.get("ref") or value["api"])
+        return self.scope.find(value.get("ref") or value["api"])
 
-    def find(self, path: str) -> Any:
-        """Return what a name of the prelude or a dotted path stands for."""
-        first, _, rest = path.replace(":", ".").partition(".")
-        if first in self.module.namespace:
-            found = self.module.namespace[first]
-            for part in rest.split(".") if rest else []:
-                found = getattr(found, part)
-            return found
-        return compat.resolve(path)
-
-    def named(self, name: str) -> Any:
-        """Return a named value with its attribute path, or a name of the prelude."""
-        first, _, rest = name.partition(".")
-        if first not in self.values:
-            return self.find(name)
-        found = self.values[first]
-        for part in rest.split(".") if rest else []:
-            found = getattr(found, part)
-        return found
-
-    def plain(self, value: Any) -> Any:
-        """Return a value of the spec with every ``{ref: NAME}`` replaced by what it names."""
-        if isinstance(value, dict):
-            if set(value) == {"ref"}:
-                return self.named(value["ref"])
-            return {key: self.plain(item) for key, item in value.items()}
-        return [self.plain(item) for item in value] if isinstance(value, list) else value
+    def arguments(self, step: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments of a step that calls something."""
+        with _needed("the arguments"):
+            return inputs.value(step.get("args", []), self.maker), inputs.value(step.get("kwargs", {}), self.maker)
 
     # -- calling ------------------------------------------------------------------------------------------------
 
@@ -122,6 +146,7 @@ class Session:
         self.has_eager_output = False
         if self.eager is not None and not eager:
             state = _generator_state()
+            self.asked = Asked(state, contexts)
             with self.phases("eager"), _needed("the eager reference"):
                 copies = copy.deepcopy(given)
                 self.eager_output = self._run(self.eager, self.eager.targets[name], name, copies, contexts)
@@ -145,26 +170,58 @@ class Session:
 
     def _compiled_target(self, name: str) -> Callable[..., Any]:
         if name not in self._compiled:
-            self._compiled[name] = torch.compile(self.compiled.targets[name], **self.plan["body"]["compile"])
+            options = dict(self.plan["body"]["compile"])
+            if isinstance(options.get("backend"), Mapping):
+                options["backend"] = self.scope.named(options["backend"]["ref"])
+            self._compiled[name] = torch.compile(self.compiled.targets[name], **options)
         return self._compiled[name]
+
+    def _only_compiled(self) -> Any:
+        """Return what ``compiled`` names: the compiled function, or the compiled functions by name."""
+        made = {name: self._compiled_target(name) for name in self.compiled.targets}
+        return next(iter(made.values())) if len(made) == 1 else types.SimpleNamespace(**made)
 
     def backward(self, of: str | None) -> None:
         """Run backward on both sides; the results are the gradients of arguments, then of parameters."""
         self.has_eager_output = False
         if self.eager is not None and of is None:
+            self.asked = None if self.asked is None else replace(self.asked, gradients=True)
             with self.phases("eager"), _needed("the eager reference"):
                 self.eager_output = _gradients(self.eager.result, self.eager.called)
                 self.has_eager_output = True
         with self.phases("trace"):  # the backward graph is compiled when it is first run
-            self.output = _gradients(self.compiled.result if of is None else self.named(of), self.compiled.called)
+            self.output = _gradients(self.compiled.result if of is None else self.scope.named(of), self.compiled.called)
             _synchronize(self.device)
+
+    def other_answer(self) -> Any:
+        """Return the reference's answer to other inputs, which ``close`` must refuse; raise ``LookupError`` where there is none.
+
+        The case sees nothing of it: target and arguments are copies, the generators are put back.
+        """
+        if self.eager is None or self.asked is None or not self.has_eager_output:
+            raise LookupError("no eager reference was run in this step")
+        called = other_inputs.drawn(self.eager.called, self.plan)
+        state = _generator_state()
+        try:
+            # from the state in which the reference began: what differs is the inputs' doing
+            _restore_generators(self.asked.generators)
+            with torch.enable_grad():
+                for tensor in _gradient_leaves(called):
+                    tensor.grad = None
+                with contextlib.ExitStack() as stack:
+                    for context in self.asked.contexts:
+                        stack.enter_context(_context(context, self.device))
+                    result = called[0](*called[1:])
+                return _gradients(result, called) if self.asked.gradients else result
+        finally:
+            _restore_generators(state)
 
     # -- naming -------------------------------------------------------------------------------------------------
 
     def bind(self, name: str | None) -> None:
         """Give the step's result a name; what later comparisons see is a copy made now."""
         if name is not None:
-            self.values[name] = self.output
+            self.scope.values[name] = self.output
             self.snapshots[name] = snapshot(self.output)
 
     def value(self, name: str) -> Any:
@@ -175,10 +232,28 @@ class Session:
             if not self.has_eager_output:
                 raise LookupError("no eager reference was run in this step")
             return self.eager_output
+        if name == OTHER:
+            return self.other_answer()
+        if name == STDERR:
+            return self.log_of_step()
+        if name == WEAK:
+            return self.weak
         first, _, rest = name.partition(".")
-        if rest:
-            return self.named(name)
-        return self.snapshots[first]
+        return follow(self.snapshots[first], rest) if first in self.snapshots else self.scope.named(name)
+
+    def log_of_step(self) -> str:
+        """Return the end of what was written to standard error since the step began."""
+        sys.stderr.flush()
+        with open("/proc/self/fd/2", "rb") as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(self.log_begin, size - MOST))
+            return stream.read().decode("utf-8", "backslashreplace")
+
+    def begin_step(self) -> None:
+        """Note where the step's part of standard error begins."""
+        self.exit = None
+        sys.stderr.flush()
+        self.log_begin = os.fstat(2).st_size
 
 
 def snapshot(value: Any) -> Any:

@@ -1,11 +1,17 @@
 """Python of a spec as real Python: compiled so that tracebacks, Dynamo and Triton name the YAML file and its lines."""
 
+import ast
+import contextlib
 import hashlib
+import json
 import linecache
+import os
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from runner.worker import compat
 
 Block = Mapping[str, Any]
 
@@ -24,6 +30,16 @@ class SpecModule:
     def namespace(self) -> dict[str, Any]:
         """The names that the spec's Python defined, and those that it was given."""
         return vars(self.module)
+
+    def let_children_import(self, folder: str, blocks: Sequence[Block], params: Mapping[str, Any]) -> None:
+        """Write the module of these blocks into a folder that every Python started from here on looks into."""
+        os.makedirs(folder, exist_ok=True)
+        kept = [{key: block[key] for key in ("file", "line", "text")} for block in blocks]
+        text = _CHILD.format(blocks=json.dumps(kept), params=json.dumps(dict(params), default=repr))
+        with open(os.path.join(folder, f"{self.module.__name__}.py"), "w", encoding="utf-8") as stream:
+            stream.write(text)
+        sys.path.append(folder)
+        os.environ["PYTHONPATH"] = os.pathsep.join(part for part in (os.environ.get("PYTHONPATH"), folder) if part)
 
     def execute(self, block: Block) -> None:
         """Execute a block in the module."""
@@ -56,5 +72,37 @@ class SpecModule:
             taken = self._lines.setdefault(file, {})
         taken.update(zip(wanted, text, strict=True))
         lines = [taken.get(number, "") + "\n" for number in range(1, max(taken) + 1)]
+        compat.name_lines(file, _functions_by_line("".join(lines)))
         linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
         return file
+
+
+def _functions_by_line(text: str) -> dict[int, str]:
+    """Return the qualified name of the innermost function or class for each line in one."""
+    found: dict[int, str] = {}
+
+    def walk(node: ast.AST, within: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            name = within
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                name = f"{within}.{child.name}" if within else child.name
+                found.update(dict.fromkeys(range(child.lineno, (child.end_lineno or child.lineno) + 1), name))
+            walk(child, name)
+
+    with contextlib.suppress(SyntaxError):  # two blocks on one line; the names are for messages alone
+        walk(ast.parse(text), "")
+    return found
+
+
+_CHILD = '''"""The Python of a spec, for children of the process that runs its case."""
+
+import json
+import types
+
+import torch
+
+params = types.SimpleNamespace(**json.loads({params!r}))
+for _block in json.loads({blocks!r}):
+    exec(compile("\\n" * (_block["line"] - 1) + _block["text"], _block["file"], "exec", dont_inherit=True), globals())
+'''
+"""What a child imports under the name of the spec's module."""

@@ -1,5 +1,7 @@
 """What a case does: each kind of step in one table."""
 
+import inspect
+import multiprocessing
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,6 +34,9 @@ def _reset(session: Session, arguments: Arguments) -> None:
 
 def _clear_counters(session: Session, arguments: Arguments) -> None:
     only = arguments.get("only")
+    if only is None:
+        for spy in session.spies.values():
+            spy.clear()
     if only in (None, "counters"):
         compat.clear_counters()
     if only in (None, "metrics"):
@@ -50,9 +55,28 @@ def _fresh_cache(session: Session, arguments: Arguments) -> None:
 
 
 def _api(session: Session, arguments: Arguments) -> None:
-    function = session.find(arguments["call"])
+    function = session.scope.callable(arguments["call"])
+    args, kwargs = session.arguments(arguments)
     with session.phases("api"):
-        session.output = function(*session.plain(arguments.get("args", [])), **session.plain(arguments.get("kwargs", {})))
+        session.output = function(*args, **kwargs)
+    session.bind(arguments.get("as"))
+
+
+def _spawn(session: Session, arguments: Arguments) -> None:
+    function = session.scope.callable(arguments["call"])
+    args, kwargs = session.arguments(arguments)
+    with session.phases("spawn"):
+        child = multiprocessing.get_context("spawn").Process(target=function, args=args, kwargs=kwargs)
+        child.start()
+        child.join()
+    session.exit = {"code": child.exitcode, "stderr": session.log_of_step()}
+
+
+def _script(session: Session, arguments: Arguments) -> None:
+    function = session.module.function(arguments["code"], arguments["entry"])
+    given = {name: session.scope.named(name) for name in inspect.signature(function).parameters}
+    with session.phases("script"):
+        session.output = function(**given)
     session.bind(arguments.get("as"))
 
 
@@ -64,8 +88,10 @@ STEPS: Mapping[str, Callable[[Session, Arguments], None]] = {
     "delete_modules": _delete_modules,
     "fresh_cache": _fresh_cache,
     "api": _api,
+    "spawn": _spawn,
+    "script": _script,
 }
 """The words of a step."""
 
-CLAIMING = ("call", "backward", "api")
+CLAIMING = ("call", "backward", "api", "script")
 """Steps whose exception is torch's answer; in any other an exception means that the case could not be carried out."""

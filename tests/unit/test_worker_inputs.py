@@ -1,5 +1,6 @@
 """The arguments of a case: each kind's numbers, dtype, layout and flags; the same seed gives the same."""
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -17,11 +18,12 @@ def torch() -> Any:
 @pytest.fixture
 def make(torch: Any) -> Any:
     from runner.worker import inputs
+    from runner.worker.scope import Scope
 
     def maker(entry: Any, *, device: str = "cpu", seed: int = 3, names: dict[str, Any] | None = None) -> Any:
         known = {**(names or {}), "Linear": torch.nn.Linear}
         torch.manual_seed(seed)
-        return inputs.make(entry, inputs.Maker(device=device, find=known.__getitem__, named=known.__getitem__))
+        return inputs.make(entry, inputs.Maker(device=device, scope=Scope(known), closing=contextlib.ExitStack()))
 
     return maker
 
@@ -61,7 +63,7 @@ def test_every_kind_is_tried(torch):
     from runner.worker.inputs import INPUTS
 
     tried = {next(iter(entry)) for entry, _, _ in KINDS}
-    assert set(INPUTS) - tried == {"module", "ref", "value"}
+    assert set(INPUTS) - tried == {"module", "ref", "value", "jagged", "call"}
 
 
 def test_the_numbers_of_each_kind(torch, make):
@@ -164,3 +166,23 @@ def test_values_and_names_are_taken_as_they_are(torch, make):
     assert make({"value": [1, {"a": 2}]}) == [1, {"a": 2}]
     named = torch.ones(2)
     assert make({"ref": "first"}, names={"first": named}) is named
+
+
+def test_a_jagged_input_has_the_components_asked_for(torch, make):
+    made = make({"jagged": [[2, 3], [4, 3]], "dtype": "float64", "requires_grad": True})
+    assert (made.is_nested, made.layout, made.dtype, made.requires_grad) == (True, torch.jagged, torch.float64, True)
+    assert [list(part.shape) for part in made.unbind()] == [[2, 3], [4, 3]]
+    assert make({"jagged": [[2, 3]]}).values().tolist() != make({"jagged": [[2, 3]]}, seed=4).values().tolist()
+
+
+def test_a_called_input_gets_values_of_every_kind(make):
+    made = make({"call": "pair", "args": [{"ones": [2]}, [{"ref": "seven"}]], "kwargs": {"c": {"value": {"ones": 1}}}}, names=NAMES)
+    assert (made[0].tolist(), made[1], made[2]) == ([1.0, 1.0], [7], {"ones": 1})
+
+
+NAMES = {"pair": lambda a, b, c: (a, b, c), "seven": 7}
+
+
+def test_dimensions_are_marked_dynamic(torch, make):
+    assert make({"rand": [2, 3, 4], "mark_dynamic": [0, 2]})._dynamo_dynamic_indices == {0, 2}
+    assert not hasattr(make({"rand": [2]}), "_dynamo_dynamic_indices")

@@ -260,7 +260,7 @@ def test_a_named_value_is_a_copy_of_its_moment(torch, session):
     do(one, 1)
     assert one.value("first").tolist() == [1.0, 1.0]
     assert one.value("second").tolist() == [2.0, 2.0]
-    assert one.named("first") is one.named("second")
+    assert one.scope.named("first") is one.scope.named("second")
 
 
 def test_names_of_the_prelude_of_torch_and_of_values(torch, session):
@@ -269,14 +269,15 @@ def test_names_of_the_prelude_of_torch_and_of_values(torch, session):
         "inputs: [{zeros: [2]}]\nsteps: [{call: {as: first}, expect: [{runs: {}}]}]"
     )
     do(one)
-    assert one.find("box.inner") == 5
-    assert one.find("torch.nn.functional.relu") is torch.nn.functional.relu
-    assert one.find("json:dumps") is json.dumps
-    assert one.named("first.shape") == (2,)
-    assert one.plain({"a": [{"ref": "box.inner"}, 1], "b": {"c": {"ref": "first.ndim"}}}) == {"a": [5, 1], "b": {"c": 1}}
+    assert one.scope.find("box.inner") == 5
+    assert one.scope.find("torch.nn.functional.relu") is torch.nn.functional.relu
+    assert one.scope.find("json:dumps") is json.dumps
+    assert one.scope.named("first.shape") == (2,)
+    step = {"args": [[{"ref": "box.inner"}, 1]], "kwargs": {"c": {"ref": "first.ndim"}, "data": {"value": {"ref": "x"}}}}
+    assert one.arguments(step) == ([[5, 1]], {"c": 1, "data": {"ref": "x"}})
     for name in ("no_such_name", "torch.no_such_name", "json.no.such"):
         with pytest.raises((ImportError, AttributeError)):
-            one.find(name)
+            one.scope.find(name)
 
 
 def test_params_are_what_the_case_is(session, tmp_path):
@@ -300,9 +301,9 @@ def test_contexts_are_entered_in_order(torch, session):
     }
     for context, expected in cases.items():
         one = session(text + f"context: {context}\nsteps: [{{call: {{eager: true}}, expect: [{{runs: {{}}}}]}}]")
-        one.compiled.targets["function"] = lambda x, one=one: one.find("state")()
+        one.compiled.targets["function"] = lambda x, one=one: one.scope.find("state")()
         assert do(one) == expected, context
-    assert one.find("state")() == (True, False, False)
+    assert one.scope.find("state")() == (True, False, False)
 
 
 def test_a_call_has_contexts_of_its_own(torch, session):
@@ -356,7 +357,7 @@ def test_a_measurement_that_fails_says_why_and_leaves_the_others(torch, session)
     }
     measured, unmeasured = _measure(one, step, None)
     assert measured == {"2": {"tensors": [{"shape": [2], "strides": [1], "formats": ["contiguous_format"]}]}}
-    assert unmeasured == {"0": "LookupError: no eager reference was run in this step", "5": "KeyError: 'nothing'"}
+    assert unmeasured == {"0": "LookupError: no eager reference was run in this step", "5": "ImportError: no module for 'nothing'"}
     assert _measure(one, step, {"type": "x"}) == ({}, {"0": "the step raised", "2": "the step raised", "5": "the step raised"})
 
 

@@ -1,0 +1,187 @@
+"""calls, exit, text, log, dead: each judged on facts alone, on both sides of every border."""
+
+from typing import Any
+
+import pytest
+
+from runner.expectations import EXPECTATIONS, BadExpectation, StepFacts
+from runner.model import Status
+from tests.fakes import ELSEWHERE, HERE, judged
+
+HELD, FAILED, ERROR, NOT = Status.HELD, Status.FAILED, Status.ERROR, Status.NOT_APPLICABLE
+
+
+def statuses(kind: str, body: Any, **facts: Any) -> list[Status]:
+    return [judgement.status for judgement in judged(kind, body, **facts)]
+
+
+# -- calls ----------------------------------------------------------------------------------------------------------
+
+ENTRIES = [{"same": True, "size": 1}, {"same": False, "size": {"$float": "inf"}}, {"argv": ["nvcc", "-Wx"], "text": "nvcc -Wx"}]
+SEEN = {"order": {"count": 3, "entries": ENTRIES}, "never": {"count": 0, "entries": []}}
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"of": "order"}, HELD),
+        ({"of": "never"}, FAILED),
+        ({"of": "never", "count": 0}, HELD),
+        ({"of": "order", "count": 0}, FAILED),
+        ({"of": "order", "count": 3}, HELD),
+        ({"of": "order", "count": 2}, FAILED),
+        ({"of": "order", "count": {"min": 3}}, HELD),
+        ({"of": "order", "count": {"min": 4}}, FAILED),
+        ({"of": "order", "where": {"same": True}, "count": 1}, HELD),
+        ({"of": "order", "where": {"same": 1}}, FAILED),  # 1 is not true
+        ({"of": "order", "where": {"same": True, "size": 2}}, FAILED),
+        ({"of": "order", "where": {"size": float("inf")}}, HELD),
+        ({"of": "order", "where": {"absent": None}}, FAILED),
+        ({"of": "order", "where": {"argv": {"contains": ["-Wx", "nvcc"]}}}, HELD),
+        ({"of": "order", "where": {"argv": {"contains": ["-W"]}}}, FAILED),  # a part of a list is an item
+        ({"of": "order", "where": {"text": {"contains": "-W"}}}, HELD),
+        ({"of": "order", "where": {"text": {"contains": "-Y"}}}, FAILED),
+        ({"of": "order", "where": {"same": {"contains": "x"}}}, FAILED),
+        ({"of": "order", "count": [{"when": ELSEWHERE, "value": 9}, {"value": 3}]}, HELD),
+        ({"of": "order", "count": [{"when": ELSEWHERE, "value": 9}]}, NOT),
+        ({"of": "order", "when": ELSEWHERE, "count": 9}, NOT),
+        ({"of": "stranger"}, ERROR),
+    ],
+)
+def test_calls(body: Any, status: Status) -> None:
+    assert statuses("calls", body, calls=SEEN) == [status]
+
+
+def test_entries_that_were_not_kept_are_not_guessed() -> None:
+    many = {"order": {"count": 5, "entries": [{"same": True}]}}
+    assert statuses("calls", {"of": "order", "count": 5}, calls=many) == [HELD]
+    assert statuses("calls", {"of": "order", "where": {"same": True}, "count": 1}, calls=many) == [ERROR]
+
+
+@pytest.mark.parametrize("entries", [[3], [None]])
+def test_entries_that_make_no_sense(entries: Any) -> None:
+    with pytest.raises((TypeError, AttributeError, LookupError)):
+        judged("calls", {"of": "order", "where": {"a": 1}}, calls={"order": {"count": 1, "entries": entries}})
+
+
+# -- exit -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "stderr", "status"),
+    [
+        ({"code": 0}, 0, "", HELD),
+        ({"code": 0}, 1, "", FAILED),
+        ({"code": 0}, -11, "", FAILED),
+        ({"code": 3, "stderr": "planted"}, 3, "planted", HELD),
+        ({"code": 3, "stderr": "planted"}, 1, "planted", FAILED),
+        ({"code": 3, "stderr": "planted"}, 3, "ImportError", FAILED),
+        ({"nonzero": True, "stderr": "planted"}, 1, "it was planted here", HELD),
+        ({"nonzero": True, "stderr": "planted"}, -9, "planted", HELD),
+        ({"nonzero": True, "stderr": "planted"}, 0, "planted", FAILED),
+        ({"nonzero": True, "stderr": ["planted", "here"]}, 1, "planted", FAILED),
+        ({"code": 0, "when": ELSEWHERE}, 1, "", NOT),
+    ],
+)
+def test_exit(body: Any, code: int, stderr: str, status: Status) -> None:
+    assert statuses("exit", body, exit={"code": code, "stderr": stderr}) == [status]
+
+
+def test_exit_without_a_child() -> None:
+    assert statuses("exit", {"code": 0}) == [ERROR]
+
+
+@pytest.mark.parametrize("body", [{"code": 1}, {"code": -6}, {"nonzero": True}])
+def test_a_failing_exit_needs_its_text(body: Any) -> None:
+    with pytest.raises(BadExpectation, match="without its text"):
+        EXPECTATIONS["exit"].parse(body)
+
+
+# -- text and log ---------------------------------------------------------------------------------------------------
+
+TEXTS = [
+    ({"contains": "nvcc"}, "nvcc -Wx a.cu", HELD),
+    ({"contains": "nvcc"}, "", FAILED),
+    ({"contains": ["nvcc", "-Wx"]}, "-Wx nvcc", HELD),
+    ({"contains": ["nvcc", "-Wy"]}, "nvcc -Wx", FAILED),
+    ({"matches": "^nvcc .*cu$"}, "nvcc -Wx a.cu", HELD),
+    ({"matches": "^nvcc$"}, "nvcc -Wx", FAILED),
+    ({"contains": "nvcc", "matches": "-Wy"}, "nvcc -Wx", FAILED),
+    ({"contains": "nvcc", "matches": "-Wx"}, "nvcc -Wx", HELD),
+    ({"contains": "x", "when": ELSEWHERE}, "", NOT),
+]
+
+
+@pytest.mark.parametrize("kind", ["text", "log"])
+@pytest.mark.parametrize(("body", "text", "status"), TEXTS)
+def test_texts(kind: str, body: Any, text: str, status: Status) -> None:
+    assert statuses(kind, body, measured={"text": text, "type": "a str"}) == [status]
+    assert statuses(kind, body) == [NOT if status is NOT else ERROR]
+
+
+def test_a_value_of_another_type_is_no_text() -> None:
+    (judgement,) = judged("text", {"of": "found", "contains": "1"}, measured={"text": None, "type": "a list"})
+    assert (judgement.status, judgement.expected, judgement.observed) == (FAILED, "found is a text", "a list")
+
+
+@pytest.mark.parametrize("kind", ["text", "log"])
+def test_a_pattern_that_takes_for_ever_is_an_error(kind: str) -> None:
+    facts = {"text": "a" * 40 + "b", "type": "a str"}
+    assert statuses(kind, {"matches": "(a|a)*c"}, measured=facts) in ([ERROR], [FAILED])
+
+
+@pytest.mark.parametrize("pattern", ["x*", "(a|)", "^"])
+def test_a_pattern_that_every_text_matches_is_refused(pattern: str) -> None:
+    with pytest.raises(BadExpectation, match="matches an empty text"):
+        EXPECTATIONS["text"].parse({"matches": pattern})
+
+
+# -- dead -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [
+        ({"was": True, "type": "Parameter", "alive": False}, HELD),
+        ({"was": True, "type": "Parameter", "alive": True}, FAILED),
+        ({"was": False, "type": "AttributeError: no", "alive": False}, ERROR),
+    ],
+)
+def test_dead(state: Any, status: Status) -> None:
+    assert statuses("dead", ["function.weight"], measured={"function.weight": state}) == [status]
+
+
+def test_dead_without_facts() -> None:
+    assert statuses("dead", ["a.b", "c.d"]) == [ERROR, ERROR]
+
+
+# -- mutants --------------------------------------------------------------------------------------------------------
+
+CHILD = {"code": 3, "stderr": "planted planted"}
+MUTATED: list[tuple[str, Any, dict[str, Any], list[str]]] = [
+    ("calls", {"of": "order"}, {"calls": SEEN}, ["just below its least"]),
+    ("calls", {"of": "order", "count": 3}, {"calls": SEEN}, ["one more", "one less"]),
+    ("calls", {"of": "never", "count": 0}, {"calls": SEEN}, ["one more", "one less: nothing is counted less than 0"]),
+    ("calls", {"of": "order", "where": {"same": True}, "count": 1}, {"calls": SEEN}, ["one more", "one less", "entries that do not fit"]),
+    ("calls", {"of": "order", "where": {"same": 7}, "count": 0}, {"calls": SEEN}, ["one more", "one less: nothing is counted less than 0"]),
+    ("calls", {"of": "order", "where": {"argv": {"contains": "q"}}, "count": {"max": 1}}, {"calls": SEEN}, ["just above its most"]),
+    ("exit", {"code": 0}, {"exit": {"code": 0, "stderr": ""}}, ["another code"]),
+    ("exit", {"nonzero": True, "stderr": "planted"}, {"exit": CHILD}, ["another code", "its part removed"]),
+    ("exit", {"code": 3, "stderr": ["planted"]}, {"exit": CHILD}, ["another code", "its part removed"]),
+    ("text", {"contains": ["a", "b"]}, {"measured": {"text": "abab", "type": ""}}, ["its part removed"] * 2),
+    ("text", {"matches": "a+b"}, {"measured": {"text": "aabab", "type": ""}}, ["its match removed"]),
+    ("log", {"contains": "a", "matches": "b"}, {"measured": {"text": "ab"}}, ["its part removed", "its match removed"]),
+    ("dead", ["a.b"], {"measured": {"a.b": {"was": True, "type": "T", "alive": False}}}, ["still alive"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "body", "facts", "names"), MUTATED)
+def test_each_mutant_is_seen(kind: str, body: Any, facts: dict[str, Any], names: list[str]) -> None:
+    check = EXPECTATIONS[kind].parse(body)
+    assert {judgement.status for judgement in check.judge(StepFacts(**facts), HERE)} == {HELD}
+    found = list(check.mutants(StepFacts(**facts), HERE))
+    assert [mutant.name + (f": {mutant.why_not}" if mutant.why_not else "") for mutant in found] == names
+    assert {mutant.name for mutant in found} <= set(check.mutations)
+    for mutant in found:
+        if mutant.facts is not None:
+            assert [judgement.status for judgement in check.judge(mutant.facts, HERE)] == [FAILED]
