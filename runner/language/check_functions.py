@@ -4,10 +4,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runner.diagnostics import Diagnostic, one_of, unknown
-from runner.language import python, templates
+from runner.language import python, schema, templates
 from runner.language.anatomy import ONLY, Anatomy, RawFunction, RawStep
 from runner.language.backends import Backends
 from runner.language.source import DataPath
+
+
+CALLS = ("call", "aot")
+"""Steps that give a function inputs."""
 
 
 def function_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
@@ -16,7 +20,7 @@ def function_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnost
         if function.block is not None and function.tree is not None:
             yield from _entry_problems(anatomy, function)
     for step in anatomy.steps:
-        if step.kind == "call":
+        if step.kind in CALLS:
             yield from _arity_problems(anatomy, step)
 
 
@@ -52,7 +56,7 @@ def _arity_problems(anatomy: Anatomy, step: RawStep) -> Iterator[Diagnostic]:
         if len(anatomy.functions) != 1:
             if anatomy.functions:
                 yield document.problem(
-                    step.path, "which of the functions?", f"write call: {{function: {next(iter(anatomy.functions))}}}", key=True
+                    step.path, "which of the functions?", f"write {step.kind}: {{function: {next(iter(anatomy.functions))}}}", key=True
                 )
             return
         name = next(iter(anatomy.functions))
@@ -112,13 +116,14 @@ def input_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]
     places.extend((function.path, function.value, FUNCTION_KEYS) for function in anatomy.functions.values())
     for path, entry, table in places:
         if isinstance(entry, dict):
+            if table is INPUT_KEYS and (misfits := schema.describe_as(entry, "inputs", "input")):
+                # below arguments no schema reaches; elsewhere there are none, because the document fits
+                yield from (anatomy.document.problem((*path, *below), message, hint, key=key) for below, message, hint, key in misfits)
+                continue
             kind = next(word for word in table if word in entry)
             for key in entry.keys() - {kind, *table[kind]}:
                 owners = [word for word, keys in table.items() if key in keys]
                 message, hint = f"'{key}' does not go with '{kind}'", f"it goes with {one_of(owners)}"
-                if not owners:
-                    message, hint = unknown("key", key, [kind, *table[kind]])
-                    hint = f"{hint}; a map that is only data is written {{value: ...}}"
                 yield anatomy.document.problem((*path, key), message, hint, key=True)
 
 
@@ -150,7 +155,7 @@ def _inputs_below(value: Any, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
 def _input_lists(anatomy: Anatomy) -> Iterator[tuple[DataPath, list[Any]]]:
     yield ("inputs",), anatomy.data.get("inputs", [])
     for step in anatomy.steps:
-        if step.kind == "call" and "inputs" in step.arguments:
+        if step.kind in CALLS and "inputs" in step.arguments:
             yield (*step.path, "inputs"), step.arguments["inputs"]
 
 

@@ -100,6 +100,19 @@ def _without_echoes(found: list[Problem]) -> list[Problem]:
     return list(once.values())
 
 
+def describe_as(value: Any, file: str, definition: str) -> list[Problem]:
+    """Return the problems of a value that one definition describes and no schema reaches: schemas do not refer to themselves."""
+    part = _definition(file, definition)
+    if _compiled(part)(value):
+        return []
+    return _without_echoes([problem for error in _validator_of(part).iter_errors(value) for problem in _in_words(error)])
+
+
+@functools.cache
+def _definition(file: str, name: str) -> Any:
+    return resolve_definition(file, name)
+
+
 def describe_at(data: Any, name: str, path: DataPath) -> list[Problem]:
     """Return the problems of the value at ``path`` alone: what a template put there, in a document that fits otherwise."""
     value = data
