@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,8 +40,8 @@ def of_case(case: Case, machine: Machine) -> Verdict:
     return unknown or Verdict(Availability.YES)
 
 
-def glance(installed: InstalledTorch | None) -> Machine:
-    """Return what files and environment say of this machine, in milliseconds and without torch."""
+def glance(installed: InstalledTorch | None, servers: Iterable[str] = ()) -> Machine:
+    """Return what files and environment say of this machine, in milliseconds and without torch; ``servers`` the command line names."""
     return Machine(
         python=tuple(sys.version_info[:3]),
         torch=installed.version if installed else None,
@@ -52,6 +52,9 @@ def glance(installed: InstalledTorch | None) -> Machine:
         triton=find_spec("triton") is not None,
         cxx=_compiler(),
         ck_dir=_package_folder("ck4inductor"),
+        redis=_package_folder("redis") is not None,
+        fakeredis=_package_folder("fakeredis") is not None,
+        servers=frozenset(servers),
     )
 
 

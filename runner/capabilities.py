@@ -32,6 +32,12 @@ class Machine:
     cxx: str | None = None
     """The C++ compiler's path."""
     ck_dir: str | None = None
+    redis: bool | None = None
+    """Whether the client that torch uses is installed."""
+    fakeredis: bool | None = None
+    """Whether the embedded server is installed."""
+    servers: frozenset[str] = frozenset()
+    """Services for which the command line names a server."""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -103,6 +109,14 @@ def _cxx(machine: Machine, argument: str) -> Answer:
     return YES if machine.cxx else _no("no C++ compiler: neither CXX nor g++ nor clang++ names one")
 
 
+def _redis(machine: Machine, argument: str) -> Answer:
+    if not machine.redis:
+        return _no("the Python package redis is not installed (the extra 'remote' brings it)")
+    if machine.fakeredis or "redis" in machine.servers:
+        return YES
+    return _no("the Python package fakeredis is not installed (the extra 'remote' brings it), and no --service names a server")
+
+
 def _python(machine: Machine, argument: str) -> Answer:
     version = ".".join(map(str, machine.python))
     return YES if VersionRange.parse(argument).holds(machine.python) else _no(f"python {version} is not {argument}")
@@ -172,6 +186,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "triton": Capability(summary="Triton can be imported", probe=_triton),
     "ck": Capability(summary="Composable Kernel's Inductor package is installed", probe=_ck),
     "cxx": Capability(summary="a C++ compiler is installed", probe=_cxx),
+    "redis": Capability(summary="a Redis client, and a server: an embedded one, or one that --service names", probe=_redis),
     "python": Capability(summary="Python is in a range of versions", probe=_python, takes=">3.11.8", check=_check_range),
     "torch": Capability(summary="torch is in a range of versions", probe=_torch, takes=">=2.12", check=_check_range),
     "gpus": Capability(summary="so many GPUs are visible", probe=_gpus, takes=">=2", check=_check_range),

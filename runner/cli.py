@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     _list(commands)
     _run(commands)
     _explain(commands)
+    _audit(commands)
     return top
 
 
@@ -40,6 +41,7 @@ def _validate(commands: "_Commands") -> None:
     )
     _paths(command)
     _backend_files(command)
+    _waiver_files(command)
     command.add_argument("--json", action="store_true", help="print the problems as JSON")
 
 
@@ -50,7 +52,8 @@ def _list(commands: "_Commands") -> None:
     _paths(command)
     _backend_files(command)
     _choice(command)
-    command.add_argument("--json", action="store_true", help="print an array of objects")
+    command.add_argument("--coverage", action="store_true", help="show which specs and cases cover each upstream test instead")
+    command.add_argument("--json", action="store_true", help="print an array of objects; with --coverage one object")
 
 
 def _run(commands: "_Commands") -> None:
@@ -59,6 +62,7 @@ def _run(commands: "_Commands") -> None:
     )
     _paths(command)
     _backend_files(command)
+    _waiver_files(command)
     _choice(command)
     add = command.add_argument
     add("--jobs", default="auto", metavar="N", help="cases at once (default: auto, by cores and memory)")
@@ -68,6 +72,14 @@ def _run(commands: "_Commands") -> None:
     add("--require", action="append", default=[], metavar="NAME", help="a backend or capability: unavailable is an error (repeatable)")
     add("--min-executed", type=_natural, default=1, metavar="N", help="exit 4 when fewer cases were executed (default: 1)")
     add("--fail-fast", action="store_true", help="stop after the first failure")
+    add(
+        "--service",
+        action="append",
+        default=[],
+        metavar="NAME=HOST:PORT",
+        help="a server that runs already, for specs that ask for one: redis=localhost:6379 (default: a new one for each case). "
+        "What a remote cache returns is executed: name only servers that you trust with your account (repeatable)",
+    )
     add("--resume", metavar="RUN", help="go on with a run that did not end: a folder, a run's id, or latest")
     add("--isolation", choices=["fork", "process"], default="fork", help="how a case gets its process (default: fork of a warm one)")
 
@@ -84,12 +96,34 @@ def _explain(commands: "_Commands") -> None:
     command.add_argument("--json", action="store_true", help="print an array of objects")
 
 
+def _audit(commands: "_Commands") -> None:
+    command = commands.add_parser(
+        "audit",
+        help="show the expectations that could not have failed",
+        description="Judge recorded observations again with the facts changed: an expectation that still holds could not have failed. "
+        "Without a run, PATHs are run first.",
+    )
+    add = command.add_argument
+    add("targets", nargs="*", metavar="RUN|PATH", help="a run (its folder, its id, or latest, the default), or spec files and folders")
+    add("--run", action="store_true", help="run the controls too: the cases as their specs patch them, which must fail")
+    add("--json", action="store_true", help="print one object")
+    _backend_files(command)
+    _choice(command)
+    add("--jobs", default="auto", metavar="N", help="cases at once (default: auto, by cores and memory)")
+    add("--timeout", type=_positive, default=300.0, metavar="S", help="seconds a case may take (default: 300)")
+    add("--isolation", choices=["fork", "process"], default="fork", help="how a case gets its process (default: fork of a warm one)")
+
+
 def _paths(command: argparse.ArgumentParser) -> None:
     command.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="spec files or folders (default: the shipped specs)")
 
 
 def _backend_files(command: argparse.ArgumentParser) -> None:
     command.add_argument("--backends", action="append", default=[], type=Path, metavar="FILE", help="more backends (repeatable)")
+
+
+def _waiver_files(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--waivers", action="append", default=[], type=Path, metavar="FILE", help="more known failures (repeatable)")
 
 
 def _choice(command: argparse.ArgumentParser) -> None:

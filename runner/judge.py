@@ -28,7 +28,7 @@ from runner.expectations import Raised, StepFacts
 from runner.expectations.base import Judgement
 from runner.filecheck import EmptyText, run
 from runner.language.backends import Backend
-from runner.model import Case, Ending, Expected, Json, Status, Step, Verdict
+from runner.model import AppliedWaiver, Case, Ending, Expected, Json, ServiceReport, Status, Step, Verdict
 from runner.outcomes import Outcome
 from runner.patterns import PatternTooSlow, search
 from runner.plan import expects_raise
@@ -47,6 +47,7 @@ class Judged:
     failure_type: str
     verdicts: tuple[Verdict, ...]
     position: Position
+    waivers: tuple[AppliedWaiver, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,8 @@ class Evidence:
     """What a person should know of its process."""
     problem: str = ""
     """How the worker broke the protocol; empty for one that may be believed."""
+    services: Sequence[ServiceReport] = ()
+    """What the services that it asked for saw of it."""
 
 
 def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) -> Judged:
@@ -68,6 +71,9 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
     ended = _by_ending(case, evidence)
     if ended is not None:
         return ended
+    for service in evidence.services:
+        if service.problem:
+            return _error(case, f"{service.name}: {service.problem}", case.position)
     observation = evidence.observation
     problem = _misfit(case, observation)
     if problem:
@@ -76,10 +82,11 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
         error = observation["error"]
         return _error(case, f"{error['phase']}: {error['type']}: {_first_line(error['message'])}", case.position, error["traceback"])
     try:
-        facts = [_step_facts(index, step, evidence.code) for index, step in enumerate(observation["steps"])]
+        facts = [step_facts(index, step, evidence.code) for index, step in enumerate(observation["steps"])]
     except OSError as error:
         return _error(case, f"generated code is missing: {error}", case.position)
     verdicts = _verdicts(case, here, observation, facts)
+    verdicts.extend(_unused_services(case, evidence, verdicts))
     if backend.compiles:
         verdicts.append(_proof(case, backend, here, observation, facts))
     return _fold(case, verdicts)
@@ -144,13 +151,17 @@ def _misfit(case: Case, observation: Json) -> str:
     return "it has too many steps" if len(observation["steps"]) > len(case.steps) else ""
 
 
-def _step_facts(index: int, step: Mapping[str, Any], code: Callable[[int, int], str]) -> StepFacts:
+def step_facts(index: int, step: Mapping[str, Any], code: Callable[[int, int], str]) -> StepFacts:
+    """Return what every expectation of a step may know; raise ``OSError`` where its code is missing."""
     raised = step["raised"]
     return StepFacts(
         raised=None if raised is None else Raised(**{**raised, "ancestors": tuple(raised["ancestors"])}),
         counters=step["counters"],
         metrics=step["metrics"],
+        remote=step.get("remote"),
         code=tuple(code(index, piece) for piece in range(step["code"])),
+        calls=step.get("calls", {}),
+        exit=step.get("exit"),
     )
 
 
@@ -189,15 +200,28 @@ def _step_verdicts(step: Step, here: Surroundings, recorded: Mapping[str, Any], 
     return verdicts
 
 
-_ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """What reading a measurement raises when it has another form than was asked for."""
+
+
+def judge_expectation(expected: Expected, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    """Judge one expectation by the facts of its step and its own measurement, whatever these are."""
+    try:
+        return list(expected.check.judge(facts, here))
+    except ANOTHER_FORM as error:
+        return [_nonsense(error)]
+
+
+def _nonsense(error: Exception) -> Judgement:
+    return Judgement.error(f"the measurement makes no sense: {type(error).__name__}: {error}")
 
 
 def _judged(expected: Expected, facts: StepFacts, measured: Json, here: Surroundings, why_not: str | None) -> list[Judgement]:
     try:
-        judgements: list[Judgement] = expected.check.judge(replace(facts, measured=decode(measured)), here)
-    except _ANOTHER_FORM as error:
-        return [Judgement.error(f"the measurement makes no sense: {type(error).__name__}: {error}")]
+        known = replace(facts, measured=decode(measured))
+    except ANOTHER_FORM as error:
+        return [_nonsense(error)]
+    judgements = judge_expectation(expected, known, here)
     if why_not is None:
         return judgements
     return [Judgement.error(why_not, expected=one.expected, leaf=one.leaf) if one.status is Status.ERROR else one for one in judgements]
@@ -214,12 +238,30 @@ def _verdict(expected: Expected, judgement: Judgement) -> Verdict:
     )
 
 
+def _unused_services(case: Case, evidence: Evidence, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return an error for each service without traffic: torch goes on in silence when it reaches none, and then nothing is claimed."""
+    if any(verdict.kind == "raised" for verdict in verdicts):
+        return []  # the exception is the reason, and says more
+    unused = [service for service in evidence.services if not any(service.answered.values())]
+    return [
+        Verdict(
+            kind="service",
+            status=Status.ERROR,
+            position=case.position,
+            expected=f"traffic of the case with {service.name}",
+            observed=f"the case asked for {service.name} and torch never spoke to it",
+        )
+        for service in unused
+    ]
+
+
 # -- the proof ------------------------------------------------------------------------------------------------------
 
 
 def _proof(case: Case, backend: Backend, here: Surroundings, observation: Json, facts: Sequence[StepFacts]) -> Verdict:
     """Judge what shows that the backend ran; a FAILED proof beside right answers is FELL_BACK."""
-    steps = observation["steps"]
+    count = sum(step.kind != "bench" for step in case.steps)  # the last steps: they show how long, and nothing else
+    steps, facts = observation["steps"][:count], facts[:count]
     if any(
         known.raised is not None and known.raised.phase in COMPILING and expects_raise(step, here)
         for step, known in zip(case.steps, facts, strict=False)

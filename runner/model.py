@@ -98,8 +98,31 @@ class Expected:
     """Where each key of its body stands: a counter's line is more than the expectation's."""
 
     def place(self, leaf: str) -> Position:
-        """Return where a leaf stands, or the expectation itself."""
-        return self.leaves.get(leaf, self.position)
+        """Return where a leaf stands, else the key that it is below (``KEY word``), else the expectation itself."""
+        return self.leaves.get(leaf) or self.leaves.get(leaf.partition(" ")[0], self.position)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """A patch of a case under which its expectations must fail."""
+
+    patch: Mapping[str, Mapping[str, Json]]
+    """By section, what is set otherwise."""
+    fails: tuple[str, ...]
+    """Kinds of which one expectation each must fail; when empty, any expectation."""
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenReason:
+    """Why a mutant of an expectation may survive; said in the spec."""
+
+    expectation: str
+    mutant: str
+    leaf: str | None
+    """A counter's name, where the reason is for that alone."""
+    reason: str
+    position: Position
 
 
 class Availability(Enum):
@@ -139,6 +162,8 @@ class Case:
     """Config, counter and metric names that only another torch has, each as a reason."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """For ``explain``: each option of each section with where it was set (``language.options.Option``)."""
+    control: Control | None = None
+    survivors: tuple[WrittenReason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +175,61 @@ class Ending:
     timed_out: bool = False
     phase: str = ""
     """The last phase that the worker announced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceReport:
+    """What a service's own process says of the case that it served: no worker can have written it."""
+
+    name: str
+    answered: Mapping[str, int] = field(default_factory=dict)
+    """How often each command was answered without an error."""
+    left: int = 0
+    """Keys of the case that could not be deleted from a server that is not ours."""
+    problem: str = ""
+    """Why it cannot be trusted to have served the case; empty when nothing was wrong."""
+
+
+class WaiverEffect(Enum):
+    """What became of a waiver that is for a case."""
+
+    MATCHED = "matched"
+    """The failure is the one that it names."""
+    PASSED = "passed"
+    """Nothing failed."""
+    OTHER_FAILURE = "other-failure"
+    """What failed looks otherwise."""
+    TOO_SLOW = "too-slow"
+    """Its pattern gave no answer in time."""
+    EXPIRED = "expired"
+    """Its last day is past: it is void."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedWaiver:
+    """A waiver that is for a case, where that ran, and what became of it."""
+
+    effect: WaiverEffect
+    cases: str
+    """Its glob."""
+    position: Position
+    reason: str
+    issue: str
+    until: str
+    """Its last day: ``2027-03-01``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long a function took in a bench step; times are milliseconds. Reported, never judged."""
+
+    name: str
+    form: str
+    """``compiled`` or ``eager``."""
+    median_ms: float
+    least_ms: float
+    most_ms: float
+    count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +261,12 @@ class CaseResult:
     """Ends of what the worker printed."""
     digest: str = ""
     covers: tuple[str, ...] = ()
+    waivers: tuple[AppliedWaiver, ...] = ()
+    timings: tuple[Timing, ...] = ()
+    attachments: tuple[str, ...] = ()
+    """Files in the case's folder that belong to its report: chrome traces."""
+    notes: tuple[str, ...] = ()
+    """What a person should know of timings and attachments: why one is missing."""
 
     @property
     def failed(self) -> tuple[Verdict, ...]:

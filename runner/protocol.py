@@ -14,8 +14,14 @@ from typing import Any
 MAX_MESSAGE = 64 << 20
 """The most bytes that the runner takes from one worker."""
 
+MAX_ATTACHMENT = 8 << 20
+"""The most bytes of a file that a report names."""
+
 THREADS = "TORCH_CONFORMANCE_THREADS"
 """The variable that says how many OpenMP threads a worker has."""
+
+SERVICES_FILE = "services.json"
+"""The file in a case's scratch folder that tells its worker where its services are. It holds passwords: never in a run's folder."""
 
 MAX_DEPTH = 200
 """How deep maps and lists may stand in each other; everything that walks a message recurses no deeper."""

@@ -1,6 +1,7 @@
 """Carries cases from the plan to the result: executes them, reads what the workers left, has it judged."""
 
 import argparse
+import dataclasses
 import functools
 import json
 import os
@@ -22,11 +23,15 @@ from runner.execute.jobs import FACTS, Environment
 from runner.judge import Evidence, Judged, judge
 from runner.language.expand import surroundings
 from runner.language.load import Suite
+from runner.language.schema import fits
 from runner.language.templates import TemplateError
-from runner.model import Availability, Case, CaseResult
+from runner.model import Availability, Case, CaseResult, Json, Timing
 from runner.outcomes import Outcome
 from runner.plan import digest_of, make_plan
+from runner.protocol import MAX_ATTACHMENT
 from runner.runs import RunFolder
+from runner.services import Services, named_servers
+from runner.waivers import Waivers, apply
 
 _FACTS_SECONDS = 600.0
 _OUTPUT_BYTES = 64_000
@@ -40,23 +45,32 @@ class CaseRunner:
     """Runs cases in an engine; a context manager that removes what the workers left in the scratch folder."""
 
     def __init__(
-        self, arguments: argparse.Namespace, suite: Suite, cases: Sequence[Case], folder: RunFolder, workers: int, machine: Machine
+        self,
+        arguments: argparse.Namespace,
+        suite: Suite,
+        waivers: Waivers,
+        cases: Sequence[Case],
+        folder: RunFolder,
+        workers: int,
+        machine: Machine,
     ) -> None:
         self._timeout: float = arguments.timeout
         self._suite = suite
+        self._waivers = waivers
         self._folder = folder
         self._machine = machine
         self._environments = schedule.environments([case for case in cases if _may_run(case, machine)])
         self._scratch = Path(tempfile.mkdtemp(prefix="torch-conformance-"))
         limits = Limits(workers=workers, threads=schedule.threads(workers), scratch=self._scratch, fork=arguments.isolation == "fork")
         self._engine = Engine(limits)
-        self._numbers: dict[str, int] = {}
+        self._services = Services(named_servers(getattr(arguments, "service", ())), self._scratch)
 
     def __enter__(self) -> "CaseRunner":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._engine.close()
+        self._services.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     @property
@@ -64,7 +78,7 @@ class CaseRunner:
         """What a person should know of how the cases were isolated."""
         return [
             f"cases got a new process each instead of a fork, which is slow: {why}" for why in dict.fromkeys(self._engine.broken.values())
-        ]
+        ] + self._services.warnings
 
     def look_at_machine(self) -> Machine:
         """Ask a worker what the machine is, if any case may run at all."""
@@ -90,6 +104,7 @@ class CaseRunner:
             except TemplateError as error:
                 verdict = AvailabilityVerdict(Availability.NO, f"this machine lacks a fact: {error}")
                 yield result_of_unavailable(case, verdict, (), repro(case))
+        self._services.announce(sum(job.begin is not None for job in jobs))
         for execution in self._engine.run(jobs):
             case = by_name[execution.job.name]
             yield self._result(case, execution, known, repro(case))
@@ -108,6 +123,7 @@ class CaseRunner:
             folder=folder,
             environment=self._environment_of(case),
             timeout=case.body["timeout"] or self._timeout,
+            begin=functools.partial(self._services.start, case.id, cache) if case.body["services"] else None,
         )
 
     def _environment_of(self, case: Case) -> Environment:
@@ -118,7 +134,10 @@ class CaseRunner:
 
     def _result(self, case: Case, execution: Execution, known: Surroundings, repro: str) -> CaseResult:
         folder = execution.job.folder
-        problem = execution.problem or _keep_observation(folder, execution.observation)
+        services = [self._services.stop(case.id)] if execution.job.begin is not None else []
+        problem = execution.problem or _keep(folder / "observation.json", execution.observation)
+        if services:
+            problem = problem or _keep(folder / "services.json", [dataclasses.asdict(service) for service in services])
         backend = self._suite.backends.by_name[case.backend]
         evidence = Evidence(
             ending=execution.ending,
@@ -126,11 +145,12 @@ class CaseRunner:
             code=functools.partial(_read_code, folder),
             note=execution.note,
             problem=problem,
+            services=services,
         )
-        judged = judge(case, backend, surroundings(backend, known), evidence)
+        here = surroundings(backend, known)
         return _case_result(
             case,
-            judged,
+            apply(judge(case, backend, here, evidence), case.id, here, self._waivers),
             seconds=round(execution.seconds, 3),
             phases=_phases(execution.observation),
             isolation=execution.isolation,
@@ -138,6 +158,7 @@ class CaseRunner:
             repro=repro,
             stdout=_tail(folder / "stdout.txt"),
             stderr=_tail(folder / "stderr.txt"),
+            **({} if problem else _benches(folder, execution.observation)),
         )
 
 
@@ -159,6 +180,7 @@ def _case_result(case: Case, judged: Judged, **more: Any) -> CaseResult:
         position=judged.position,
         digest=digest_of(case),
         covers=case.covers,
+        waivers=judged.waivers,
         **{"seconds": 0.0, **more},
     )
 
@@ -182,18 +204,17 @@ def result_of_unrun(case: Case, reason: str, repro: str) -> CaseResult:
     return _case_result(case, judged, repro=repro)
 
 
-def _keep_observation(folder: Path, observation: Any) -> str:
-    """Write what the worker sent beside its output; return why not, where it left something in the way."""
-    path = folder / "observation.json"
+def _keep(path: Path, facts: Any) -> str:
+    """Write facts beside the worker's output; return why not, where it left something in the way."""
     try:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         path.unlink(missing_ok=True)
-        if observation is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(observation, ensure_ascii=True), encoding="ascii")
+        if facts is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(facts, ensure_ascii=True), encoding="ascii")
     except OSError as error:
-        return f"the worker left no room for its observation: {error.strerror}"
+        return f"the worker left no room for its {path.stem}: {error.strerror}"
     return ""
 
 
@@ -204,6 +225,39 @@ def _phases(observation: Any) -> dict[str, float]:
     numbers = {str(name): seconds for name, seconds in found.items() if isinstance(seconds, int | float)}
     # a worker may say anything: some numbers are no time that a case can take
     return {name: round(float(seconds), 4) for name, seconds in numbers.items() if 0 <= seconds < 1e9}
+
+
+def recorded(folder: Path) -> tuple[Json, Callable[[int, int], str]]:
+    """Return the observation of a case that was run, and what gives its code; raise ``OSError`` or ``ValueError`` where none can be read."""
+    return json.loads((folder / "observation.json").read_bytes()), functools.partial(_read_code, folder)
+
+
+def _benches(folder: Path, observation: Any) -> dict[str, Any]:
+    """Return what bench steps timed and left, for a ``CaseResult``: nothing of an observation that no schema lets through."""
+    if not _has_bench(observation) or not fits("observation")(observation):
+        return {}
+    benches = [step["bench"] for step in observation["steps"] if "bench" in step]
+    names = list(dict.fromkeys(name for bench in benches for name in bench["attachments"]))
+    refused = {name: why for name in names if (why := _why_no_attachment(folder / name))}
+    return {
+        "timings": tuple(Timing(**timing) for bench in benches for timing in bench["timings"]),
+        "attachments": tuple(name for name in names if name not in refused),
+        "notes": (*(note for bench in benches for note in bench["notes"]), *refused.values()),
+    }
+
+
+def _has_bench(observation: Any) -> bool:
+    steps = observation.get("steps") if isinstance(observation, dict) else None
+    return isinstance(steps, list) and any(isinstance(step, dict) and "bench" in step for step in steps)
+
+
+def _why_no_attachment(path: Path) -> str:
+    try:
+        with _open_left_behind(path) as stream:
+            size = stream.seek(0, 2)
+    except OSError as error:
+        return f"{path.name} was left out: {error.strerror or error}"
+    return "" if size <= MAX_ATTACHMENT else f"{path.name} was left out: it is larger than {MAX_ATTACHMENT >> 20} MiB"
 
 
 def _read_code(folder: Path, step: int, piece: int) -> str:

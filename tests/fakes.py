@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,7 @@ from runner.expectations import EXPECTATIONS
 from runner.expectations.base import Judgement, StepFacts
 from runner.judge import Evidence, Judged, judge
 from runner.language.backends import Backend, Proof, load_backends
-from runner.model import Case, CaseId, Ending, Expected, Requirement, Step
+from runner.model import Case, CaseId, Ending, Expected, Requirement, ServiceReport, Step
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -126,6 +126,7 @@ def verdict_of(
     problem: str = "",
     code: Mapping[tuple[int, int], str] | None = None,
     here: Surroundings = HERE,
+    services: Sequence[ServiceReport] = (),
 ) -> Judged:
     """Judge a case on an observation."""
 
@@ -135,7 +136,8 @@ def verdict_of(
         except KeyError:
             raise FileNotFoundError(2, "No such file", f"code-{index}-{piece}.txt") from None
 
-    return judge(judged_case, by or backend(), here, Evidence(ending=ending, observation=facts, code=read, note=note, problem=problem))
+    evidence = Evidence(ending=ending, observation=facts, code=read, note=note, problem=problem, services=services)
+    return judge(judged_case, by or backend(), here, evidence)
 
 
 COUNTED = expected("counter", {"inductor.fxgraph_cache_miss": 1})

@@ -1,6 +1,7 @@
 """``run``: load, select, look at the machine, execute, judge, record, report. The stages stand in ``main`` in their order."""
 
 import argparse
+import contextlib
 import os
 import shlex
 import sys
@@ -9,24 +10,33 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from runner import __version__, availability, schedule
+from runner.audit import Trial, audit, try_case
+from runner.conditions import Surroundings
 from runner.diagnostics import UsageError
 from runner.exits import ExitCode
+from runner.language.expand import surroundings
 from runner.language.load import Suite, load, surroundings_of
+from runner.language.source import shown
+from runner.language.waivers import load_waivers
 from runner.machine import installed_torch
 from runner.model import Case, CaseResult
 from runner.outcomes import Outcome
 from runner.record import JournalWriter, RunFooter, RunHeader, environment_variables, sanitised_command, totals
 from runner.report.console import Progress, print_report, wants_bar, wants_color
 from runner.report.junit import write_junit, write_stub
-from runner.runs import RunFolder, open_run, resume_run
+from runner.runs import LATEST, RunFolder, open_run, resume_run
 from runner.selection import Shard, select
-from runner.session import CaseRunner, result_of_unavailable, result_of_unrun
+from runner.services import named_servers, reach
+from runner.session import CaseRunner, recorded, result_of_unavailable, result_of_unrun
+from runner.waivers import Waivers, warnings
 
 
 def main(arguments: argparse.Namespace) -> ExitCode:
     """Run the selected cases; the exit code says what a CI system may conclude."""
     workers = schedule.workers(arguments.jobs)
+    reach(named_servers(arguments.service))
     suite = load(arguments.paths, arguments.backends)
+    waivers = Waivers(load_waivers(arguments.waivers, suite.backends), today=datetime.now(UTC).date())
     shard = Shard.parse(arguments.shard) if arguments.shard else None
     selected = select(suite.cases, suite.backends, names=arguments.backend, globs=arguments.select, shard=shard)
     _check_required(arguments.require, suite)
@@ -35,7 +45,9 @@ def main(arguments: argparse.Namespace) -> ExitCode:
         return ExitCode.NOTHING
     folder = resume_run(arguments.resume, selected) if arguments.resume else open_run(arguments.out)
     folder.claim_junit(arguments.junit)
-    return _Run(arguments, suite, selected, folder, workers).main()
+    for warning in warnings(waivers, [case.id for case in suite.cases]):
+        print(f"warning: {warning}", file=sys.stderr)
+    return _Run(arguments, suite, waivers, selected, folder, workers).main()
 
 
 def _check_required(names: Sequence[str], suite: Suite) -> None:
@@ -51,9 +63,12 @@ def _check_required(names: Sequence[str], suite: Suite) -> None:
 class _Run:
     """One run: what was selected, where it is recorded, and the results so far."""
 
-    def __init__(self, arguments: argparse.Namespace, suite: Suite, selected: list[Case], folder: RunFolder, workers: int) -> None:
+    def __init__(
+        self, arguments: argparse.Namespace, suite: Suite, waivers: Waivers, selected: list[Case], folder: RunFolder, workers: int
+    ) -> None:
         self.arguments = arguments
         self.suite = suite
+        self.waivers = waivers
         self.selected = selected
         self.folder = folder
         self.workers = workers
@@ -61,6 +76,7 @@ class _Run:
         self.results: dict[str, CaseResult] = {result.case_id: result for result in folder.finished}
         self.is_interrupted = False
         self.warnings: list[str] = []
+        self.tried: list[tuple[Case, list[Trial]]] = []
         self.header = folder.header or self._header({})
         self.has_header = folder.header is not None
 
@@ -85,8 +101,8 @@ class _Run:
     def _execute(self, journal: JournalWriter, progress: Progress) -> None:
         waiting = [case for case in self.selected if case.id not in self.results]
         progress.start(len(waiting))
-        glance = availability.glance(installed_torch())
-        with CaseRunner(self.arguments, self.suite, waiting, self.folder, self.workers, glance) as cases:
+        glance = availability.glance(installed_torch(), named_servers(self.arguments.service))
+        with CaseRunner(self.arguments, self.suite, self.waivers, waiting, self.folder, self.workers, glance) as cases:
             machine = cases.look_at_machine()
             if not self.has_header:
                 self.header = self._header(machine.facts)
@@ -99,11 +115,29 @@ class _Run:
                     self._take(result_of_unavailable(case, verdict, self.arguments.require, self._repro(case)), journal, progress)
                 else:
                     possible.append(case)
+            by_id = {case.id: case for case in possible}
             for result in cases.run(possible, known, self._repro):
                 self._take(result, journal, progress)
+                self._audit(by_id[result.case_id], result, known)
                 if self.arguments.fail_fast and result.outcome.is_failure:
                     break
-            self.warnings = cases.warnings
+            self.warnings = [*cases.warnings, *self._survivors()]
+
+    def _audit(self, case: Case, result: CaseResult, known: Surroundings) -> None:
+        """Ask the expectations of a case that passed whether they could have failed; the workers go on meanwhile."""
+        if result.outcome is Outcome.PASS:
+            here = surroundings(self.suite.backends.by_name[case.backend], known)
+            with contextlib.suppress(OSError, ValueError):  # what cannot be read any more, the command ``audit`` will say
+                self.tried.append((case, try_case(case, here, *recorded(self.folder.path / result.folder))))
+
+    def _survivors(self) -> list[str]:
+        found = audit(self.tried).survivors
+        count = len({(trial.position, trial.kind, trial.leaf) for trial in found})
+        if not count:
+            return []
+        run = LATEST if self.folder.is_latest else shown(self.folder.path)
+        command = shlex.join(["torch-conformance", "audit", run])
+        return [f"{count} expectation{'' if count == 1 else 's'} that held could not have failed; this shows them: {command}"]
 
     def _write_header(self, journal: JournalWriter) -> None:
         self.has_header = True
@@ -136,7 +170,7 @@ class _Run:
     def _report(self) -> None:
         results = [self.results[case.id] for case in self.selected]
         for path in self.folder.junit_files:
-            write_junit(path, self.header, results)
+            write_junit(path, self.header, results, folder=self.folder.path)
         color = wants_color(sys.stdout, os.environ)
         print_report(sys.stdout, results, len(self.selected), self.folder.shown_junit, color=color)
 
@@ -144,6 +178,10 @@ class _Run:
         parts = ["torch-conformance", "run", *map(str, self.arguments.paths)]
         for file in self.arguments.backends:
             parts += ["--backends", str(file)]
+        for file in self.arguments.waivers:
+            parts += ["--waivers", str(file)]
+        for server in self.arguments.service:
+            parts += ["--service", server]
         return shlex.join([*parts, "--select", case.id])
 
     def _header(self, facts: object) -> RunHeader:
@@ -155,7 +193,7 @@ class _Run:
             command=sanitised_command(sys.argv),
             environment={name: str(value) for name, value in known.items() if value is not None},
             variables=environment_variables(os.environ),
-            specs=self.suite.digests,
+            specs={**self.suite.digests, **self.waivers.digests},
             selected=len(self.selected),
             shard=self.arguments.shard or "",
         )

@@ -155,6 +155,8 @@ class Engine:
         read, write = os.pipe()
         os.set_blocking(read, False)
         job.folder.mkdir(parents=True, exist_ok=True)
+        if job.begin is not None:
+            job.begin()
         now = time.monotonic()
         running = _Running(self._next, job, read, now, now + job.timeout)
         self._running[running.number] = running

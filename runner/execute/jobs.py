@@ -1,6 +1,6 @@
 """What goes into the engine and what comes out of it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +36,8 @@ class Job:
     environment: Environment
     timeout: float
     """Seconds."""
+    begin: Callable[[], None] | None = None
+    """Called before its worker is started, again where it gets another worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,9 @@ from runner.language import matrix
 from runner.language.anatomy import Anatomy
 from runner.language.backends import Backends, read_requirements
 from runner.language.check_audit import audit_problems
+from runner.language.check_bench import bench_problems
 from runner.language.check_conditions import all_condition_problems
-from runner.language.check_functions import function_problems, input_problems, path_problems
+from runner.language.check_functions import CALLS, function_problems, input_problems, path_problems
 from runner.language.check_names import name_problems
 from runner.language.check_steps import all_expectation_problems, step_problems
 from runner.language.check_values import backend_problems, handler_problems, let_problems, spy_problems
@@ -35,6 +36,7 @@ def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagn
         handler_problems,
         backend_problems,
         step_problems,
+        bench_problems,
         all_expectation_problems,
         audit_problems,
     ):
@@ -53,7 +55,7 @@ def matrix_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
     if any(name not in backends.by_name for name in anatomy.data["backends"]):
         return
     document = anatomy.document
-    chosen = backends.of(anatomy.data["backends"])
+    chosen = backends.of(anatomy.data["backends"], anatomy.tags)
     axes, problems = matrix.axes(document)
     yield from problems
     too_many = matrix.size_problem(document, axes, len(chosen))
@@ -75,12 +77,16 @@ def _shape(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
         yield document.problem(("functions",), "'functions' beside 'function'", "put all of them into functions", key=True)
     if "entry" in data and not isinstance(data.get("function"), str):
         yield document.problem(("entry",), "'entry' without Python in 'function'", "it names one of several top-level defs", key=True)
-    calls = [step for step in anatomy.steps if step.kind == "call"]
+    calls = [step for step in anatomy.steps if step.kind in CALLS]
+    ahead = next((step for step in calls if step.kind == "aot"), None)
     for name in data["backends"]:
         backend = backends.by_name.get(name)
         if calls and backend is not None and not backend.compiles:
-            message = f"a call on '{name}', which compiles nothing"
+            message = f"the step '{calls[0].kind}' on '{name}', which compiles nothing"
             yield document.problem(calls[0].path, message, "use api steps, or another backend", key=True)
+        elif ahead is not None and backend is not None and backend.proof.graphs is not None and backend.proof.graphs.most == 0:
+            message = f"the step 'aot' on '{name}', where inductor must compile nothing"
+            yield document.problem(ahead.path, message, "only inductor compiles ahead of time: use call, or another backend", key=True)
     if calls and not anatomy.functions:
         yield document.problem((), "spec needs the key 'function'", "what is compiled; a spec of api steps alone needs none")
     if not any(step.expectations for step in anatomy.steps):

@@ -8,7 +8,7 @@ from runner.expectations import EAGER, EXPECTATIONS, OUTPUT, BadExpectation
 from runner.language import python, substitution
 from runner.language.anatomy import Anatomy, RawExpectation, RawStep
 from runner.language.backends import Backends
-from runner.language.check_functions import prelude_names
+from runner.language.check_functions import CALLS, prelude_names
 from runner.language.check_values import parts_of_case, script_problems, unknown_references
 from runner.language.source import DataPath, Document
 
@@ -63,12 +63,12 @@ def _binding_problems(anatomy: Anatomy, step: RawStep, name: str, bound: Mapping
 def _reference_problems(anatomy: Anatomy, step: RawStep, bound: Mapping[str, Position], prelude: set[str]) -> Iterator[Diagnostic]:
     known = {*bound, *prelude}
     yield from unknown_references(anatomy, step.arguments, step.path, known)
-    if step.kind == "call" and "inputs" not in step.arguments:
+    if step.kind in (*CALLS, "bench") and "inputs" not in step.arguments:
         yield from unknown_references(anatomy, anatomy.data.get("inputs", []), ("inputs",), known)
 
 
-_HAS_RESULT = ("call", "backward", "api", "script")
-_HAS_REFERENCE = ("call", "backward")
+_HAS_RESULT = ("call", "aot", "backward", "optimizer", "api", "script")
+_HAS_REFERENCE = ("call", "aot", "backward", "optimizer")
 
 
 def _named_value_problems(

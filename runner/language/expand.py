@@ -50,7 +50,7 @@ class _Expansion:
             Requirement(name=name, argument=None, position=self.document.position(("services", index)))
             for index, name in enumerate(anatomy.data.get("services", []))
         ]
-        self.tags = self._merged_tags()
+        self.tags = anatomy.tags
         self.survivors = self._survivors()
         spec = anatomy.spec
         self.prefix = f"{spec.area}/{spec.name}" if spec.area else spec.name
@@ -62,7 +62,7 @@ class _Expansion:
 
     def cases(self, backends: Backends) -> Iterator[Case]:
         problems: list[Diagnostic] = []
-        for point in matrix.points(self.document, self.axes, backends.of(self.anatomy.data["backends"])):
+        for point in matrix.points(self.document, self.axes, backends.of(self.anatomy.data["backends"], self.anatomy.tags)):
             yield self._case(point, problems)
         if problems:
             raise InvalidSpecs(problems)
@@ -100,7 +100,8 @@ class _Expansion:
             for name, option in patch.items():
                 now = merged[section].get(name)
                 if now is not None and now.value == option.value:
-                    message = f"the control sets {section} {name} to {json.dumps(option.value, default=str)}, as the case does ({now.origin})"
+                    value = json.dumps(option.value, default=str)
+                    message = f"the control sets {section} {name} to {value}, as the case does ({now.origin})"
                     problem = Diagnostic(position=option.position, message=message, hint="a control is a patch under which the case fails")
                     problems.extend([problem] if problem not in problems else [])
         if not found:
@@ -174,10 +175,6 @@ class _Expansion:
             return data["context"]
         inherited = (document.data["context"] for document in reversed(self.anatomy.spec.defaults) if "context" in document.data)
         return substitution.filled(next(inherited, []), options.layer_names(backend))
-
-    def _merged_tags(self) -> tuple[str, ...]:
-        documents = (*self.anatomy.spec.defaults, self.document)
-        return tuple(dict.fromkeys(tag for document in documents for tag in document.data.get("tags", [])))
 
     def _all_steps(self, data: Any) -> tuple[Step, ...]:
         if self._steps is None or not self.templated.isdisjoint(("steps", "expect")):

@@ -108,6 +108,8 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
     facts["calls"] = {name: spy.facts() for name, spy in session.spies.items()}
     if session.exit is not None:
         facts["exit"] = session.exit
+    if session.bench is not None:
+        facts["bench"] = session.bench
     with session.phases("compare"):
         facts["measured"], facts["unmeasured"] = _measure(session, step, raised)
     return facts, raised is None or bool(step["expects_raise"])

@@ -245,8 +245,10 @@ PHASES: tuple[tuple[str, str, str], ...] = (
     ("torch._inductor.graph", "GraphLowering.codegen", "codegen"),
     ("torch._inductor.codecache", "PyCodeCache.load_by_key_path", "kernel build"),
     ("torch._inductor.async_compile", "AsyncCompile.wait", "kernel build"),
+    ("torch._inductor.codecache", "AotCodeCompiler.compile", "kernel build"),
     ("torch._inductor.select_algorithm", "AlgorithmSelectorCache.__call__", "autotune"),
     ("torch._inductor.output_code", "CompiledFxGraph.__call__", "run"),
+    ("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", "run"),
 )
 """Module, method and the phase that a case is in while it runs."""
 

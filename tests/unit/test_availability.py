@@ -39,6 +39,8 @@ PROBES = [
     ("cxx", None, BARE, NO, "no C++ compiler: neither CXX nor g++ nor clang++ names one"),
     ("python", ">=3.11", BARE, YES, ""),
     ("python", ">3.11.7", BARE, NO, "python 3.11.7 is not >3.11.7"),
+    ("redis", None, replace(BARE, redis=True, fakeredis=True), YES, ""),
+    ("redis", None, BARE, NO, "the Python package redis is not installed (the extra 'remote' brings it)"),
     ("torch", ">=2.13", BARE, YES, ""),
     ("torch", "<2.13", BARE, NO, "torch 2.13.0+cpu is not <2.13"),
     ("torch", ">=2.13", NONE, NO, "torch is not installed"),

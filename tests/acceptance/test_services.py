@@ -1,0 +1,165 @@
+"""Remote caches against servers: the embedded one, a real redis-server, and none where one was asked for."""
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.model import CaseResult
+from runner.outcomes import Outcome
+from runner.record import read_run
+from tests.fakes import ROOT, program
+
+redis = pytest.importorskip("redis", reason="the client is not installed: pip install redis fakeredis")
+pytest.importorskip("fakeredis", reason="the embedded server is not installed: pip install redis fakeredis")
+
+pytestmark = pytest.mark.torch
+
+SPECS = ROOT / "tests" / "specs" / "services"
+
+
+class Ran:
+    """A run of the specs, with its results by the name of the spec."""
+
+    def __init__(self, out: Path, *arguments: object) -> None:
+        self.out = out
+        self.done = program("run", *arguments, "--jobs", "1", "--out", out, timeout=400)
+        self.results: Mapping[str, CaseResult] = {result.name: result for result in read_run(out / "run.jsonl").results}
+
+    def service(self, name: str) -> Any:
+        (report,) = json.loads((self.out / self.results[name].folder / "services.json").read_text())
+        return report
+
+
+# -- the embedded server --------------------------------------------------------------------------------------------
+
+OUTCOMES = {
+    "served": (Outcome.PASS, ""),
+    "refused": (Outcome.ERROR, "service: expected traffic of the case with redis"),
+    "unused": (Outcome.ERROR, "service: expected traffic of the case with redis"),
+    "orphaned": (Outcome.ERROR, "redis: its server ended before the case did"),
+}
+
+
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    return Ran(tmp_path_factory.mktemp("embedded") / "out", SPECS)
+
+
+def test_every_spec_is_known(embedded: Ran) -> None:
+    assert set(OUTCOMES) == {path.stem for path in SPECS.glob("[a-z]*.yaml")} == set(embedded.results), embedded.done.stderr
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_what_the_server_saw_decides(embedded: Ran, name: str) -> None:
+    outcome, reason = OUTCOMES[name]
+    found = embedded.results[name]
+    assert found.outcome is outcome, found.reason
+    assert found.reason.startswith(reason)
+
+
+def test_the_workers_own_facts_would_have_held(embedded: Ran) -> None:
+    """A refused connection is a miss and a put in torch's statistics: they alone would have passed."""
+    verdicts = embedded.results["refused"].verdicts
+    assert {verdict.status.value for verdict in verdicts if verdict.kind in ("remote_cache", "close", "proof")} == {"held"}
+
+
+def test_what_the_server_answered_is_recorded(embedded: Ran) -> None:
+    assert embedded.service("served") == {"name": "redis", "answered": {"GET": 2, "SET": 1}, "left": 0, "problem": ""}
+    assert embedded.service("refused")["answered"] == {}
+
+
+def test_no_password_is_recorded(embedded: Ran) -> None:
+    texts = [path.read_text("utf-8", "replace") for path in embedded.out.rglob("*") if path.is_file()]
+    assert len(texts) > 10
+    assert not any("redis://:" in text for text in texts)
+
+
+def test_no_server_outlives_the_run(embedded: Ran) -> None:
+    running = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and _is_orphan(entry)]
+    assert running == []
+
+
+def _is_orphan(entry: Path) -> bool:
+    try:
+        words = (entry / "cmdline").read_bytes().split(b"\0")
+        parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return False
+    return b"runner.services.serve" in words and parent == 1
+
+
+# -- a real one -----------------------------------------------------------------------------------------------------
+
+
+def free_port() -> int:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A redis-server of somebody else, with somebody's keys in it; its port."""
+    path = shutil.which("redis-server")
+    if path is None:
+        pytest.skip("redis-server is not installed (Debian's package redis-server)")
+    port = free_port()
+    folder = tmp_path_factory.mktemp("redis")
+    command = [path, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder), "--logfile", str(folder / "log")]
+    server = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    try:
+        wait_for(port)
+        with redis.Redis(port=port) as owner:
+            owner.set("pt2:fx-graph-v1::somebody's:c1", b"a graph")
+            owner.set("other", b"data")
+        yield port
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def wait_for(port: int) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            assert time.monotonic() < deadline, "redis-server did not start"
+            time.sleep(0.05)
+        else:
+            return
+
+
+def test_a_real_server_serves_and_keeps_what_is_not_ours(real: int, tmp_path: Path) -> None:
+    ran = Ran(tmp_path / "out", SPECS, "--service", f"redis=127.0.0.1:{real}", "--select", "served*", "--select", "refused*")
+    assert {name: result.outcome for name, result in ran.results.items()} == {"served": Outcome.PASS, "refused": Outcome.ERROR}
+    assert f"--service redis=127.0.0.1:{real}" in ran.results["refused"].repro
+    assert ran.service("served") == {"name": "redis", "answered": {"GET": 2, "SET": 1}, "left": 0, "problem": ""}
+    with redis.Redis(port=real) as owner:
+        assert sorted(owner.keys("*")) == [b"other", b"pt2:fx-graph-v1::somebody's:c1"]
+        assert (owner.get("other"), owner.get("pt2:fx-graph-v1::somebody's:c1")) == (b"data", b"a graph")
+        commands = owner.info("commandstats")
+    # its own account: what torch asked for came here, one key of ours was deleted, and nothing was ever flushed
+    assert commands["cmdstat_set"]["calls"] >= 3
+    assert commands["cmdstat_del"]["calls"] == 1
+    assert not [name for name in commands if "flush" in name]
+
+
+def test_a_server_that_cannot_be_reached_is_told_before_anything_runs(tmp_path: Path) -> None:
+    port = free_port()
+    done = program("run", SPECS, "--service", f"redis=127.0.0.1:{port}", "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert f"--service redis=127.0.0.1:{port}: cannot be reached: Connection refused" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_help_warns_that_what_a_cache_returns_is_executed() -> None:
+    shown = " ".join(program("run", "--help").stdout.split())
+    assert "What a remote cache returns is executed: name only servers that you trust" in shown
