@@ -1,11 +1,11 @@
-"""``list``: the expanded cases, and whether each can run here."""
+"""``list``: the expanded cases, and whether each can run here; or what they cover of the upstream tests."""
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from runner import availability
+from runner import availability, upstream
 from runner.availability import Verdict
 from runner.exits import ExitCode
 from runner.language.load import load
@@ -13,19 +13,24 @@ from runner.machine import installed_torch
 from runner.model import Availability, Case
 from runner.protocol import encode
 from runner.selection import Shard, select
+from runner.upstream import Covered
 
 
 def main(arguments: argparse.Namespace) -> ExitCode:
-    """Print the selected cases; exit 4 when there are none."""
+    """Print the selected cases, exit 4 when there are none; or what they cover, which is an answer whatever it is."""
     suite = load(arguments.paths, arguments.backends)
     shard = Shard.parse(arguments.shard) if arguments.shard else None
     cases = select(suite.cases, suite.backends, names=arguments.backend, globs=arguments.select, shard=shard)
+    if arguments.coverage:
+        found = upstream.coverage(cases, upstream.load())
+        print(json.dumps(coverage_as_json(found), indent=2) if arguments.json else "\n".join(_coverage_lines(found)))
+        return ExitCode.OK
     machine = availability.glance(installed_torch())
-    found = [(case, availability.of_case(case, machine)) for case in cases]
+    judged = [(case, availability.of_case(case, machine)) for case in cases]
     if arguments.json:
-        print(json.dumps(encode([as_json(case, verdict) for case, verdict in found]), indent=2, allow_nan=False))
+        print(json.dumps(encode([as_json(case, verdict) for case, verdict in judged]), indent=2, allow_nan=False))
     else:
-        print("\n".join(_line(case, verdict) for case, verdict in found) or "no case is selected")
+        print("\n".join(_line(case, verdict) for case, verdict in judged) or "no case is selected")
     return ExitCode.OK if cases else ExitCode.NOTHING
 
 
@@ -51,3 +56,39 @@ def as_json(case: Case, verdict: Verdict) -> Mapping[str, Any]:
 def _line(case: Case, verdict: Verdict) -> str:
     word = {Availability.YES: "", Availability.NO: "  unavailable: ", Availability.UNKNOWN: "  perhaps: "}[verdict.availability]
     return f"{case.id}{word}{verdict.reason if word else ''}"
+
+
+def coverage_as_json(found: Sequence[Covered]) -> Mapping[str, Any]:
+    """Return what ``list --coverage --json`` says."""
+    tests = [
+        {
+            "row": one.test.row,
+            "test": one.test.name,
+            "covered": not one.missing,
+            "instances": [{"id": identity, "cases": [case.id for case in cases]} for identity, cases in one.cases.items()],
+            "specs": one.specs,
+        }
+        for one in found
+    ]
+    return {"format": 1, "tests": tests, "totals": _coverage_totals(found)}
+
+
+def _coverage_totals(found: Sequence[Covered]) -> Mapping[str, int]:
+    return {
+        "tests": len(found),
+        "covered_tests": sum(not one.missing for one in found),
+        "instances": sum(len(one.cases) for one in found),
+        "covered_instances": sum(len(one.cases) - len(one.missing) for one in found),
+    }
+
+
+def _coverage_lines(found: Sequence[Covered]) -> Iterator[str]:
+    for one in found:
+        size = len(one.cases)
+        parts = [f"row {one.test.row:2}", one.test.name, f"{size - len(one.missing)} of {size} instance{'' if size == 1 else 's'}"]
+        parts += [f"{spec} ({count} case{'' if count == 1 else 's'})" for spec, count in one.specs.items()]
+        yield "  ".join(parts if one.specs else [*parts, "missing"])
+        if one.specs:
+            yield from (f"        missing {identity}" for identity in one.missing)
+    totals = _coverage_totals(found)
+    yield f"{totals['covered_tests']} of {totals['tests']} tests, {totals['covered_instances']} of {totals['instances']} instances covered"

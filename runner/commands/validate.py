@@ -5,18 +5,26 @@ import json
 
 from runner.diagnostics import Diagnostic, InvalidSpecs
 from runner.exits import ExitCode
+from runner.language.backends import Backends
 from runner.language.load import load
+from runner.language.waivers import load_waivers
 
 
 def main(arguments: argparse.Namespace) -> ExitCode:
     """Read, validate and expand; exit 0 when all is well, 2 otherwise."""
     problems: tuple[Diagnostic, ...] = ()
     files = cases = 0
+    backends: Backends | None = None
     try:
         suite = load(arguments.paths, arguments.backends)
+        backends = suite.backends
         files, cases = len({case.spec for case in suite.cases}), len(suite.cases)
     except InvalidSpecs as error:
         problems = error.diagnostics
+    try:
+        load_waivers(arguments.waivers, backends)
+    except InvalidSpecs as error:
+        problems = InvalidSpecs([*problems, *error.diagnostics]).diagnostics
     if arguments.json:
         print(
             json.dumps(

@@ -77,7 +77,7 @@ def _must_name_specs(path: Path) -> None:
     if is_file and path.name == DEFAULTS:
         raise UsageError(f"{one_line(str(path))} holds defaults and no spec: name its folder")
     if is_file and path.stem in _NO_SPECS:
-        raise UsageError(f"{one_line(str(path))} is no spec" + ("; --backends takes such files" if path.stem == "backends" else ""))
+        raise UsageError(f"{one_line(str(path))} is no spec; --{path.stem} takes such files")
 
 
 _MEANT_IN_IDS = "[]*?,=%"

@@ -12,6 +12,7 @@ from runner.language import schema
 from runner.language.anatomy import Anatomy, take_apart
 from runner.language.backends import Backends, load_backends
 from runner.language.check import check
+from runner.language.check_covers import covers_problems
 from runner.language.check_templates import check_backends, check_templates
 from runner.language.expand import duplicate_ids, expand
 from runner.language.files import DefaultsReader, SpecFile, SpecPath, discover
@@ -39,7 +40,15 @@ class Suite:
 def load(paths: Sequence[Path], backend_files: Sequence[Path] = (), known: Surroundings | None = None) -> Suite:
     """Read, validate and expand; raise ``InvalidSpecs`` with every problem of every file, or ``UsageError``."""
     problems: list[Diagnostic] = []
-    anatomies = _read_all(discover(paths, problems), problems)
+    return load_specs(discover(paths, problems), backend_files, known, problems)
+
+
+def load_specs(
+    specs: Sequence[SpecPath], backend_files: Sequence[Path], known: Surroundings | None, problems: list[Diagnostic] | None = None
+) -> Suite:
+    """Like ``load``, for files whose areas are known; ``problems`` are those of finding them."""
+    problems = [] if problems is None else problems
+    anatomies = _read_all(specs, problems)
     backends = _backends(backend_files, problems)
     installed = installed_torch()
     names = NameTables.load(installed)
@@ -108,7 +117,8 @@ def _read_all(specs: Sequence[SpecPath], problems: list[Diagnostic]) -> list[Ana
 
 def _expand_into(cases: list[Case], anatomy: Anatomy, backends: Backends, names: NameTables, here: Surroundings) -> list[Diagnostic]:
     try:
-        cases.extend(expand(anatomy, backends, names, here))
+        expanded = expand(anatomy, backends, names, here)
     except InvalidSpecs as error:
         return list(error.diagnostics)
-    return []
+    cases.extend(expanded)
+    return list(covers_problems(anatomy.document, expanded))

@@ -31,6 +31,9 @@ def _lines() -> Iterator[str]:
     yield from _section("A backend", schema.resolved("backends")["additionalProperties"], required=True)
     yield from _section("Its proof", schema.resolved("backends")["additionalProperties"]["properties"]["proof"])
     yield from _backends()
+    yield ""
+    yield from _section("A waiver: `specs/waivers.yaml`, and files of `--waivers`", _definition("waivers", "waiver"), required=True)
+    yield from _section("Its failures", _definition("waivers", "signature"), required=True)
 
 
 def _definition(file: str, name: str) -> Any:
@@ -123,6 +126,8 @@ def _backends() -> Iterator[str]:
     yield "|---|---|---|---|"
     for backend in load_backends().by_name.values():
         joins = ", ".join(sorted(backend.names - {backend.name}))
+        if backend.only_tags:
+            joins += f", for specs tagged {' or '.join(sorted(backend.only_tags))}"
         yield f"| `{backend.name}` | {backend.device} | {joins} | {backend.summary} |"
 
 

@@ -13,12 +13,15 @@ ROOT = Path(__file__).resolve().parents[2]
 FOR_ALL = ("", "diagnostics", "model")
 """What every room may import: the version, the user's mistakes as values, what passes between the stages."""
 
-STAGES = ("availability", "capabilities", "language", "machine", "outcomes", "plan", "record", "report", "runs", "schedule", "selection")
+STAGES = (
+    *("availability", "capabilities", "language", "machine", "outcomes", "plan", "record", "report", "runs", "schedule", "selection"),
+    *("upstream", "waivers"),
+)
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "__main__": ("cli",),
     "cli": ("exits",),
-    "commands": ("exits", "session", "protocol", *STAGES),
+    "commands": ("audit", "conditions", "exits", "session", "services", "protocol", *STAGES),
     "diagnostics": (),
     "exits": (),
     "outcomes": (),
@@ -32,7 +35,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "protocol": (),
     "filecheck": ("patterns",),
     "expectations": ("conditions", "filecheck", "patterns", "protocol"),
-    "language": ("capabilities", "conditions", "expectations", "filecheck", "folders", "machine", "patterns"),
+    "upstream": (),
+    "language": ("capabilities", "conditions", "expectations", "filecheck", "folders", "machine", "patterns", "upstream"),
     "selection": ("language.backends",),
     "plan": ("conditions", "expectations", "language.substitution", "protocol"),
     "schedule": ("execute.jobs",),
@@ -49,12 +53,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "plan",
         "protocol",
     ),
+    "waivers": ("conditions", "language.waivers", "outcomes", "patterns", "selection"),
     "record": ("outcomes",),
     "runs": ("language.source", "plan", "record"),
     "report": ("outcomes", "record"),
+    "services": ("protocol",),
+    "audit": ("conditions", "expectations", "judge", "patterns", "plan", "protocol"),
     "session": (
-        *("availability", "capabilities", "conditions", "execute", "judge", "language.expand", "language.load", "language.templates"),
-        *("outcomes", "plan", "runs", "schedule"),
+        *("availability", "capabilities", "conditions", "execute", "judge", "language.expand", "language.load", "language.schema"),
+        *("language.templates", "outcomes", "plan", "protocol", "runs", "schedule", "services", "waivers"),
     ),
 }
 """Each room (a module or a folder of runner/) and what it may import besides itself and what all may."""

@@ -51,8 +51,8 @@ def validate(capsys: pytest.CaptureFixture[str]) -> Validate:
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
 def test_exact_lines(path: Path, validate: Validate, update_goldens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    backends = path / "backends.yaml"
-    lines = validate(path.relative_to(ROOT), *(["--backends", backends.relative_to(ROOT)] if backends.exists() else []))
+    beside = [file for name in ("backends", "waivers") if (file := path / f"{name}.yaml").exists()]
+    lines = validate(path.relative_to(ROOT), *(word for file in beside for word in (f"--{file.stem}", file.relative_to(ROOT))))
     golden = path.with_suffix(".txt") if path.is_file() else path.with_name(f"{path.name}.txt")
     if update_goldens:
         golden.write_text("\n".join(lines) + "\n", "utf-8")

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from runner.diagnostics import Position
-from runner.model import CaseId, CaseResult, Status, Verdict
+from runner.model import AppliedWaiver, CaseId, CaseResult, Status, Verdict, WaiverEffect
 from runner.outcomes import Outcome
 from runner.record import (
     FORMAT,
@@ -63,6 +63,16 @@ FULL = CaseResult(
     stderr="é\x85\u2029",
     digest="f" * 64,
     covers=("test_a.py::A::test_one[{{ x }}]",),
+    waivers=(
+        AppliedWaiver(
+            effect=WaiverEffect.OTHER_FAILURE,
+            cases="a/*",
+            position=AT,
+            reason="It counts a miss too few",
+            issue="https://example.org/issues/7",
+            until="2027-03-01",
+        ),
+    ),
 )
 PASSED = CaseResult(
     case_id=CaseId("one[backend=cpu]"),

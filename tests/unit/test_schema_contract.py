@@ -21,10 +21,11 @@ from runner.language.backends import load_backends
 from runner.language.names import NameKind
 from runner.model import Status
 from runner.outcomes import Outcome
+from runner.services import SERVICES
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(path.name.removesuffix(".schema.json") for path in (ROOT / "schemas").glob("*.schema.json"))
-LANGUAGE = ["backends", "common", "defaults", "expectations", "inputs", "spec", "steps"]
+LANGUAGE = ["backends", "common", "defaults", "expectations", "inputs", "spec", "steps", "waivers"]
 """What people write, and editors complete and explain; the others are what programs exchange."""
 
 KEYWORDS = frozenset(
@@ -115,7 +116,7 @@ def _described(part: dict[str, Any], file: str) -> bool:
     return bool(name) and "description" in definition(target.removesuffix(".schema.json") or file, name)
 
 
-@pytest.mark.parametrize("file", ["spec", "defaults", "backends"])
+@pytest.mark.parametrize("file", ["spec", "defaults", "backends", "waivers"])
 def test_every_key_that_people_write_has_an_example(file: str) -> None:
     without = set()
     for place, node in nodes(schema.resolved(file), f"schemas/{file}.schema.json"):
@@ -300,6 +301,12 @@ def test_conditions() -> None:
     )
 
 
+def test_services() -> None:
+    words = schema.load("spec")["properties"]["services"]["items"]["enum"]
+    assert words == list(SERVICES), "schemas/spec.schema.json (services) against SERVICES in runner/services"
+    assert set(words) <= set(CAPABILITIES), "a service is a capability of its name: runner/capabilities.py"
+
+
 def test_capabilities_of_examples() -> None:
     named = [word for example in definition("common", "requires")["examples"] for word in example]
     assert {next(iter(word)) if isinstance(word, dict) else word for word in named} <= set(CAPABILITIES), (
@@ -314,7 +321,7 @@ def test_sections() -> None:
     assert {check_names.OPTION_KINDS[name].value for name in of_options} == of_options <= {kind.value for kind in NameKind}
     assert set(options.SECTIONS) <= set(spec), "SECTIONS in runner/language/options.py"
     assert set(spec) > substitution.SECTIONS, "SECTIONS in runner/language/substitution.py"
-    assert set(spec) - substitution.SECTIONS == {"tags", "backends", "matrix", "exclude", "requires", "prelude", "entry"}, (
+    assert set(spec) - substitution.SECTIONS == {"tags", "backends", "matrix", "exclude", "requires", "services", "prelude", "entry", "audit"}, (
         "a new key of a spec: say in runner/language/substitution.py whether templates stand in it"
     )
 

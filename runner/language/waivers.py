@@ -1,0 +1,139 @@
+"""Waivers as data: which cases fail, how that looks, the defect of torch behind it, and until when the failure is known."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from runner.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
+from runner.expectations import EXPECTATIONS
+from runner.folders import folder
+from runner.language import schema
+from runner.language.backends import Backends
+from runner.language.check_conditions import condition_problems
+from runner.language.source import DataPath, Document, read
+from runner.patterns import PatternTooSlow, check_pattern, search
+
+OUTSIDE_OF_EXPECTATIONS = ("raised", "fell-back", "crash", "timeout")
+"""Types of failures that no line of a spec asks for. ``error`` is none: such a case claims nothing that could be known to fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What one failure looks like: its type in JUnit, and an expression searched in its message."""
+
+    type: str
+    match: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiver:
+    """One known failure."""
+
+    cases: str
+    """A glob over ids."""
+    when: Mapping[str, Any] | None
+    failures: tuple[Signature, ...]
+    reason: str
+    issue: str
+    until: date
+    """The last day on which it holds."""
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaiverFiles:
+    """What was read, in the order of the files: the shipped one first."""
+
+    waivers: tuple[Waiver, ...]
+    documents: tuple[Document, ...]
+    given: frozenset[str]
+    """Files that the command line named, as shown."""
+
+
+def load_waivers(extra: Sequence[Path], backends: Backends | None) -> WaiverFiles:
+    """Read the shipped waivers and those of ``extra`` files; raise ``InvalidSpecs`` with every problem of all of them.
+
+    Without ``backends``, which may be wrong themselves, what conditions name is not looked at.
+    """
+    shipped = folder("specs") / "waivers.yaml"
+    documents: list[Document] = []
+    problems: list[Diagnostic] = []
+    once: dict[str, Path] = {}
+    for path in [*([shipped] if shipped.exists() else []), *extra]:
+        once.setdefault(os.path.realpath(path), path)
+    for path in once.values():
+        try:
+            document = read(path)
+        except InvalidSpecs as error:
+            problems.extend(error.diagnostics)
+            continue
+        found = schema.problems(document, "waivers")
+        if not found:
+            found = list(_problems(document, backends))
+            documents.append(document)
+        problems.extend(found)
+    if problems:
+        raise InvalidSpecs(problems)
+    waivers = tuple(waiver for document in documents for waiver in _waivers(document))
+    given = frozenset(document.file for document in documents if document.path != shipped)
+    return WaiverFiles(waivers=waivers, documents=tuple(documents), given=given)
+
+
+def _waivers(document: Document) -> Iterator[Waiver]:
+    for index, entry in enumerate(document.data["waivers"]):
+        yield Waiver(
+            cases=entry["cases"],
+            when=entry.get("when"),
+            failures=tuple(Signature(**signature) for _, signature in _signatures(entry, ())),
+            reason=entry["reason"],
+            issue=entry["issue"],
+            until=date.fromisoformat(entry["until"]),
+            position=document.position(("waivers", index)),
+        )
+
+
+def _signatures(entry: Any, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
+    """Yield each signature with its place: a waiver has one, or a list of them."""
+    failure = entry["failure"]
+    if isinstance(failure, dict):
+        yield (*path, "failure"), failure
+    else:
+        yield from (((*path, "failure", index), signature) for index, signature in enumerate(failure))
+
+
+def _problems(document: Document, backends: Backends | None) -> Iterator[Diagnostic]:
+    for index, entry in enumerate(document.data["waivers"]):
+        path: DataPath = ("waivers", index)
+        for place, signature in _signatures(entry, path):
+            yield from _signature_problems(document, place, signature)
+        try:
+            date.fromisoformat(entry["until"])
+        except ValueError as error:
+            yield document.problem((*path, "until"), f"'{entry['until']}' is no day: {error}", "write year, month and day: 2027-03-01")
+    if backends is not None:
+        yield from condition_problems(document, ("waivers",), backends)
+
+
+def _signature_problems(document: Document, path: DataPath, signature: Mapping[str, str]) -> Iterator[Diagnostic]:
+    kind, pattern = signature["type"], signature["match"]
+    if kind == "error":
+        hint = "where the case is wrong here, mend the spec; where the machine lacks something, say requires"
+        yield document.problem((*path, "type"), "an error cannot be waived: a case that ends so claims nothing", hint)
+    elif kind not in (types := (*EXPECTATIONS, *OUTSIDE_OF_EXPECTATIONS)):
+        yield document.problem((*path, "type"), *unknown("type of failure", kind, types))
+    reason = check_pattern(pattern)
+    if reason is not None:
+        message = f"the pattern is no regular expression: {reason}"
+        yield document.problem((*path, "match"), message, "escape ( ) [ ] { } . * + ? with \\")
+    elif _matches_empty_text(pattern):
+        yield document.problem((*path, "match"), "the pattern matches any message, even an empty one", "say what the defect looks like")
+
+
+def _matches_empty_text(pattern: str) -> bool:
+    try:
+        return search(pattern, "") is not None
+    except PatternTooSlow:
+        return False  # said again, for the message that it is searched in

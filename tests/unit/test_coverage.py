@@ -1,0 +1,224 @@
+"""Coverage is a fact: the committed list of upstream tests, which cases cover each instance, and what ``covers`` may name."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from runner.cli import main
+from runner.diagnostics import InvalidSpecs
+from runner.exits import ExitCode
+from runner.language import schema
+from runner.language.load import Suite
+from runner.language.load import load as load_suite_of
+from runner.upstream import LIST, Upstream, UpstreamTest, coverage, load
+from tests.conftest import GOOD, LoadSuite
+from tests.fakes import case
+
+CLEAR = "test_codecache.py::TestFxGraphCache::test_cache_clear"
+CONSTANT = "test_codecache.py::TestFxGraphCache::test_constant_handling"
+BOUNDS = "test_codecache.py::TestFxGraphCache::test_cache_load_with_guards_static_bounds"
+XPU = "ours:\n  summary: A backend of a vendor\n  device: xpu\n  joins: [cuda]\n  proof: {graphs: {min: 1}}\n"
+
+
+# -- the shipped specs ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def suite() -> Suite:
+    return load_suite_of([])
+
+
+def test_every_instance_is_covered(suite: Suite) -> None:
+    """The one that fails until the last spec is written, and names what is missing."""
+    found = coverage(suite.cases, load())
+    missing = [f"row {one.test.row}: {identity}" for one in found for identity in one.missing]
+    assert not missing, f"{len(missing)} of {sum(len(one.cases) for one in found)} instances are missing:\n" + "\n".join(missing)
+
+
+def test_the_shipped_backends_have_the_devices_of_the_list(suite: Suite) -> None:
+    """So that no shipped case falls under the rule for the devices of vendors."""
+    known = {entry for case in suite.cases for entry in case.covers if entry.split("::")[0] in load().files}
+    assert known - load().ids == set()
+    rocm = {entry for case in suite.cases if case.backend == "rocm" for entry in case.covers}
+    assert f"{CONSTANT}[cuda]" in rocm
+
+
+# -- the list -------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_is_whole() -> None:
+    """89 tests with 150 instances, of five files."""
+    data = json.loads(LIST.read_text("utf-8"))
+    Draft202012Validator(schema.load("upstream")).validate(data)
+    upstream = load()
+    assert [test.row for test in upstream.tests] == list(range(1, 90))
+    assert len(upstream.by_name) == 89
+    assert len(upstream.ids) == sum(len(test.ids) for test in upstream.tests) == 150
+    tests = Counter(test.file for test in upstream.tests)
+    instances = Counter(test.file for test in upstream.tests for _ in test.ids)
+    assert {file: (tests[file], instances[file]) for file in tests} == {
+        "test_max_autotune.py": (27, 38),
+        "test_ck_backend.py": (3, 6),
+        "test_codecache.py": (19, 45),
+        "test_padding.py": (19, 19),
+        "test_inductor_freezing.py": (21, 42),
+    }
+
+
+def test_the_values_of_an_instance_are_what_templates_write() -> None:
+    """A template writes true, never True; and a text without quotes. Where a device is told, its place is known."""
+    for test in load().tests:
+        assert bool(test.parameters) is (test.instances != ("",)), test.name
+        for values in filter(None, test.instances):
+            assert not set(values) & set("[]'\" "), test.name
+            assert not {"True", "False", "gpu"} & set(values.split(",")), test.name
+            if "device" in test.parameters:
+                split = values.split(",")
+                assert len(split) == len(test.parameters), test.name
+                assert split[test.parameters.index("device")] in ("cpu", "cuda"), test.name
+
+
+# -- what covers may name -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("entry", "device", "message", "hint"),
+    [
+        (CLEAR.replace("clear", "claer"), "cpu", f"unknown upstream test '{CLEAR.replace('clear', 'claer')}'", f"did you mean '{CLEAR}'?"),
+        (CLEAR.replace("TestFxGraphCache::", ""), "cpu", "unknown upstream test", f"did you mean '{CLEAR}'?"),
+        (f"{CLEAR}[cpu]", "cpu", f"the upstream test '{CLEAR}' has no instances", "leave out the bracket"),
+        (f"{CLEAR}[]", "cpu", f"the upstream test '{CLEAR}' has no instances", "leave out the bracket"),
+        (CONSTANT, "cpu", f"'{CONSTANT}' names no instance", f"its instances: {CONSTANT}[cpu], {CONSTANT}[cuda]"),
+        (f"{CONSTANT}[cpu", "cpu", f"unknown upstream instance '{CONSTANT}[cpu'", f"did you mean '{CONSTANT}[cpu]'?"),
+        (f"{CONSTANT}[gpu]", "cuda", f"unknown upstream instance '{CONSTANT}[gpu]'", f"did you mean '{CONSTANT}[cpu]'?"),
+        (f"{CONSTANT}[xpu]", "cuda", f"unknown upstream instance '{CONSTANT}[xpu]'", "did you mean"),
+        (f"{BOUNDS}[cpu,float16]", "cpu", f"unknown upstream instance '{BOUNDS}[cpu,float16]'", "did you mean"),
+        (f"{BOUNDS}[cpu, float32]", "cpu", f"unknown upstream instance '{BOUNDS}[cpu, float32]'", f"did you mean '{BOUNDS}[cpu,float32]'?"),
+        (f"{BOUNDS}[float32,cpu]", "cpu", "unknown upstream instance", "did you mean"),
+        (f"{BOUNDS}[xpu,float16]", "xpu", "unknown upstream instance", "did you mean"),
+        ("test_codecache.py", "cpu", "unknown upstream test 'test_codecache.py'", "did you mean "),
+    ],
+)
+def test_what_is_no_upstream_instance_is_told(entry: str, device: str, message: str, hint: str) -> None:
+    problem = load().problem(entry, device)
+    assert problem is not None
+    assert problem[0].startswith(message)
+    assert problem[1].startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("entry", "device"),
+    [
+        (CLEAR, "cpu"),
+        (f"{BOUNDS}[cuda,bfloat16]", "cuda"),
+        ("test_codecache.py::test_codecache_spawn", "cuda"),
+        ("test_ck_backend.py::TestCKBackend::test_max_autotune_precompile[ATen,Triton,CK]", "cuda"),
+        ("test_of_a_vendor.py::Test::test_codecache[nothing]", "cpu"),
+        ("ours/test_codecache.py::TestFxGraphCache::test_nothing", "cpu"),
+        (f"{BOUNDS}[xpu,float32]", "xpu"),
+        (f"{CONSTANT}[cuda:1]", "cuda:1"),
+        ("test_codecache.py::TestFxGraphCache::test_cache_load_with_guards_int32_bounds[cpu,float16]", "cpu"),
+    ],
+)
+def test_what_may_stand(entry: str, device: str) -> None:
+    assert load().problem(entry, device) is None
+
+
+def test_a_device_that_upstream_does_not_test_covers_nothing(load_suite: LoadSuite) -> None:
+    spec = GOOD.replace("[cpu]", "[cuda]") + f'covers: ["{CONSTANT}[{{{{ device }}}}]"]\n'
+    cases = load_suite(spec, backends=XPU).cases
+    assert [case.covers for case in cases if case.backend == "ours"] == [(f"{CONSTANT}[xpu]",)]
+    (found,) = (one for one in coverage(cases, load()) if one.test.name == CONSTANT)
+    assert {identity: {case.backend for case in covering} for identity, covering in found.cases.items()} == {
+        f"{CONSTANT}[cpu]": set(),
+        f"{CONSTANT}[cuda]": {case.backend for case in cases} - {"ours"},
+    }
+    assert found.missing == (f"{CONSTANT}[cpu]",)
+
+
+def test_each_entry_is_told_once(load_suite: LoadSuite) -> None:
+    with pytest.raises(InvalidSpecs) as raised:
+        load_suite(GOOD + 'matrix: {n: [1, 2, 3]}\ncovers: [test_padding.py::A::b, "test_padding.py::A::c{{ n }}"]\n')
+    assert [(found.position.line, found.position.column, found.message) for found in raised.value.diagnostics] == [
+        (9, 10, "unknown upstream test 'test_padding.py::A::b'"),
+        (9, 33, "unknown upstream test 'test_padding.py::A::c1'"),
+    ]
+
+
+# -- the mechanism --------------------------------------------------------------------------------------------------
+
+TWO = Upstream(
+    (
+        UpstreamTest(1, "test_x.py", "test_x.py::A::test_one", (), ("",)),
+        UpstreamTest(2, "test_x.py", "test_x.py::A::test_two", ("device", "dynamic"), ("cpu,true", "cuda,true")),
+    )
+)
+
+
+def test_coverage_counts_cases_and_names_what_is_missing() -> None:
+    first = case(id="a[backend=cpu]", covers=("test_x.py::A::test_two[cpu,true]", "test_x.py::A::test_two[cpu,true]"))
+    second = case(id="b[backend=rocm]", covers=("test_y.py::B::test", "test_x.py::A::test_two[cpu,true]"), spec="specs/other.yaml")
+    third = replace(first, id=second.id, covers=("test_x.py::A::test_two[cpu,false]",))
+    one, two = coverage([first, second, third], TWO)
+    assert (one.missing, one.specs) == (("test_x.py::A::test_one",), {})
+    assert two.missing == ("test_x.py::A::test_two[cuda,true]",)
+    assert two.cases["test_x.py::A::test_two[cpu,true]"] == (first, second)
+    assert two.specs == {first.spec: 1, "specs/other.yaml": 1}
+
+
+def test_a_case_that_covers_two_instances_is_one_case() -> None:
+    both = case(covers=("test_x.py::A::test_two[cpu,true]", "test_x.py::A::test_two[cuda,true]"))
+    _, two = coverage([both], TWO)
+    assert (two.missing, two.specs) == ((), {both.spec: 1})
+
+
+# -- the command ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "one.yaml").write_text(f'{GOOD}matrix: {{n: [1, 2]}}\ncovers: [{CLEAR}, "{CONSTANT}[{{{{ device }}}}]"]\n')
+    return Path("specs")
+
+
+def test_list_prints_every_test_and_what_is_missing(listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--coverage", str(listed)]) == ExitCode.OK
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert err == ""
+    assert [line for line in lines if "specs/one.yaml" in line] == [
+        f"row 38  {CONSTANT}  1 of 2 instances  specs/one.yaml (2 cases)",
+        f"row 41  {CLEAR}  1 of 1 instance  specs/one.yaml (2 cases)",
+    ]
+    assert lines[lines.index(f"row 38  {CONSTANT}  1 of 2 instances  specs/one.yaml (2 cases)") + 1] == f"        missing {CONSTANT}[cuda]"
+    assert sum(line.startswith("row ") for line in lines) == 89
+    assert lines[0].endswith("test_benchmark_choice_in_subproc  0 of 1 instance  missing")
+    assert lines[-1] == "1 of 89 tests, 2 of 150 instances covered"
+
+
+def test_list_says_the_same_as_json(listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--coverage", "--json", str(listed)]) == ExitCode.OK
+    said = json.loads(capsys.readouterr().out)
+    Draft202012Validator(schema.load("coverage")).validate(said)
+    assert said["totals"] == {"tests": 89, "covered_tests": 1, "instances": 150, "covered_instances": 2}
+    assert said["tests"][37] == {
+        "row": 38,
+        "test": CONSTANT,
+        "covered": False,
+        "instances": [
+            {"id": f"{CONSTANT}[cpu]", "cases": ["one[backend=cpu,n=1]", "one[backend=cpu,n=2]"]},
+            {"id": f"{CONSTANT}[cuda]", "cases": []},
+        ],
+        "specs": {"specs/one.yaml": 2},
+    }
+
+
+def test_a_selection_that_is_empty_covers_nothing(listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--coverage", str(listed), "--select", "no-such*"]) == ExitCode.OK
+    assert capsys.readouterr().out.splitlines()[-1] == "0 of 89 tests, 0 of 150 instances covered"

@@ -1,0 +1,383 @@
+"""Known failures: what each waiver does to each outcome, what it never hides, and what its file may say."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from runner import waivers as module
+from runner.conditions import Surroundings
+from runner.diagnostics import InvalidSpecs
+from runner.judge import Judged
+from runner.language import schema
+from runner.language.backends import Backends, load_backends
+from runner.language.load import load
+from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS, Signature, WaiverFiles, load_waivers
+from runner.language.waivers import Waiver as KnownFailure
+from runner.model import Ending, Status, Verdict, WaiverEffect
+from runner.outcomes import JUnitTag, Outcome
+from runner.patterns import PatternTooSlow
+from runner.record import _encode
+from runner.waivers import WAIVABLE, Waivers, apply, warnings
+from tests.fakes import COUNTED, HERE, ID, case, exception, expected, observation, place, seen, step, verdict_of
+
+TODAY = date(2026, 12, 1)
+CUDA = Surroundings(backends=frozenset({"cuda"}), device="cuda", torch=(2, 13, 0), vendor="nvidia", arch="sm_90")
+
+MISSES = expected("counter", {"inductor.fxgraph_cache_miss": 2}, line=11)
+KERNELS = expected("metric", {"generated_kernel_count": 5}, line=12)
+PASSED = verdict_of(case(step(COUNTED)), observation(seen()))
+FAILED = verdict_of(case(step(MISSES)), observation(seen()))
+FAILED_TWICE = verdict_of(case(step(MISSES, KERNELS)), observation(seen()))
+FELL_BACK = verdict_of(case(step(COUNTED)), observation(seen(graphs=[], executed={})))
+FAILED_AND_FELL_BACK = verdict_of(case(step(MISSES)), observation(seen(graphs=[], executed={})))
+RAISED = verdict_of(case(step(COUNTED)), observation(seen(raised=exception(message="cannot lower"), graphs=[], executed={})))
+CRASHED = verdict_of(case(step(COUNTED)), None, ending=Ending(signal=11, phase="run"))
+TIMED_OUT = verdict_of(case(step(COUNTED)), None, ending=Ending(timed_out=True, phase="codegen"))
+ERROR = verdict_of(case(step(COUNTED)), observation(seen(), error=exception("builtins.ValueError", "cache_miss", "inputs")))
+
+MISS = ("counter", "cache_miss.* observed 1")
+
+
+def waiver(*signatures: tuple[str, str], line: int = 2, **changes: Any) -> KnownFailure:
+    made = KnownFailure(
+        cases="area/*",
+        when=None,
+        failures=tuple(Signature(*signature) for signature in signatures),
+        reason="The cache counts a miss too few",
+        issue="https://example.org/issues/7",
+        until=date(2027, 3, 1),
+        position=replace(place(line, 5), file="waivers.yaml"),
+    )
+    return replace(made, **changes)
+
+
+def known(*entries: KnownFailure, today: date = TODAY) -> Waivers:
+    return Waivers(WaiverFiles(waivers=entries, documents=(), given=frozenset({"waivers.yaml"})), today)
+
+
+def waived(judged: Judged, *entries: KnownFailure, here: Surroundings = HERE, today: date = TODAY) -> Judged:
+    return apply(judged, ID, here, known(*entries, today=today))
+
+
+def effects(judged: Judged) -> list[WaiverEffect]:
+    return [note.effect for note in judged.waivers]
+
+
+# -- what a waiver does ---------------------------------------------------------------------------------------------
+
+
+def test_the_outcomes_of_this_file_are_what_they_are_called() -> None:
+    everything = (PASSED, FAILED, FAILED_TWICE, FELL_BACK, FAILED_AND_FELL_BACK, RAISED, CRASHED, TIMED_OUT, ERROR)
+    assert [(judged.outcome.label, judged.failure_type) for judged in everything] == [
+        ("PASS", ""),
+        ("FAIL", "counter"),
+        ("FAIL", "counter"),
+        ("FELL_BACK", "fell-back"),
+        ("FAIL", "counter"),
+        ("FAIL", "raised"),
+        ("CRASH", "crash"),
+        ("TIMEOUT", "timeout"),
+        ("ERROR", "error"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("judged", "signatures"),
+    [
+        (FAILED, [MISS]),
+        (FAILED, [("counter", r"\Acounter: expected inductor\.fxgraph_cache_miss")]),
+        (FAILED_TWICE, [MISS, ("metric", "kernel_count")]),
+        (FAILED_TWICE, [("metric", "kernel_count"), MISS, ("crash", "SIGSEGV")]),
+        (FELL_BACK, [("fell-back", "0 graphs")]),
+        (FAILED_AND_FELL_BACK, [MISS, ("fell-back", "0 graphs")]),
+        (RAISED, [("raised", "RuntimeError in phase 'trace': cannot lower")]),
+        (CRASHED, [("crash", "SIGSEGV while in phase 'run'")]),
+        (TIMED_OUT, [("timeout", "phase 'codegen'")]),
+    ],
+)
+def test_a_failure_with_the_signature_is_expected(judged: Judged, signatures: list[tuple[str, str]]) -> None:
+    found = waived(judged, waiver(*signatures))
+    assert found.outcome is Outcome.XFAIL
+    assert found.reason == "The cache counts a miss too few (https://example.org/issues/7)"
+    assert (found.verdicts, found.failure_type, found.position) == (judged.verdicts, judged.failure_type, judged.position)
+    (note,) = found.waivers
+    assert (note.effect, note.cases, str(note.position), note.until) == (WaiverEffect.MATCHED, "area/*", "waivers.yaml:2:5", "2027-03-01")
+
+
+@pytest.mark.parametrize(
+    ("judged", "signatures"),
+    [
+        (FAILED, [("counter", "cache_hit")]),
+        (FAILED, [("close", "cache_miss")]),
+        (FAILED, [("fell-back", "."), ("crash", "."), ("raised", ".")]),
+        (FAILED_TWICE, [MISS]),
+        (FAILED_TWICE, [("metric", "kernel_count")]),
+        (FAILED_AND_FELL_BACK, [MISS]),
+        (FELL_BACK, [("fell-back", "9 graphs")]),
+        (FELL_BACK, [("proof", "0 graphs")]),
+        (RAISED, [("raised", "TypeError")]),
+        (CRASHED, [("crash", "SIGABRT")]),
+        (CRASHED, [("timeout", "phase")]),
+        (TIMED_OUT, [("crash", "phase")]),
+    ],
+)
+def test_any_other_failure_stays_what_it_is_and_says_so(judged: Judged, signatures: list[tuple[str, str]]) -> None:
+    found = waived(judged, waiver(*signatures))
+    assert found.reason == f"{judged.reason}; the waiver at waivers.yaml:2:5 names another failure"
+    assert effects(found) == [WaiverEffect.OTHER_FAILURE]
+    assert replace(found, reason=judged.reason, waivers=()) == judged
+
+
+def test_a_second_failure_is_not_hidden_behind_a_known_one() -> None:
+    assert waived(FAILED, waiver(MISS)).outcome is Outcome.XFAIL
+    assert waived(FAILED_TWICE, waiver(MISS)).outcome is Outcome.FAIL
+    assert waived(FAILED_TWICE, waiver(MISS), waiver(("metric", "kernel_count"), line=9)).outcome is Outcome.FAIL
+
+
+def test_a_case_that_passes_fails_the_run_and_names_the_waiver() -> None:
+    found = waived(PASSED, waiver(MISS))
+    assert (found.outcome, found.failure_type) == (Outcome.XPASS, "xpass")
+    assert found.reason == "passed, though waived: remove the waiver at waivers.yaml:2:5 (https://example.org/issues/7), or narrow the glob"
+    assert (str(found.position), found.verdicts, effects(found)) == ("waivers.yaml:2:5", PASSED.verdicts, [WaiverEffect.PASSED])
+
+
+@pytest.mark.parametrize("judged", [ERROR, *(replace(PASSED, outcome=o) for o in Outcome if o not in (Outcome.PASS, *WAIVABLE))])
+def test_what_claims_nothing_is_never_waived(judged: Judged) -> None:
+    matching = waiver(("error", "cache_miss"), MISS, ("raised", "cache_miss"))
+    assert waived(judged, matching) is judged
+
+
+def test_what_is_waivable_fails_the_run_otherwise() -> None:
+    assert all(outcome.is_failure and outcome.is_executed for outcome in WAIVABLE)
+    assert not Outcome.XFAIL.is_failure
+    assert Outcome.XPASS.is_failure
+    assert (Outcome.XFAIL.junit, Outcome.XPASS.junit) == (JUnitTag.SKIPPED, JUnitTag.FAILURE)
+
+
+@pytest.mark.parametrize(
+    ("when", "here", "holds"),
+    [
+        (None, HERE, True),
+        ({"torch": ">=2.13,<2.14"}, HERE, True),
+        ({"torch": "<2.13"}, HERE, False),
+        ({"device": "cuda"}, HERE, False),
+        ({"device": "cuda", "vendor": "nvidia", "arch": ["sm_90"]}, CUDA, True),
+        ({"device": "cuda", "vendor": "amd"}, CUDA, False),
+        ({"backend": ["cuda"]}, CUDA, True),
+    ],
+)
+@pytest.mark.parametrize("judged", [FAILED, PASSED])
+def test_a_waiver_whose_condition_does_not_hold_does_nothing(judged: Judged, when: Any, here: Surroundings, holds: bool) -> None:
+    found = waived(judged, waiver(MISS, when=when), here=here)
+    assert (found is judged) is not holds
+    assert found.outcome is ((Outcome.XFAIL if judged is FAILED else Outcome.XPASS) if holds else judged.outcome)
+
+
+@pytest.mark.parametrize(
+    ("glob", "selects"), [("area/*", True), (ID, True), ("area/fake[backend=c?u]", True), ("fake*", False), ("area/fake", False)]
+)
+def test_a_glob_selects_as_on_the_command_line(glob: str, selects: bool) -> None:
+    assert (waived(FAILED, waiver(MISS, cases=glob)) is FAILED) is not selects
+
+
+# -- dates ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("today", "void"), [(date(2027, 2, 28), False), (date(2027, 3, 1), False), (date(2027, 3, 2), True)])
+def test_a_waiver_is_void_after_its_last_day(today: date, void: bool) -> None:
+    found = waived(FAILED, waiver(MISS), today=today)
+    assert found.outcome is (Outcome.FAIL if void else Outcome.XFAIL)
+    assert effects(found) == [WaiverEffect.EXPIRED if void else WaiverEffect.MATCHED]
+    assert ("; the waiver at waivers.yaml:2:5 ended on 2027-03-01 and is void" in found.reason) is void
+    assert waived(PASSED, waiver(MISS), today=today).outcome is (Outcome.PASS if void else Outcome.XPASS)
+
+
+def test_a_case_that_passes_beside_a_void_waiver_is_a_plain_pass() -> None:
+    found = waived(PASSED, waiver(MISS, until=date(2026, 11, 30)))
+    assert replace(found, waivers=()) == PASSED
+    assert effects(found) == [WaiverEffect.EXPIRED]
+
+
+def test_void_waivers_and_those_for_no_case_are_named_before_the_run() -> None:
+    entries = (waiver(MISS), waiver(MISS, line=9, until=date(2026, 11, 30)), waiver(MISS, line=16, cases="aera/*"))
+    shipped_one = replace(entries[2], position=replace(entries[2].position, file="specs/waivers.yaml"))
+    assert list(warnings(known(*entries, shipped_one), [ID, "other[backend=cpu]"])) == [
+        "waivers.yaml:9:5: the waiver of 'area/*' ended on 2026-11-30 and is void: https://example.org/issues/7 "
+        "(remove it, or set a later date)",
+        "waivers.yaml:16:5: the waiver of 'aera/*' is for none of the 2 cases that were read (only * and ? are special)",
+    ]
+
+
+# -- several waivers ------------------------------------------------------------------------------------------------
+
+
+def test_of_two_that_match_the_first_in_the_file_counts() -> None:
+    first, second = waiver(MISS, reason="The first defect"), waiver(MISS, line=9, reason="The second defect")
+    found = waived(FAILED, first, second)
+    assert found.reason == "The first defect (https://example.org/issues/7)"
+    assert effects(found) == [WaiverEffect.MATCHED] * 2
+    assert waived(FAILED, second, first).reason.startswith("The second defect")
+
+
+def test_one_that_does_not_match_leaves_it_to_the_next() -> None:
+    found = waived(FAILED, waiver(("close", "excess")), waiver(MISS, line=9, until=date(2026, 1, 1)), waiver(MISS, line=16))
+    assert found.outcome is Outcome.XFAIL
+    assert effects(found) == [WaiverEffect.OTHER_FAILURE, WaiverEffect.EXPIRED, WaiverEffect.MATCHED]
+
+
+def test_a_pass_names_every_waiver_that_must_go() -> None:
+    found = waived(PASSED, waiver(MISS), waiver(MISS, line=9, until=date(2026, 1, 1)), waiver(MISS, line=16))
+    assert "remove the waivers at waivers.yaml:2:5 (" in found.reason
+    assert " and waivers.yaml:16:5 (" in found.reason
+    assert "waivers.yaml:9:5" not in found.reason
+
+
+def test_a_failure_says_what_became_of_each() -> None:
+    found = waived(FAILED, waiver(("close", "excess")), waiver(MISS, line=9, until=date(2026, 1, 1)))
+    assert found.reason == (
+        f"{FAILED.reason}; the waiver at waivers.yaml:2:5 names another failure; "
+        "the waiver at waivers.yaml:9:5 ended on 2026-01-01 and is void"
+    )
+
+
+# -- patterns -------------------------------------------------------------------------------------------------------
+
+
+def test_a_pattern_without_an_answer_waives_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = module.search
+    monkeypatch.setattr(module, "search", lambda pattern, text: real(pattern, text, seconds=0.2))
+    verdict = Verdict(kind="counter", status=Status.FAILED, position=place(11), observed="a" * 60)
+    judged = replace(FAILED, verdicts=(verdict,))
+    found = waived(judged, waiver(("counter", "(a+)+$b")))
+    assert (found.outcome, effects(found)) == (Outcome.FAIL, [WaiverEffect.TOO_SLOW])
+    assert found.reason.endswith("; the waiver at waivers.yaml:2:5 has a pattern that gave no answer in time")
+    with pytest.raises(PatternTooSlow):
+        module.search("(a+)+$b", "a" * 60)
+
+
+def test_no_failure_at_all_is_no_match() -> None:
+    """A failure whose verdicts cannot be read is not taken for a known one."""
+    assert waived(replace(FAILED, verdicts=()), waiver(MISS)).outcome is Outcome.FAIL
+
+
+# -- the file -------------------------------------------------------------------------------------------------------
+
+ENTRY = """\
+waivers:
+  - cases: area/*
+    when: {torch: "<2.14", device: [cpu, cuda]}
+    failure: {type: counter, match: cache_miss}
+    reason: The cache counts a miss too few
+    issue: https://example.org/issues/7
+    until: 2027-03-01
+  - cases: "area/fake[backend=cpu]"
+    failure: [{type: raised, match: cannot lower}, {type: fell-back, match: 0 graphs}]
+    reason: Lowering gives up
+    issue: https://example.org/issues/8
+    until: "2028-02-29"
+"""
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    monkeypatch.chdir(tmp_path)
+
+    def file(text: str) -> Path:
+        path = Path("waivers.yaml")
+        path.write_text(text, "utf-8")
+        return path
+
+    return file
+
+
+@functools.cache
+def backends() -> Backends:
+    return load_backends()
+
+
+def test_a_file_is_read(write: Write) -> None:
+    found = load_waivers([write(ENTRY)], backends())
+    ours = [entry for entry in found.waivers if entry.position.file == "waivers.yaml"]
+    assert ours == [
+        waiver(("counter", "cache_miss"), when={"torch": "<2.14", "device": ["cpu", "cuda"]}),
+        waiver(
+            ("raised", "cannot lower"),
+            ("fell-back", "0 graphs"),
+            line=8,
+            cases=ID,
+            reason="Lowering gives up",
+            issue="https://example.org/issues/8",
+            until=date(2028, 2, 29),
+        ),
+    ]
+    assert found.given == {"waivers.yaml"}
+    digests = Waivers(found, TODAY).digests
+    assert set(digests) == {document.file for document in found.documents}
+    assert len(digests["waivers.yaml"]) == 64
+
+
+def test_the_shipped_file_comes_first_and_a_file_counts_once(write: Write) -> None:
+    path = write(ENTRY)
+    once, twice = load_waivers([path], backends()), load_waivers([path, path.absolute()], backends())
+    assert once.waivers == twice.waivers
+    assert [document.path.name for document in once.documents] == ["waivers.yaml", "waivers.yaml"]
+    assert once.documents[0].file.endswith("specs/waivers.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("# none\n", "waivers.yaml:1:1: the file is empty"),
+        ("waivers:\n", "waivers.yaml:1:9: expected a list, found nothing"),
+        ("- cases: x\n", "waivers.yaml:1:1: expected a map, found a list"),
+        ("waiver: []\n", "waivers.yaml:1:1: unknown key 'waiver' in waivers (did you mean 'waivers'?)"),
+        (ENTRY.replace("type: counter", "type: error"), "waivers.yaml:4:21: an error cannot be waived: a case that ends so claims nothing"),
+        (ENTRY.replace("type: counter", "type: xpass"), "waivers.yaml:4:21: unknown type of failure 'xpass'"),
+        (ENTRY.replace("match: cache_miss", "match: '.*'"), "waivers.yaml:4:37: the pattern matches any message, even an empty one"),
+        (ENTRY.replace("2027-03-01", "2027-02-29"), "waivers.yaml:7:12: '2027-02-29' is no day: day is out of range for month"),
+        (ENTRY.replace("cuda]", "gpu]"), "waivers.yaml:3:42: unknown device 'gpu'"),
+        (ENTRY.replace("until: 2027", "untill: 2027"), "waivers.yaml:7:5: unknown key 'untill' in waiver (did you mean 'until'?)"),
+        (ENTRY.replace("https://example.org/issues/8", "file:///x"), "waivers.yaml:11:12: the text 'file:///x' is no link to an issue"),
+    ],
+)
+def test_what_is_wrong_with_a_file_has_a_position(write: Write, text: str, problem: str) -> None:
+    with pytest.raises(InvalidSpecs) as raised:
+        load_waivers([write(text)], backends())
+    assert [found for found in map(str, raised.value.diagnostics) if found.startswith(problem)], raised.value.diagnostics
+
+
+def test_a_file_that_is_missing_is_told(write: Write) -> None:
+    with pytest.raises(InvalidSpecs) as raised:
+        load_waivers([write(ENTRY.replace("counter", "countr")), Path("nothing.yaml")], backends())
+    assert [found.position.file for found in raised.value.diagnostics] == ["nothing.yaml", "waivers.yaml"]
+
+
+def test_the_types_are_those_that_judging_gives() -> None:
+    """What no expectation asks for, and can be waived, is what these outcomes are of."""
+    given = {judged.failure_type for judged in (FELL_BACK, RAISED, CRASHED, TIMED_OUT)}
+    assert given == set(OUTSIDE_OF_EXPECTATIONS)
+
+
+def test_every_shipped_waiver_is_for_some_case() -> None:
+    suite = load([])
+    found = load_waivers([], suite.backends)
+    ids = [case.id for case in suite.cases]
+    dead = [str(entry.position) for entry in found.waivers if not any(module._glob(entry.cases).fullmatch(name) for name in ids)]
+    assert not dead, f"these are for no case: {dead}"
+
+
+def test_the_journal_says_what_became_of_each() -> None:
+    node = schema.resolve_definition("journal", "waiver")
+    notes = waived(FAILED, waiver(MISS), waiver(("close", "x")), waiver(MISS, until=date(2026, 1, 1))).waivers
+    assert len(notes) == 3
+    for note in notes:
+        Draft202012Validator(node).validate(_encode(note))
+    assert set(node["properties"]["effect"]["enum"]) == {effect.value for effect in WaiverEffect}
