@@ -69,6 +69,12 @@ class Anatomy:
         """The spec as plain data."""
         return self.spec.document.data
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of the defaults, outermost first, then the spec's own; each once."""
+        documents = (*self.spec.defaults, self.document)
+        return tuple(dict.fromkeys(tag for document in documents for tag in document.data.get("tags", [])))
+
 
 def take_apart(spec: SpecFile) -> Anatomy:
     """Return the parts of a spec that fits the schema."""

@@ -1,6 +1,6 @@
 """Backends as data: where and how a case is compiled, which others' specs it runs, and what shows that it ran."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -38,12 +38,15 @@ class Proof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """One backend. ``names`` holds its own name and every one that it joins, directly or not."""
+    """One backend. ``names`` holds its own name and every one that it joins, directly or not; ``joins`` those it joins directly."""
 
     name: str
     summary: str
     device: str
     names: frozenset[str]
+    joins: tuple[str, ...] = ()
+    only_tags: frozenset[str] = frozenset()
+    """The tags of which a spec must have one to come here from a backend that is joined; empty: every spec comes."""
     requires: tuple[Requirement, ...]
     compiles: bool
     proof: Proof
@@ -64,17 +67,24 @@ class Backends:
     by_name: Mapping[str, Backend]
 
     @cached_property
-    def joining(self) -> Mapping[str, tuple[Backend, ...]]:
-        """For each name, the backends that run its specs: itself first."""
+    def _joining(self) -> Mapping[str, tuple[Backend, ...]]:
         return {
             name: (backend, *(other for other in self.by_name.values() if other is not backend and name in other.names))
             for name, backend in self.by_name.items()
         }
 
-    def of(self, names: Sequence[str]) -> list[Backend]:
-        """Return the backends that a spec naming ``names`` runs on, in order and each once."""
-        found = {backend.name: backend for name in names for backend in self.joining[name]}
+    def of(self, names: Sequence[str], tags: Iterable[str] = ()) -> list[Backend]:
+        """Return the backends that a spec with these ``tags`` runs on when it names ``names``, in order and each once."""
+        carried = frozenset(tags)
+        found = {backend.name: backend for name in names for backend in self._joining[name] if self._takes(backend, name, carried)}
         return list(found.values())
+
+    def _takes(self, backend: Backend, name: str, tags: frozenset[str]) -> bool:
+        if backend.name == name:
+            return True
+        if backend.only_tags and not backend.only_tags & tags:
+            return False
+        return any(self._takes(self.by_name[other], name, tags) for other in backend.joins)
 
 
 def load_backends(extra: Sequence[Path] = ()) -> Backends:
@@ -107,6 +117,9 @@ def _build(documents: Sequence[Document]) -> Backends:
     joins = {name: list(document.data[name].get("joins", [])) for name, document in places.items()}
     for name, document in places.items():
         problems.extend(_join_problems(document, name, joins))
+        if "only_tags" in document.data[name] and not joins[name]:
+            message = "only_tags chooses among the specs of other backends, and this one joins none"
+            problems.append(document.problem((name, "only_tags"), message, "add joins: [NAME], or leave only_tags out", key=True))
     built = {name: _backend(name, document, joins, problems) for name, document in places.items()}
     if problems:
         raise InvalidSpecs(problems)
@@ -143,6 +156,8 @@ def _backend(name: str, document: Document, joins: Mapping[str, list[str]], prob
         summary=body["summary"],
         device=body["device"],
         names=frozenset(_reach(name, joins)),
+        joins=tuple(joins[name]),
+        only_tags=frozenset(body.get("only_tags", [])),
         requires=read_requirements(document, (name, "requires"), body.get("requires", []), problems),
         compiles=body.get("compiles", True),
         proof=_proof(document, (name, "proof"), body, problems),

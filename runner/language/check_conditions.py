@@ -17,7 +17,7 @@ def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Dia
     yield from condition_problems(anatomy.document, (), backends)
     if any(name not in backends.by_name for name in anatomy.data["backends"]):
         return
-    chosen = backends.of(anatomy.data["backends"])
+    chosen = backends.of(anatomy.data["backends"], anatomy.tags)
     possible = {"backend": {name for one in chosen for name in one.names}, "device": {_kind(one.device) for one in chosen}}
     for path, when in _find_conditions(anatomy.data, ()):
         for word, names in possible.items():

@@ -35,7 +35,7 @@ def check_templates(anatomy: Anatomy, backends: Backends, *, is_sound: bool) -> 
         elif not strange:
             parsed[path] = template
     if parsed and not any(matrix_problems(anatomy, backends)):
-        chosen = backends.of(anatomy.data["backends"])
+        chosen = backends.of(anatomy.data["backends"], anatomy.tags)
         points = _Points(anatomy, backends, parsed, judges=is_sound and not problems)
         problems.extend(problem for point in matrix.points(document, axes, chosen) for problem in points.problems(point))
     return problems

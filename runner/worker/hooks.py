@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -90,6 +91,8 @@ def install(phases: Phases, witness: Witness) -> None:
     compat.wrap("torch._inductor.compile_fx", "compile_fx", functools.partial(_counting_entries, witness))
     compat.wrap("torch._inductor.output_code", "CompiledFxGraph.post_compile", functools.partial(_recording_graphs, witness))
     compat.wrap("torch._inductor.output_code", "CompiledFxGraph.__call__", functools.partial(_counting_calls, witness))
+    compat.wrap("torch._inductor.codecache", "AotCodeCompiler.compile", functools.partial(_recording_ahead, witness))
+    compat.wrap("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", functools.partial(_counting_ahead, witness))
     compat.on_output_code(lambda code: witness.code.append(code))
     compat.on_timed_choices(lambda timings: witness.choices.append(dict(timings)))
 
@@ -133,6 +136,28 @@ def _counting_calls(witness: Witness, original: Callable[..., Any]) -> Callable[
     return wrapper
 
 
+def _recording_ahead(witness: Witness, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(cls: Any, graph: Any, wrapper_code: str, kernel_code: str, *args: Any, **kwargs: Any) -> Any:
+        witness.code.extend(code for code in (wrapper_code, kernel_code) if code)
+        made = original(cls, graph, wrapper_code, kernel_code, *args, **kwargs)
+        witness.graphs.append(sorted(graph.device_types))
+        return made
+
+    return wrapper
+
+
+def _counting_ahead(witness: Witness, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(package: Any, *args: Any, **kwargs: Any) -> Any:
+        device = package.get_metadata()["AOTI_DEVICE_KEY"]
+        witness.executed[device] = witness.executed.get(device, 0) + 1
+        return original(package, *args, **kwargs)
+
+    return wrapper
+
+
 def as_facts(seen: Witness) -> Mapping[str, Any]:
-    """Return what was seen as plain data, but for the code, which goes to files."""
-    return {"entered": seen.entered, "graphs": seen.graphs, "executed": seen.executed, "choices": [sorted(t) for t in seen.choices]}
+    """Return what was seen as plain data, but for the code, which goes to files. A choice that could not be timed counts as infinity."""
+    choices = [sorted(name for name, time in timed.items() if math.isfinite(time)) for timed in seen.choices]
+    return {"entered": seen.entered, "graphs": seen.graphs, "executed": seen.executed, "choices": choices}

@@ -22,12 +22,12 @@ def problems(text: str, tmp_path: Path) -> list[str]:
 
 def test_the_shipped_backends() -> None:
     by_name = load_backends().by_name
-    assert list(by_name) == ["cpu", "cuda", "rocm", "rocm-ck", "rocm-mixed", "eager", "host"]
+    assert list(by_name) == ["cpu", "cuda", "rocm", "rocm-ck", "rocm-mixed", "eager", "host", "host-cuda", "host-rocm"]
     assert {name: backend.device for name, backend in by_name.items() if backend.device != "cpu"} == dict.fromkeys(
-        ("cuda", "rocm", "rocm-ck", "rocm-mixed"), "cuda"
+        ("cuda", "rocm", "rocm-ck", "rocm-mixed", "host-cuda", "host-rocm"), "cuda"
     )
     assert by_name["rocm-ck"].names == {"rocm-ck", "rocm"}
-    assert [name for name, backend in by_name.items() if not backend.compiles] == ["host"]
+    assert [name for name, backend in by_name.items() if not backend.compiles] == ["host", "host-cuda", "host-rocm"]
     assert {name: [str(need) for need in backend.requires] for name, backend in by_name.items()}["rocm-ck"] == ["rocm", "triton", "ck"]
     for backend in by_name.values():
         proof = backend.proof
@@ -38,10 +38,40 @@ def test_a_spec_runs_on_what_it_names_and_on_what_joins_that(tmp_path: Path) -> 
     (tmp_path / "vendor.yaml").write_text(VENDOR + VENDOR.replace("vendor:", "board:", 1).replace("[rocm]", "[vendor]"))
     backends = load_backends([tmp_path / "vendor.yaml"])
     assert [backend.name for backend in backends.of(["cpu"])] == ["cpu"]
-    assert [backend.name for backend in backends.of(["rocm"])] == ["rocm", "rocm-ck", "rocm-mixed", "vendor", "board"]
+    assert [backend.name for backend in backends.of(["rocm"], ["gemm"])] == ["rocm", "rocm-ck", "rocm-mixed", "vendor", "board"]
     assert [backend.name for backend in backends.of(["vendor"])] == ["vendor", "board"]
-    assert [backend.name for backend in backends.of(["board", "rocm"])] == ["board", "rocm", "rocm-ck", "rocm-mixed", "vendor"]
+    assert [backend.name for backend in backends.of(["board", "rocm"], ["gemm"])] == ["board", "rocm", "rocm-ck", "rocm-mixed", "vendor"]
     assert backends.by_name["board"].names == {"board", "vendor", "rocm"}
+
+
+@pytest.mark.parametrize(
+    ("named", "tags", "runs"),
+    [
+        (["rocm"], [], ["rocm"]),
+        (["rocm"], ["cache"], ["rocm"]),
+        (["rocm"], ["cache", "gemm"], ["rocm", "rocm-ck", "rocm-mixed", "vendor"]),
+        (["rocm", "vendor"], [], ["rocm", "vendor"]),
+        (["rocm-ck"], [], ["rocm-ck", "vendor"]),
+        (["cpu"], ["gemm"], ["cpu"]),
+    ],
+)
+def test_a_backend_may_take_the_specs_of_another_that_have_a_tag(
+    named: list[str], tags: list[str], runs: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "vendor.yaml").write_text(VENDOR.replace("[rocm]", "[rocm-ck]"))
+    backends = load_backends([tmp_path / "vendor.yaml"])
+    assert [backend.name for backend in backends.of(named, tags)] == runs
+    assert backends.by_name["vendor"].names == {"vendor", "rocm-ck", "rocm"}, "conditions that name rocm mean it all the same"
+
+
+def test_a_spec_without_the_tag_may_set_what_the_backend_sets_otherwise(load_suite: LoadSuite, good: str) -> None:
+    text = good.replace("[cpu]", "[rocm]") + "config: {max_autotune: false}\n"
+    assert [case.backend for case in load_suite(text).cases] == ["rocm"]
+
+
+def test_the_tag_may_stand_in_the_defaults(load_suite: LoadSuite, good: str) -> None:
+    files = {"_defaults.yaml": "tags: [gemm]\n", "in/spec.yaml": good.replace("[cpu]", "[rocm]")}
+    assert [case.backend for case in load_suite(files).cases] == ["rocm", "rocm-ck", "rocm-mixed"]
 
 
 def test_several_files_of_vendors(tmp_path: Path) -> None:
@@ -85,6 +115,8 @@ def test_a_backend_for_which_nothing_is_compiled_needs_no_proof(tmp_path: Path) 
         (("vendor:", "Vendor:"), "'Vendor' is no name that may stand here"),
         (("device: cuda, ", ""), "backend needs the key 'device'"),
         (("joins:", "jions:"), "unknown key 'jions' in backend"),
+        (("joins: [rocm]", "only_tags: [gemm]"), "only_tags chooses among the specs of other backends, and this one joins none"),
+        (("joins: [rocm]", "joins: [rocm], only_tags: []"), "only_tags is empty"),
     ],
 )
 def test_what_is_wrong_with_a_vendors_file(change: tuple[str, str], message: str, tmp_path: Path) -> None:

@@ -109,20 +109,33 @@ def test_the_innermost_context_of_the_defaults_holds(load_suite: LoadSuite, good
     assert only(load_suite(files)).body["context"] == ["inference_mode"]
 
 
+def test_the_state_of_torch_is_inherited_key_by_key(load_suite: LoadSuite, good: str) -> None:
+    files = {
+        "_defaults.yaml": "torch: {allow_tf32: false, default_dtype: float64}\n",
+        "in/_defaults.yaml": "torch: {default_dtype: float32}\n",
+        "in/spec.yaml": good + "torch: {deterministic: true}\n",
+        "spec.yaml": good + "torch: {allow_tf32: true}\n",
+    }
+    inner, outer = sorted(load_suite(files).cases, key=lambda case: case.id)
+    assert inner.body["torch"] == {"allow_tf32": False, "default_dtype": "float32", "deterministic": True}
+    assert outer.body["torch"] == {"allow_tf32": True, "default_dtype": "float64"}
+    assert inner.options["torch"]["allow_tf32"].origin == "defaults, suite/_defaults.yaml:1:9"
+
+
 def test_preludes_come_outermost_first(load_suite: LoadSuite, good: str) -> None:
     files = {"_defaults.yaml": "prelude: A = 1\n", "in/_defaults.yaml": "prelude: B = A\n", "in/spec.yaml": good + "prelude: C = B\n"}
     assert [block["text"] for block in only(load_suite(files)).body["preludes"]] == ["A = 1", "B = A", "C = B"]
 
 
 def test_what_a_backend_sets_otherwise_must_be_meant(load_suite: LoadSuite, good: str) -> None:
-    text = good.replace("[cpu]", "[rocm]")
+    text = good.replace("[cpu]", "[rocm]\ntags: [gemm]")
     for config in ("{max_autotune: false}", "[{set: {max_autotune: false}}]"):
         with pytest.raises(InvalidSpecs) as caught:
             load_suite(text + f"config: {config}\n", backends=VENDOR)
         told = [str(problem) for problem in caught.value.diagnostics if "vendor" in problem.message]
         column = 10 if config.startswith("{") else 17
         assert told == [
-            f"suite/spec.yaml:8:{column}: config max_autotune is false here and true in the backend vendor (vendor.yaml:5:12) "
+            f"suite/spec.yaml:9:{column}: config max_autotune is false here and true in the backend vendor (vendor.yaml:5:12) "
             "(write {set: {...}, override: true} if the spec means it)"
         ]
     meant = load_suite(text + "config: [{set: {max_autotune: false}, override: true}]\n", backends=VENDOR)
@@ -134,7 +147,7 @@ def test_what_a_backend_sets_otherwise_must_be_meant(load_suite: LoadSuite, good
 
 
 def test_a_backend_may_differ_from_defaults_without_a_word(load_suite: LoadSuite, good: str) -> None:
-    files = {"_defaults.yaml": "config: {max_autotune: false}\n", "spec.yaml": good.replace("[cpu]", "[rocm]")}
+    files = {"_defaults.yaml": "config: {max_autotune: false}\n", "spec.yaml": good.replace("[cpu]", "[rocm]\ntags: [gemm]")}
     found = {case.backend: case.body["config"]["max_autotune"] for case in load_suite(files, backends=VENDOR).cases}
     assert found == {"rocm": False, "rocm-ck": True, "rocm-mixed": True, "vendor": True}
 
@@ -143,7 +156,7 @@ def test_conditions_choose_by_backend_and_by_what_it_joins(load_suite: LoadSuite
     config = (
         "config: [{freezing: false}, {when: {backend: rocm}, set: {freezing: true}}, {when: {device: cpu}, set: {cpp_wrapper: true}}]\n"
     )
-    suite = load_suite(good.replace("[cpu]", "[cpu, rocm]") + config, backends=VENDOR)
+    suite = load_suite(good.replace("[cpu]", "[cpu, rocm]\ntags: [gemm]") + config, backends=VENDOR)
     found = {case.backend: (case.body["config"]["freezing"], "cpp_wrapper" in case.body["config"]) for case in suite.cases}
     assert found == {"cpu": (False, True)} | dict.fromkeys(("rocm", "rocm-ck", "rocm-mixed", "vendor"), (True, False))
 

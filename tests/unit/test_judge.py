@@ -412,10 +412,22 @@ def test_a_fallback_names_what_was_seen():
     assert found.reason == "proof: expected 0 inductor graphs, observed 1 graphs, 1 calls"
 
 
+# The lines that matter of what torch 2.13 writes for a product by Composable Kernel.
+CK_CODE = """rocm_fused_mm_0 = async_compile.rocm(r'''
+* Generated code for CK inductor backend
+* See torch._inductor.codegen.rocm.ck_universal_gemm_template.CKGemmTemplate
+PT_EXPORT int rocm_fused_mm_0(const uint16_t* X, const uint16_t* W, uint16_t* Y) {
+''', 'so', aot_compile=False)
+rocm_fused_mm_0.rocm_fused_mm_0(c_void_p(a_1.data_ptr()), c_void_p(b_1.data_ptr()), c_void_p(buf0.data_ptr()))
+"""
+
+
 @pytest.mark.parametrize(
     ("code", "outcome"),
     [
-        ({(0, 0): "x = rocm_ck_gemm()"}, Outcome.PASS),
+        ({(0, 0): CK_CODE}, Outcome.PASS),
+        ({(0, 0): CK_CODE.replace("for CK", "for HIP")}, Outcome.FELL_BACK),
+        ({(0, 0): CK_CODE.replace("rocm_fused_mm_0.rocm", "extern_kernels.mm")}, Outcome.FELL_BACK),
         ({(0, 0): "extern_kernels.mm()"}, Outcome.FELL_BACK),
         ({(0, 0): ""}, Outcome.FELL_BACK),
         ({}, Outcome.FELL_BACK),
@@ -427,7 +439,7 @@ def test_the_code_must_show_the_backend(code: Any, outcome: Outcome):
 
 def test_the_code_of_any_step_shows_the_backend():
     facts = observation(seen(code=1), seen(code=1))
-    found = verdict_of(case(step(HOLDS), step(HOLDS)), facts, by=backend("rocm-ck"), code={(0, 0): "mm", (1, 0): "rocm_ck_gemm"})
+    found = verdict_of(case(step(HOLDS), step(HOLDS)), facts, by=backend("rocm-ck"), code={(0, 0): "mm", (1, 0): CK_CODE})
     assert found.outcome is Outcome.PASS
 
 
