@@ -83,6 +83,13 @@ def _layer(document: Document, given: Any, path: DataPath, layer: str, here: Sur
     return found
 
 
+def patch(anatomy: Anatomy, data: Any, here: Surroundings) -> dict[str, dict[str, Option]]:
+    """Return what ``control`` sets for one case, by section; ``data`` is the spec with its templates filled in."""
+    given = data.get("control", {})
+    found = {section: _layer(anatomy.document, given.get(section), ("control", section), "control", here) for section in SECTIONS}
+    return {section: options for section, options in found.items() if options}
+
+
 def values(options: Mapping[str, Option]) -> dict[str, Any]:
     """Return the plain values."""
     return {name: option.value for name, option in options.items()}
