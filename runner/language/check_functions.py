@@ -9,7 +9,6 @@ from runner.language.anatomy import ONLY, Anatomy, RawFunction, RawStep
 from runner.language.backends import Backends
 from runner.language.source import DataPath
 
-
 CALLS = ("call", "aot")
 """Steps that give a function inputs."""
 
@@ -21,7 +20,7 @@ def function_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnost
             yield from _entry_problems(anatomy, function)
     for step in anatomy.steps:
         if step.kind in CALLS:
-            yield from _arity_problems(anatomy, step)
+            yield from _call_problems(anatomy, step)
 
 
 def entry_of(anatomy: Anatomy, function: RawFunction) -> str | None:
@@ -49,7 +48,7 @@ def _entry_problems(anatomy: Anatomy, function: RawFunction) -> Iterator[Diagnos
         yield anatomy.document.problem(function.path, f"several top-level defs: {', '.join(names)}", hint)
 
 
-def _arity_problems(anatomy: Anatomy, step: RawStep) -> Iterator[Diagnostic]:
+def _call_problems(anatomy: Anatomy, step: RawStep) -> Iterator[Diagnostic]:
     document = anatomy.document
     name = step.arguments.get("function", ONLY if ONLY in anatomy.functions else None)
     if name is None:
@@ -63,9 +62,14 @@ def _arity_problems(anatomy: Anatomy, step: RawStep) -> Iterator[Diagnostic]:
     if name not in anatomy.functions:
         yield document.problem((*step.path, "function"), *unknown("function", name, anatomy.functions))
         return
-    arity = _arity(anatomy, anatomy.functions[name])
-    given = step.arguments.get("inputs", anatomy.data.get("inputs", []))
     path = (*step.path, "inputs") if "inputs" in step.arguments else ("inputs",)
+    yield from arity_problems(anatomy, name, step.arguments.get("inputs", anatomy.data.get("inputs", [])), path)
+
+
+def arity_problems(anatomy: Anatomy, name: str, given: list[Any], path: DataPath) -> Iterator[Diagnostic]:
+    """Return why a function does not take so many inputs."""
+    document = anatomy.document
+    arity = _arity(anatomy, anatomy.functions[name])
     if arity is not None and not arity.takes(len(given)):
         verb = "input is" if len(given) == 1 else "inputs are"
         yield document.problem(path, f"{arity.name} takes {arity}, {len(given)} {verb} given", "one input for each argument")
@@ -131,9 +135,8 @@ def _values(anatomy: Anatomy) -> Iterator[tuple[DataPath, Any]]:
     """Yield every map that is written as an input is, at any depth of inputs, let and arguments."""
     roots: list[tuple[DataPath, Any]] = [*_input_lists(anatomy)]
     roots.extend((("let", name), entry) for name, entry in anatomy.data.get("let", {}).items())
-    for step in anatomy.steps:
-        if step.kind in ("api", "spawn"):
-            roots.extend(((*step.path, key), step.arguments[key]) for key in ("args", "kwargs") if key in step.arguments)
+    for place, called in _called(anatomy):
+        roots.extend(((*place, key), called[key]) for key in ("args", "kwargs") if key in called)
     for path, value in roots:
         yield from _inputs_below(value, path)
 
@@ -155,8 +158,27 @@ def _inputs_below(value: Any, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
 def _input_lists(anatomy: Anatomy) -> Iterator[tuple[DataPath, list[Any]]]:
     yield ("inputs",), anatomy.data.get("inputs", [])
     for step in anatomy.steps:
-        if step.kind in CALLS and "inputs" in step.arguments:
-            yield (*step.path, "inputs"), step.arguments["inputs"]
+        yield from given_lists(step)
+
+
+def given_lists(step: RawStep) -> Iterator[tuple[DataPath, list[Any]]]:
+    """Yield the lists of inputs that a step has of its own."""
+    if step.kind not in (*CALLS, "bench"):
+        return
+    if "inputs" in step.arguments:
+        yield (*step.path, "inputs"), step.arguments["inputs"]
+    if isinstance(functions := step.arguments.get("functions"), dict):
+        for name, given in functions.items():
+            yield (*step.path, "functions", name), given
+
+
+def _called(anatomy: Anatomy) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
+    """Yield every map with call, args and kwargs that a step has."""
+    for step in anatomy.steps:
+        if step.kind in ("api", "spawn", "optimizer"):
+            yield step.path, step.arguments
+        elif step.kind == "bench" and "optimizer" in step.arguments:
+            yield (*step.path, "optimizer"), step.arguments["optimizer"]
 
 
 def path_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
@@ -202,9 +224,9 @@ def _dotted_paths(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:
         for word in ("module", "call"):
             if isinstance(entry.get(word), str):
                 yield (*path, word), entry[word]
-    for step in anatomy.steps:
-        if step.kind in ("api", "spawn") and isinstance(step.arguments["call"], str):
-            yield (*step.path, "call"), step.arguments["call"]
+    for path, called in _called(anatomy):
+        if isinstance(called["call"], str):
+            yield (*path, "call"), called["call"]
 
 
 def _exceptions(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:

@@ -18,6 +18,7 @@ from runner.expectations.dead import WEAK
 from runner.expectations.log import STDERR
 from runner.expectations.texts import MOST
 from runner.worker import compat, inputs, other_inputs, spies
+from runner.worker.ahead import Ahead
 from runner.worker.hooks import Phases
 from runner.worker.scope import Scope, follow
 from runner.worker.source_module import SpecModule
@@ -52,6 +53,8 @@ class Side:
     result: Any = None
     called: list[Any] = field(default_factory=list)
     """Target and arguments of the last call, for its gradients."""
+    optimizers: dict[str, Any] = field(default_factory=dict)
+    """By the words that made each, and the parameters that it changes."""
 
 
 class Session:
@@ -66,6 +69,8 @@ class Session:
         self.snapshots: dict[str, Any] = {}
         self.spies: dict[str, spies.Spy] = {}
         self.exit: dict[str, Any] | None = None
+        self.bench: dict[str, Any] | None = None
+        self.benches = 0
         self.output: Any = None
         self.eager_output: Any = None
         self.has_eager_output = False
@@ -75,6 +80,8 @@ class Session:
         self.scope = Scope(self.module.namespace)
         self._compiled: dict[str, Callable[..., Any]] = {}
         self._closing = contextlib.ExitStack()
+        self._ahead = Ahead(os.path.join(plan["cache"], "ahead"))
+        self._closing.callback(self._ahead.close)
         self.maker = inputs.Maker(device=self.device, scope=self.scope, closing=self._closing)
 
     # -- setting up ---------------------------------------------------------------------------------------------
@@ -133,42 +140,50 @@ class Session:
 
     def arguments(self, step: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments of a step that calls something."""
-        with _needed("the arguments"):
+        with needed("the arguments"):
             return inputs.value(step.get("args", []), self.maker), inputs.value(step.get("kwargs", {}), self.maker)
 
     # -- calling ------------------------------------------------------------------------------------------------
 
-    def call(self, name: str, arguments: Sequence[Any] | None, contexts: Sequence[Any] | None, *, eager: bool) -> None:
-        """Call a function: its reference first, where one is wanted, from the same state of the generators."""
+    def call(
+        self, name: str, arguments: Sequence[Any] | None, contexts: Sequence[Any] | None, *, eager: bool = False, ahead: bool = False
+    ) -> None:
+        """Call a function: its reference first, where one is wanted, from the same state of the generators.
+
+        ``eager`` calls the function itself, ``ahead`` what it becomes when it is compiled ahead of time.
+        """
         contexts = self.plan["body"]["context"] if contexts is None else contexts
-        with self.phases("inputs"), _needed("the arguments"):
+        with self.phases("inputs"), needed("the arguments"):
             given = None if arguments is None else [inputs.make(entry, self.maker) for entry in arguments]
         self.has_eager_output = False
         if self.eager is not None and not eager:
             state = _generator_state()
             self.asked = Asked(state, contexts)
-            with self.phases("eager"), _needed("the eager reference"):
+            with self.phases("eager"), needed("the eager reference"):
                 copies = copy.deepcopy(given)
                 self.eager_output = self._run(self.eager, self.eager.targets[name], name, copies, contexts)
                 self.has_eager_output = True
             _restore_generators(state)
-        target = self.compiled.targets[name] if eager else self._compiled_target(name)
+        target = self.compiled.targets[name] if eager or ahead else self.compiled_target(name)
+        if ahead:
+            target = self._ahead.target(target)
         with self.phases("eager" if eager else "trace"):
             self.output = self._run(self.compiled, target, name, given, contexts)
-            _synchronize(self.device)
+            synchronize(self.device)
 
     def _run(self, side: Side, target: Any, name: str, given: list[Any] | None, contexts: Sequence[Any]) -> Any:
         arguments = side.arguments if given is None else given
         side.called = [side.targets[name], *arguments]
-        for tensor in _gradient_leaves(side.called):
+        for tensor in gradient_leaves(side.called):
             tensor.grad = None
         with contextlib.ExitStack() as stack:
             for context in contexts:
-                stack.enter_context(_context(context, self.device))
+                stack.enter_context(context_of(context, self.device))
             side.result = target(*arguments)
         return side.result
 
-    def _compiled_target(self, name: str) -> Callable[..., Any]:
+    def compiled_target(self, name: str) -> Callable[..., Any]:
+        """Return a function as ``torch.compile`` gives it; it is compiled when it is first called."""
         if name not in self._compiled:
             options = dict(self.plan["body"]["compile"])
             if isinstance(options.get("backend"), Mapping):
@@ -178,7 +193,7 @@ class Session:
 
     def _only_compiled(self) -> Any:
         """Return what ``compiled`` names: the compiled function, or the compiled functions by name."""
-        made = {name: self._compiled_target(name) for name in self.compiled.targets}
+        made = {name: self.compiled_target(name) for name in self.compiled.targets}
         return next(iter(made.values())) if len(made) == 1 else types.SimpleNamespace(**made)
 
     def backward(self, of: str | None) -> None:
@@ -186,12 +201,12 @@ class Session:
         self.has_eager_output = False
         if self.eager is not None and of is None:
             self.asked = None if self.asked is None else replace(self.asked, gradients=True)
-            with self.phases("eager"), _needed("the eager reference"):
-                self.eager_output = _gradients(self.eager.result, self.eager.called)
+            with self.phases("eager"), needed("the eager reference"):
+                self.eager_output = gradients_of(self.eager.result, self.eager.called)
                 self.has_eager_output = True
         with self.phases("trace"):  # the backward graph is compiled when it is first run
-            self.output = _gradients(self.compiled.result if of is None else self.scope.named(of), self.compiled.called)
-            _synchronize(self.device)
+            self.output = gradients_of(self.compiled.result if of is None else self.scope.named(of), self.compiled.called)
+            synchronize(self.device)
 
     def other_answer(self) -> Any:
         """Return the reference's answer to other inputs, which ``close`` must refuse; raise ``LookupError`` where there is none.
@@ -206,13 +221,13 @@ class Session:
             # from the state in which the reference began: what differs is the inputs' doing
             _restore_generators(self.asked.generators)
             with torch.enable_grad():
-                for tensor in _gradient_leaves(called):
+                for tensor in gradient_leaves(called):
                     tensor.grad = None
                 with contextlib.ExitStack() as stack:
                     for context in self.asked.contexts:
-                        stack.enter_context(_context(context, self.device))
+                        stack.enter_context(context_of(context, self.device))
                     result = called[0](*called[1:])
-                return _gradients(result, called) if self.asked.gradients else result
+                return gradients_of(result, called) if self.asked.gradients else result
         finally:
             _restore_generators(state)
 
@@ -252,6 +267,7 @@ class Session:
     def begin_step(self) -> None:
         """Note where the step's part of standard error begins."""
         self.exit = None
+        self.bench = None
         sys.stderr.flush()
         self.log_begin = os.fstat(2).st_size
 
@@ -261,7 +277,7 @@ def snapshot(value: Any) -> Any:
     return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), value)
 
 
-def _gradient_leaves(called: Sequence[Any]) -> list[torch.Tensor]:
+def gradient_leaves(called: Sequence[Any]) -> list[torch.Tensor]:
     """Return what gets gradients: tensor arguments that want them, then the parameters of modules, each once."""
     tensors = [leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.Tensor)]
     modules = [leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.nn.Module)]
@@ -270,24 +286,31 @@ def _gradient_leaves(called: Sequence[Any]) -> list[torch.Tensor]:
     return list({id(tensor): tensor for tensor in wanted}.values())
 
 
-def _gradients(result: Any, called: Sequence[Any]) -> list[torch.Tensor | None]:
+def total_of(result: Any) -> Any:
+    """Return the sum of all tensors of a result that have a history; raise ``RuntimeError`` when there is none."""
     tensors = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
     if not tensors:
         raise RuntimeError("nothing to run backward on: no tensor of the result requires a gradient")
-    total: Any = sum(tensor.sum() for tensor in tensors)
-    total.backward()
-    return [None if leaf.grad is None else leaf.grad.clone() for leaf in _gradient_leaves(called)]
+    return sum(tensor.sum() for tensor in tensors)
+
+
+def gradients_of(result: Any, called: Sequence[Any]) -> list[torch.Tensor | None]:
+    """Sum what a call gave, run backward, and return a copy of each gradient in the order of ``gradient_leaves``."""
+    total_of(result).backward()
+    return [None if leaf.grad is None else leaf.grad.clone() for leaf in gradient_leaves(called)]
 
 
 @contextlib.contextmanager
-def _needed(what: str) -> Iterator[None]:
+def needed(what: str) -> Iterator[None]:
+    """Turn an exception into ``NotCarriedOut``: it says nothing of what is compiled."""
     try:
         yield
     except Exception as error:
         raise NotCarriedOut(f"{what} raised {type(error).__name__}: {error}") from error
 
 
-def _context(entry: Any, device: str) -> Any:
+def context_of(entry: Any, device: str) -> Any:
+    """Return the context manager that an entry of ``context`` means."""
     if isinstance(entry, Mapping):
         arguments = entry["autocast"]
         dtype = getattr(torch, arguments["dtype"]) if "dtype" in arguments else None
@@ -313,7 +336,8 @@ def _restore_generators(state: tuple[torch.Tensor, list[torch.Tensor]]) -> None:
         torch.cuda.set_rng_state_all(state[1])
 
 
-def _synchronize(device: str) -> None:
+def synchronize(device: str) -> None:
+    """Wait until a device has done all it was given."""
     # a kernel's error must be seen in the step that launched it
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize()

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runner.worker import compat
+from runner.worker.bench import bench
 from runner.worker.session import Session
+from runner.worker.training import take_step
 
 Arguments = Mapping[str, Any]
 
@@ -19,8 +21,19 @@ def _call(session: Session, arguments: Arguments) -> None:
     session.bind(arguments.get("as"))
 
 
+def _aot(session: Session, arguments: Arguments) -> None:
+    name = arguments.get("function", next(iter(session.compiled.targets)))
+    session.call(name, arguments.get("inputs"), arguments.get("context"), ahead=True)
+    session.bind(arguments.get("as"))
+
+
 def _backward(session: Session, arguments: Arguments) -> None:
     session.backward(arguments.get("of"))
+    session.bind(arguments.get("as"))
+
+
+def _optimizer(session: Session, arguments: Arguments) -> None:
+    take_step(session, arguments)
     session.bind(arguments.get("as"))
 
 
@@ -80,9 +93,16 @@ def _script(session: Session, arguments: Arguments) -> None:
     session.bind(arguments.get("as"))
 
 
+def _bench(session: Session, arguments: Arguments) -> None:
+    session.benches += 1
+    bench(session, arguments, f"trace-{session.benches}.json")
+
+
 STEPS: Mapping[str, Callable[[Session, Arguments], None]] = {
     "call": _call,
+    "aot": _aot,
     "backward": _backward,
+    "optimizer": _optimizer,
     "reset": _reset,
     "clear_counters": _clear_counters,
     "delete_modules": _delete_modules,
@@ -90,8 +110,9 @@ STEPS: Mapping[str, Callable[[Session, Arguments], None]] = {
     "api": _api,
     "spawn": _spawn,
     "script": _script,
+    "bench": _bench,
 }
 """The words of a step."""
 
-CLAIMING = ("call", "backward", "api", "script")
+CLAIMING = ("call", "aot", "backward", "optimizer", "api", "script")
 """Steps whose exception is torch's answer; in any other an exception means that the case could not be carried out."""

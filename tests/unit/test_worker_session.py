@@ -382,3 +382,10 @@ def test_a_witness_forgets_what_it_gave(torch):
     assert seen.code == ["a", "b"]
     assert as_facts(seen) == {"entered": 2, "graphs": [["cpu"]], "executed": {"cpu": 3}, "choices": [["x", "y"]]}
     assert as_facts(witness.take()) == {"entered": 0, "graphs": [], "executed": {}, "choices": []}
+
+
+def test_a_choice_that_could_not_be_timed_was_not_timed(torch):
+    from runner.worker.hooks import Witness, as_facts
+
+    witness = Witness(choices=[{"rocm_ck_0": float("inf"), "mm": 1.0}, {"rocm_ck_1": float("nan")}])
+    assert as_facts(witness)["choices"] == [["mm"], []]

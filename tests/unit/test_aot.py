@@ -1,0 +1,203 @@
+"""The step ``aot``: what is exported and run, what its result is, and what shows that inductor compiled it. Nothing is built here."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runner.language.expand import surroundings
+from runner.language.load import load
+from runner.plan import make_plan
+from runner.protocol import decode
+from tests.fakes import HERE, import_torch, shipped
+
+# what torch warns of while it exports is not ours
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+
+PRODUCT = """\
+summary: A product that is compiled ahead of time is right
+backends: [cpu]
+function: |
+  def product(x, y):
+      return x @ y
+inputs: [{rand: [2, 3]}, {rand: [3, 2]}]
+steps:
+  - aot: {as: packaged}
+    expect: [{close: {to: eager}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    return import_torch()
+
+
+class Packages:
+    """Stands for torch's builder and loader: a package runs the exported program as it is."""
+
+    def __init__(self) -> None:
+        self.files: list[str] = []
+        self.programs: dict[str, Any] = {}
+        self.ran: list[tuple[Any, ...]] = []
+
+    def build(self, program: Any, *, package_path: str) -> str:
+        self.files.append(package_path)
+        self.programs[package_path] = program
+        return package_path
+
+    def load(self, path: str) -> Callable[..., Any]:
+        def package(*arguments: Any) -> Any:
+            self.ran.append(arguments)
+            return self.programs[path].module()(*arguments)
+
+        return package
+
+
+@pytest.fixture
+def packages(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Packages:
+    import torch._inductor
+
+    made = Packages()
+    monkeypatch.setattr(torch._inductor, "aoti_compile_and_package", made.build)
+    monkeypatch.setattr(torch._inductor, "aoti_load_package", made.load)
+    return made
+
+
+@pytest.fixture
+def session(torch: Any, tmp_path: Path) -> Callable[[str], Any]:
+    def start(text: str) -> Any:
+        from runner.worker.hooks import Phases
+        from runner.worker.session import Session
+
+        path = tmp_path / "spec.yaml"
+        path.write_text(text)
+        (one,) = load([path]).cases
+        plan = make_plan(one, surroundings(shipped()["cpu"], HERE), {}, tmp_path, tmp_path / "cache")
+        made = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None))
+        made.prepare()
+        return made
+
+    return start
+
+
+def do(session: Any, number: int = 0) -> Any:
+    from runner.worker.steps import STEPS
+
+    step = session.plan["steps"][number]
+    STEPS[step["kind"]](session, step["arguments"])
+    return session.output
+
+
+def test_the_result_is_what_the_loaded_package_returns(torch, session, packages):
+    one = session(PRODUCT)
+    result = do(one)
+    (given,) = packages.ran
+    assert torch.equal(result, given[0] @ given[1])
+    assert torch.equal(one.value("packaged"), result)
+    assert torch.equal(one.eager_output, result), "the reference was run on copies of the same numbers"
+
+
+def test_a_package_that_computes_something_else_is_seen(torch, session, packages, monkeypatch):
+    import torch._inductor
+
+    monkeypatch.setattr(torch._inductor, "aoti_load_package", lambda path: lambda x, y: x @ y + 1)
+    one = session(PRODUCT)
+    assert torch.equal(do(one), one.eager_output + 1)
+
+
+def test_torch_compile_has_no_part_in_it(torch, session, packages, monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda *arguments, **named: pytest.fail("torch.compile was called"))
+    do(session(PRODUCT))
+    assert len(packages.files) == 1
+
+
+def test_each_step_builds_a_package_of_its_own_below_the_cache_of_the_case(torch, session, packages, tmp_path):
+    one = session(PRODUCT + "  - aot: {inputs: [{rand: [4, 3]}, {rand: [3, 4]}]}\n    expect: [{close: {to: eager}}]\n")
+    assert do(one).shape == (2, 2)
+    assert do(one, 1).shape == (4, 4)
+    assert len(set(packages.files)) == 2
+    assert {Path(file).parent for file in packages.files} == {tmp_path / "cache" / "ahead"}
+
+
+def test_a_module_is_exported_with_its_parameters(torch, session, packages):
+    one = session(
+        "summary: A layer that is compiled ahead of time is right\nbackends: [cpu]\n"
+        "function: {module: torch.nn.Linear, args: [3, 2]}\ninputs: [{rand: [4, 3]}]\ncontext: [no_grad]\n"
+        "steps:\n  - aot: {}\n    expect: [{close: {to: eager}}]\n"
+    )
+    result = do(one)
+    (program,) = packages.programs.values()
+    assert set(program.state_dict) == {"weight", "bias"}
+    assert torch.equal(result, one.eager_output)
+
+
+def test_what_cannot_be_exported_is_torchs_answer(torch, session, packages):
+    from runner.worker.steps import CLAIMING
+
+    one = session(PRODUCT.replace("return x @ y", "return x @ y if x.sum() > 0 else y @ x"))
+    with pytest.raises(Exception, match="data-dependent"):
+        do(one)
+    assert packages.files == []
+    assert "aot" in CLAIMING
+
+
+def test_packages_stay_loaded_until_the_case_ends(torch, session, packages):
+    one = session(PRODUCT)
+    do(one)
+    assert len(one._ahead._loaded) == 1
+    one.close()
+    assert one._ahead._loaded == []
+
+
+# -- the proof ------------------------------------------------------------------------------------------------------
+
+
+GRAPH = SimpleNamespace(device_types={"cuda", "cpu"})
+
+
+def test_a_graph_counts_when_it_was_built(torch):
+    from runner.worker.hooks import Witness, _recording_ahead
+
+    witness = Witness()
+    built = _recording_ahead(witness, lambda cls, graph, wrapper, kernels, extern, *, device_type: [device_type])
+    assert built(None, GRAPH, "int main()", "", None, device_type="cuda") == ["cuda"]
+    assert built(None, GRAPH, "int again()", "kernel", None, device_type="cuda") == ["cuda"]
+    assert witness.graphs == [["cpu", "cuda"], ["cpu", "cuda"]]
+    assert witness.code == ["int main()", "int again()", "kernel"]
+
+
+def test_a_graph_that_could_not_be_built_leaves_its_code_and_is_no_graph(torch):
+    from runner.worker.hooks import Witness, _recording_ahead
+
+    def refuse(*arguments: Any) -> Any:
+        raise RuntimeError("no compiler")
+
+    witness = Witness()
+    with pytest.raises(RuntimeError, match="no compiler"):
+        _recording_ahead(witness, refuse)(None, GRAPH, "wrapper", "kernel", None)
+    assert (witness.graphs, witness.code) == ([], ["wrapper", "kernel"])
+
+
+def test_a_run_counts_for_the_device_that_the_package_was_built_for(torch):
+    from runner.worker.hooks import Witness, _counting_ahead
+
+    witness = Witness()
+    package = SimpleNamespace(get_metadata=lambda: {"AOTI_DEVICE_KEY": "cuda"})
+    run = _counting_ahead(witness, lambda package, *arguments: sum(arguments))
+    assert [run(package, 1, 2), run(package, 3)] == [3, 3]
+    assert witness.executed == {"cuda": 2}
+
+
+def test_what_is_watched_is_there(torch):
+    """A torch that moves a name is found here, not by a proof that never sees anything."""
+    import inspect
+
+    from torch._inductor.codecache import AotCodeCompiler
+    from torch.export.pt2_archive._package import AOTICompiledModel
+
+    assert list(inspect.signature(AotCodeCompiler.compile).parameters)[:3] == ["graph", "wrapper_code", "kernel_code"]
+    assert callable(AOTICompiledModel.__call__)
+    assert callable(AOTICompiledModel.get_metadata)
