@@ -4,16 +4,21 @@ Elementwise closeness needs no tensors to be judged: |a - b| <= atol + rtol * |b
 max(|a - b| - rtol * |b|) <= atol. The worker sends that maximum (in float64), and what stands at its place.
 """
 
+import functools
 import hashlib
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.conditions import Surroundings, holds
-from runner.expectations.base import EAGER, OUTPUT, BadExpectation, Judgement, StepFacts
+from runner.expectations.base import EAGER, OTHER, OUTPUT, BadExpectation, Judgement, Mutant, StepFacts
+from runner.expectations.stand_ins import NAMES, measure_stand_ins
 from runner.expectations.tolerances import default_tolerance
 from runner.model import Json
+
+NOTHING_DIFFERS = "any stand-in"
+"""What survives where no stand-in is applicable and the case claims nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +26,7 @@ class Close:
     """``close: {to: eager, atol: 1e-2, rtol: 1e-2}``."""
 
     kind: ClassVar[str] = "close"
+    mutations: ClassVar[tuple[str, ...]] = (*NAMES, "another value", NOTHING_DIFFERS)
     of: str = OUTPUT
     to: str = EAGER
     atol: float | None = None
@@ -65,6 +71,18 @@ class Close:
             return [problems[0]]
         return [Judgement.held(expected=expected, observed=f"{len(measured['leaves'])} values within tolerance")]
 
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """Each leaf by itself, with each stand-in that the worker measured in its place."""
+        leaves = facts.measured["leaves"]
+        for index, leaf in enumerate(leaves):
+            where = f"{self.of}{leaf['path']}"
+            for name, measured in _stand_ins(leaf):
+                if "why_not" in measured:
+                    yield Mutant.not_applicable(name, measured["why_not"], where=where)
+                else:
+                    changed = [*leaves[:index], {**leaf, **measured}, *leaves[index + 1 :]]
+                    yield Mutant(name=name, facts=replace(facts, measured={**facts.measured, "leaves": changed}), where=where)
+
     def _problem(self, leaf: Mapping[str, Any]) -> Judgement | None:
         where = f"{self.of}{leaf['path']}"
         for fact in ("type", "shape", "dtype", "device"):
@@ -99,18 +117,51 @@ class Close:
         return default_tolerance(leaf["dtype"], leaf["reference_dtype"])
 
 
+def _stand_ins(leaf: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if leaf["type"] != "tensor":
+        yield "another value", {"equal": False, "value": "another"}
+        return
+    for name in NAMES:
+        yield name, leaf.get("stand_ins", {}).get(name, {"why_not": "the run did not measure it"})
+
+
 def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
     """Measure in the worker. ``value`` gives a named value; tensors may lie on any device, of any floating dtype."""
     from torch.utils import _pytree as pytree
 
-    leaves, structure = pytree.tree_flatten_with_path(value(arguments["of"]))
-    reference_leaves, reference_structure = pytree.tree_flatten_with_path(value(arguments["to"]))
+    leaves, structure = pytree.tree_flatten_with_path(_unnested(value(arguments["of"])))
+    reference_leaves, reference_structure = pytree.tree_flatten_with_path(_unnested(value(arguments["to"])))
     facts: dict[str, Any] = {"structure": _structure(structure), "reference_structure": _structure(reference_structure), "leaves": []}
     if len(leaves) == len(reference_leaves):
-        for (path, leaf), (_, reference) in zip(leaves, reference_leaves, strict=True):
+        others = _others(arguments, value, len(leaves))
+        for (path, leaf), (_, reference), other in zip(leaves, reference_leaves, others, strict=True):
             if leaf is not None or reference is not None:
-                facts["leaves"].append({"path": pytree.keystr(path), **_leaf(leaf, reference, arguments)})
+                facts["leaves"].append({"path": pytree.keystr(path), **_leaf(leaf, reference, other, arguments)})
     return facts
+
+
+def _others(arguments: Mapping[str, Any], value: Callable[[str], Any], count: int) -> list[Any]:
+    """Return each leaf of the answer to other inputs, or why there is none."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    if (arguments["of"], arguments["to"]) != (OUTPUT, EAGER):
+        return ["only eager is asked for other inputs"] * count
+    try:
+        leaves = pytree.tree_leaves(_unnested(value(OTHER)))
+    except Exception as error:  # code of a spec may raise anything on inputs that it was not written for
+        return [f"{type(error).__name__}: {error}"[:300]] * count
+    if len(leaves) != count:
+        return ["other inputs give another structure"] * count
+    return [leaf if isinstance(leaf, torch.Tensor) else "other inputs give no tensor here" for leaf in leaves]
+
+
+def _unnested(value: Any) -> Any:
+    """Return a value with each nested tensor as the tuple of its components, whose shapes are numbers."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    return pytree.tree_map_only(torch.Tensor, lambda tensor: tuple(tensor.unbind()) if tensor.is_nested else tensor, value)
 
 
 def _structure(spec: Any) -> str:
@@ -119,7 +170,7 @@ def _structure(spec: Any) -> str:
     return text if len(text) <= 2000 else f"{text[:2000]}... (sha256 {hashlib.sha256(text.encode()).hexdigest()})"
 
 
-def _leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _leaf(leaf: Any, reference: Any, other: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     import torch
 
     described = _describe(leaf)
@@ -133,7 +184,9 @@ def _leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, 
         rtol, atol = default_tolerance(described["dtype"], str(facts["reference_dtype"]))
     facts.update(rtol=rtol, atol=atol, numel=leaf.numel())
     if leaf.shape == reference.shape:
-        facts.update(differences(leaf, reference, rtol=rtol, atol=atol, equal_nan=arguments["equal_nan"]))
+        against = functools.partial(differences, rtol=rtol, atol=atol, equal_nan=arguments["equal_nan"])
+        facts.update(against(leaf, reference))
+        facts["stand_ins"] = measure_stand_ins(reference, other, rtol=rtol, atol=atol, against=against)
     return facts
 
 

@@ -1,12 +1,13 @@
 """``counter``: values of ``torch._dynamo.utils.counters`` at a point of the case."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.conditions import Surroundings
-from runner.expectations.base import BadExpectation, Judgement, StepFacts
-from runner.expectations.counts import check_count, judge_count
+from runner.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
+from runner.expectations.counts import COUNT_MUTATIONS, check_count, count_mutants, judge_count
 from runner.model import Json
 
 
@@ -15,6 +16,7 @@ class Counter:
     """``counter: {inductor.fxgraph_cache_hit: 1, inductor.fxgraph_cache_miss: {min: 1}}``."""
 
     kind: ClassVar[str] = "counter"
+    mutations: ClassVar[tuple[str, ...]] = COUNT_MUTATIONS
     counts: Mapping[str, Any]
 
     @classmethod
@@ -38,6 +40,11 @@ class Counter:
         return [
             judge_count(count, _read(facts, name), here, leaf=name, absent="no counters were read") for name, count in self.counts.items()
         ]
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """Each counter by itself, counted otherwise."""
+        for name, count in self.counts.items():
+            yield from count_mutants(count, _read(facts, name), here, functools.partial(_with, facts, name), leaf=name)
 
 
 def is_unlisted(count: Any) -> bool:
@@ -71,3 +78,9 @@ def allows_zero(count: Any) -> bool:
 def _read(facts: StepFacts, name: str) -> int | None:
     namespace, _, counter = name.partition(".")
     return facts.counters.get(namespace, {}).get(counter, 0)
+
+
+def _with(facts: StepFacts, name: str, number: float) -> StepFacts:
+    namespace, _, counter = name.partition(".")
+    counters = {**facts.counters, namespace: {**facts.counters.get(namespace, {}), counter: int(number)}}
+    return replace(facts, counters=counters)

@@ -1,10 +1,11 @@
 """Counts: a number, a range, or a value under conditions. Shared by ``counter``, ``metric`` and ``generated_files``."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from runner.conditions import Surroundings, choose
-from runner.expectations.base import BadExpectation, Judgement
+from runner.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,3 +70,33 @@ def judge_count(body: Any, observed: float | None, here: Surroundings, *, leaf: 
     if observed is None:
         return Judgement.error(absent, expected=f"{leaf} {wanted}".strip(), leaf=leaf)
     return Judgement.of(wanted.holds(observed), expected=f"{leaf} {wanted}".strip(), observed=str(observed), leaf=leaf)
+
+
+COUNT_MUTATIONS = ("one more", "one less", "just below its least", "just above its most")
+"""The mutants of a count."""
+
+
+def count_mutants(
+    body: Any, observed: float | None, here: Surroundings, changed: Callable[[float], StepFacts], *, leaf: str = "", where: str = ""
+) -> Iterator[Mutant]:
+    """Yield one more and one less of an exact count, and the numbers just outside of a range; ``changed`` makes facts with a number."""
+    applies, value = choose(body, here)
+    if not applies or observed is None:
+        return
+    for name, number in _outside(parse_count(value), observed):
+        if number < 0:
+            yield Mutant.not_applicable(name, "nothing is counted less than 0", leaf=leaf, where=where)
+        else:
+            yield Mutant(name=name, facts=changed(number), leaf=leaf, where=where)
+
+
+def _outside(wanted: Count, observed: float) -> Iterator[tuple[str, float]]:
+    if wanted.least is not None and wanted.least == wanted.most:
+        yield "one more", observed + 1
+        yield "one less", observed - 1
+        return
+    if wanted.least is not None:
+        # a least below 1 is a metric's: just below it is nothing at all
+        yield "just below its least", 0 if 0 < wanted.least < 1 else wanted.least - 1
+    if wanted.most is not None:
+        yield "just above its most", wanted.most + 1

@@ -1,11 +1,11 @@
 """``equals`` and ``differs``: named values against what is written, or against each other. Exact."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from runner.conditions import Surroundings
-from runner.expectations.base import BadExpectation, Judgement, StepFacts, text_of
+from runner.expectations.base import BadExpectation, Judgement, Mutant, StepFacts, text_of
 from runner.model import Json
 from runner.protocol import decode, encode
 
@@ -18,6 +18,42 @@ def _references(pairs: Mapping[str, Any]) -> tuple[str, ...]:
 def is_reference(value: Any) -> bool:
     """Whether a value is ``{ref: NAME}``."""
     return isinstance(value, dict) and set(value) == {"ref"}
+
+
+_CHANGED = "changed"
+_MADE_EQUAL = "made equal"
+
+
+def _with(facts: StepFacts, name: str, fact: Json) -> StepFacts:
+    return replace(facts, measured={**facts.measured, name: fact})
+
+
+def _others(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of what is nearly the same."""
+    match value:
+        case bool():
+            yield _CHANGED, not value
+        case int() | float() if value - 1 < value < value + 1:
+            yield "one more", value + 1
+            yield "one less", value - 1
+        case str():
+            yield _CHANGED, f"{value}?"
+        case list():
+            yield "an element more", [*value, None]
+            if value:
+                yield "an element less", value[:-1]
+                yield _CHANGED, [_changed(value[0]), *value[1:]]
+        case dict() if value:
+            first = next(iter(value))
+            yield "an element less", {key: item for key, item in value.items() if key != first}
+            yield _CHANGED, {**value, first: _changed(value[first])}
+        case _:
+            # nothing, NaN, and numbers so great that one more is no difference
+            yield _CHANGED, "changed"
+
+
+def _changed(value: Any) -> Any:
+    return next(other for _, other in _others(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +81,26 @@ class _Pairs:
         """Judge each pair."""
         return [_judge(name, other, facts, equal=self.wants_equal) for name, other in self.pairs.items()]
 
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """Each pair by itself: changed where it is equal, equal where it differs."""
+        for name, other in self.pairs.items():
+            fact = facts.measured[name]
+            if is_reference(other):
+                changed = {**fact, "equal": not self.wants_equal, "why": "changed"}
+                yield Mutant(name=_CHANGED if self.wants_equal else _MADE_EQUAL, facts=_with(facts, name, changed), leaf=name)
+            elif self.wants_equal:
+                for mutation, value in _others(decode(fact["value"])):
+                    yield Mutant(name=mutation, facts=_with(facts, name, {"value": encode(value)}), leaf=name)
+            else:
+                yield Mutant(name=_MADE_EQUAL, facts=_with(facts, name, {"value": encode(other)}), leaf=name)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equals(_Pairs):
     """``equals: {padded: [32768, 2048, 1]}`` or ``equals: {first: {ref: second}}``."""
 
     kind: ClassVar[str] = "equals"
+    mutations: ClassVar[tuple[str, ...]] = ("one more", "one less", "changed", "an element more", "an element less")
     wants_equal: ClassVar[bool] = True
 
 
@@ -59,6 +109,7 @@ class Differs(_Pairs):
     """``differs: {first: {ref: second}}``."""
 
     kind: ClassVar[str] = "differs"
+    mutations: ClassVar[tuple[str, ...]] = ("made equal",)
     wants_equal: ClassVar[bool] = False
 
 

@@ -1,12 +1,13 @@
 """``filecheck``: LLVM FileCheck directives on the code that a step generated."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.conditions import Surroundings, holds
-from runner.expectations.base import BadExpectation, Judgement, StepFacts
+from runner.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
 from runner.filecheck import CheckFile, ChecksError, EmptyText, parse, run
+from runner.filecheck.mutation import Change, changes
 from runner.model import Json
 from runner.patterns import PatternTooSlow
 
@@ -18,6 +19,7 @@ class FileCheck:
     """``filecheck: {code: 0, checks: "CHECK: conv"}``, or the directives alone."""
 
     kind: ClassVar[str] = "filecheck"
+    mutations: ClassVar[tuple[str, ...]] = tuple(change.value for change in Change)
     checks: CheckFile
     code: int | str | None = None
     when: Mapping[str, Any] | None = None
@@ -58,6 +60,24 @@ class FileCheck:
         expected = "every directive matches" if outcome.held else f"line {outcome.line}: {outcome.directive}"
         detail = "\n".join(part for part in (outcome.excerpt, outcome.possible) if part)
         return [Judgement.of(outcome.held, expected=expected, observed=outcome.reason or "matched", detail=detail)]
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """Each directive by itself: what it matched is removed, what it forbids is put in."""
+        chosen = self._choose(facts.code)
+        if isinstance(chosen, Judgement):
+            return
+        for change in changes(self.checks, chosen):
+            where = f"line {change.directive.line}: {change.directive}"
+            if change.text is None:
+                yield Mutant.not_applicable(change.kind.value, change.why_not, where=where)
+            else:
+                yield Mutant(name=change.kind.value, facts=replace(facts, code=self._with(facts.code, change.text)), where=where)
+
+    def _with(self, code: tuple[str, ...], text: str) -> tuple[str, ...]:
+        if self.code == ALL:
+            return (text,)
+        index = self.code if isinstance(self.code, int) else 0
+        return (*code[:index], text, *code[index + 1 :])
 
     def _choose(self, code: tuple[str, ...]) -> str | Judgement:
         if not code:

@@ -1,12 +1,13 @@
 """``generated_files``: how many pieces of code a step generated or loaded from a cache."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.conditions import Surroundings
-from runner.expectations.base import Judgement, StepFacts
-from runner.expectations.counts import check_count, judge_count
+from runner.expectations.base import Judgement, Mutant, StepFacts
+from runner.expectations.counts import COUNT_MUTATIONS, check_count, count_mutants, judge_count
 from runner.model import Json
 
 
@@ -15,6 +16,7 @@ class GeneratedFiles:
     """``generated_files: 1``."""
 
     kind: ClassVar[str] = "generated_files"
+    mutations: ClassVar[tuple[str, ...]] = COUNT_MUTATIONS
     count: Any
 
     @classmethod
@@ -35,3 +37,12 @@ class GeneratedFiles:
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the number of pieces."""
         return [judge_count(self.count, len(facts.code), here, leaf="", absent="")]
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """More pieces and fewer."""
+        yield from count_mutants(self.count, len(facts.code), here, functools.partial(_with, facts))
+
+
+def _with(facts: StepFacts, number: float) -> StepFacts:
+    wanted = int(number)
+    return replace(facts, code=(*facts.code[:wanted], *[""] * (wanted - len(facts.code))))

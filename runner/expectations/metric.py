@@ -1,12 +1,13 @@
 """``metric``: values of ``torch._inductor.metrics`` at a point of the case."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.conditions import Surroundings
-from runner.expectations.base import BadExpectation, Judgement, StepFacts
-from runner.expectations.counts import check_count, judge_count
+from runner.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
+from runner.expectations.counts import COUNT_MUTATIONS, check_count, count_mutants, judge_count
 from runner.model import Json
 
 
@@ -15,6 +16,7 @@ class Metric:
     """``metric: {generated_kernel_count: 1}``."""
 
     kind: ClassVar[str] = "metric"
+    mutations: ClassVar[tuple[str, ...]] = COUNT_MUTATIONS
     counts: Mapping[str, Any]
 
     @classmethod
@@ -40,3 +42,12 @@ class Metric:
         """Judge each metric by itself. A metric that torch does not have is an error: it would be 0 for ever."""
         absent = "this torch has no such metric"
         return [judge_count(count, facts.metrics.get(name), here, leaf=name, absent=absent) for name, count in self.counts.items()]
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """Each metric by itself, counted otherwise."""
+        for name, count in self.counts.items():
+            yield from count_mutants(count, facts.metrics.get(name), here, functools.partial(_with, facts, name), leaf=name)
+
+
+def _with(facts: StepFacts, name: str, number: float) -> StepFacts:
+    return replace(facts, metrics={**facts.metrics, name: number})

@@ -1,13 +1,16 @@
 """``raises``: the step ended with this exception."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.conditions import Surroundings, holds
-from runner.expectations.base import BadExpectation, Judgement, StepFacts
+from runner.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
 from runner.model import Json
 from runner.patterns import PatternTooSlow, check_pattern, search
+
+_ANOTHER = "another.Error"
+_EVERY_EXCEPTION = ("builtins.Exception", "builtins.BaseException", "builtins.object")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +18,7 @@ class Raises:
     """``raises: {type: RuntimeError, match: "after Dynamo Freezing"}``."""
 
     kind: ClassVar[str] = "raises"
+    mutations: ClassVar[tuple[str, ...]] = ("none raised", "another type", "another text")
     type: str
     match: str | None = None
     when: Mapping[str, Any] | None = None
@@ -52,6 +56,16 @@ class Raises:
         except PatternTooSlow:
             return [Judgement.error("pattern too slow", expected=expected)]
         return [Judgement.of(matches, expected=expected, observed=observed, detail="" if matches else facts.raised.message)]
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """No exception, one of a type that nothing inherits from, and another text where the text counts."""
+        if facts.raised is None:
+            return
+        yield Mutant(name="none raised", facts=replace(facts, raised=None))
+        other = replace(facts.raised, type=_ANOTHER, ancestors=(_ANOTHER, *_EVERY_EXCEPTION))
+        yield Mutant(name="another type", facts=replace(facts, raised=other))
+        if self.match is not None:
+            yield Mutant(name="another text", facts=replace(facts, raised=replace(facts.raised, message="something else went wrong")))
 
     def _is_type(self, ancestors: tuple[str, ...]) -> bool:
         wanted = self.type if "." in self.type else f"builtins.{self.type}"

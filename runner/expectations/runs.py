@@ -1,11 +1,11 @@
 """``runs``: the step ran to its end without an exception."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.conditions import Surroundings, holds
-from runner.expectations.base import Judgement, StepFacts
+from runner.expectations.base import Judgement, Mutant, Raised, StepFacts
 from runner.model import Json
 
 
@@ -14,6 +14,7 @@ class Runs:
     """``runs: {}``."""
 
     kind: ClassVar[str] = "runs"
+    mutations: ClassVar[tuple[str, ...]] = ("an exception",)
     when: Mapping[str, Any] | None = None
 
     @classmethod
@@ -36,3 +37,8 @@ class Runs:
             return [Judgement.not_applicable()]
         observed = "no exception" if facts.raised is None else f"{facts.raised.type} while {facts.raised.phase}"
         return [Judgement.of(facts.raised is None, expected="no exception", observed=observed)]
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """An exception."""
+        raised = Raised(type="builtins.Exception", ancestors=("builtins.Exception",), message="raised", traceback="", phase="run")
+        yield Mutant(name="an exception", facts=replace(facts, raised=raised))

@@ -1,11 +1,11 @@
 """``strides``: the strides of tensors, in elements, or the memory format in which they are contiguous."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.conditions import Surroundings, holds
-from runner.expectations.base import OUTPUT, Judgement, StepFacts
+from runner.expectations.base import OUTPUT, Judgement, Mutant, StepFacts
 from runner.model import Json
 
 
@@ -14,6 +14,7 @@ class Strides:
     """``strides: {output: [0, 1], contiguous: true}``."""
 
     kind: ClassVar[str] = "strides"
+    mutations: ClassVar[tuple[str, ...]] = ("another stride", "another layout")
     of: str = OUTPUT
     output: int | list[int] | None = None
     equals: list[int] | None = None
@@ -47,6 +48,18 @@ class Strides:
         judgements = [self._judge(index, tensors[index]) for index in chosen]
         return [next((judgement for judgement in judgements if judgement.status.value != "held"), judgements[0])]
 
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """Each chosen tensor by itself, with strides and formats that it does not have."""
+        tensors = facts.measured["tensors"]
+        for index in self._chosen(len(tensors)):
+            tensor = tensors[index]
+            if self.equals is not None or self.contiguous is None:
+                other = {**tensor, "strides": [stride + 1 for stride in tensor["strides"]] or [1]}
+                yield Mutant(name="another stride", facts=_with(facts, index, other), where=f"{self.of}[{index}]")
+            if self.contiguous is not None:
+                lacks = [name for name in _FORMATS if name not in tensor["formats"]]
+                yield Mutant(name="another layout", facts=_with(facts, index, {**tensor, "formats": lacks}), where=f"{self.of}[{index}]")
+
     def _chosen(self, count: int) -> list[int]:
         if self.output is None:
             return list(range(count))
@@ -63,6 +76,14 @@ class Strides:
             expected = f"{where} {'' if wanted else 'not '}contiguous as {format_}"
             return Judgement.of((format_ in tensor["formats"]) is wanted, expected=expected, observed=observed)
         return Judgement.held(expected=f"{where} with strides {self.equals}", observed=observed)
+
+
+_FORMATS = ("contiguous_format", "channels_last", "channels_last_3d")
+
+
+def _with(facts: StepFacts, index: int, tensor: Mapping[str, Any]) -> StepFacts:
+    tensors = facts.measured["tensors"]
+    return replace(facts, measured={**facts.measured, "tensors": [*tensors[:index], tensor, *tensors[index + 1 :]]})
 
 
 def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:

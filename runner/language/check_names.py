@@ -61,8 +61,13 @@ def used_names(anatomy: Anatomy) -> Iterator[tuple[Document, DataPath, NameKind,
             for path, name in option_names(document.data.get(section), (section,)):
                 yield document, path, kind, name, False
     document = anatomy.document
-    for name in anatomy.data.get("compile", {}).get("options", {}):
-        yield document, ("compile", "options", name), NameKind.INDUCTOR_CONFIG, name, False
+    control = anatomy.data.get("control", {})
+    for section, kind in OPTION_KINDS.items():
+        for path, name in option_names(control.get(section), ("control", section)):
+            yield document, path, kind, name, False
+    for above, compile_ in ((("compile",), anatomy.data.get("compile", {})), (("control", "compile"), control.get("compile", {}))):
+        for name in compile_.get("options", {}):
+            yield document, (*above, "options", name), NameKind.INDUCTOR_CONFIG, name, False
     for step in anatomy.steps:
         for expectation in step.expectations:
             kind = {"counter": NameKind.COUNTER, "metric": NameKind.METRIC}.get(expectation.kind, NameKind.INDUCTOR_CONFIG)

@@ -1,0 +1,63 @@
+"""Other inputs of the same shapes, for an answer that ``close`` must refuse."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+MOST_BYTES = 64 << 20
+"""Of modules and arguments together: what is larger is not copied once more."""
+
+
+def drawn(called: Sequence[Any], plan: Mapping[str, Any]) -> list[Any]:
+    """Return copies of a target and its arguments, with every floating tensor among these drawn anew.
+
+    Numbers lie within the range of those that they replace, so that a function finds what it was written for. Raise ``LookupError``
+    where the case would notice, where too much would be copied, and where nothing is floating.
+    """
+    body = plan["body"]
+    if any(body.get(word) for word in ("spies", "handlers", "dead")) or "log" in _measured_kinds(plan):
+        raise LookupError("the case watches what runs: it would see one more call")
+    if any(isinstance(entry, Mapping) and entry.get("on_device") for entry in body["inputs"]):
+        raise LookupError("the inputs are made on the device")
+    if _bytes(called) > MOST_BYTES:
+        raise LookupError(f"modules and arguments are larger than {MOST_BYTES >> 20} MiB")
+    if not any(_may_be_drawn(leaf) for leaf in pytree.tree_leaves(list(called[1:]))):
+        raise LookupError("no argument is a floating tensor")
+    target, *arguments = copy.deepcopy(list(called))
+    # a generator of its own, and not the case's seed: the same numbers would give the same answer
+    generator = torch.Generator().manual_seed(plan["seed"] ^ 0x5DEECE66D)
+    return [target, *pytree.tree_map(lambda leaf: _redrawn(leaf, generator) if _may_be_drawn(leaf) else leaf, arguments)]
+
+
+def _measured_kinds(plan: Mapping[str, Any]) -> set[str]:
+    return {wanted["kind"] for step in plan["steps"] for wanted in step["measure"]}
+
+
+def _bytes(called: Sequence[Any]) -> int:
+    leaves = pytree.tree_leaves(list(called))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    for module in leaves:
+        if isinstance(module, torch.nn.Module):
+            tensors.extend([*module.parameters(), *module.buffers()])
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _may_be_drawn(leaf: Any) -> bool:
+    plain = type(leaf) in (torch.Tensor, torch.nn.Parameter) and leaf.layout is torch.strided and not leaf.is_nested
+    return plain and leaf.is_floating_point() and leaf.numel() > 0
+
+
+def _redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    numbers = tensor.detach().to("cpu", torch.float64)
+    numbers = numbers[numbers.isfinite()]
+    low, high = (float(numbers.min()), float(numbers.max())) if numbers.numel() else (0.0, 1.0)
+    if low == high:
+        high = low + 1
+    fresh = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * (high - low) + low
+    made = torch.empty_like(tensor, requires_grad=False)
+    if 0 not in tensor.stride():
+        made = torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    return made.copy_(fresh).requires_grad_(tensor.requires_grad)

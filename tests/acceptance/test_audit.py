@@ -1,0 +1,161 @@
+"""``audit`` as a person types it: of a recorded run, of files that are run for it, with controls; and the warning that ``run`` gives."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from runner.exits import ExitCode
+from runner.language import schema
+from tests.fakes import environment, program
+
+pytestmark = pytest.mark.torch
+
+SPECS = {
+    "sound": """
+summary: A word of the environment reaches the worker
+backends: [host]
+env: {COLOUR: red}
+steps: [{api: {call: os.getenv, args: [COLOUR], as: word}, expect: [{equals: {word: red}}]}]
+control: {env: {COLOUR: blue}, fails: [equals]}
+""",
+    "blind": """
+summary: An index out of range is refused, by whatever exception
+backends: [host]
+matrix: {at: [7, 8]}
+steps: [{api: {call: operator.getitem, args: [[1, 2], "{{ at }}"]}, expect: [{raises: {type: Exception}}]}]
+""",
+    "excused": """
+summary: An index out of range is refused, by whatever exception
+backends: [host]
+steps: [{api: {call: operator.getitem, args: [[1, 2], 7]}, expect: [{raises: {type: Exception}}]}]
+audit: [{expectation: raises, mutant: another type, reason: each python has its own}]
+""",
+    "talkative": """
+summary: A sum has a reason that it does not need
+backends: [host]
+steps: [{api: {call: operator.add, args: [1, 2], as: sum}, expect: [{equals: {sum: 3}}]}]
+audit: [{expectation: equals, mutant: one more, reason: there is none}]
+""",
+    "toothless": """
+summary: A control that concerns nothing
+backends: [host]
+steps: [{api: {call: operator.add, args: [1, 2], as: sum}, expect: [{equals: {sum: 3}}]}]
+control: {env: {COLOUR: blue}}
+""",
+    "failing": """
+summary: One expectation fails and another holds
+backends: [host]
+steps: [{api: {call: operator.add, args: [1, 2], as: sum}, expect: [{equals: {sum: 4}}, {runs: {}}]}]
+""",
+}
+
+SURVIVOR = "specs/blind.yaml:4:79: raises: still holds with another type (another.Error: list index out of range)"
+STALE = "specs/talkative.yaml:4:9: equals fails with 'one more', or it is not applicable: the reason is none (take it out)"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder with specs and a run of them."""
+
+    path: Path
+    stderr: str
+
+    def audit(self, *arguments: object) -> tuple[int, str, str]:
+        done = program("audit", *arguments, cwd=self.path, env=environment())
+        return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    path = tmp_path_factory.mktemp("audit")
+    (path / "specs").mkdir()
+    for name, text in SPECS.items():
+        (path / "specs" / f"{name}.yaml").write_text(text.lstrip("\n"))
+    done = program("run", "specs", cwd=path, env=environment())
+    assert done.returncode == ExitCode.FAILED, done.stderr
+    return Place(path, done.stderr)
+
+
+def test_run_warns(place: Place) -> None:
+    (warning,) = [line for line in place.stderr.splitlines() if "could not have failed" in line]
+    assert warning == "warning: 1 expectation that held could not have failed; this shows them: torch-conformance audit latest"
+
+
+def test_a_recorded_run(place: Place) -> None:
+    code, out, err = place.audit("latest")
+    assert (code, err) == (ExitCode.FAILED, "")
+    lines = out.splitlines()
+    assert lines[0].startswith(SURVIVOR)
+    assert lines[0].endswith("'blind[backend=host,at=7]' and 1 more")
+    assert lines[1] == STALE
+    assert lines[2].startswith("specs/excused.yaml:3:")
+    assert lines[2].endswith(": each python has its own")
+    assert lines[-1].startswith("score 7")
+    assert ", 2 survived, 1 with a written reason, 1 reasons for nothing" in lines[-1]
+    assert place.audit() == (code, out, err), "the latest run is the one that is meant"
+
+
+def test_as_json(place: Place) -> None:
+    code, out, _ = place.audit("latest", "--json")
+    report = json.loads(out)
+    assert schema.describe(report, "audit") == []
+    assert code == ExitCode.FAILED
+    assert [(found["case"], found["mutant"], found["reason"]) for found in report["survivors"]] == [
+        ("blind[backend=host,at=7]", "another type", None),
+        ("blind[backend=host,at=8]", "another type", None),
+    ]
+    assert [found["reason"] for found in report["excused"]] == ["each python has its own"]
+    assert [found["mutant"] for found in report["stale"]] == ["one more"]
+    assert report["controls"] == []
+    assert report["killed"] + len(report["survivors"]) + len(report["excused"]) == report["applicable"]
+
+
+def test_what_is_selected_alone_counts(place: Place) -> None:
+    code, out, _ = place.audit("latest", "--select", "sound*", "--select", "excused*")
+    assert code == ExitCode.OK, out
+    code, _, err = place.audit("latest", "--select", "nothing")
+    assert (code, err) == (ExitCode.NOTHING, "nothing was audited: no expectation held\n")
+
+
+def test_of_a_case_that_failed_what_held_is_asked(place: Place) -> None:
+    code, out, _ = place.audit("latest", "--select", "failing*")
+    assert code == ExitCode.OK
+    assert out == "score 100.0%: 1 of 1 mutants refused by 1 expectations of 1 cases, 0 survived\n"
+
+
+def test_files_are_run_with_their_controls(place: Place) -> None:
+    code, out, err = place.audit("specs/sound.yaml", "specs/toothless.yaml", "--run")
+    assert code == ExitCode.FAILED
+    assert "PASS  1/2" in err
+    controls = [line for line in out.splitlines() if ": control " in line]
+    assert controls == [
+        "specs/sound.yaml:5:1: control fails as it must with env COLOUR = 'blue': equals failed  'sound[backend=host]'",
+        "specs/toothless.yaml:4:1: control does not fail as it must with env COLOUR = 'blue': no expectation failed (PASS)  "
+        "'toothless[backend=host]'",
+    ]
+    assert out.splitlines()[-1].endswith("0 survived, 1 of 2 controls failed as they must")
+    assert not (place.path / "specs" / "cases").exists()
+
+
+def test_a_run_of_other_files_is_refused(place: Place, tmp_path: Path) -> None:
+    shutil.copytree(place.path, tmp_path / "copy", symlinks=True)
+    copy = Place(tmp_path / "copy", "")
+    spec = copy.path / "specs" / "sound.yaml"
+    spec.write_text(spec.read_text() + "# changed\n")
+    code, out, err = copy.audit("latest")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert err.startswith("torch-conformance: specs/sound.yaml: not the file that the run ")
+    spec.unlink()
+    code, _, err = copy.audit("latest")
+    assert code == ExitCode.USAGE
+    assert "specs/sound.yaml of the run is not there" in err
+
+
+def test_a_run_that_does_not_exist(tmp_path: Path) -> None:
+    for arguments in ([], ["20990101T000000Z-abcdef"]):
+        done = program("audit", *arguments, cwd=tmp_path)
+        assert done.returncode == ExitCode.USAGE
+        assert "name a run, or spec files and folders, which are run first" in done.stderr

@@ -1,0 +1,405 @@
+"""Could each expectation have failed? Every kind's mutants on facts, what survives, and what a spec may say about it."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from runner.audit import Fate, Trial, audit, judge_control, try_case, with_control
+from runner.expectations import EXPECTATIONS, Raised, StepFacts
+from runner.language import schema
+from runner.model import Case, CaseResult, Control, Status, Verdict, WrittenReason
+from runner.outcomes import Outcome
+from tests.fakes import AT, HERE, backend, case, close_facts, close_leaf, exception, expected, observation, seen, step, verdict_of
+
+RAISED = Raised(
+    type="builtins.ValueError",
+    ancestors=("builtins.ValueError", "builtins.Exception", "builtins.BaseException", "builtins.object"),
+    message="a bad shape",
+    traceback="",
+    phase="trace",
+)
+FAR = {"excess": 2.0, "nan_mismatches": 0, "inf_mismatches": 0}
+NEAR = {"excess": 0.0, "nan_mismatches": 0, "inf_mismatches": 0}
+
+
+def mutants(kind: str, body: Any, **facts: Any) -> dict[str, str]:
+    """Return the fate of each mutant of one expectation that holds, by its name, leaf and place."""
+    check = EXPECTATIONS[kind].parse(body)
+    known = StepFacts(**facts)
+    assert {judgement.status for judgement in check.judge(known, HERE)} <= {Status.HELD, Status.NOT_APPLICABLE}
+    found = {}
+    for mutant in check.mutants(known, HERE):
+        assert mutant.name in check.mutations
+        name = " ".join(filter(None, [mutant.leaf, mutant.name, mutant.where]))
+        assert name not in found
+        found[name] = mutant.why_not or _fate(check, mutant)
+    return found
+
+
+def _fate(check: Any, mutant: Any) -> str:
+    statuses = [one.status for one in check.judge(mutant.facts, HERE) if one.leaf == mutant.leaf]
+    return "survived" if statuses == [Status.HELD] else "killed"
+
+
+LESS_THAN_NOTHING = "nothing is counted less than 0"
+
+
+# -- each kind ------------------------------------------------------------------------------------------------------
+
+
+HELD: Mapping[str, tuple[Any, dict[str, Any]]] = {
+    "close": ({"to": "eager"}, {"measured": close_facts(close_leaf(stand_ins={"zeros": FAR}))}),
+    "counter": ({"inductor.x": 1}, {"counters": {"inductor": {"x": 1}}}),
+    "metric": ({"x": 1}, {"metrics": {"x": 1}}),
+    "filecheck": ("CHECK: conv", {"code": ("conv",)}),
+    "raises": ({"type": "ValueError"}, {"raised": RAISED}),
+    "equals": ({"x": 1}, {"measured": {"x": {"value": 1}}}),
+    "differs": ({"x": 1}, {"measured": {"x": {"value": 2}}}),
+    "strides": ({"equals": [1]}, {"measured": {"tensors": [{"shape": [3], "strides": [1], "formats": []}]}}),
+    "generated_files": (1, {"code": ("x",)}),
+    "runs": ({}, {}),
+    "calls": ({"of": "spy", "count": 1}, {"calls": {"spy": {"count": 1, "entries": [{}]}}}),
+    "exit": ({"code": 0}, {"exit": {"code": 0, "stderr": ""}}),
+    "text": ({"contains": "a"}, {"measured": {"text": "an a", "type": "a str"}}),
+    "log": ({"contains": "a"}, {"measured": {"text": "an a"}}),
+    "dead": (["x"], {"measured": {"x": {"was": True, "alive": False, "type": "Tensor"}}}),
+    "remote_cache": ({"RemoteFxGraphCache": {"hit": 1}}, {"remote": {"RemoteFxGraphCache": {"hit": 1}}}),
+}
+"""For each kind an expectation with facts under which it holds. A new kind: say here what these are."""
+
+
+def test_every_kind_is_tried() -> None:
+    assert set(HELD) == set(EXPECTATIONS)
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_every_kind_has_mutants_and_fails_under_each(kind: str) -> None:
+    made = EXPECTATIONS[kind]
+    assert made.mutations, f"{made.__module__}: mutations"
+    assert len(set(made.mutations)) == len(made.mutations)
+    body, facts = HELD[kind]
+    found = mutants(kind, body, **facts)
+    assert "killed" in found.values(), f"{made.__module__}: mutants"
+    assert "survived" not in found.values()
+
+
+def test_a_counter() -> None:
+    body = {
+        "a.exact": 2,
+        "a.none": 0,
+        "a.least": {"min": 1},
+        "a.most": {"max": 3},
+        "a.range": {"min": 2, "max": 4},
+        "a.here": [{"when": {"device": "cpu"}, "value": 1}, {"value": 7}],
+        "a.elsewhere": [{"when": {"device": "cuda"}, "value": 1}],
+    }
+    counters = {"a": {"exact": 2, "least": 5, "most": 1, "range": 3, "here": 1}}
+    assert mutants("counter", body, counters=counters) == {
+        "a.exact one more": "killed",
+        "a.exact one less": "killed",
+        "a.none one more": "killed",
+        "a.none one less": LESS_THAN_NOTHING,
+        "a.least just below its least": "killed",
+        "a.most just above its most": "killed",
+        "a.range just below its least": "killed",
+        "a.range just above its most": "killed",
+        "a.here one more": "killed",
+        "a.here one less": "killed",
+    }
+
+
+def test_a_mutant_of_a_counter_changes_that_counter_alone() -> None:
+    check = EXPECTATIONS["counter"].parse({"a.x": 1, "a.y": 1})
+    facts = StepFacts(counters={"a": {"x": 1, "y": 1}, "b": {"z": 3}})
+    changed = next(iter(check.mutants(facts, HERE))).facts
+    assert changed is not None
+    assert changed.counters == {"a": {"x": 2, "y": 1}, "b": {"z": 3}}
+    assert facts.counters == {"a": {"x": 1, "y": 1}, "b": {"z": 3}}
+
+
+def test_a_metric() -> None:
+    assert mutants("metric", {"kernels": 1, "share": {"min": 0.5}}, metrics={"kernels": 1, "share": 0.7}) == {
+        "kernels one more": "killed",
+        "kernels one less": "killed",
+        "share just below its least": "killed",
+    }
+
+
+def test_generated_files() -> None:
+    assert mutants("generated_files", 2, code=("one", "two")) == {"one more": "killed", "one less": "killed"}
+    assert mutants("generated_files", {"max": 3}, code=("one",)) == {"just above its most": "killed"}
+    assert mutants("generated_files", 0) == {"one more": "killed", "one less": LESS_THAN_NOTHING}
+
+
+def test_raises() -> None:
+    assert mutants("raises", {"type": "ValueError"}, raised=RAISED) == {"none raised": "killed", "another type": "killed"}
+    assert mutants("raises", {"type": "ValueError", "match": "bad"}, raised=RAISED)["another text"] == "killed"
+
+
+def test_raises_of_what_every_exception_is_survives_another_type() -> None:
+    assert mutants("raises", {"type": "Exception"}, raised=RAISED) == {"none raised": "killed", "another type": "survived"}
+
+
+def test_raises_with_a_pattern_that_any_text_satisfies_survives_another_text() -> None:
+    assert mutants("raises", {"type": "ValueError", "match": "[a-z]+"}, raised=RAISED)["another text"] == "survived"
+
+
+def test_runs() -> None:
+    assert mutants("runs", {}) == {"an exception": "killed"}
+
+
+def test_equals() -> None:
+    body = {"number": 2, "text": "ab", "flag": True, "list": [1, [2]], "empty": [], "map": {"k": 1}, "nan": float("nan"), "great": 1e300}
+    measured = {name: {"value": value} for name, value in body.items()}
+    measured["nan"] = {"value": {"$float": "nan"}}
+    assert mutants("equals", body, measured=measured) == {
+        "number one more": "killed",
+        "number one less": "killed",
+        "text changed": "killed",
+        "flag changed": "killed",
+        "list an element more": "killed",
+        "list an element less": "killed",
+        "list changed": "killed",
+        "empty an element more": "killed",
+        "map an element less": "killed",
+        "map changed": "killed",
+        "nan changed": "killed",
+        "great changed": "killed",
+    }
+
+
+def test_equals_and_differs_of_two_values() -> None:
+    equal = {"x": {"comparable": True, "equal": True, "why": ""}}
+    other = {"x": {"comparable": True, "equal": False, "why": "shape"}}
+    assert mutants("equals", {"x": {"ref": "y"}}, measured=equal) == {"x changed": "killed"}
+    assert mutants("differs", {"x": {"ref": "y"}}, measured=other) == {"x made equal": "killed"}
+    assert mutants("differs", {"x": 3}, measured={"x": {"value": 4}}) == {"x made equal": "killed"}
+
+
+def test_strides() -> None:
+    tensors = [{"shape": [2, 3], "strides": [3, 1], "formats": ["contiguous_format"]}, {"shape": [], "strides": [], "formats": []}]
+    measured = {"tensors": tensors}
+    assert mutants("strides", {"equals": [3, 1], "output": 0, "contiguous": True}, measured=measured) == {
+        "another stride output[0]": "killed",
+        "another layout output[0]": "killed",
+    }
+    assert mutants("strides", {"equals": [], "output": 1}, measured=measured) == {"another stride output[1]": "killed"}
+    assert mutants("strides", {"contiguous": False, "output": 1}, measured=measured) == {"another layout output[1]": "killed"}
+
+
+# -- close ----------------------------------------------------------------------------------------------------------
+
+
+def test_close_is_judged_with_each_stand_in_at_each_leaf() -> None:
+    first = close_leaf(path="[0]", stand_ins={"zeros": FAR, "negated": NEAR, "NaN": {**NEAR, "nan_mismatches": 1}})
+    second = close_leaf(path="[1]", stand_ins={"zeros": {"why_not": "it equals the reference"}})
+    number = {"path": "[2]", "type": "int", "shape": None, "dtype": None, "device": None, "equal": True, "value": "3"}
+    number |= {f"reference_{key}": number[key] for key in ("type", "shape", "dtype", "device", "value")}
+    found = mutants("close", {"to": "eager"}, measured=close_facts(first, second, number))
+    assert found["zeros output[0]"] == "killed"
+    assert found["negated output[0]"] == "survived"
+    assert found["NaN output[0]"] == "killed"
+    assert found["rows swapped output[0]"] == "the run did not measure it"
+    assert found["zeros output[1]"] == "it equals the reference"
+    assert found["another value output[2]"] == "killed"
+
+
+# -- whole cases ----------------------------------------------------------------------------------------------------
+
+
+def tried(of: Case, *steps: Mapping[str, Any], code: Mapping[tuple[int, int], str] | None = None) -> list[Trial]:
+    return try_case(of, HERE, observation(*steps), lambda index, piece: (code or {})[index, piece])
+
+
+def fates(trials: list[Trial]) -> dict[str, Fate]:
+    return {f"{trial.kind} {trial.leaf} {trial.mutant}": trial.fate for trial in trials}
+
+
+COUNTER = expected("counter", {"inductor.fxgraph_cache_miss": 1}, line=12)
+CLOSE = expected("close", {"to": "eager"}, line=13)
+
+
+def compared(**stand_ins: Any) -> dict[str, Any]:
+    return seen(measured={"0": close_facts(close_leaf(stand_ins=stand_ins))})
+
+
+def test_an_expectation_is_tried_where_it_held_and_nowhere_else() -> None:
+    failing = expected("counter", {"inductor.fxgraph_cache_miss": 5})
+    absent = expected("runs", {"when": {"device": "cuda"}})
+    assert tried(case(step(failing, absent)), seen()) == []
+    found = tried(case(step(failing, COUNTER)), seen())
+    assert {trial.position.line for trial in found} == {12}
+    assert fates(found) == {
+        "counter inductor.fxgraph_cache_miss one more": Fate.KILLED,
+        "counter inductor.fxgraph_cache_miss one less": Fate.KILLED,
+    }
+
+
+def test_of_two_leaves_one_may_hold() -> None:
+    both = expected("counter", {"inductor.fxgraph_cache_miss": 1, "inductor.other": 3}, line=12)
+    assert {trial.leaf for trial in tried(case(step(both)), seen())} == {"inductor.fxgraph_cache_miss"}
+
+
+def test_what_follows_an_exception_that_nobody_expected_is_not_tried() -> None:
+    assert tried(case(step(COUNTER), step(COUNTER)), seen(raised=exception()), seen()) == []
+
+
+def test_facts_that_make_no_sense_to_a_mutant_are_not_applicable() -> None:
+    of = case(step(CLOSE, COUNTER))
+    odd = seen(measured={"0": close_facts(close_leaf(stand_ins={"zeros": FAR, "negated": 7}))})
+    assert verdict_of(of, observation(odd)).outcome is Outcome.PASS
+    assert [(trial.kind, trial.fate) for trial in tried(of, odd)] == [
+        ("close", Fate.KILLED),
+        ("close", Fate.NOT_APPLICABLE),
+        ("counter", Fate.KILLED),
+        ("counter", Fate.KILLED),
+    ]
+
+
+def test_a_comparison_with_a_tolerance_that_is_too_wide_survives() -> None:
+    found = tried(case(step(CLOSE)), compared(zeros=NEAR))
+    (survivor,) = audit([(case(step(CLOSE)), found)]).survivors
+    assert (survivor.kind, survivor.mutant, survivor.where, survivor.position.line) == ("close", "zeros", "output", 13)
+
+
+def test_a_comparison_of_nothing_survives_unless_something_else_is_claimed() -> None:
+    alone = case(step(CLOSE))
+    nothing = compared(zeros={"why_not": "it equals the reference"})
+    assert [trial.mutant for trial in audit([(alone, tried(alone, nothing))]).survivors] == ["any stand-in"]
+    with_runs = case(step(CLOSE, expected("runs", {})))
+    assert [trial.mutant for trial in audit([(with_runs, tried(with_runs, nothing))]).survivors] == ["any stand-in"]
+    with_counter = case(step(CLOSE, COUNTER))
+    assert audit([(with_counter, tried(with_counter, nothing))]).survivors == ()
+    assert audit([(alone, tried(alone, compared(zeros=FAR)))]).survivors == ()
+
+
+def test_a_filecheck_is_tried_line_by_line() -> None:
+    checks = expected("filecheck", "CHECK-NOT: sqrt\nCHECK: convolution\nCHECK: {{.*}}\n", line=20)
+    found = tried(case(step(checks)), seen(code=1), code={(0, 0): "x = convolution(y)\nreturn x\n"})
+    assert [(trial.mutant, trial.where, trial.fate) for trial in found] == [
+        ("a matching line put in", "line 1: CHECK-NOT: sqrt", Fate.KILLED),
+        ("its match removed", "line 2: CHECK: convolution", Fate.KILLED),
+        ("its match removed", "line 3: CHECK: {{.*}}", Fate.SURVIVED),
+    ]
+
+
+@pytest.mark.parametrize(("chosen", "pieces"), [(1, ("one", "two")), ("all", ("one", "two"))])
+def test_a_filecheck_of_one_piece_or_of_all(chosen: object, pieces: tuple[str, ...]) -> None:
+    checks = expected("filecheck", {"code": chosen, "checks": "CHECK: two"})
+    code = {(0, index): text for index, text in enumerate(pieces)}
+    assert [trial.fate for trial in tried(case(step(checks)), seen(code=2), code=code)] == [Fate.KILLED]
+
+
+def test_the_score() -> None:
+    of = case(step(CLOSE, COUNTER))
+    found = audit([(of, tried(of, compared(zeros=FAR, negated=NEAR, NaN={"why_not": "its dtype has no NaN"})))])
+    assert (found.cases, found.expectations, found.applicable, found.killed) == (1, 2, 4, 3)
+
+
+# -- reasons in the spec --------------------------------------------------------------------------------------------
+
+
+def reason(mutant: str, kind: str = "close", leaf: str | None = None) -> WrittenReason:
+    return WrittenReason(expectation=kind, mutant=mutant, leaf=leaf, reason="it is meant so", position=AT)
+
+
+def test_a_survivor_with_a_reason_is_excused() -> None:
+    of = case(step(CLOSE), survivors=(reason("negated"),))
+    found = audit([(of, tried(of, compared(zeros=FAR, negated=NEAR)))])
+    assert (found.survivors, found.stale) == ((), ())
+    assert [(trial.mutant, why.reason) for trial, why in found.excused] == [("negated", "it is meant so")]
+
+
+def test_a_reason_for_what_does_not_survive_is_told() -> None:
+    of = case(step(CLOSE), survivors=(reason("negated"), reason("zeros"), reason("any stand-in")))
+    found = audit([(of, tried(of, compared(zeros=FAR, negated=NEAR)))])
+    assert [why.mutant for why in found.stale] == ["zeros", "any stand-in"]
+
+
+def test_a_reason_for_what_another_backend_has_is_not_told() -> None:
+    of = case(step(COUNTER), survivors=(reason("zeros"),))
+    assert audit([(of, tried(of, seen()))]).stale == ()
+
+
+def test_a_reason_that_one_case_of_a_spec_needs_is_none_too_many() -> None:
+    of = case(step(CLOSE), survivors=(reason("zeros"),))
+    found = audit([(of, tried(of, compared(zeros=FAR))), (of, tried(of, compared(zeros=NEAR)))])
+    assert (found.stale, found.survivors, len(found.excused)) == ((), (), 1)
+
+
+def test_a_reason_for_one_leaf_is_for_that_alone() -> None:
+    weak = expected("raises", {"type": "Exception"})
+    of = case(step(weak), survivors=(reason("another type", "raises", leaf="other"),))
+    assert len(audit([(of, tried(of, seen(raised=exception())))]).survivors) == 1
+
+
+# -- controls -------------------------------------------------------------------------------------------------------
+
+
+def controlled(*fails: str, **patch: Any) -> Case:
+    control = Control(patch=patch or {"config": {"freezing": False}}, fails=fails, position=AT)
+    return case(step(COUNTER, CLOSE), control=control, body={"config": {"freezing": True, "x": 1}})
+
+
+def result(*verdicts: tuple[str, Status], outcome: Outcome = Outcome.FAIL) -> CaseResult:
+    made = tuple(Verdict(kind=kind, status=status, position=AT) for kind, status in verdicts)
+    judged = verdict_of(case(step(COUNTER)), observation(seen()), by=backend())
+    assert judged.outcome is Outcome.PASS
+    return CaseResult(
+        case_id=case().id,
+        spec="",
+        area="",
+        name="",
+        backend="cpu",
+        outcome=outcome,
+        reason="why",
+        failure_type="",
+        verdicts=made,
+        position=AT,
+        seconds=0.0,
+    )
+
+
+def test_a_control_patches_its_sections_and_leaves_the_rest() -> None:
+    patched = with_control(controlled())
+    assert patched.body["config"] == {"freezing": False, "x": 1}
+    assert patched.control is None
+
+
+@pytest.mark.parametrize(
+    ("fails", "verdicts", "as_it_must"),
+    [
+        ((), [("counter", Status.FAILED)], True),
+        ((), [("counter", Status.HELD)], False),
+        ((), [("counter", Status.ERROR)], False),
+        ((), [("proof", Status.FAILED)], False),
+        ((), [("raised", Status.FAILED)], False),
+        (("counter",), [("counter", Status.FAILED), ("close", Status.HELD)], True),
+        (("counter", "close"), [("counter", Status.FAILED), ("close", Status.HELD)], False),
+        (("close",), [("counter", Status.FAILED)], False),
+    ],
+)
+def test_a_control_fails_as_it_must(fails: tuple[str, ...], verdicts: list[tuple[str, Status]], as_it_must: bool) -> None:
+    found = judge_control(controlled(*fails), result(*verdicts))
+    assert found.failed_as_it_must is as_it_must
+    assert found.patch == "config freezing = False"
+    assert ("why" in found.words) is not as_it_must
+
+
+def test_the_digest_of_a_case_knows_its_control() -> None:
+    from runner.plan import digest_of
+
+    body = {"preludes": [], "functions": {}, "config": {}}
+    plain = case(step(COUNTER), body=body)
+    one = dataclasses.replace(plain, control=Control(patch={"config": {"freezing": False}}, fails=(), position=AT))
+    other = dataclasses.replace(plain, control=Control(patch={"config": {"freezing": True}}, fails=(), position=AT))
+    assert len({digest_of(plain), digest_of(one), digest_of(other)}) == 3
+    excused = dataclasses.replace(plain, survivors=(reason("zeros"),))
+    assert digest_of(excused) == digest_of(plain)
+
+
+def test_the_example_of_the_schema_is_of_mutants_that_there_are() -> None:
+    for entry in schema.load("spec")["properties"]["audit"]["examples"][0]:
+        assert entry["mutant"] in EXPECTATIONS[entry["expectation"]].mutations

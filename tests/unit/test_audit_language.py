@@ -1,0 +1,89 @@
+"""``control`` and ``audit`` in a spec: what they become in a case."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from runner.audit import with_control
+from runner.language.load import load
+from runner.model import Case
+from runner.plan import digest_of, make_plan
+from tests.fakes import HERE
+
+SPEC = """
+summary: A sum that is frozen
+backends: [cpu, cuda]
+matrix: {dynamic: [true, false]}
+config: {freezing: true}
+compile: {dynamic: "{{ dynamic }}"}
+function: |
+  def fn(x):
+      return x + 1
+inputs: [{rand: [4]}]
+expect: [{close: {to: eager}}, {counter: {inductor.fxgraph_cache_miss: 1}}]
+"""
+
+Cases = Callable[[str], Mapping[str, Case]]
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Cases:
+    def read(more: str) -> Mapping[str, Case]:
+        (tmp_path / "sum.yaml").write_text(SPEC.lstrip("\n") + more)
+        return {str(case.id): case for case in load([tmp_path / "sum.yaml"]).cases}
+
+    return read
+
+
+CPU = "sum[backend=cpu,dynamic=true]"
+CUDA = "sum[backend=cuda,dynamic=true]"
+
+
+def test_a_case_without(cases: Cases) -> None:
+    found = cases("")[CPU]
+    assert (found.control, found.survivors) == (None, ())
+
+
+def test_a_patch(cases: Cases) -> None:
+    control = cases("control: {config: {freezing: false}, env: {OMP: 1}, fails: [counter]}\n")[CPU].control
+    assert control is not None
+    assert control.patch == {"config": {"freezing": False}, "env": {"OMP": 1}}
+    assert control.fails == ("counter",)
+    assert (control.position.line, control.position.column) == (11, 1)
+
+
+def test_a_patch_under_a_condition(cases: Cases) -> None:
+    found = cases("control: {config: [{when: {device: cuda}, set: {freezing: false}}]}\n")
+    assert found[CPU].control is None
+    assert found[CUDA].control is not None
+    assert found[CUDA].control.patch == {"config": {"freezing": False}}
+
+
+def test_a_patch_with_a_template(cases: Cases) -> None:
+    found = cases('control: {compile: {dynamic: "{{ not dynamic }}"}}\n')
+    assert {id: case.control.patch["compile"]["dynamic"] for id, case in found.items() if case.control and "cpu" in id} == {
+        "sum[backend=cpu,dynamic=true]": False,
+        "sum[backend=cpu,dynamic=false]": True,
+    }
+
+
+def test_a_patched_case_is_planned_as_any_other(cases: Cases, tmp_path: Path) -> None:
+    case = cases("control: {config: {freezing: false}, torch: {seed: 7}}\n")[CPU]
+    plan = make_plan(with_control(case), HERE, {}, tmp_path, tmp_path)
+    assert (plan["body"]["config"]["freezing"], plan["seed"]) == (False, 7)
+    assert make_plan(case, HERE, {}, tmp_path, tmp_path)["body"]["config"]["freezing"] is True
+    assert with_control(case).id == case.id
+
+
+def test_the_digest_knows_the_control_and_not_the_reasons(cases: Cases) -> None:
+    plain = digest_of(cases("")[CPU])
+    assert digest_of(cases("control: {config: {freezing: false}}\n")[CPU]) != plain
+    assert digest_of(cases("audit: [{expectation: close, mutant: zeros, reason: it is meant so}]\n")[CPU]) == plain
+
+
+def test_reasons(cases: Cases) -> None:
+    text = "audit:\n  - {expectation: counter, mutant: one more, leaf: inductor.fxgraph_cache_miss, reason: it is meant so}\n"
+    (reason,) = cases(text)[CPU].survivors
+    assert (reason.expectation, reason.mutant, reason.leaf) == ("counter", "one more", "inductor.fxgraph_cache_miss")
+    assert (reason.reason, reason.position.line) == ("it is meant so", 12)

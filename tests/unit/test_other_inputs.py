@@ -1,0 +1,129 @@
+"""The reference's answer to other inputs: had without the case seeing anything of it."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.expectations.base import OTHER
+from runner.language.expand import surroundings
+from runner.language.load import load
+from runner.plan import make_plan
+from runner.protocol import decode
+from tests.fakes import HERE, import_torch, shipped
+
+# what torch warns of while it compiles is not ours
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+
+torch: Any = import_torch()
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Return what makes a prepared session of a spec and carries out its steps; nothing of inductor is compiled."""
+    torch._dynamo.reset()
+
+    def run(text: str, **body: Any) -> Any:
+        from runner.worker.hooks import Phases
+        from runner.worker.session import Session
+        from runner.worker.steps import STEPS
+
+        path = tmp_path / "spec.yaml"
+        path.write_text(f"summary: A case of one session\nbackends: [cpu]\ncompile: {{backend: eager}}\n{text}")
+        (one,) = load([path]).cases
+        plan = decode(json.loads(json.dumps(make_plan(one, surroundings(shipped()["cpu"], HERE), {}, tmp_path, tmp_path / "cache"))))
+        plan["body"].update(body)
+        session = Session(plan, Phases(lambda phase: None))
+        session.prepare()
+        for step in plan["steps"]:
+            STEPS[step["kind"]](session, step["arguments"])
+        return session
+
+    return run
+
+
+DOUBLE = "function: |\n  def fn(x, n):\n      return x * n\nexpect: [{close: {to: eager}}]\n"
+
+
+def test_other_numbers_of_the_same_form(start: Start) -> None:
+    session = start(DOUBLE + "inputs: [{rand: [3, 4], strides: [1, 3]}, {randint: [3, 4], high: 9}]")
+    other = session.value(OTHER)
+    assert other.shape == session.eager_output.shape
+    assert not torch.equal(other, session.eager_output)
+    assert torch.equal(session.value(OTHER), other), "the same each time"
+    assert 0 <= float(other.min()) < float(other.max()) <= 8
+
+
+def test_numbers_that_are_all_the_same_get_another_value(start: Start) -> None:
+    session = start(DOUBLE + "inputs: [{ones: [3]}, 2]")
+    assert not torch.equal(session.value(OTHER), torch.full((3,), 2.0))
+
+
+def test_nothing_of_it_is_seen(start: Start) -> None:
+    session = start(
+        "function: |\n  def fn(x):\n      return torch.nn.functional.dropout(x.add_(1))\n"
+        "inputs: [{rand: [64]}]\nexpect: [{close: {to: eager}}]"
+    )
+    before = copy.deepcopy((session.eager.arguments, session.compiled.arguments, session.eager_output, session.output))
+    state = torch.get_rng_state()
+    counters = {name: dict(found) for name, found in torch._dynamo.utils.counters.items()}
+    session.value(OTHER)
+    after = (session.eager.arguments, session.compiled.arguments, session.eager_output, session.output)
+    for one, same in zip(torch.utils._pytree.tree_leaves(before), torch.utils._pytree.tree_leaves(after), strict=True):
+        assert torch.equal(one, same)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert {name: dict(found) for name, found in torch._dynamo.utils.counters.items()} == counters
+
+
+def test_the_same_random_numbers_are_drawn_so_that_only_inputs_differ(start: Start) -> None:
+    session = start("function: |\n  def fn(x):\n      return torch.rand(9) + 0 * x\ninputs: [{rand: [9]}]\nexpect: [{close: {to: eager}}]")
+    assert torch.equal(session.value(OTHER), session.eager_output)
+
+
+def test_gradients_of_other_inputs(start: Start) -> None:
+    session = start(
+        "function: |\n  def fn(x):\n      return x * x\ninputs: [{rand: [9], requires_grad: true}]\n"
+        "steps: [{call: {}}, {backward: {}, expect: [{close: {to: eager}}]}]"
+    )
+    (gradient,) = session.value(OTHER)
+    (right,) = session.eager_output
+    assert gradient.shape == right.shape
+    assert not torch.equal(gradient, right)
+    assert torch.equal(session.eager.called[1].grad, right)
+
+
+def test_a_module_with_a_state_of_its_own_keeps_it(start: Start) -> None:
+    session = start("function: {module: torch.nn.BatchNorm1d, args: [4]}\ninputs: [{rand: [3, 4]}]\nexpect: [{close: {to: eager}}]")
+    target = session.eager.called[0]
+    before = target.running_mean.clone()
+    assert not torch.equal(session.value(OTHER), session.eager_output)
+    assert torch.equal(target.running_mean, before)
+
+
+@pytest.mark.parametrize(
+    ("text", "body", "why"),
+    [
+        (DOUBLE + "inputs: [{randint: [3], high: 9}, 2]", {}, "no argument is a floating tensor"),
+        (DOUBLE + "inputs: [{rand: [3], on_device: true}, 2]", {}, "on the device"),
+        (DOUBLE + "inputs: [{zeros: [4096, 4097]}, 2]", {}, "larger than 64 MiB"),
+        (DOUBLE + "inputs: [{rand: [3]}, 2]", {"dead": ["x"]}, "would see one more call"),
+        (DOUBLE + "inputs: [{rand: [3]}, 2]", {"handlers": {"ops": 1}}, "would see one more call"),
+    ],
+)
+def test_where_there_is_none(start: Start, text: str, body: dict[str, Any], why: str) -> None:
+    session = start(text)
+    session.plan["body"].update(body)
+    with pytest.raises(LookupError, match=why):
+        session.value(OTHER)
+
+
+def test_there_is_none_without_a_reference(start: Start) -> None:
+    session = start(DOUBLE + "inputs: [{rand: [3]}, 2]")
+    session.has_eager_output = False
+    with pytest.raises(LookupError, match="no eager reference"):
+        session.value(OTHER)
