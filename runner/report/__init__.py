@@ -6,7 +6,7 @@ What a case printed may hold anything; nothing of it reaches a file or a termina
 import re
 import textwrap
 
-from runner.model import CaseResult, Verdict
+from runner.model import CaseResult, Timing, Verdict
 from runner.outcomes import Outcome
 
 TEXT_LIMIT = 64_000
@@ -82,6 +82,16 @@ def verdict_text(result: CaseResult, *, limit: int = TEXT_LIMIT) -> str:
         places = [_verdict(verdict, share) for verdict in result.failed] or places
     body = clip("\n".join([reason, *places]), room)
     return f"{body}\n{repro}" if repro else body
+
+
+def timing_lines(result: CaseResult) -> list[str]:
+    """Return what bench steps timed, a line each, and why something is missing. Nothing for a case that timed nothing."""
+    return [*map(_timing, result.timings), *(one_line(note) for note in result.notes)]
+
+
+def _timing(timing: Timing) -> str:
+    spread = f"{timing.least_ms:.3f} to {timing.most_ms:.3f}"
+    return f"{timing.median_ms:10.3f} ms  {one_line(timing.name)} {one_line(timing.form)}, median of {timing.count} ({spread})"
 
 
 def _verdict(verdict: Verdict, limit: int) -> str:

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from runner.model import CaseResult
 from runner.outcomes import JUnitTag, Outcome
-from runner.report import one_line, plain, verdict_text
+from runner.report import one_line, plain, timing_lines, verdict_text
 
 BLOCK_LIMIT = 6_000
 """Bytes of one case's block; the JUnit report and the run's folder have the rest."""
@@ -98,8 +98,8 @@ class Progress:
 def print_report(
     stream: TextIO, results: Sequence[CaseResult], selected: int, report_path: Path | str, *, color: bool, truncated: bool = False
 ) -> None:
-    """Print every case that is no plain PASS, the totals, and last the count of what was executed."""
-    parts = (_expected, _blocks, _groups, _totals)
+    """Print every case that is no plain PASS, what was timed, the totals, and last the count of what was executed."""
+    parts = (_expected, _blocks, _groups, _timings, _totals)
     lines = [line for part in parts for line in part(results, color=color)]
     if truncated:
         lines.append("truncated: this run did not reach its end")
@@ -137,6 +137,17 @@ def _groups(results: Sequence[CaseResult], *, color: bool) -> Iterable[str]:
             yield f"\n{_painted(outcome, color=color)}"
         for reason, count in reasons.most_common():
             yield f"  {count:5}  {reason}"
+
+
+def _timings(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
+    """Say what bench steps timed; the traces lie in the run's folder."""
+    timed = [result for result in results if result.timings or result.notes]
+    if timed:
+        yield "\ntimings: reported, never judged"
+    for result in timed:
+        yield f"  {shown_id(result.case_id)}"
+        yield from (f"  {line}" for line in timing_lines(result))
+        yield from (f"    {one_line(f'{result.folder}/{name}')}" for name in result.attachments)
 
 
 def _totals(results: Sequence[CaseResult], *, color: bool) -> Iterable[str]:

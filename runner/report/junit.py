@@ -19,7 +19,7 @@ from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # it 
 from runner.model import CaseResult
 from runner.outcomes import JUnitTag, Outcome
 from runner.record import RunHeader
-from runner.report import MESSAGE_LIMIT, TEXT_LIMIT, clip, one_line, plain, slug, verdict_text, visible_name
+from runner.report import MESSAGE_LIMIT, TEXT_LIMIT, clip, one_line, plain, slug, timing_lines, verdict_text, visible_name
 
 REPORT_NAME = "torch-conformance"
 
@@ -39,12 +39,17 @@ def write_stub(path: Path, header: RunHeader) -> None:
     write_junit(path, header, (), truncated=True)
 
 
-def write_junit(path: Path, header: RunHeader, results: Sequence[CaseResult], *, truncated: bool = False) -> None:
-    """Write the report in place of any former one; that one stands until this one is whole."""
+def write_junit(
+    path: Path, header: RunHeader, results: Sequence[CaseResult], *, truncated: bool = False, folder: Path | None = None
+) -> None:
+    """Write the report in place of any former one; that one stands until this one is whole.
+
+    With the run's ``folder``, cases name their attachments as CI systems read them.
+    """
     _refuse_impossible(results)
     data = b""
     for limit in _TEXT_LIMITS:
-        data = _document(header, results, truncated=truncated, limit=limit)
+        data = _document(header, results, truncated=truncated, limit=limit, folder=folder)
         if len(data) <= FILE_LIMIT:
             break
     _replace(path, data)
@@ -75,13 +80,13 @@ def _replace(path: Path, data: bytes) -> None:
             temporary.unlink()
 
 
-def _document(header: RunHeader, results: Sequence[CaseResult], *, truncated: bool, limit: int) -> bytes:
+def _document(header: RunHeader, results: Sequence[CaseResult], *, truncated: bool, limit: int, folder: Path | None) -> bytes:
     properties = _properties(header)
     suites = [_truncated_suite(header, properties)] if truncated else []
     for spec, group in _by_spec(results).items():
         # When not even the messages fit, the environment is said once.
         said = {} if suites and not limit else properties
-        suites.append(_suite(spec, group, timestamp=header.started, properties=said, limit=limit))
+        suites.append(_suite(spec, group, timestamp=header.started, properties=said, limit=limit, folder=folder))
     root = ET.Element("testsuites", name=REPORT_NAME)
     root.extend(suites)
     for total in _TOTALS:
@@ -112,10 +117,12 @@ def _truncated_suite(header: RunHeader, properties: Mapping[str, str]) -> ET.Ele
     return _mended(suite, [0.0])
 
 
-def _suite(spec: str, group: Sequence[CaseResult], *, timestamp: str, properties: Mapping[str, str], limit: int) -> ET.Element:
+def _suite(
+    spec: str, group: Sequence[CaseResult], *, timestamp: str, properties: Mapping[str, str], limit: int, folder: Path | None
+) -> ET.Element:
     suite = TestSuite(
         visible_name(spec_file(spec)),
-        [_case(result, limit) for result in group],
+        [_case(result, limit, folder) for result in group],
         timestamp=one_line(timestamp),
         properties=properties,
     )
@@ -135,17 +142,26 @@ def _mended(suite: ET.Element, seconds: Sequence[float]) -> ET.Element:
     return suite
 
 
-def _case(result: CaseResult, limit: int) -> TestCase:
+def _case(result: CaseResult, limit: int, folder: Path | None) -> TestCase:
     case = TestCase(
         visible_name(result.case_id),
         classname=visible_name(".".join([*result.area.split("/"), result.name] if result.area else [result.name])),
         file=visible_name(spec_file(result.position.file or result.spec)),
         line=result.position.line,
     )
+    case.stdout = timed = clip("\n".join([*timing_lines(result), *_attachments(result, folder)]), limit // 4)
     if result.outcome is not Outcome.PASS:
-        text, case.stdout, case.stderr = _texts(result, limit)
+        text, said, case.stderr = _texts(result, limit - len(timed.encode("utf-8")))
+        case.stdout = f"{timed}\n{said}" if timed and said else timed or said
         _add_verdict(case, result, text, limit)
     return case
+
+
+def _attachments(result: CaseResult, folder: Path | None) -> list[str]:
+    """Return a line for each file: GitLab and others read it where it stands alone, with a path from the repository's root."""
+    if folder is None:
+        return []
+    return [f"[[ATTACHMENT|{visible_name(spec_file(str(folder / result.folder / name)))}]]" for name in result.attachments]
 
 
 def _texts(result: CaseResult, limit: int) -> tuple[str, str, str]:

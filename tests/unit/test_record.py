@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from runner.diagnostics import Position
-from runner.model import AppliedWaiver, CaseId, CaseResult, Status, Verdict, WaiverEffect
+from runner.model import AppliedWaiver, CaseId, CaseResult, Status, Timing, Verdict, WaiverEffect
 from runner.outcomes import Outcome
 from runner.record import (
     FORMAT,
@@ -73,6 +73,9 @@ FULL = CaseResult(
             until="2027-03-01",
         ),
     ),
+    timings=(Timing(name="fn", form="compiled", median_ms=1.25, least_ms=1.0, most_ms=2.5, count=10),),
+    attachments=("trace-1.json",),
+    notes=("trace-2.json was left out",),
 )
 PASSED = CaseResult(
     case_id=CaseId("one[backend=cpu]"),
@@ -423,6 +426,7 @@ def test_the_schema_refuses_a_blank_reason_and_a_secret_variable(journal: Path) 
         ("case", CaseResult, {"kind"}),
         ("footer", RunFooter, {"kind"}),
         ("verdict", Verdict, set()),
+        ("timing", Timing, set()),
         ("position", Position, set()),
     ],
 )

@@ -1,0 +1,308 @@
+"""Times that are reported and never judged: how they are taken, what of them a runner believes, and where people read them."""
+
+import json
+import os
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner import session as carrier
+from runner.model import CaseResult, Timing
+from runner.outcomes import Outcome
+from runner.protocol import MAX_ATTACHMENT
+from runner.report.junit import write_junit
+from tests.fakes import COUNTED, backend, case, observation, seen, step, verdict_of
+from tests.unit.test_console import reported
+from tests.unit.test_console import result as console_result
+from tests.unit.test_junit import HEADER
+from tests.unit.test_junit import result as junit_result
+from tests.unit.test_worker_session import do, session, torch
+
+__all__ = ["session", "torch"]
+
+TIMING = {"name": "fn", "form": "compiled", "median_ms": 1.25, "least_ms": 1.0, "most_ms": 2.5, "count": 10}
+UNPROVEN: dict[str, Any] = {"graphs": [], "executed": {}, "entered": 0}
+
+
+def timed(**changes: Any) -> dict[str, Any]:
+    return seen(bench={"timings": [TIMING], "attachments": [], "notes": [], **changes})
+
+
+# -- in the worker --------------------------------------------------------------------------------------------------
+
+SQUARE = """\
+functions:
+  one: |
+    def one(x):
+        seen.append("one")
+        return x * 2
+  two: |
+    def two(x):
+        seen.append("two")
+        return x * 3
+prelude: |
+  seen = []
+inputs: [{ones: [2], requires_grad: true}]
+steps:
+  - call: {function: one}
+    expect: [{close: {to: eager}}]
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")
+class TestInTheWorker:
+    def test_each_round_gives_every_subject_its_turn(self, torch: Any, session: Callable[..., Any]) -> None:
+        one = session(SQUARE + "  - bench: {repeat: 4}", eager=False)
+        for name in ("one", "two"):
+            one._compiled[name] = one.compiled.targets[name]
+        do(one, 1)
+        assert one.module.namespace["seen"] == ["one", "two"] * (3 + 4)
+        assert [(found["name"], found["form"], found["count"]) for found in one.bench["timings"]] == [
+            ("one", "compiled", 4),
+            ("two", "compiled", 4),
+        ]
+        for found in one.bench["timings"]:
+            assert 0 < found["least_ms"] <= found["median_ms"] <= found["most_ms"] < 60_000
+        assert (one.bench["attachments"], one.bench["notes"]) == ([], [])
+
+    def test_eager_is_timed_beside_and_each_function_may_have_arguments_of_its_own(self, session: Callable[..., Any]) -> None:
+        bench = "  - bench: {functions: {two: [{zeros: [3]}], one: [{zeros: [4]}]}, eager: true, repeat: 2}"
+        one = session(SQUARE.replace("return x * 3", "return x + torch.zeros(3)") + bench)
+        do(one, 1)
+        assert [(found["name"], found["form"]) for found in one.bench["timings"]] == [
+            ("two", "compiled"),
+            ("two", "eager"),
+            ("one", "compiled"),
+            ("one", "eager"),
+        ]
+
+    def test_a_trace_names_what_was_timed_and_the_next_has_another_name(self, session: Callable[..., Any], tmp_path: Path) -> None:
+        one = session(SQUARE + "  - bench: {functions: [one], eager: true, repeat: 1, trace: true}")
+        do(one, 1)
+        assert one.bench["attachments"] == ["trace-1.json"]
+        events = json.loads((tmp_path / "trace-1.json").read_bytes())["traceEvents"]
+        names = [event["name"] for event in events if event.get("cat") == "user_annotation"]
+        assert (names.count("one compiled"), names.count("one eager")) == (3, 3)
+        do(one, 1)
+        assert one.bench["attachments"] == ["trace-2.json"]
+
+    def test_a_trace_that_is_too_large_is_left_out_with_a_note(
+        self, session: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from runner.worker import bench
+
+        monkeypatch.setattr(bench, "MAX_ATTACHMENT", 100)
+        one = session(SQUARE + "  - bench: {repeat: 1, trace: true}")
+        do(one, 1)
+        assert one.bench["attachments"] == []
+        assert "was left out" in one.bench["notes"][0]
+        assert not (tmp_path / "trace-1.json").exists()
+
+    def test_an_exception_while_timing_is_no_answer_of_torch(self, session: Callable[..., Any]) -> None:
+        from runner.worker.steps import CLAIMING
+
+        one = session(SQUARE + "  - bench: {inputs: [{value: text}]}")
+        one.compiled.targets["two"] = lambda x: x.no_such_attribute
+        with pytest.raises(AttributeError):
+            do(one, 1)
+        assert one.bench is None
+        assert "bench" not in CLAIMING
+
+    def test_backward_and_an_optimizer_leave_no_gradients(self, torch: Any, session: Callable[..., Any]) -> None:
+        one = session(LINEAR + "  - bench: {backward: true, optimizer: {call: torch.optim.SGD, kwargs: {lr: 0.5}}, repeat: 2}")
+        layer = one.compiled.targets["function"]
+        before = layer.weight.detach().clone()
+        do(one, 3)
+        assert layer.weight.grad is None
+        # 3 rounds and 2 that count, each taking half a gradient of ones
+        assert torch.allclose(layer.weight, before - 5 * 0.5)
+
+
+LINEAR = """\
+function: {module: torch.nn.Linear, args: [2, 1], kwargs: {bias: false}}
+inputs: [{ones: [1, 2]}]
+steps:
+  - call: {}
+    expect: [{close: {to: eager}}]
+  - backward: {}
+    expect: [{close: {to: eager}}]
+  - optimizer: {call: torch.optim.SGD, kwargs: {lr: 0.5, momentum: 0.5}, as: stepped}
+    expect: [{close: {to: eager}}]
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")
+class TestOptimizer:
+    def test_both_sides_take_the_step_and_keep_what_the_optimizer_keeps(self, torch: Any, session: Callable[..., Any]) -> None:
+        one = session(LINEAR)
+        before = one.compiled.targets["function"].weight.detach().clone()
+        taken = 0.0
+        # with momentum, half of the former step comes on top: 0.5, then 0.75
+        for step_size in (0.5, 0.75):
+            do(one)
+            do(one, 1)
+            (after,) = do(one, 2)
+            taken += step_size
+            assert torch.allclose(after, before - taken)
+            assert torch.equal(after, one.eager_output[0])
+            assert one.value("stepped")[0] is not one.compiled.targets["function"].weight
+        assert one.compiled.targets["function"].weight is not one.eager.targets["function"].weight
+
+    def test_a_side_that_went_elsewhere_is_seen(self, torch: Any, session: Callable[..., Any]) -> None:
+        one = session(LINEAR)
+        do(one)
+        do(one, 1)
+        one.compiled.targets["function"].weight.grad.mul_(2)
+        (after,) = do(one, 2)
+        assert not torch.equal(after, one.eager_output[0])
+
+    def test_without_gradients_there_is_nothing_to_optimize(self, session: Callable[..., Any]) -> None:
+        one = session(LINEAR, eager=False)
+        do(one)
+        with pytest.raises(RuntimeError, match="no parameter of the last call's function has a gradient"):
+            do(one, 2)
+
+    def test_an_optimizer_that_cannot_be_made_is_no_answer_of_torch(self, session: Callable[..., Any]) -> None:
+        from runner.worker.session import NotCarriedOut
+
+        one = session(LINEAR.replace("lr: 0.5", "no_such_rate: 0.5"), eager=False)
+        do(one)
+        do(one, 1)
+        with pytest.raises(NotCarriedOut, match="the optimizer raised TypeError"):
+            do(one, 2)
+
+    def test_there_is_no_answer_to_other_inputs(self, session: Callable[..., Any]) -> None:
+        one = session(LINEAR)
+        for number in range(3):
+            do(one, number)
+        with pytest.raises(LookupError):
+            one.other_answer()
+
+
+# -- in the judge ---------------------------------------------------------------------------------------------------
+
+
+def test_a_time_changes_no_outcome() -> None:
+    asked = case(step(COUNTED), step(kind="bench"))
+    slow = {**TIMING, "median_ms": 1e8, "most_ms": 1e8}
+    for facts in (timed(), timed(timings=[slow]), timed(timings=[], notes=["no trace"])):
+        assert verdict_of(asked, observation(seen(), facts)).outcome is Outcome.PASS
+
+
+def test_a_bench_proves_nothing() -> None:
+    asked = case(step(COUNTED), step(kind="bench"))
+    assert verdict_of(asked, observation(seen(**UNPROVEN), timed())).outcome is Outcome.FELL_BACK
+    eager_only = backend("eager")
+    graphless = observation(seen(**UNPROVEN), timed())
+    assert verdict_of(asked, graphless, by=eager_only).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"timings": [{**TIMING, "median_ms": -1}]},
+        {"timings": [{**TIMING, "median_ms": 1e300}]},
+        {"timings": [{**TIMING, "median_ms": "1"}]},
+        {"timings": [{**TIMING, "count": 0}]},
+        {"timings": [{**TIMING, "form": "guessed"}]},
+        {"timings": [{**TIMING, "more": 1}]},
+        {"timings": 7},
+        {"attachments": ["../plan.json"]},
+        {"attachments": ["/etc/passwd"]},
+        {"attachments": [".."]},
+        {"attachments": [""]},
+        {"attachments": ["trace.json\n"]},
+        {"notes": [7]},
+    ],
+)
+def test_what_no_bench_reports_is_an_error_and_is_not_shown(change: dict[str, Any], tmp_path: Path) -> None:
+    facts = observation(seen(), timed(**change))
+    assert verdict_of(case(step(COUNTED), step(kind="bench")), facts).outcome is Outcome.ERROR
+    assert carrier._benches(tmp_path, facts) == {}
+
+
+# -- in the runner --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("facts", [None, 7, [], {}, {"steps": 7}, {"steps": [7]}, {"steps": [{"bench": 7}]}, observation(seen())])
+def test_an_observation_without_a_bench_reports_none(facts: Any, tmp_path: Path) -> None:
+    assert carrier._benches(tmp_path, facts) == {}
+
+
+def test_an_attachment_is_a_file_of_the_case_and_of_bounded_size(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("secret")
+    folder = tmp_path / "case"
+    folder.mkdir()
+    (folder / "good.json").write_text("{}")
+    (folder / "folder.json").mkdir()
+    (folder / "link.json").symlink_to(tmp_path / "outside")
+    os.mkfifo(folder / "pipe.json")
+    with (folder / "large.json").open("wb") as stream:
+        stream.truncate(MAX_ATTACHMENT + 1)
+    names = ["good.json", "good.json", "absent.json", "folder.json", "link.json", "pipe.json", "large.json"]
+    found = carrier._benches(folder, observation(timed(attachments=names, notes=["said by the worker"])))
+    assert found["timings"] == (Timing(**TIMING),)
+    assert found["attachments"] == ("good.json",)
+    assert found["notes"][0] == "said by the worker"
+    assert [note.split()[0] for note in found["notes"][1:]] == names[2:]
+
+
+# -- where people read them -----------------------------------------------------------------------------------------
+
+SHOWN = {
+    "timings": (Timing(**TIMING),),
+    "attachments": ("trace-1.json",),
+    "notes": ("no trace of \x1b[31mtwo\x1b[0m",),
+    "folder": "cases/00007",
+}
+
+
+def test_the_console_has_a_section_of_its_own() -> None:
+    text = reported(console_result(outcome=Outcome.PASS, **SHOWN), console_result(1, outcome=Outcome.PASS))
+    assert (
+        "\ntimings: reported, never judged\n"
+        "  'area/one[backend=cpu,n=0]'\n"
+        "       1.250 ms  fn compiled, median of 10 (1.000 to 2.500)\n"
+        "  no trace of two\n"
+        "    cases/00007/trace-1.json\n"
+        "\n      2  PASS\n"
+    ) in text
+    assert "timings" not in reported(console_result(outcome=Outcome.PASS))
+
+
+def junit_case(path: Path, made: CaseResult, **more: Any) -> ET.Element:
+    write_junit(path / "junit.xml", HEADER, [made], **more)
+    (found,) = ET.parse(path / "junit.xml").iter("testcase")
+    return found
+
+
+def test_junit_names_attachments_on_lines_of_their_own(tmp_path: Path) -> None:
+    found = junit_case(tmp_path, junit_result(outcome=Outcome.PASS, **SHOWN), folder=tmp_path / "run")
+    assert [child.tag for child in found] == ["system-out"]
+    lines = (found.findtext("system-out") or "").splitlines()
+    assert lines[0].strip() == "1.250 ms  fn compiled, median of 10 (1.000 to 2.500)"
+    assert lines[-1] == f"[[ATTACHMENT|{tmp_path}/run/cases/00007/trace-1.json]]"
+
+
+def test_junit_keeps_what_a_failed_case_printed_below_its_times(tmp_path: Path) -> None:
+    found = junit_case(tmp_path, junit_result(outcome=Outcome.FAIL, **SHOWN))
+    text = found.findtext("system-out") or ""
+    assert text.index("fn compiled") < text.index("said")
+    assert "ATTACHMENT" not in text
+    assert found.findtext("system-err") == "cried"
+
+
+def test_junit_of_a_case_that_timed_nothing_is_bare(tmp_path: Path) -> None:
+    assert list(junit_case(tmp_path, junit_result(outcome=Outcome.PASS), folder=tmp_path)) == []
+
+
+def test_no_name_of_a_worker_breaks_the_file(tmp_path: Path) -> None:
+    hostile = replace(Timing(**TIMING), name="a\nb]]\x00\ud800" + "x" * 10_000)
+    found = junit_case(tmp_path, junit_result(outcome=Outcome.PASS, timings=(hostile,) * 1000, folder="cases/00007"), folder=tmp_path)
+    assert len(found.findtext("system-out") or "") < 64_000
