@@ -214,6 +214,26 @@ def clear_metrics() -> None:
     found.reset()
 
 
+def register_patterns() -> None:
+    """Let inductor register the patterns that its passes look for, once for the process and its forks.
+
+    Not where torch is built for a GPU: tracing the patterns asks the driver for devices, after which no fork can use them.
+    """
+    import torch
+
+    if torch.version.cuda is not None or torch.version.hip is not None:
+        return
+    with contextlib.suppress(ImportError):
+        import tqdm
+
+        tqdm.tqdm.monitor_interval = 0  # its monitor is a thread
+    from torch._inductor.fx_passes import joint_graph, post_grad, pre_grad
+
+    pre_grad.lazy_init()
+    joint_graph.lazy_init(torch.device("cpu"))
+    post_grad.lazy_init()
+
+
 def name_lines(file: str, names: Mapping[int, str]) -> None:
     """Tell dynamo which function each line of a file belongs to; asked itself, it reads the file as Python and may raise."""
     from torch._dynamo import funcname_cache

@@ -48,7 +48,7 @@ def _children() -> list[int]:
 def warm(kinds: list[str]) -> float:
     """Import torch and do what every first compile of a process does once; return the seconds it took.
 
-    Compiles nothing and touches no device: a fork of a process with threads, an OpenMP region or a CUDA context can hang.
+    Builds nothing and touches no device: a fork of a process with threads, an OpenMP region or a CUDA context can hang.
     """
     begin = time.perf_counter()
     import torch
@@ -63,6 +63,7 @@ def warm(kinds: list[str]) -> float:
 
     if "cpu" in kinds:
         compat.pick_vector_isa()
+        compat.register_patterns()
     return time.perf_counter() - begin
 
 
