@@ -80,6 +80,8 @@ def _run(session: Session, arguments: Mapping[str, Any], called: list[Any], afte
     contexts = arguments.get("context", session.plan["body"]["context"])
 
     def run() -> None:
+        # the results of the last call are dead: CUDA graphs may use their memory again
+        torch.compiler.cudagraph_mark_step_begin()
         with contextlib.ExitStack() as stack:
             for context in contexts:
                 stack.enter_context(context_of(context, session.device))
