@@ -97,13 +97,17 @@ def _after_backward(session: Session, arguments: Mapping[str, Any], called: list
     optimizer = make_optimizer(session, arguments["optimizer"], parameters_of(called)) if "optimizer" in arguments else None
     leaves = gradient_leaves(called)
 
+    def forget() -> None:
+        for leaf in leaves:
+            leaf.grad = None
+
     def after(result: Any) -> None:
         total_of(result).backward()
         if optimizer is not None:
             optimizer.step()
-        for leaf in leaves:
-            leaf.grad = None
+        forget()
 
+    forget()  # gradients of the steps above may lie in memory that CUDA graphs use again
     return after
 
 
