@@ -228,7 +228,7 @@ def _phases(observation: Any) -> dict[str, float]:
 
 
 def recorded(folder: Path) -> tuple[Json, Callable[[int, int], str]]:
-    """Return the observation of a case that was run, and what gives its code; raise ``OSError`` or ``ValueError`` where none can be read."""
+    """Return the observation of a case that was run, and what gives its code; raise ``OSError`` or ``ValueError`` for none."""
     return json.loads((folder / "observation.json").read_bytes()), functools.partial(_read_code, folder)
 
 

@@ -224,9 +224,8 @@ def register_patterns() -> None:
     if torch.version.cuda is not None or torch.version.hip is not None:
         return
     with contextlib.suppress(ImportError):
-        import tqdm
-
-        tqdm.tqdm.monitor_interval = 0  # its monitor is a thread
+        # its monitor is a thread
+        importlib.import_module("tqdm").tqdm.monitor_interval = 0
     from torch._inductor.fx_passes import joint_graph, post_grad, pre_grad
 
     pre_grad.lazy_init()

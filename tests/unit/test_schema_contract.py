@@ -321,9 +321,17 @@ def test_sections() -> None:
     assert {check_names.OPTION_KINDS[name].value for name in of_options} == of_options <= {kind.value for kind in NameKind}
     assert set(options.SECTIONS) <= set(spec), "SECTIONS in runner/language/options.py"
     assert set(spec) > substitution.SECTIONS, "SECTIONS in runner/language/substitution.py"
-    assert set(spec) - substitution.SECTIONS == {"tags", "backends", "matrix", "exclude", "requires", "services", "prelude", "entry", "audit"}, (
-        "a new key of a spec: say in runner/language/substitution.py whether templates stand in it"
-    )
+    assert set(spec) - substitution.SECTIONS == {
+        "tags",
+        "backends",
+        "matrix",
+        "exclude",
+        "requires",
+        "services",
+        "prelude",
+        "entry",
+        "audit",
+    }, "a new key of a spec: say in runner/language/substitution.py whether templates stand in it"
 
 
 def test_sections_of_a_backend(tmp_path: Path) -> None:
