@@ -244,43 +244,50 @@ CATALOGUE = (
     Fault(compiling.sine_written_as_cosine, "Generated code computes a cosine for a sine", (OTHER_BRANCH,), CONSTANT_KEY),
     Fault(compiling.loop_without_its_last_element, "Generated loops end one element early", (SECOND_DYNAMIC,), NARROW_ROWS),
     Fault(compiling.kernels_counted_twice, "Each generated kernel is counted twice", (KERNELS,), CHANNELS_LAST),
-)
-
-HOLES = (
+    # basics
     Fault(
         compiling.constants_not_guarded,
         "A graph compiled for one integer is called for another",
-        claim="a function compiled for one integer is compiled again for another",
+        ("basics/an-integer-argument-is-guarded[backend=cpu]",),
+        CONFIG_KEY,
     ),
     Fault(
         compiling.tensors_not_guarded,
         "A graph compiled for one dtype is called for another",
-        claim="a function compiled for one dtype is compiled again for another, and answers in it",
+        ("basics/another-dtype-is-compiled-anew[backend=cpu]",),
+        CONFIG_KEY,
     ),
     Fault(
         compiling.grad_mode_not_guarded,
         "A graph compiled without gradients is called where they are wanted",
-        claim="a backward follows a call that itself follows one under no_grad",
+        ("basics/a-graph-without-gradients-is-not-used-where-they-are-wanted[backend=cpu]",),
+        CONFIG_KEY,
     ),
     Fault(
         compiling.dynamic_sizes_taken_for_static,
         "dynamic=True is taken for dynamic=False",
-        claim="with dynamic shapes one graph serves every size: one miss for three sizes",
+        ("basics/one-dynamic-graph-serves-every-size[backend=cpu]",),
+        CONFIG_KEY,
     ),
     Fault(
         compiling.reduction_without_its_last_element,
         "Generated reductions end one element early",
-        claim="reductions over lengths that no vector divides take in every element",
+        ("basics/reductions-over-odd-lengths-take-in-every-element[backend=cpu]",),
+        CONFIG_KEY,
     ),
     Fault(
         compiling.bfloat16_cut_off,
         "bfloat16 is cut off where it must be rounded",
-        claim="bfloat16 results that eager rounds up are equal to eager's, not close",
+        ("basics/halves-are-rounded-as-eager-rounds-them[backend=cpu,dtype=bfloat16]",),
+        CONFIG_KEY,
     ),
+)
+
+HOLES = (
     Fault(
         freezing.frozen_in_spite_of_gradients,
         "A graph is frozen although gradients are enabled",
-        claim="a module whose parameters want no gradient is not frozen while gradients are enabled",
+        claim="none is missing: dynamo asks too, and the patch alone freezes nothing",
     ),
 )
 """Faults that a person may plant and that no case sees yet. Once one is seen, its row belongs into the catalogue."""
