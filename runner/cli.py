@@ -81,7 +81,7 @@ def _run(commands: "_Commands") -> None:
         "What a remote cache returns is executed: name only servers that you trust with your account (repeatable)",
     )
     add("--resume", metavar="RUN", help="go on with a run that did not end: a folder, a run's id, or latest")
-    add("--isolation", choices=["fork", "process"], default="fork", help="how a case gets its process (default: fork of a warm one)")
+    _isolation(command)
 
 
 def _explain(commands: "_Commands") -> None:
@@ -111,7 +111,7 @@ def _audit(commands: "_Commands") -> None:
     _choice(command)
     add("--jobs", default="auto", metavar="N", help="cases at once (default: auto, by cores and memory)")
     add("--timeout", type=_positive, default=300.0, metavar="S", help="seconds a case may take (default: 300)")
-    add("--isolation", choices=["fork", "process"], default="fork", help="how a case gets its process (default: fork of a warm one)")
+    _isolation(command)
 
 
 def _paths(command: argparse.ArgumentParser) -> None:
@@ -132,6 +132,16 @@ def _choice(command: argparse.ArgumentParser) -> None:
         "--select", action="append", default=[], metavar="GLOB", help="only ids that match; * and ? are special (repeatable)"
     )
     command.add_argument("--shard", metavar="I/N", help="only the I-th of N parts, by a hash of the id")
+
+
+def _isolation(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--isolation",
+        choices=["case", "worker", "none", "process"],
+        default="case",
+        help="case: a process for each, forked from a warm one (default); worker: one after another in a process that is cleaned, "
+        "where specs allow it; none: one process for all; process: a new Python for each",
+    )
 
 
 def _positive(text: str) -> float:

@@ -19,7 +19,7 @@ from runner.capabilities import Machine
 from runner.conditions import Surroundings
 from runner.diagnostics import UsageError
 from runner.execute import Engine, Execution, Job, Limits
-from runner.execute.jobs import FACTS, Environment
+from runner.execute.jobs import FACTS, Environment, Isolation
 from runner.judge import Evidence, Judged, judge
 from runner.language.expand import surroundings
 from runner.language.load import Suite
@@ -61,7 +61,7 @@ class CaseRunner:
         self._machine = machine
         self._environments = schedule.environments([case for case in cases if _may_run(case, machine)])
         self._scratch = Path(tempfile.mkdtemp(prefix="torch-conformance-"))
-        limits = Limits(workers=workers, threads=schedule.threads(workers), scratch=self._scratch, fork=arguments.isolation == "fork")
+        limits = Limits(workers=workers, threads=schedule.threads(workers), scratch=self._scratch, isolation=Isolation(arguments.isolation))
         self._engine = Engine(limits)
         self._services = Services(named_servers(getattr(arguments, "service", ())), self._scratch)
 

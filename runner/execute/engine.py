@@ -4,28 +4,32 @@ A worker is never believed further than it must be: its messages are bounded, th
 ended is what its parent says, not what it says.
 """
 
-import contextlib
 import os
 import selectors
 import signal
-import subprocess
+import socket
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from runner.execute.jobs import Execution, Job
+from runner.execute.inbox import Inbox
+from runner.execute.jobs import FACTS, Environment, Execution, Isolation, Job
 from runner.execute.spawn import TemplateProcess, start_process
-from runner.model import Ending
-from runner.protocol import MAX_MESSAGE, loads
+from runner.execute.workers import Worker
 
 _START_SECONDS = 300
 """How long a template may take to warm up."""
 
 _STACK_SECONDS = 0.5
 """How long a hanging worker has to print its stack before it is killed."""
+
+_MOST_CASES = 100
+"""How many cases a worker runs: what none of our checks sees grows with them."""
+
+_MOST_SECONDS_ASLEEP = 0.25
+"""How long the loop sleeps at most: floods of output are looked for as often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,37 +41,9 @@ class Limits:
     """OpenMP threads of each worker."""
     scratch: Path
     """A folder for what templates write; emptied by the caller."""
-    fork: bool = True
-    """False: every case gets a new process."""
-
-
-@dataclass
-class _Running:
-    """A worker from its start to its end."""
-
-    number: int
-    job: Job
-    pipe: int
-    begun: float
-    deadline: float
-    isolation: str = "fork"
-    note: str = ""
-    problem: str = ""
-    pid: int | None = None
-    process: "subprocess.Popen[bytes] | None" = None
-    status: int | None = None
-    buffer: bytearray = field(default_factory=bytearray)
-    received: int = 0
-    observation: Any = None
-    observations: int = 0
-    phase: str = "import"
-    timed_out: bool = False
-    killed_at: float | None = None
-    is_closed: bool = False
-
-    @property
-    def has_ended(self) -> bool:
-        return self.status is not None
+    isolation: Isolation = Isolation.CASE
+    spares: int = 0
+    """How many workers for a GPU may warm up beside those that run cases."""
 
 
 @dataclass
@@ -84,8 +60,11 @@ class Engine:
         self._selector = selectors.DefaultSelector()
         self._templates: dict[str, _Template] = {}
         self._broken: dict[str, str] = {}
-        self._running: dict[int, _Running] = {}
+        self._workers: dict[int, Worker] = {}
+        self._waiting: deque[Job] = deque()
         self._next = 0
+        self._cold: dict[str, str] = {}
+        """Environments whose workers could not be warmed up beforehand, and why."""
 
     def __enter__(self) -> "Engine":
         return self
@@ -95,13 +74,13 @@ class Engine:
 
     def close(self) -> None:
         """Kill what runs and end the templates."""
-        for running in self._running.values():
-            _kill(running)
-        for running in list(self._running.values()):
-            if running.process is not None:
-                running.process.wait()
-            self._close_pipe(running)
-        self._running.clear()
+        for worker in self._workers.values():
+            worker.kill()
+        for worker in self._workers.values():
+            if worker.process is not None:
+                worker.process.wait()
+            worker.close()
+        self._workers.clear()
         for template in self._templates.values():
             template.process.close()
         self._templates.clear()
@@ -112,36 +91,72 @@ class Engine:
         """Why templates could not be forked from, by the key of their environment."""
         return dict(self._broken)
 
+    @property
+    def cold(self) -> Mapping[str, str]:
+        """Why workers could not be warmed up before they had a case, by the key of their environment."""
+        return dict(self._cold)
+
     def run(self, jobs: Iterable[Job]) -> Iterator[Execution]:
         """Run every job, in order as far as there is room, and yield each as it ends."""
-        waiting = deque(jobs)
-        while waiting or self._running:
-            while waiting and len(self._running) < self._limits.workers and self._may_start(waiting[0]):
-                self._start(waiting.popleft())
+        self._waiting.extend(jobs)
+        while self._waiting or self._busy():
+            self._fill()
             self._wait()
             yield from self._finished()
+            self._bury()
+
+    def again(self, job: Job) -> None:
+        """Run a job once more, in a worker of its own, before any other."""
+        self._waiting.appendleft(job)
+
+    def retire(self, number: int) -> None:
+        """Give a worker no further case."""
+        worker = self._workers.get(number)
+        if worker is not None and worker.running is None:
+            self._end(worker)
 
     # -- starting -----------------------------------------------------------------------------------------------
+
+    def _busy(self) -> list[Worker]:
+        return [worker for worker in self._workers.values() if worker.running is not None]
+
+    def _fill(self) -> None:
+        """Give waiting jobs to workers while there is room."""
+        while self._waiting and len(self._busy()) < self._limits.workers and self._may_start(self._waiting[0]):
+            worker = self._worker_for(self._waiting[0])
+            if worker is None:
+                break
+            job = self._waiting.popleft()
+            worker.give(job, is_last=not self._shares(job))
+            assert worker.running is not None
+            self._selector.register(worker.running.inbox.descriptor, selectors.EVENT_READ, worker)
+        self._warm_spares()
+
+    def _shares(self, job: Job) -> bool:
+        return job.shares and self._limits.isolation in (Isolation.WORKER, Isolation.NONE)
 
     def _may_start(self, job: Job) -> bool:
         """Whether a job can start now; begins to warm its template when there is none."""
         key = job.environment.key
-        if not self._limits.fork or key in self._broken:
+        if self._limits.isolation is Isolation.PROCESS or key in self._broken:
             return True
         if key not in self._templates:
-            self._warm(job)
+            self._warm(job.environment)
         return self._templates[key].process.is_ready
 
-    def _warm(self, job: Job) -> None:
-        self._retire_idle()
-        folder = self._limits.scratch / f"template-{len(self._templates) + len(self._broken)}-{self._next}"
-        process = TemplateProcess(job.environment, self._limits.threads, folder)
-        self._templates[job.environment.key] = _Template(process, time.monotonic() + _START_SECONDS)
-        self._selector.register(process.control, selectors.EVENT_READ, job.environment.key)
+    def _warm(self, wanted: Environment) -> None:
+        self._retire_idle(wanted.key)
+        self._next += 1
+        process = TemplateProcess(wanted, self._limits.threads, self._limits.scratch / f"template-{self._next}")
+        self._templates[wanted.key] = _Template(process, time.monotonic() + _START_SECONDS)
+        self._selector.register(process.control, selectors.EVENT_READ, wanted.key)
 
-    def _retire_idle(self) -> None:
-        """End templates that no running worker came from: each holds some 300 MB."""
-        busy = {running.job.environment.key for running in self._running.values()}
+    def _retire_idle(self, wanted: str) -> None:
+        """End workers that wait for cases of another environment, and templates that no worker came from: each holds some 300 MB."""
+        for worker in list(self._workers.values()):
+            if worker.running is None and worker.key != wanted:
+                self._end(worker)
+        busy = {worker.key for worker in self._busy()}
         for key in [key for key in self._templates if key not in busy]:
             self._drop_template(key)
 
@@ -150,54 +165,89 @@ class Engine:
         self._selector.unregister(template.process.control)
         template.process.close()
 
-    def _start(self, job: Job) -> None:
-        self._next += 1
-        read, write = os.pipe()
-        os.set_blocking(read, False)
-        job.folder.mkdir(parents=True, exist_ok=True)
-        if job.begin is not None:
-            job.begin()
-        now = time.monotonic()
-        running = _Running(self._next, job, read, now, now + job.timeout)
-        self._running[running.number] = running
-        self._selector.register(read, selectors.EVENT_READ, running)
-        with _output_files(job.folder) as outputs:
-            self._launch(running, [write, *outputs])
-        os.close(write)
+    def _worker_for(self, job: Job) -> Worker | None:
+        """Return a worker that can take the job now: one that waits, or a new one; None where that is still warming up."""
+        key = job.environment.key
+        shared = self._shares(job)
+        idle = [one for one in self._workers.values() if one.key == key and one.is_idle and (shared or not one.cases)]
+        # one that has run cases goes on; a spare is for where there is none
+        found = max(idle, key=lambda one: one.cases, default=None)
+        if found is None and job.plan != FACTS and self._wants_spares(job.environment):
+            if not any(one.key == key and not one.is_warm for one in self._workers.values()):
+                self._start(job.environment, is_warm=False)
+            return None
+        found = found or self._start(job.environment)
+        if shared:
+            found.isolation = "shared"
+        return found
 
-    def _launch(self, running: _Running, descriptors: list[int]) -> None:
-        key = running.job.environment.key
-        template = self._templates.get(key) if self._limits.fork and key not in self._broken else None
-        if template is not None and template.process.send(running.number, running.job, descriptors):
+    def _wants_spares(self, wanted: Environment) -> bool:
+        """Whether what a first compile does once cannot be done before the fork."""
+        return "cuda" in wanted.kinds and wanted.key in self._templates and wanted.key not in self._cold
+
+    def _warm_spares(self) -> None:
+        """Let workers warm up while others run: the next cases find them ready."""
+        if not self._waiting or not self._wants_spares(self._waiting[0].environment):
             return
-        running.isolation = "process"
-        running.note = self._broken.get(key, "")
-        running.process = start_process(running.job, descriptors, self._limits.threads, self._limits.scratch)
-        running.pid = running.process.pid
+        wanted = self._waiting[0].environment
+        template = self._templates[wanted.key]
+        if not template.process.is_ready:
+            return
+        ahead = sum(job.environment.key == wanted.key for job in list(self._waiting)[: self._limits.workers + self._limits.spares])
+        unused = sum(one.key == wanted.key and one.running is None and not one.is_retired for one in self._workers.values())
+        room = self._limits.workers + self._limits.spares - len(self._workers)
+        for _ in range(min(ahead - unused, room)):
+            self._start(wanted, is_warm=False)
+
+    def _start(self, wanted: Environment, *, is_warm: bool = True) -> Worker:
+        """Start a worker: by a fork where that is safe, else in a process of its own, which warms nothing up."""
+        self._next += 1
+        key = wanted.key
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        worker = Worker(number=self._next, key=key, control=mine, isolation="fork", is_warm=is_warm)
+        template = self._templates.get(key) if key not in self._broken else None
+        if template is None or not template.process.fork(worker.number, theirs.fileno()):
+            worker.isolation = "process"
+            worker.note = self._broken.get(key, "")
+            worker.process = start_process(wanted, theirs.fileno(), self._limits.threads, self._limits.scratch)
+            worker.pid = worker.process.pid
+            worker.pidfd = os.pidfd_open(worker.pid)
+            worker.is_warm = True
+            self._selector.register(worker.pidfd, selectors.EVENT_READ, worker)
+        theirs.close()
+        self._workers[worker.number] = worker
+        self._selector.register(mine, selectors.EVENT_READ, worker.number)
+        if not worker.is_warm:
+            worker.warm_up(sorted(wanted.kinds), time.monotonic() + _START_SECONDS)
+        return worker
 
     # -- waiting ------------------------------------------------------------------------------------------------
 
     def _wait(self) -> None:
         for key, _ in self._selector.select(timeout=self._patience()):
-            if isinstance(key.data, str):
-                self._on_template(key.data)
-            else:
-                self._on_pipe(key.data)
+            match key.data:
+                case str():
+                    self._on_template(key.data)
+                case int():
+                    self._on_control(key.data)
+                case Worker() if key.fd != key.data.pidfd:
+                    self._on_pipe(key.data)
         now = time.monotonic()
-        for running in self._running.values():
-            self._watch(running, now)
+        for worker in self._workers.values():
+            worker.reap()
+            self._watch(worker, now)
         for name, template in list(self._templates.items()):
             if not template.process.is_ready and now > template.deadline:
                 self._lose_template(name, f"the template did not warm up within {_START_SECONDS} s")
 
     def _patience(self) -> float:
-        """Return how long to sleep: until the next deadline, and shortly where a process must be polled."""
+        """Return how long to sleep: until the next deadline, and shortly where something has just ended."""
         now = time.monotonic()
-        if any(running.process is not None or running.killed_at is not None or running.has_ended for running in self._running.values()):
+        if any(worker.has_ended or (worker.running and worker.running.killed_at) for worker in self._workers.values()):
             return 0.02
-        deadlines = [running.deadline for running in self._running.values()]
+        deadlines = [worker.running.deadline for worker in self._workers.values() if worker.running]
         deadlines += [template.deadline for template in self._templates.values() if not template.process.is_ready]
-        return max(min(deadlines, default=now + 1.0) - now, 0.0)
+        return min(max(min(deadlines, default=now + 1.0) - now, 0.0), _MOST_SECONDS_ASLEEP)
 
     def _on_template(self, key: str) -> None:
         template = self._templates.get(key)
@@ -212,163 +262,116 @@ class Engine:
         elif "refused" in message:
             self._refuse(int(message["refused"]), str(message["why"]))
         else:
-            running = self._running.get(int(message.get("started", message.get("ended", -1))))
-            if running is not None and "started" in message:
-                running.pid = int(message["pid"])
-            elif running is not None:
-                running.status = int(message["status"])
+            worker = self._workers.get(int(message.get("started", message.get("ended", -1))))
+            if worker is not None and "started" in message:
+                worker.pid = int(message["pid"])
+                if worker.is_retired:
+                    worker.kill()
+            elif worker is not None:
+                worker.status = int(message["status"])
+
+    def _on_control(self, number: int) -> None:
+        """A worker says that it is warm, or done with its case; or it has hung up, and its end will be told by its parent."""
+        worker = self._workers.get(number)
+        if worker is None:
+            return
+        message = worker.take()
+        if message is None:
+            self._selector.unregister(worker.control)
+
+        elif "warm" in message:
+            worker.is_warm = True
+        elif "done" in message and worker.running is not None:
+            worker.done = str(message["done"])[:500]
+
+    def _on_pipe(self, worker: Worker) -> None:
+        inbox = worker.running.inbox if worker.running else None
+        if inbox is None:
+            return
+        inbox.read()
+        if inbox.is_closed or inbox.is_flooded:
+            self._stop_reading(inbox)
+        if inbox.is_flooded:
+            worker.kill()
+
+    def _stop_reading(self, inbox: Inbox) -> None:
+        if inbox.descriptor in self._selector.get_map():
+            self._selector.unregister(inbox.descriptor)
 
     def _refuse(self, number: int, why: str) -> None:
         """A fork would not be safe: this case, and those after it, get new processes."""
-        running = self._running.pop(number)
-        self._broken[running.job.environment.key] = why
-        self._close_pipe(running)
-        self._start(running.job)
+        worker = self._workers[number]
+        self._broken[worker.key] = why
+        self._put_back(worker)
+
+    def _put_back(self, worker: Worker) -> None:
+        """Let the case of a worker that never came to be wait again."""
+        if worker.running is not None:
+            self._stop_reading(worker.running.inbox)
+            self._waiting.appendleft(worker.running.job)
+        self._forget(worker)
 
     def _lose_template(self, key: str, why: str) -> None:
         self._drop_template(key)
         self._broken[key] = why
-        for running in list(self._running.values()):
-            if running.job.environment.key != key or running.process is not None or running.has_ended:
+        for worker in list(self._workers.values()):
+            if worker.key != key or worker.process is not None or worker.has_ended:
                 continue
-            if running.pid is None:  # it was never forked: nothing of it has run
-                del self._running[running.number]
-                self._close_pipe(running)
-                self._start(running.job)
+            if worker.pid is None:  # it was never forked: nothing of it has run
+                self._put_back(worker)
             else:
-                running.note = why
-                running.status = signal.SIGKILL  # a worker dies with its template
-                _kill(running)
+                worker.note = why
+                worker.kill()
+                worker.status = signal.SIGKILL  # a worker dies with its template
 
-    def _on_pipe(self, running: _Running) -> None:
-        try:
-            data = os.read(running.pipe, 1 << 20)
-        except BlockingIOError:
+    def _watch(self, worker: Worker, now: float) -> None:
+        running = worker.running
+        if worker.has_ended or running is None:
+            if not worker.is_warm and now > worker.warm_until:
+                self._cold[worker.key] = f"a worker did not warm up within {_START_SECONDS} s"
+                self._end(worker)
             return
-        except OSError:
-            data = b""
-        if not data:
-            self._close_pipe(running)
-            return
-        running.received += len(data)
-        if running.received > MAX_MESSAGE:
-            running.problem = f"the worker sent more than {MAX_MESSAGE >> 20} MiB"
-            self._close_pipe(running)
-            _kill(running)
-            return
-        if running.problem:
-            return  # it has broken the protocol: nothing more is read out of it
-        *lines, rest = data.split(b"\n")
-        for line in lines:
-            running.problem = _take_message(running, bytes(running.buffer) + line)
-            running.buffer.clear()
-            if running.problem:
-                return
-        running.buffer += rest
-
-    def _watch(self, running: _Running, now: float) -> None:
-        if running.process is not None and running.status is None:
-            running.status = _reap(running)
-        if running.has_ended or running.pid is None:
-            if running.pid is None and now > running.deadline:
+        if worker.pid is None:
+            if now > running.deadline:
                 running.timed_out = True
-                running.status = signal.SIGKILL
+                worker.status = signal.SIGKILL
             return
-        if running.killed_at is None and now > running.deadline:
+        if running.killed_at is None and now > running.deadline and worker.done is None:
             running.timed_out = True
             running.killed_at = now
-            with contextlib.suppress(OSError):
-                os.kill(running.pid, signal.SIGUSR1)  # faulthandler prints every thread's stack
+            worker.ask_for_stack()
         elif running.killed_at is not None and now > running.killed_at + _STACK_SECONDS:
-            _kill(running)
+            worker.kill()
+        worker.bound_output()
 
     # -- ending -------------------------------------------------------------------------------------------------
 
     def _finished(self) -> Iterator[Execution]:
-        for running in [running for running in self._running.values() if running.has_ended]:
-            # who reaped it has killed the children that it left behind, who might hold the pipe
-            while not running.is_closed and self._drain(running):
-                pass
-            del self._running[running.number]
-            self._close_pipe(running)
-            yield _execution(running)
+        for worker in list(self._workers.values()):
+            if worker.running is None or not (worker.has_ended or worker.done is not None):
+                continue
+            odd = "" if worker.has_ended else worker.oddity()
+            self._stop_reading(worker.running.inbox)
+            execution = worker.finish(odd)
+            if not worker.has_ended and (odd or execution.problem or worker.cases >= _MOST_CASES):
+                self._end(worker)
+            yield execution
 
-    def _drain(self, running: _Running) -> bool:
-        before = running.received
-        self._on_pipe(running)
-        return running.received != before
+    def _end(self, worker: Worker) -> None:
+        """Let a worker end: it has no case, or is done with it."""
+        worker.is_retired = True
+        worker.kill()
 
-    def _close_pipe(self, running: _Running) -> None:
-        if not running.is_closed:
-            running.is_closed = True
-            self._selector.unregister(running.pipe)
-            os.close(running.pipe)
+    def _bury(self) -> None:
+        """Forget workers that have ended."""
+        for worker in [worker for worker in self._workers.values() if worker.has_ended and worker.running is None]:
+            if not worker.is_warm and not worker.is_retired:
+                self._cold[worker.key] = "a worker ended while it warmed up"
+            self._forget(worker)
 
-
-@contextlib.contextmanager
-def _output_files(folder: Path) -> Iterator[list[int]]:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-    descriptors = [os.open(folder / name, flags, 0o644) for name in ("stdout.txt", "stderr.txt")]
-    try:
-        yield descriptors
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
-
-
-def _take_message(running: _Running, line: bytes) -> str:
-    """Take what a line says; return how it breaks the protocol, if it does."""
-    try:
-        message = loads(line)
-    except ValueError as error:
-        return f"the worker sent a message that is {error}"
-    if not isinstance(message, dict):
-        return "the worker sent a message that is no map"
-    if "phase" in message:
-        running.phase = str(message["phase"])[:100]
-    elif "observation" in message:
-        running.observations += 1
-        if running.observations > 1:
-            return "the worker answered twice"
-        running.observation = message["observation"]
-    return ""
-
-
-def _reap(running: _Running) -> int | None:
-    """Return the wait status of a worker that is our own child, when it has ended; its children go with it."""
-    assert running.process is not None
-    if os.waitid(os.P_PID, running.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-        return None
-    _kill(running)  # while it is not reaped, its number can be nobody else's group
-    code = running.process.wait()
-    return -code if code < 0 else code << 8
-
-
-def _kill(running: _Running) -> None:
-    """Kill the worker's process group, which it leads: with it go g++ and whatever else it started."""
-    if running.pid is not None:
-        with contextlib.suppress(OSError):
-            os.killpg(running.pid, signal.SIGKILL)
-
-
-def _execution(running: _Running) -> Execution:
-    status = running.status or 0
-    signaled = os.WIFSIGNALED(status)
-    ending = Ending(
-        exit_code=None if signaled else os.waitstatus_to_exitcode(status),
-        signal=os.WTERMSIG(status) if signaled else None,
-        timed_out=running.timed_out,
-        phase=running.phase,
-    )
-    seconds = time.monotonic() - running.begun
-    cut = "the worker's last message was cut off" if running.buffer else ""
-    return Execution(
-        job=running.job,
-        observation=running.observation,
-        ending=ending,
-        seconds=seconds,
-        isolation=running.isolation,
-        note=running.note or cut,
-        # without an answer it is a process that died, whatever it wanted to say
-        problem=running.problem or (cut if running.observations else ""),
-    )
+    def _forget(self, worker: Worker) -> None:
+        del self._workers[worker.number]
+        for registered in (worker.control, worker.pidfd):
+            if registered is not None and registered in self._selector.get_map():
+                self._selector.unregister(registered)
+        worker.close()

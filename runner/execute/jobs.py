@@ -2,12 +2,26 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
 from runner.model import Ending, Json
 
 FACTS = "facts"
 """The plan that asks a worker what the machine is."""
+
+
+class Isolation(Enum):
+    """How cases get their processes; the values are the words of ``--isolation``."""
+
+    CASE = "case"
+    """A worker for each case, forked from a warm template."""
+    WORKER = "worker"
+    """A worker runs several cases one after another, where their specs say that they may; in a clean state each time."""
+    NONE = "none"
+    """One worker for all cases of an environment, whatever their specs say. It is never the runner."""
+    PROCESS = "process"
+    """A new Python for each case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +34,8 @@ class Environment:
 
     @property
     def key(self) -> str:
-        """Equal for environments that may share a template."""
-        return repr(sorted(self.variables.items()))
+        """Equal for environments that may share a template: what is warmed for a GPU is nothing for the CPU, and the other way round."""
+        return repr(("cuda" in self.kinds, sorted(self.variables.items())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +50,10 @@ class Job:
     environment: Environment
     timeout: float
     """Seconds."""
+    shares: bool = False
+    """Whether it may run in a worker that ran other cases before."""
     begin: Callable[[], None] | None = None
-    """Called before its worker is started, again where it gets another worker."""
+    """Called before it is given to a worker, again where it is given to another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +65,12 @@ class Execution:
     ending: Ending
     seconds: float
     isolation: str
-    """``fork`` or ``process``."""
+    """``fork``, ``process``, or ``shared`` for a worker that may run several cases."""
+    after: int = 0
+    """How many cases its worker had run before."""
+    worker: int = 0
+    """The worker's number in this run."""
     note: str = ""
-    """Why it got no fork."""
+    """Why it got no fork, or what was odd about its worker afterwards."""
     problem: str = ""
     """How it broke the protocol: nothing of what it sent is believed."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runner.execute.jobs import Environment, Job
+from runner.execute.jobs import Environment
 from runner.protocol import THREADS
 
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
@@ -62,11 +62,10 @@ class TemplateProcess:
         self.control = mine
         self.is_ready = False
 
-    def send(self, number: int, job: Job, descriptors: list[int]) -> bool:
-        """Ask for a worker; False when the template is gone."""
-        message = json.dumps({"job": number, "plan": job.plan}).encode()
+    def fork(self, number: int, control: int) -> bool:
+        """Ask for a worker with a control socket; False when the template is gone."""
         try:
-            socket.send_fds(self.control, [message], descriptors)
+            socket.send_fds(self.control, [json.dumps({"fork": number}).encode()], [control])
         except OSError:
             return False
         return True
@@ -93,9 +92,12 @@ class TemplateProcess:
             self.process.wait()
 
 
-def start_process(job: Job, descriptors: list[int], threads: int, scratch: Path) -> subprocess.Popen[bytes]:
+def start_process(wanted: Environment, control: int, threads: int, scratch: Path) -> subprocess.Popen[bytes]:
     """Start a worker in a process of its own: slow, and never unsafe."""
-    command = [sys.executable, "-m", "runner.worker.entry", job.plan, *map(str, descriptors), str(os.getpid())]
-    environment = environment_for(job.environment, threads, scratch)
-    # a session of its own from the first moment: it can be killed as a group before it has run a line
-    return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, pass_fds=descriptors, start_new_session=True)
+    command = [sys.executable, "-m", "runner.worker.entry", str(control), str(os.getpid())]
+    environment = environment_for(wanted, threads, scratch)
+    with (scratch / "workers.log").open("ab") as log:
+        # a session of its own from the first moment: it can be killed as a group before it has run a line
+        return subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[control], start_new_session=True
+        )

@@ -1,5 +1,6 @@
 """Runs one case: reads its plan, does its steps, measures what is asked, and sends the facts."""
 
+import contextlib
 import json
 import os
 import resource
@@ -36,8 +37,11 @@ class Channel:
             data = data[os.write(self._descriptor, data) :]
 
 
-def run(plan_file: str, descriptor: int) -> None:
-    """Run the case of a plan; whatever happens to its code, an observation is sent."""
+def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack) -> None:
+    """Run the case of a plan; whatever happens to its code, an observation is sent.
+
+    What it changes in this process goes onto ``undo``: a worker of one case never looks there.
+    """
     from runner.worker.session import NotCarriedOut
 
     channel = Channel(descriptor)
@@ -46,7 +50,7 @@ def run(plan_file: str, descriptor: int) -> None:
     facts: dict[str, Any] = {"format": 1, "id": plan["id"], "steps": [], "error": None}
     with phases("inputs"):
         try:
-            _run_steps(protocol.decode(plan), phases, facts)
+            _run_steps(protocol.decode(plan), phases, facts, undo)
         except Exception as error:  # the worker's boundary: code of a spec may raise anything
             cause = error.__cause__ if isinstance(error, NotCarriedOut) else None
             facts["error"] = _exception(cause or error, getattr(error, "_conformance_phase", "inputs"))
@@ -55,7 +59,7 @@ def run(plan_file: str, descriptor: int) -> None:
     channel.observation(facts)
 
 
-def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any]) -> None:
+def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any], undo: contextlib.ExitStack) -> None:
     from runner.worker.session import Session
 
     body = plan["body"]
@@ -63,16 +67,16 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any]) -
     compat.use_cache_dir(os.path.join(plan["cache"], "cache"))
     compat.set_threads(int(os.environ.get(protocol.THREADS, "1")))
     witness = Witness()
+    hooks.watch(phases, witness)
     if body["compiles"]:
-        hooks.install(phases, witness)
+        hooks.install()
     compat.set_torch_state(body["torch"])
-    compat.patch_options(
-        {"config": {"compile_threads": 1, **body["config"]}, **{k: body[k] for k in ("dynamo_config", "functorch_config")}}
-    )
+    options = {"config": {"compile_threads": 1, **body["config"]}, **{k: body[k] for k in ("dynamo_config", "functorch_config")}}
+    undo.enter_context(compat.patched_options(options))
     if body.get("services"):
         where = json.loads(Path(plan["cache"], protocol.SERVICES_FILE).read_bytes())
         compat.use_redis(**where["redis"])
-    session = Session(plan, phases)
+    session = Session(plan, phases, undo)
     try:
         session.prepare()
         compat.clear_counters()

@@ -62,19 +62,60 @@ def _without_asking_drivers() -> Iterator[None]:
 
     asked = torch.cuda.is_available
     nodes = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
-    built = torch.version.cuda is not None or torch.version.hip is not None
-    torch.cuda.is_available = lambda: built and any(os.path.exists(node) for node in nodes)
+    torch.cuda.is_available = lambda: is_built_for_gpus() and any(os.path.exists(node) for node in nodes)
     try:
         yield
     finally:
         torch.cuda.is_available = asked
 
 
+def is_built_for_gpus() -> bool:
+    """Whether this torch can ask a GPU's driver at all."""
+    import torch
+
+    return torch.version.cuda is not None or torch.version.hip is not None
+
+
 def import_inductor() -> None:
-    """Import what a compile needs."""
+    """Import what a compile needs, and let tqdm, which torch uses while it registers patterns, start no thread."""
     with _without_asking_drivers():
         import torch._dynamo
         import torch._inductor.compile_fx  # noqa: F401 - imported for its effect: a fork inherits it
+    with contextlib.suppress(ImportError):
+        # its monitor is a thread
+        importlib.import_module("tqdm").tqdm.monitor_interval = 0
+
+
+@contextlib.contextmanager
+def without_devices() -> Iterator[None]:
+    """Let torch find no GPU, and ask no driver, while something is compiled for the CPU.
+
+    A driver that was asked cannot be passed on to a fork. These are the doors through which a compile for the CPU asks, as tracing
+    torch 2.11 to 2.13 with a driver that counts its calls has shown.
+    """
+    import torch.accelerator
+
+    def refuse() -> Any:
+        raise RuntimeError("no device is looked for here")
+
+    answers: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+        (torch.cuda, "is_available", lambda: False),
+        (torch.cuda, "device_count", lambda: 0),
+        (torch.cuda, "current_device", refuse),
+        (torch.xpu, "is_available", lambda: False),
+        (torch.accelerator, "is_available", lambda *_: False),
+        (torch.accelerator, "device_count", lambda: 0),
+        (torch.accelerator, "current_accelerator", lambda *_, **__: None),
+        (torch._C, "_cuda_getDeviceCount", lambda: 0),
+        # a fake tensor's guard of a device; without devices there is nothing to guard
+        (torch._C, "_ensureCUDADeviceGuardSet", lambda: None),
+    )
+    with contextlib.ExitStack() as stack:
+        for owner, name, answer in answers:
+            if hasattr(owner, name):
+                stack.callback(setattr, owner, name, getattr(owner, name))
+                setattr(owner, name, answer)
+        yield
 
 
 def set_threads(count: int) -> None:
@@ -84,14 +125,36 @@ def set_threads(count: int) -> None:
     torch.set_num_threads(count)
 
 
-def patch_options(sections: Mapping[str, Mapping[str, Any]]) -> None:
-    """Set options for the rest of the process; an unknown name raises as torch raises."""
-    modules = {"config": "torch._inductor.config", "dynamo_config": "torch._dynamo.config", "functorch_config": "torch._functorch.config"}
-    for section, module in modules.items():
-        options = dict(sections.get(section, {}))
-        if options:
-            # entered and never left: the process ends with the case
-            importlib.import_module(module).patch(options).__enter__()
+_OPTIONS = {"config": "torch._inductor.config", "dynamo_config": "torch._dynamo.config", "functorch_config": "torch._functorch.config"}
+"""Sections of options, and the modules that hold them."""
+
+
+@contextlib.contextmanager
+def patched_options(sections: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+    """Set options for a while; an unknown name raises as torch raises."""
+    with contextlib.ExitStack() as stack:
+        for section, module in _OPTIONS.items():
+            options = dict(sections.get(section, {}))
+            if options:
+                stack.enter_context(importlib.import_module(module).patch(options))
+        yield
+
+
+def option_values() -> dict[str, Any]:
+    """Return a copy of every option's value, by its section and name."""
+    return {
+        f"{section}.{name}": value
+        for section, module in _OPTIONS.items()
+        for name, value in importlib.import_module(module).get_config_copy().items()
+    }
+
+
+def free_gpu_memory() -> None:
+    """Give back what torch keeps of the GPU's memory although nothing uses it."""
+    import torch
+
+    torch._C._cuda_clearCublasWorkspaces()
+    torch.cuda.empty_cache()
 
 
 def reset_dynamo() -> None:
@@ -159,6 +222,22 @@ def use_cache_dir(folder: str) -> None:
     os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
 
 
+@contextlib.contextmanager
+def cache_folder(folder: str) -> Iterator[None]:
+    """Let inductor and Triton use a folder for a while."""
+    names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+    before = {name: os.environ.get(name) for name in names}
+    use_cache_dir(folder)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
 def counters() -> dict[str, dict[str, int]]:
     """Return every counter that is not 0, by namespace and name."""
     from torch._dynamo.utils import counters as found
@@ -212,25 +291,6 @@ def clear_metrics() -> None:
     from torch._inductor import metrics as found
 
     found.reset()
-
-
-def register_patterns() -> None:
-    """Let inductor register the patterns that its passes look for, once for the process and its forks.
-
-    Not where torch is built for a GPU: tracing the patterns asks the driver for devices, after which no fork can use them.
-    """
-    import torch
-
-    if torch.version.cuda is not None or torch.version.hip is not None:
-        return
-    with contextlib.suppress(ImportError):
-        # its monitor is a thread
-        importlib.import_module("tqdm").tqdm.monitor_interval = 0
-    from torch._inductor.fx_passes import joint_graph, post_grad, pre_grad
-
-    pre_grad.lazy_init()
-    joint_graph.lazy_init(torch.device("cpu"))
-    post_grad.lazy_init()
 
 
 def name_lines(file: str, names: Mapping[int, str]) -> None:

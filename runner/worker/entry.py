@@ -1,11 +1,19 @@
-"""The beginning of a worker's life, in a fork of the template or in a process of its own."""
+"""The beginning of a worker's life, in a fork of the template or in a process of its own, and the cases that it is given.
+
+It takes messages on a socket: ``{"plan": FILE, "last": true}`` with three descriptors, the case's pipe, its stdout and its stderr; with
+``last`` the worker ends when the case does, else it says ``{"done": TEXT}``, what was odd afterwards. ``{"warm": KINDS}`` is
+answered by ``{"warm": KINDS}``.
+"""
 
 import contextlib
 import ctypes
 import faulthandler
+import json
 import os
 import signal
+import socket
 import sys
+from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 FAILED = 70
@@ -26,52 +34,102 @@ def follow_nobody() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0)
 
 
-def begin(stdout: int, stderr: int, parent: int) -> None:
-    """Leave the parent's session, die with the parent, and print into the case's own files."""
+def begin(parent: int) -> None:
+    """Leave the parent's session, and die with the parent."""
     if os.getsid(0) != os.getpid():
         os.setsid()
     follow(parent)
-    for source, target in ((stdout, 1), (stderr, 2)):
-        os.dup2(source, target)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as stream:
+        stream.write("1000")  # where memory ends, a case dies and the runner tells of it
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
+    os.close(null)
     faulthandler.enable()
     # the runner asks for the stack of a case that hangs before it kills it
     faulthandler.register(signal.SIGUSR1, all_threads=True)
 
 
-def work(plan_file: str, descriptor: int) -> None:
-    """Do what the plan file says and end the process. A plan named ``facts`` asks what the machine is."""
-    from runner import protocol
-    from runner.worker import case
-
+def serve(control: socket.socket) -> None:
+    """Take cases until one is the last, or the runner hangs up; ends the process."""
     code = 0
     try:
-        if plan_file == "facts":
-            from runner.worker import facts
-
-            os.write(descriptor, protocol.dumps({"observation": protocol.encode(facts.collect())}))
-        else:
-            case.run(plan_file, descriptor)
+        baseline: Any = None
+        while True:
+            data, descriptors, _, _ = socket.recv_fds(control, 1 << 16, 3)
+            if not data:
+                break
+            message = json.loads(data)
+            if "warm" in message:
+                _warm(message["warm"])
+                control.send(json.dumps({"warm": message["warm"]}).encode())
+                continue
+            pipe, *outputs = descriptors
+            _print_to(*outputs)
+            if message["last"]:
+                control.close()
+                _work(message["plan"], pipe, contextlib.ExitStack())
+                break
+            baseline = baseline or _baseline()
+            with baseline.kept() as (undo, odd):
+                _work(message["plan"], pipe, undo)
+            os.close(pipe)
+            control.send(json.dumps({"done": odd.text[:500]}).encode())
     except BaseException:  # nothing may return into the template's loop; the exit code and stderr tell
         import traceback
 
         traceback.print_exc()
         code = FAILED
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError, AttributeError):  # a case may have closed or replaced them
-                stream.flush()
+        _flush()
         # no atexit handlers: torch's would wait for pools that belong to the template or to the case
         os._exit(code)
 
 
+def _print_to(stdout: int, stderr: int) -> None:
+    """Print into the case's own files."""
+    _flush()
+    for source, target in ((stdout, 1), (stderr, 2)):
+        os.dup2(source, target)
+        os.close(source)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # a case may have closed or replaced them
+            stream.flush()
+
+
+def _warm(kinds: list[str]) -> None:
+    from runner.worker import warming
+
+    for kind in kinds:
+        warming.compile_something(kind, with_gradients=True)
+
+
+def _baseline() -> Any:
+    from runner.worker.cleaning import Baseline
+
+    return Baseline()
+
+
+def _work(plan_file: str, descriptor: int, undo: contextlib.ExitStack) -> None:
+    """Do what the plan file says. A plan named ``facts`` asks what the machine is."""
+    from runner import protocol
+    from runner.worker import case
+
+    if plan_file == "facts":
+        from runner.worker import facts
+
+        os.write(descriptor, protocol.dumps({"observation": protocol.encode(facts.collect())}))
+    else:
+        case.run(plan_file, descriptor, undo)
+
+
 def main() -> None:
-    """Run one case in a new process: ``python -m runner.worker.entry PLAN PIPE STDOUT STDERR PARENT``."""
-    plan_file, *numbers = sys.argv[1:]
-    pipe, stdout, stderr, parent = map(int, numbers)
-    begin(stdout, stderr, parent)
-    work(plan_file, pipe)
+    """Take cases in a new process: ``python -m runner.worker.entry SOCKET PARENT``."""
+    control, parent = map(int, sys.argv[1:])
+    begin(parent)
+    serve(socket.socket(fileno=control))
 
 
 if __name__ == "__main__":

@@ -84,61 +84,86 @@ class Witness:
         return seen
 
 
-def install(phases: Phases, witness: Witness) -> None:
-    """Put the hooks into torch, for the rest of the process."""
+@dataclass
+class Watch:
+    """Who watches: the phases and the witness of the case that runs. A worker of several cases has the hooks once."""
+
+    phases: Phases
+    witness: Witness
+
+
+_watch = Watch(Phases(lambda _: None), Witness())
+_installed: list[bool] = []
+
+
+def watch(phases: Phases, witness: Witness) -> None:
+    """Let a case see what happens from here on."""
+    _watch.phases, _watch.witness = phases, witness
+
+
+def install() -> None:
+    """Put the hooks into torch, for the rest of the process; once."""
+    if _installed:
+        return
+    _installed.append(True)
     for module, name, phase in compat.PHASES:
-        compat.wrap(module, name, functools.partial(_in_phase, phases, phase))
-    compat.wrap("torch._inductor.compile_fx", "compile_fx", functools.partial(_counting_entries, witness))
-    compat.wrap("torch._inductor.output_code", "CompiledFxGraph.post_compile", functools.partial(_recording_graphs, witness))
-    compat.wrap("torch._inductor.output_code", "CompiledFxGraph.__call__", functools.partial(_counting_calls, witness))
-    compat.wrap("torch._inductor.codecache", "AotCodeCompiler.compile", functools.partial(_recording_ahead, witness))
-    compat.wrap("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", functools.partial(_counting_ahead, witness))
-    compat.on_output_code(lambda code: witness.code.append(code))
-    compat.on_timed_choices(lambda timings: witness.choices.append(dict(timings)))
+        compat.wrap(module, name, functools.partial(_in_phase, phase))
+    for module, name, around in (
+        ("torch._inductor.compile_fx", "compile_fx", _counting_entries),
+        ("torch._inductor.output_code", "CompiledFxGraph.post_compile", _recording_graphs),
+        ("torch._inductor.output_code", "CompiledFxGraph.__call__", _counting_calls),
+        ("torch._inductor.codecache", "AotCodeCompiler.compile", _recording_ahead),
+        ("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", _counting_ahead),
+    ):
+        compat.wrap(module, name, around)
+    compat.on_output_code(lambda code: _watch.witness.code.append(code))
+    compat.on_timed_choices(lambda timings: _watch.witness.choices.append(dict(timings)))
 
 
-def _in_phase(phases: Phases, phase: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _in_phase(phase: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if phases.current == phase:
+        if _watch.phases.current == phase:
             return original(*args, **kwargs)
-        with phases(phase):
+        with _watch.phases(phase):
             return original(*args, **kwargs)
 
     return wrapper
 
 
-def _counting_entries(witness: Witness, original: Callable[..., Any]) -> Callable[..., Any]:
+def _counting_entries(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        witness.entered += 1
+        _watch.witness.entered += 1
         return original(*args, **kwargs)
 
     return wrapper
 
 
-def _recording_graphs(witness: Witness, original: Callable[..., Any]) -> Callable[..., Any]:
+def _recording_graphs(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(graph: Any, *args: Any, **kwargs: Any) -> Any:
-        witness.graphs.append(sorted(graph.device_types))
+        _watch.witness.graphs.append(sorted(graph.device_types))
         return original(graph, *args, **kwargs)
 
     return wrapper
 
 
-def _counting_calls(witness: Witness, original: Callable[..., Any]) -> Callable[..., Any]:
+def _counting_calls(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(graph: Any, inputs: Any) -> Any:
+        executed = _watch.witness.executed
         for device in graph.device_types:
-            witness.executed[device] = witness.executed.get(device, 0) + 1
+            executed[device] = executed.get(device, 0) + 1
         return original(graph, inputs)
 
     return wrapper
 
 
-def _recording_ahead(witness: Witness, original: Callable[..., Any]) -> Callable[..., Any]:
+def _recording_ahead(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(cls: Any, graph: Any, wrapper_code: str, kernel_code: str, *args: Any, **kwargs: Any) -> Any:
+        witness = _watch.witness
         witness.code.extend(code for code in (wrapper_code, kernel_code) if code)
         made = original(cls, graph, wrapper_code, kernel_code, *args, **kwargs)
         witness.graphs.append(sorted(graph.device_types))
@@ -147,11 +172,12 @@ def _recording_ahead(witness: Witness, original: Callable[..., Any]) -> Callable
     return wrapper
 
 
-def _counting_ahead(witness: Witness, original: Callable[..., Any]) -> Callable[..., Any]:
+def _counting_ahead(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(package: Any, *args: Any, **kwargs: Any) -> Any:
         device = package.get_metadata()["AOTI_DEVICE_KEY"]
-        witness.executed[device] = witness.executed.get(device, 0) + 1
+        executed = _watch.witness.executed
+        executed[device] = executed.get(device, 0) + 1
         return original(package, *args, **kwargs)
 
     return wrapper

@@ -60,8 +60,9 @@ class Side:
 class Session:
     """The state of a case while its steps run."""
 
-    def __init__(self, plan: Mapping[str, Any], phases: Phases) -> None:
+    def __init__(self, plan: Mapping[str, Any], phases: Phases, undo: contextlib.ExitStack) -> None:
         self.plan = plan
+        self._undo = undo
         self.phases = phases
         self.device: str = plan["device"]
         self.seed: int = plan["seed"]
@@ -113,7 +114,7 @@ class Session:
     def _set_spies(self, *, of_values: bool) -> None:
         for name, spec in self.plan["body"]["spies"].items():
             if spies.needs_values(spec) is of_values:
-                self.spies[name] = spies.set_spy(spec, self.scope)
+                self.spies[name] = spies.set_spy(spec, self.scope, self._undo)
 
     def _make_values(self) -> None:
         handlers = self.plan["body"]["handlers"]

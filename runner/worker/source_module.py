@@ -15,12 +15,20 @@ from runner.worker import compat
 
 Block = Mapping[str, Any]
 
+_PREFIX = "conformance_spec_"
+
+
+def forget_all() -> None:
+    """Forget the modules of earlier cases."""
+    for name in [name for name in sys.modules if name.startswith(_PREFIX)]:
+        del sys.modules[name]
+
 
 class SpecModule:
     """The module in which a spec's preludes and functions live. Its name is stable, so that what it defines can be pickled."""
 
     def __init__(self, key: str, given: Mapping[str, Any]) -> None:
-        name = "conformance_spec_" + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        name = _PREFIX + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         self.module = types.ModuleType(name)
         vars(self.module).update(given)
         sys.modules[name] = self.module

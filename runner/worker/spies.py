@@ -3,6 +3,7 @@
 import functools
 import importlib
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 from runner.protocol import encode
@@ -63,28 +64,37 @@ def _returning(value: Any) -> Function:
     return lambda *args, **kwargs: value
 
 
-def set_function(spy: Spy, scope: Scope) -> None:
+def _put(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
+    """Put a value in the place of what stands there, until it is undone."""
+    if name in vars(owner):
+        undo.callback(setattr, owner, name, vars(owner)[name])
+    else:
+        undo.callback(delattr, owner, name)
+    setattr(owner, name, value)
+
+
+def set_function(spy: Spy, scope: Scope, undo: ExitStack) -> None:
     """Watch a function, where its callers look it up."""
     owner, name = _owner(spy.spec["function"])
-    setattr(owner, name, spy.around(getattr(owner, name)))
+    _put(undo, owner, name, spy.around(getattr(owner, name)))
 
 
-def set_method(spy: Spy, scope: Scope) -> None:
+def set_method(spy: Spy, scope: Scope, undo: ExitStack) -> None:
     """Watch a method of a class, or of one object."""
     target = spy.spec["method"]
     if isinstance(target, list):
         found, name = scope.named(target[0]["ref"]), target[1]
-        setattr(found, name, spy.around(getattr(found, name)))
+        setattr(found, name, spy.around(getattr(found, name)))  # an object of the case, which goes with it
         return
     owner, name = _owner(target)
     raw = owner.__dict__[name] if name in vars(owner) else getattr(owner, name)
     if isinstance(raw, classmethod | staticmethod):
-        setattr(owner, name, type(raw)(spy.around(raw.__func__)))
+        _put(undo, owner, name, type(raw)(spy.around(raw.__func__)))
     else:
-        setattr(owner, name, spy.around(raw))
+        _put(undo, owner, name, spy.around(raw))
 
 
-def set_class(spy: Spy, scope: Scope) -> None:
+def set_class(spy: Spy, scope: Scope, undo: ExitStack) -> None:
     """Count the constructions of a class, or of the one that takes its place; it stays a class."""
     owner, name = _owner(spy.spec["class"])
     original = spy.replacement or getattr(owner, name)
@@ -99,10 +109,10 @@ def set_class(spy: Spy, scope: Scope) -> None:
     watched = type(
         original.__name__, (original,), {"__init__": construct, "__module__": original.__module__, "__qualname__": original.__qualname__}
     )
-    setattr(owner, name, watched)
+    _put(undo, owner, name, watched)
 
 
-def set_lowering(spy: Spy, scope: Scope) -> None:
+def set_lowering(spy: Spy, scope: Scope, undo: ExitStack) -> None:
     """Watch the lowering of an operator."""
     import torch
     from torch._inductor.lowering import lowerings
@@ -112,10 +122,11 @@ def set_lowering(spy: Spy, scope: Scope) -> None:
         operator = getattr(operator, part)
     if operator not in lowerings:
         raise LookupError(f"inductor has no lowering of {spy.spec['lowering']}")
+    undo.callback(lowerings.__setitem__, operator, lowerings[operator])
     lowerings[operator] = spy.around(lowerings[operator])
 
 
-def set_graph(spy: Spy, scope: Scope) -> None:
+def set_graph(spy: Spy, scope: Scope, undo: ExitStack) -> None:
     """Look at each graph that inductor compiles: before, or after when its passes have changed it."""
     module = importlib.import_module("torch._inductor.compile_fx")
     # what users' and torch's own entries call; compile_fx_inner itself is bound as a default argument
@@ -130,10 +141,10 @@ def set_graph(spy: Spy, scope: Scope) -> None:
         spy.saw(graph)
         return made
 
-    module._compile_fx_inner = wrapper  # type: ignore[attr-defined]  # a private function of torch
+    _put(undo, module, "_compile_fx_inner", wrapper)
 
 
-TARGETS: Mapping[str, Callable[[Spy, Scope], None]] = {
+TARGETS: Mapping[str, Callable[[Spy, Scope, ExitStack], None]] = {
     "function": set_function,
     "method": set_method,
     "class": set_class,
@@ -148,10 +159,10 @@ def needs_values(spec: Mapping[str, Any]) -> bool:
     return isinstance(spec.get("method"), list)
 
 
-def set_spy(spec: Mapping[str, Any], scope: Scope) -> Spy:
-    """Set a spy for the rest of the process."""
+def set_spy(spec: Mapping[str, Any], scope: Scope, undo: ExitStack) -> Spy:
+    """Set a spy until it is undone."""
     spy = Spy(scope, spec)
-    TARGETS[next(word for word in TARGETS if word in spec)](spy, scope)
+    TARGETS[next(word for word in TARGETS if word in spec)](spy, scope, undo)
     return spy
 
 

@@ -1,7 +1,7 @@
-"""The template: a process with torch warm and one thread that forks a worker for each case, reaps it and says how it ended.
+"""The template: a process with torch warm and one thread that forks workers, reaps them and says how they ended.
 
-It takes messages on a socket, each with three descriptors: the worker's pipe, its stdout and its stderr.
-``{"job": 7, "plan": FILE}`` is answered by ``{"started": 7, "pid": PID}`` and later ``{"ended": 7, "status": WAITSTATUS}``, or at
+It takes messages on a socket, each with the worker's end of a socket on which that is given its cases.
+``{"fork": 7}`` is answered by ``{"started": 7, "pid": PID}`` and later ``{"ended": 7, "status": WAITSTATUS}``, or at
 once by ``{"refused": 7, "why": TEXT}`` when a fork would not be safe.
 """
 
@@ -53,7 +53,7 @@ def warm(kinds: list[str]) -> float:
     begin = time.perf_counter()
     import torch
 
-    from runner.worker import compat
+    from runner.worker import compat, warming
 
     torch.set_num_threads(1)
     compat.import_inductor()
@@ -63,7 +63,9 @@ def warm(kinds: list[str]) -> float:
 
     if "cpu" in kinds:
         compat.pick_vector_isa()
-        compat.register_patterns()
+        with compat.without_devices():
+            warming.compile_something("cpu", with_gradients=not compat.is_built_for_gpus())
+    warming.freeze()
     return time.perf_counter() - begin
 
 
@@ -95,7 +97,7 @@ class Template:
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._jobs: dict[int, int] = {}
+        self._workers: dict[int, int] = {}
         self._wake, wake = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(self._wake, False)
@@ -114,20 +116,20 @@ class Template:
                 return
 
     def _serve(self) -> bool:
-        data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 3)
+        data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
         if not data:
             return False
         message = json.loads(data)
         reason = danger()
         if reason:
-            self._send({"refused": message["job"], "why": reason})
+            self._send({"refused": message["fork"], "why": reason})
         else:
-            self._fork(message, descriptors)
+            self._fork(message["fork"], descriptors[0])
         for descriptor in descriptors:
             os.close(descriptor)
         return True
 
-    def _fork(self, message: dict[str, Any], descriptors: list[int]) -> None:
+    def _fork(self, number: int, control: int) -> None:
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -135,15 +137,15 @@ class Template:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 self._control.close()
-                entry.begin(descriptors[1], descriptors[2], parent)
-                entry.work(message["plan"], descriptors[0])
+                entry.begin(parent)
+                entry.serve(socket.socket(fileno=control))
             finally:  # whatever goes wrong, a worker never becomes a second template
                 os._exit(entry.FAILED)
-        self._jobs[pid] = message["job"]
-        self._send({"started": message["job"], "pid": pid})
+        self._workers[pid] = number
+        self._send({"started": number, "pid": pid})
 
     def _reap(self) -> None:
-        while self._jobs:
+        while self._workers:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is None:
                 return
@@ -151,8 +153,8 @@ class Template:
             with contextlib.suppress(OSError):
                 os.killpg(ended.si_pid, signal.SIGKILL)
             pid, status = os.waitpid(ended.si_pid, 0)
-            if pid in self._jobs:
-                self._send({"ended": self._jobs.pop(pid), "status": status})
+            if pid in self._workers:
+                self._send({"ended": self._workers.pop(pid), "status": status})
 
     def _send(self, message: dict[str, Any]) -> None:
         self._control.send(json.dumps(message).encode())

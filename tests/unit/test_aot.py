@@ -1,5 +1,6 @@
 """The step ``aot``: what is exported and run, what its result is, and what shows that inductor compiled it. Nothing is built here."""
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -76,7 +77,7 @@ def session(torch: Any, tmp_path: Path) -> Callable[[str], Any]:
         path.write_text(text)
         (one,) = load([path]).cases
         plan = make_plan(one, surroundings(shipped()["cpu"], HERE), {}, tmp_path, tmp_path / "cache")
-        made = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None))
+        made = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None), contextlib.ExitStack())
         made.prepare()
         return made
 

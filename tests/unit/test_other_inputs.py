@@ -1,5 +1,6 @@
 """The reference's answer to other inputs: had without the case seeing anything of it."""
 
+import contextlib
 import copy
 import json
 from collections.abc import Callable
@@ -38,7 +39,7 @@ def start(tmp_path: Path) -> Start:
         (one,) = load([path]).cases
         plan = decode(json.loads(json.dumps(make_plan(one, surroundings(shipped()["cpu"], HERE), {}, tmp_path, tmp_path / "cache"))))
         plan["body"].update(body)
-        session = Session(plan, Phases(lambda phase: None))
+        session = Session(plan, Phases(lambda phase: None), contextlib.ExitStack())
         session.prepare()
         for step in plan["steps"]:
             STEPS[step["kind"]](session, step["arguments"])

@@ -1,5 +1,6 @@
 """One case in the worker, in this process: both sides of a case, its steps, and the facts that a step leaves."""
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +40,7 @@ def session(torch: Any, tmp_path: Path) -> Callable[..., Any]:
         plan = decode(json.loads(json.dumps(plan)))
         if eager is not None:
             plan["needs_eager"] = eager
-        made = Session(plan, Phases(lambda phase: None))
+        made = Session(plan, Phases(lambda phase: None), contextlib.ExitStack())
         made.prepare()
         return made
 

@@ -1,5 +1,6 @@
 """let, spies, handlers, children, scripts and weak references in the worker: what each does, and the facts that it leaves."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -41,7 +42,7 @@ def session(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
         path.write_text(HOST + text)
         (one,) = load([path]).cases
         plan = make_plan(one, surroundings(shipped()["host"], HERE), {}, tmp_path, tmp_path / "cache")
-        made = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None))
+        made = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None), contextlib.ExitStack())
         try:
             made.prepare()
         except BaseException:

@@ -1,0 +1,84 @@
+"""What one case sends: lines over a pipe of its own, bounded, of which the first observation counts."""
+
+import os
+from typing import Any
+
+from runner.protocol import MAX_MESSAGE, loads
+
+
+class Inbox:
+    """The runner's end of a case's pipe. Nothing that comes out of it is believed yet."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self.descriptor = descriptor
+        self.phase = "import"
+        self.observation: Any = None
+        self.has_answer = False
+        self.problem = ""
+        """How the worker broke the protocol; nothing is read any more then."""
+        self.is_flooded = False
+        self.is_closed = False
+        self._buffer = bytearray()
+        self._received = 0
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the last message has no end."""
+        return bool(self._buffer)
+
+    def read(self) -> bool:
+        """Take what has come; return whether anything had. At the end of the stream ``is_at_end`` is set."""
+        try:
+            data = os.read(self.descriptor, 1 << 20)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return False
+        self._received += len(data)
+        if self._received > MAX_MESSAGE:
+            self.is_flooded = True
+            self.problem = f"the worker sent more than {MAX_MESSAGE >> 20} MiB"
+        if not self.problem:
+            self._take(data)
+        return True
+
+    def drain(self) -> None:
+        """Take all that is there; whoever could still write has been killed."""
+        while not self.is_closed and self.read():
+            pass
+
+    def close(self) -> None:
+        """Close the pipe."""
+        if not self.is_closed:
+            self.is_closed = True
+            os.close(self.descriptor)
+
+    def _take(self, data: bytes) -> None:
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            self._take_message(bytes(self._buffer) + line)
+            self._buffer.clear()
+            if self.problem:
+                return
+        self._buffer += rest
+
+    def _take_message(self, line: bytes) -> None:
+        try:
+            message = loads(line)
+        except ValueError as error:
+            self.problem = f"the worker sent a message that is {error}"
+            return
+        if not isinstance(message, dict):
+            self.problem = "the worker sent a message that is no map"
+        elif "phase" in message:
+            self.phase = str(message["phase"])[:100]
+        elif "observation" in message:
+            if self.has_answer:
+                self.problem = "the worker answered twice"
+                return
+            self.has_answer = True
+            self.observation = message["observation"]

@@ -1,0 +1,223 @@
+"""The runner's end of a worker: a process that is given cases one after another, and the case that it runs now."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.execute.inbox import Inbox
+from runner.execute.jobs import Execution, Job
+from runner.model import Ending
+
+_MOST_OUTPUT = 64 << 20
+"""Bytes that a case may leave in each of its output files; what it wrote before goes when there are more."""
+
+
+_MOST_GROWTH = 1 << 30
+"""Bytes by which a worker of several cases may grow after its first."""
+
+
+@dataclass
+class Running:
+    """A case from the moment its worker has it."""
+
+    job: Job
+    inbox: Inbox
+    begun: float
+    deadline: float
+    timed_out: bool = False
+    killed_at: float | None = None
+    outputs: tuple[int, ...] = ()
+    """The files that it prints into."""
+    is_cut: bool = False
+    """Whether some of what it printed is lost."""
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        self.inbox.close()
+        for descriptor in self.outputs:
+            os.close(descriptor)
+        self.outputs = ()
+
+
+@dataclass
+class Worker:
+    """A process from before its start to after its end."""
+
+    number: int
+    key: str
+    """Of the environment that it was started with."""
+    control: socket.socket
+    isolation: str
+    """``fork``, ``process`` or ``shared``."""
+    note: str = ""
+    pid: int | None = None
+    process: "subprocess.Popen[bytes] | None" = None
+    pidfd: int | None = None
+    status: int | None = None
+    is_warm: bool = True
+    """False while it still does what every first compile of a process does once."""
+    warm_until: float = 0.0
+    """The moment by which it must be warm."""
+    done: str | None = None
+    """Set when it says that its case is over: what was odd then, or nothing. A worker of one case just ends."""
+    is_retired: bool = False
+    """It gets no further case."""
+    cases: int = 0
+    running: Running | None = None
+    _resident: int = 0
+    """Bytes of memory when it had its first case behind it."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone, and with it all that it had started."""
+        return self.status is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it can be given a case."""
+        return self.running is None and self.is_warm and not self.is_retired and not self.has_ended
+
+    def warm_up(self, kinds: list[str], until: float) -> None:
+        """Let it do what a first compile does once."""
+        self.is_warm, self.warm_until = False, until
+        with contextlib.suppress(OSError):
+            self.control.send(json.dumps({"warm": kinds}).encode())
+
+    def give(self, job: Job, *, is_last: bool) -> None:
+        """Give it a case. A worker that is gone is noticed by its end, not here."""
+        job.folder.mkdir(parents=True, exist_ok=True)
+        if job.begin is not None:
+            job.begin()
+        read, write = os.pipe()
+        now = time.monotonic()
+        outputs = tuple(os.open(job.folder / name, _OUTPUT_FLAGS, 0o644) for name in OUTPUTS)
+        self.running = Running(job, Inbox(read), now, now + job.timeout, outputs=outputs)
+        message = json.dumps({"plan": job.plan, "last": is_last}).encode()
+        with contextlib.suppress(OSError):
+            socket.send_fds(self.control, [message], [write, *outputs])
+        os.close(write)
+
+    def take(self) -> Mapping[str, Any] | None:
+        """Return what it says of itself; None when it has hung up or says nothing that makes sense."""
+        try:
+            message = json.loads(self.control.recv(1 << 16))
+        except (OSError, ValueError):
+            return None
+        return message if isinstance(message, dict) else None
+
+    def ask_for_stack(self) -> None:
+        """Let it print every thread's stack."""
+        if self.pid is not None:
+            with contextlib.suppress(OSError):
+                os.kill(self.pid, signal.SIGUSR1)
+
+    def kill(self) -> None:
+        """Kill its process group, which it leads: with it go g++ and whatever else it started."""
+        if self.pid is not None and not self.has_ended:
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def reap(self) -> None:
+        """Take the end of a worker that is our own child; its children go with it."""
+        if self.process is None or self.has_ended:
+            return
+        if os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return
+        self.kill()  # while it is not reaped, its number can be nobody else's group
+        code = self.process.wait()
+        self.status = -code if code < 0 else code << 8
+
+    def oddity(self) -> str:
+        """Return why it should get no further case after this one; empty when nothing is odd."""
+        children, resident = self._seen_by_system()
+        if children:
+            return f"it left {children} process{'' if children == 1 else 'es'} behind"
+        grown = resident - (self._resident or resident)
+        self._resident = self._resident or resident
+        if grown > _MOST_GROWTH:
+            return f"it grew by {grown >> 20} MiB"
+        return self.done or ""
+
+    def _seen_by_system(self) -> tuple[int, int]:
+        """Return how many processes it has started that are still there, and the bytes of its memory."""
+        try:
+            children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text("ascii").split()
+            pages = Path(f"/proc/{self.pid}/statm").read_text("ascii").split()[1]
+        except OSError:
+            return 0, 0
+        return len(children), int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def bound_output(self) -> None:
+        """Let a flood of output fill no disk: what came first goes."""
+        for descriptor in self.running.outputs if self.running else ():
+            if os.fstat(descriptor).st_size > _MOST_OUTPUT:
+                os.ftruncate(descriptor, 0)
+                self.running.is_cut = True  # type: ignore[union-attr]  # there are no outputs without it
+
+    def finish(self, note: str = "") -> Execution:
+        """Return what became of its case, which is over: the worker has ended, or says that it is done with it."""
+        running = self.running
+        assert running is not None
+        # who ended it has killed the children that it left behind, who might hold the pipe
+        running.inbox.drain()
+        running.close()
+        self.running = self.done = None
+        self.cases += 1
+        return Execution(
+            job=running.job,
+            observation=running.inbox.observation,
+            ending=self._ending(running),
+            seconds=time.monotonic() - running.begun,
+            isolation=self.isolation,
+            after=self.cases - 1,
+            worker=self.number,
+            note=self.note or note or _note(running),
+            problem=_problem(running),
+        )
+
+    def _ending(self, running: Running) -> Ending:
+        status = self.status or 0  # one that goes on has ended its case as it should
+        signaled = os.WIFSIGNALED(status)
+        return Ending(
+            exit_code=None if signaled else os.waitstatus_to_exitcode(status),
+            signal=os.WTERMSIG(status) if signaled else None,
+            timed_out=running.timed_out,
+            phase=running.inbox.phase,
+        )
+
+    def close(self) -> None:
+        """Hang up."""
+        self.control.close()
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+            self.pidfd = None
+        if self.running is not None:
+            self.running.close()
+
+
+OUTPUTS = ("stdout.txt", "stderr.txt")
+"""The files in a case's folder that its worker prints into."""
+
+
+_OUTPUT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+_CUT = "the worker's last message was cut off"
+
+
+def _note(running: Running) -> str:
+    if running.inbox.is_cut_off:
+        return _CUT
+    return f"it printed more than {_MOST_OUTPUT >> 20} MiB, of which the first are lost" if running.is_cut else ""
+
+
+def _problem(running: Running) -> str:
+    # without an answer it is a process that died, whatever it wanted to say
+    return running.inbox.problem or (_CUT if running.inbox.is_cut_off and running.inbox.has_answer else "")
