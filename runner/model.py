@@ -252,7 +252,11 @@ class CaseResult:
     seconds: float
     phases: Mapping[str, float] = field(default_factory=dict)
     isolation: str = ""
-    """How the worker was made: ``fork`` or ``process``; empty when none was."""
+    """How the worker was made: ``fork`` or ``process``, or ``shared`` for one that may run several cases; empty when there was none."""
+    after: int = 0
+    """How many cases its worker had run before."""
+    company: str = ""
+    """What it came to after others in a worker, where that was no pass: it was run again alone, and that is what counts."""
     folder: str = ""
     """The case's folder below the run's folder; empty when nothing was run."""
     repro: str = ""

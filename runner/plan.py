@@ -28,6 +28,7 @@ def digest_of(case: Case) -> str:
     Where the file lies, and on which line something stands, does not count.
     """
     body = dict(case.body)
+    del body["isolation"]  # how it is run is no part of what is claimed
     preludes = [block["text"] for block in body.pop("preludes")]
     functions = {name: value["block"]["text"] if "block" in value else value for name, value in body.pop("functions").items()}
     judged = [[step.kind, _arguments(step), [(one.kind, repr(one.check)) for one in step.expectations]] for step in case.steps]

@@ -19,7 +19,7 @@ from runner.capabilities import Machine
 from runner.conditions import Surroundings
 from runner.diagnostics import UsageError
 from runner.execute import Engine, Execution, Job, Limits
-from runner.execute.jobs import FACTS, Environment, Isolation
+from runner.execute.jobs import FACTS, SHARED, Environment, Isolation
 from runner.judge import Evidence, Judged, judge
 from runner.language.expand import surroundings
 from runner.language.load import Suite
@@ -31,6 +31,7 @@ from runner.plan import digest_of, make_plan
 from runner.protocol import MAX_ATTACHMENT
 from runner.runs import RunFolder
 from runner.services import Services, named_servers
+from runner.sharing import why_alone
 from runner.waivers import Waivers, apply
 
 _FACTS_SECONDS = 600.0
@@ -55,13 +56,16 @@ class CaseRunner:
         machine: Machine,
     ) -> None:
         self._timeout: float = arguments.timeout
+        self._isolation = Isolation(arguments.isolation)
+        self._company: dict[str, str] = {}
+        """By id, what cases came to that failed after others in a worker."""
         self._suite = suite
         self._waivers = waivers
         self._folder = folder
         self._machine = machine
         self._environments = schedule.environments([case for case in cases if _may_run(case, machine)])
         self._scratch = Path(tempfile.mkdtemp(prefix="torch-conformance-"))
-        limits = Limits(workers=workers, threads=schedule.threads(workers), scratch=self._scratch, isolation=Isolation(arguments.isolation))
+        limits = Limits(workers=workers, threads=schedule.threads(workers), scratch=self._scratch, isolation=self._isolation)
         self._engine = Engine(limits)
         self._services = Services(named_servers(getattr(arguments, "service", ())), self._scratch)
 
@@ -78,7 +82,11 @@ class CaseRunner:
         """What a person should know of how the cases were isolated."""
         return [
             f"cases got a new process each instead of a fork, which is slow: {why}" for why in dict.fromkeys(self._engine.broken.values())
-        ] + self._services.warnings
+        ] + [*self._in_company(), *self._services.warnings]
+
+    def _in_company(self) -> Iterator[str]:
+        for name, what in self._company.items():
+            yield f"{name} was {what}; it was run again alone. If it may share no worker, its spec says 'isolation: case'"
 
     def look_at_machine(self) -> Machine:
         """Ask a worker what the machine is, if any case may run at all."""
@@ -107,10 +115,25 @@ class CaseRunner:
         self._services.announce(sum(job.begin is not None for job in jobs))
         for execution in self._engine.run(jobs):
             case = by_name[execution.job.name]
-            yield self._result(case, execution, known, repro(case))
+            result = self._result(case, execution, known, repro(case))
             shutil.rmtree(self._cache_of(execution.job), ignore_errors=True)
+            if self._is_to_be_believed(result, execution):
+                yield dataclasses.replace(result, company=self._company.get(case.id, ""))
+            else:
+                self._engine.again(self._job(self._folder.next_number(), case, known, alone=True))
 
-    def _job(self, number: int, case: Case, known: Surroundings) -> Job:
+    def _is_to_be_believed(self, result: CaseResult, execution: Execution) -> bool:
+        """Whether the result may be the case's own: what failed in a worker of several cases is the last there, and is run again alone."""
+        if execution.isolation != SHARED or result.outcome is Outcome.PASS:
+            return True
+        self._engine.retire(execution.worker)
+        if execution.after == 0:
+            return True
+        cases = f"{execution.after} other case{'' if execution.after == 1 else 's'}"
+        self._company[result.case_id] = f"{result.outcome.label} after {cases} in a worker: {result.reason}"
+        return False
+
+    def _job(self, number: int, case: Case, known: Surroundings, *, alone: bool = False) -> Job:
         folder = self._folder.case_folder(number)
         folder.mkdir(parents=True, exist_ok=True)
         cache = self._scratch / folder.name
@@ -123,6 +146,7 @@ class CaseRunner:
             folder=folder,
             environment=self._environment_of(case),
             timeout=case.body["timeout"] or self._timeout,
+            shares=not alone and (self._isolation is Isolation.NONE or not why_alone(case)),
             begin=functools.partial(self._services.start, case.id, cache) if case.body["services"] else None,
         )
 
@@ -154,6 +178,7 @@ class CaseRunner:
             seconds=round(execution.seconds, 3),
             phases=_phases(execution.observation),
             isolation=execution.isolation,
+            after=execution.after,
             folder=str(folder.relative_to(self._folder.path)),
             repro=repro,
             stdout=_tail(folder / "stdout.txt"),

@@ -47,7 +47,15 @@ def step(*expectations: Expected, kind: str = "call", line: int = 9, **arguments
 
 
 def case(*steps: Step, id: str = ID, **changes: Any) -> Case:
-    body = {"compiles": True, "env": {}, "torch": {}, "seed_key": "area/fake{}", "timeout": None, **changes.pop("body", {})}
+    body = {
+        "compiles": True,
+        "env": {},
+        "torch": {},
+        "seed_key": "area/fake{}",
+        "timeout": None,
+        "isolation": "case",
+        **changes.pop("body", {}),
+    }
     made = Case(
         id=CaseId(id),
         spec=AT.file,

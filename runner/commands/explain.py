@@ -18,6 +18,7 @@ from runner.model import Availability, Case
 from runner.plan import digest_of, seed_of
 from runner.protocol import encode
 from runner.selection import select
+from runner.sharing import why_alone
 
 
 def main(arguments: argparse.Namespace) -> ExitCode:
@@ -55,6 +56,8 @@ def _text(case: Case, verdict: Verdict, backend: str) -> Iterator[str]:
     yield f"  file       {case.position}"
     yield f"  backend    {case.backend} on {case.device}: {backend}"
     yield f"  runs here  {_WORDS[verdict.availability]}{': ' + verdict.reason if verdict.reason else ''}"
+    alone = why_alone(case)
+    yield f"  process    {'of its own: ' + alone if alone else 'shared with others under --isolation worker'}"
     yield f"  seed       {seed_of(case)}"
     yield from (f"  covers     {test}" for test in case.covers)
     body = as_text(dict(case.body))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.execute.inbox import Inbox
-from runner.execute.jobs import FACTS, Environment, Execution, Isolation, Job
+from runner.execute.jobs import FACTS, SHARED, Environment, Execution, Isolation, Job
 from runner.execute.spawn import TemplateProcess, start_process
 from runner.execute.workers import Worker
 
@@ -178,7 +178,7 @@ class Engine:
             return None
         found = found or self._start(job.environment)
         if shared:
-            found.isolation = "shared"
+            found.isolation = SHARED
         return found
 
     def _wants_spares(self, wanted: Environment) -> bool:

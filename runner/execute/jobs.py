@@ -11,6 +11,10 @@ FACTS = "facts"
 """The plan that asks a worker what the machine is."""
 
 
+SHARED = "shared"
+"""How a worker is isolated that may run several cases."""
+
+
 class Isolation(Enum):
     """How cases get their processes; the values are the words of ``--isolation``."""
 

@@ -160,6 +160,7 @@ class _Expansion:
             context=self._context(data, point.backend),
             services=data.get("services", []),
             timeout=data.get("timeout"),
+            isolation=self._isolation(),
             compiles=point.backend.compiles,
             seed_key=self.prefix + json.dumps(point.labels, sort_keys=True),
         )
@@ -175,6 +176,10 @@ class _Expansion:
             return data["context"]
         inherited = (document.data["context"] for document in reversed(self.anatomy.spec.defaults) if "context" in document.data)
         return substitution.filled(next(inherited, []), options.layer_names(backend))
+
+    def _isolation(self) -> str:
+        layers = (self.document, *(document for document in reversed(self.anatomy.spec.defaults)))
+        return next((str(document.data["isolation"]) for document in layers if "isolation" in document.data), "case")
 
     def _all_steps(self, data: Any) -> tuple[Step, ...]:
         if self._steps is None or not self.templated.isdisjoint(("steps", "expect")):

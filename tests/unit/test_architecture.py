@@ -14,7 +14,20 @@ FOR_ALL = ("", "diagnostics", "model")
 """What every room may import: the version, the user's mistakes as values, what passes between the stages."""
 
 STAGES = (
-    *("availability", "capabilities", "language", "machine", "outcomes", "plan", "record", "report", "runs", "schedule", "selection"),
+    *(
+        "availability",
+        "capabilities",
+        "language",
+        "machine",
+        "outcomes",
+        "plan",
+        "record",
+        "report",
+        "runs",
+        "schedule",
+        "selection",
+        "sharing",
+    ),
     *("upstream", "waivers"),
 )
 
@@ -40,6 +53,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "selection": ("language.backends",),
     "plan": ("conditions", "expectations", "language.substitution", "protocol"),
     "schedule": ("execute.jobs",),
+    "sharing": (),
     "execute": ("protocol",),
     "worker": ("expectations", "protocol"),
     "judge": (
@@ -61,7 +75,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "audit": ("conditions", "expectations", "judge", "patterns", "plan", "protocol"),
     "session": (
         *("availability", "capabilities", "conditions", "execute", "judge", "language.expand", "language.load", "language.schema"),
-        *("language.templates", "outcomes", "plan", "protocol", "runs", "schedule", "services", "waivers"),
+        *("language.templates", "outcomes", "plan", "protocol", "runs", "schedule", "services", "sharing"),
+        "waivers",
     ),
 }
 """Each room (a module or a folder of runner/) and what it may import besides itself and what all may."""
