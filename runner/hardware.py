@@ -49,7 +49,8 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
             paths["" if number == "0" else names] = path
     for mounted, point, controllers in _mounts(root):
         # version 2 has one tree for all, version 1 one for each set of controllers
-        path = paths.get("") if not controllers else next((paths[names] for names in paths if controller in names.split(",")), None)
+        candidates = [names for names in paths if (controller in names.split(",") if controllers else not names)]
+        path = paths[candidates[0]] if candidates else None
         if path is None or (controllers and controller not in controllers):
             continue
         # in a container the mount may begin at the group itself, whose name is the host's

@@ -16,8 +16,17 @@ MIB = 1 << 20
 STATUS = "Name:\t{name}\nRssAnon:\t{anon:>8} kB\nRssFile:\t  999999 kB\nRssShmem:\t{shmem:>8} kB\nVmSwap:\t{swap:>8} kB\n"
 
 
-def process(  # noqa: PLR0913 - one line of a table of processes
-    root: Path, pid: int, parent: int, session: int, *, anon: int = 0, shmem: int = 0, swap: int = 0, name: str = "python", pss: int | None = None
+def process(
+    root: Path,
+    pid: int,
+    parent: int,
+    session: int,
+    *,
+    anon: int = 0,
+    shmem: int = 0,
+    swap: int = 0,
+    name: str = "python",
+    pss: int | None = None,
 ) -> None:
     """Write a process; sizes in MiB."""
     folder = root / str(pid)
@@ -126,7 +135,10 @@ def test_looking_is_due_every_tenth_of_a_second_and_not_at_all_without_limits(mo
 
 # -- real processes -------------------------------------------------------------------------------------------------
 
-HOLD = "import sys, time; held = bytearray(int(sys.argv[1]) << 20); held[::4096] = b'x' * len(held[::4096]); print('held', flush=True); time.sleep(60)"
+HOLD = (
+    "import sys, time; held = bytearray(int(sys.argv[1]) << 20); held[::4096] = b'x' * len(held[::4096]); "
+    "print('held', flush=True); time.sleep(60)"
+)
 
 
 @pytest.fixture
