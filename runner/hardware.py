@@ -41,20 +41,19 @@ def _rests(root: Path) -> Iterator[int]:
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:
     """Yield the folders of the groups that this process is in, the innermost first, of whichever version counts the controller."""
-    paths = {}
+    paths: dict[frozenset[str], str] = {}
     for line in _text(root / "proc/self/cgroup").splitlines():
         number, _, rest = line.partition(":")
         names, _, path = rest.partition(":")
         if path.startswith("/") and ".." not in path.split("/"):
-            paths["" if number == "0" else names] = path
+            paths[frozenset() if number == "0" else frozenset(names.split(","))] = path
     for mounted, point, controllers in _mounts(root):
         # version 2 has one tree for all, version 1 one for each set of controllers
-        candidates = [names for names in paths if (controller in names.split(",") if controllers else not names)]
-        path = paths[candidates[0]] if candidates else None
-        if path is None or (controllers and controller not in controllers):
+        mine = next((path for names, path in paths.items() if (controller in names if controllers else not names)), None)
+        if mine is None or (controllers and controller not in controllers):
             continue
         # in a container the mount may begin at the group itself, whose name is the host's
-        inner = path.removeprefix(mounted.rstrip("/")) if path.startswith(mounted) else ""
+        inner = mine.removeprefix(mounted.rstrip("/")) if mine.startswith(mounted) else ""
         parts = [part for part in inner.split("/") if part]
         for depth in range(len(parts), -1, -1):
             yield root.joinpath(point.lstrip("/"), *parts[:depth])

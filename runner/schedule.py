@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from runner import hardware
 from runner.capabilities import Machine, memory_of
@@ -35,6 +36,18 @@ torch keeps what was freed."""
 
 _GPU_MEMORY_OF_CHILD = 1024 * _MIB
 """A process that times kernels beside the worker: a context of its own, and the inputs once more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the command line, and the last run, say of how cases are run."""
+
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long cases took, by id."""
+    seed: int | None = None
+    """Of a random order."""
+    memory_limit: int | None = None
+    """Bytes that one case may use; None for no limit."""
 
 
 def environment_of(case: Case) -> Environment:

@@ -17,6 +17,7 @@ from runner.machine import installed_torch
 from runner.model import Availability, Case
 from runner.plan import digest_of, seed_of
 from runner.protocol import encode
+from runner.schedule import is_exclusive
 from runner.selection import select
 
 
@@ -56,6 +57,8 @@ def _text(case: Case, verdict: Verdict, backend: str) -> Iterator[str]:
     yield f"  backend    {case.backend} on {case.device}: {backend}"
     yield f"  runs here  {_WORDS[verdict.availability]}{': ' + verdict.reason if verdict.reason else ''}"
     yield f"  seed       {seed_of(case)}"
+    if is_exclusive(case):
+        yield "  alone      nothing runs beside it"
     yield from (f"  covers     {test}" for test in case.covers)
     body = as_text(dict(case.body))
     for section in SECTIONS:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from runner.execute.room import Needs
 from runner.model import Ending, Json
 
 FACTS = "facts"
@@ -38,6 +39,10 @@ class Job:
     """Seconds."""
     begin: Callable[[], None] | None = None
     """Called before its worker is started, again where it gets another worker."""
+    needs: Needs = field(default_factory=Needs)
+    """What it takes of the machine while it runs."""
+    memory_limit: int | None = None
+    """Bytes that its processes may use; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
