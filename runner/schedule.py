@@ -15,7 +15,7 @@ from runner.model import Case
 
 _MIB = 1 << 20
 
-# What processes were seen to take of their own (the rest they share with their template), and half as much again. Torch 2.13 for the CPU,
+# What processes were seen to take of their own (the rest they share with their template), and at least half as much again. Torch 2.13 for the CPU,
 # peaks over the case: most cases that compile 250 to 400 MiB, the largest 560; without a compiler 95 to 300; a child that imports torch
 # anew 150 to 250; a pool of 16 processes that compile 500 above its worker.
 _MEMORY_OF_COMPILING = 1024 * _MIB
@@ -31,8 +31,8 @@ _MEMORY_KEPT = 1024 * _MIB
 """For the runner and the templates, which hold some 300 MiB each."""
 
 _GPU_MEMORY = 4096 * _MIB
-"""What a case on a GPU takes of it when it does not say: a context is 600 MiB, the inputs of the shipped specs stay below 1 GiB, and
-torch keeps what was freed."""
+"""What a case on a GPU is taken to need of it when it does not say: a context of 600 MiB, inputs, and what torch keeps of what was freed.
+Assumed, not measured: a spec that needs more says so, ``requires: [{gpu_memory: ...}]``."""
 
 _GPU_MEMORY_OF_CHILD = 1024 * _MIB
 """A process that times kernels beside the worker: a context of its own, and the inputs once more."""
