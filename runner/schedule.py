@@ -15,9 +15,9 @@ from runner.model import Case
 
 _MIB = 1 << 20
 
-# What processes were seen to take of their own (the rest they share with their template), and at least half as much again. Torch 2.13 for the CPU,
-# peaks over the case: most cases that compile 250 to 400 MiB, the largest 560; without a compiler 95 to 300; a child that imports torch
-# anew 150 to 250; a pool of 16 processes that compile 500 above its worker.
+# What processes were seen to take of their own (the rest they share with their template), and at least half as much again. Torch 2.13 for
+# the CPU, peaks over the case: most cases that compile 250 to 400 MiB, the largest 560; without a compiler 95 to 300; a child that imports
+# torch anew 150 to 250; a pool of 16 processes that compile 500 above its worker.
 _MEMORY_OF_COMPILING = 1024 * _MIB
 _MEMORY_OF_CALLS = 512 * _MIB
 _MEMORY_OF_CHILD = 384 * _MIB
