@@ -5,6 +5,7 @@ A probe answers from ``Machine``, which comes in two strengths: what files and e
 """
 
 import importlib.util
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -162,6 +163,11 @@ def _split_memory(argument: str) -> tuple[str, float]:
     if match is None:
         raise ValueError(argument)
     return match[1], float(match[2]) * _UNITS[match[3]]
+
+
+def memory_of(argument: str) -> int:
+    """Return the bytes that an argument of ``gpu_memory`` names, whatever its sign."""
+    return math.ceil(_split_memory(argument)[1])
 
 
 def _check_range(argument: str) -> str | None:

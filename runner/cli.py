@@ -65,8 +65,22 @@ def _run(commands: "_Commands") -> None:
     _waiver_files(command)
     _choice(command)
     add = command.add_argument
-    add("--jobs", default="auto", metavar="N", help="cases at once (default: auto, by cores and memory)")
+    add("--jobs", default="auto", metavar="N", help="cases at once, at the most (default: auto, as cores and memory allow)")
     add("--timeout", type=_positive, default=300.0, metavar="S", help="seconds a case may take (default: 300)")
+    add(
+        "--memory-limit",
+        default="auto",
+        metavar="SIZE",
+        help="memory that one case may use: 4GiB, 500MiB, none (default: auto, three quarters of what is free when the run begins)",
+    )
+    add(
+        "--shuffle",
+        nargs="?",
+        type=_seed,
+        const="random",
+        metavar="SEED",
+        help="run the cases in a random order, the same for the same number (without one: a number is chosen and printed)",
+    )
     add("--junit", type=Path, metavar="FILE", help="write JUnit here too")
     add("--out", type=Path, metavar="DIR", help="folder of the run (default: reports/<utc>-<id>)")
     add("--require", action="append", default=[], metavar="NAME", help="a backend or capability: unavailable is an error (repeatable)")
@@ -156,6 +170,14 @@ def _natural(text: str) -> int:
     if number < 0:
         raise argparse.ArgumentTypeError(f"{text} is less than 0")
     return number
+
+
+def _seed(text: str) -> int | str:
+    if text == "random":
+        return text
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise argparse.ArgumentTypeError(f"'{text}' is no seed: write a whole number, or write --shuffle behind the paths")
+    return int(text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -164,6 +164,8 @@ class Case:
     """For ``explain``: each option of each section with where it was set (``language.options.Option``)."""
     control: Control | None = None
     survivors: tuple[WrittenReason, ...] = ()
+    exclusive: bool = False
+    """Whether its spec says that nothing may run beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,8 @@ class RunHeader:
     selected: int
     shard: str = ""
     """``I/N``; empty for a whole run."""
+    shuffle: str = ""
+    """The seed of a random order; empty for the usual one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

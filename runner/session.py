@@ -4,14 +4,12 @@ import argparse
 import dataclasses
 import functools
 import json
-import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any
 
 from runner import availability, schedule
 from runner.availability import Verdict as AvailabilityVerdict
@@ -25,6 +23,7 @@ from runner.language.expand import surroundings
 from runner.language.load import Suite
 from runner.language.schema import fits
 from runner.language.templates import TemplateError
+from runner.left_behind import open_left_behind
 from runner.model import Availability, Case, CaseResult, Json, Timing
 from runner.outcomes import Outcome
 from runner.plan import digest_of, make_plan
@@ -54,7 +53,9 @@ class CaseRunner:
         folder: RunFolder,
         workers: int,
         machine: Machine,
+        wishes: schedule.Wishes | None = None,
     ) -> None:
+        self._wishes = wishes or schedule.Wishes()
         self._timeout: float = arguments.timeout
         self._isolation = Isolation(arguments.isolation)
         self._company: dict[str, str] = {}
@@ -105,7 +106,7 @@ class CaseRunner:
         """Run the cases and yield each result as it is known."""
         by_name: dict[str, Case] = {}
         jobs: list[Job] = []
-        for number, case in enumerate(schedule.order(cases), start=self._folder.next_number()):
+        for number, case in enumerate(self._in_order(cases), start=self._folder.next_number()):
             by_name[case.id] = case
             try:
                 jobs.append(self._job(number, case, known))
@@ -133,6 +134,9 @@ class CaseRunner:
         self._company[result.case_id] = f"{result.outcome.label} after {cases} in a worker: {result.reason}"
         return False
 
+    def _in_order(self, cases: Sequence[Case]) -> list[Case]:
+        return schedule.order(cases, self._wishes.seconds, self._wishes.seed)
+
     def _job(self, number: int, case: Case, known: Surroundings, *, alone: bool = False) -> Job:
         folder = self._folder.case_folder(number)
         folder.mkdir(parents=True, exist_ok=True)
@@ -148,6 +152,8 @@ class CaseRunner:
             timeout=case.body["timeout"] or self._timeout,
             shares=not alone and (self._isolation is Isolation.NONE or not why_alone(case)),
             begin=functools.partial(self._services.start, case.id, cache) if case.body["services"] else None,
+            needs=schedule.needs_of(case, self._machine),
+            memory_limit=self._wishes.memory_limit,
         )
 
     def _environment_of(self, case: Case) -> Environment:
@@ -278,7 +284,7 @@ def _has_bench(observation: Any) -> bool:
 
 def _why_no_attachment(path: Path) -> str:
     try:
-        with _open_left_behind(path) as stream:
+        with open_left_behind(path) as stream:
             size = stream.seek(0, 2)
     except OSError as error:
         return f"{path.name} was left out: {error.strerror or error}"
@@ -286,7 +292,7 @@ def _why_no_attachment(path: Path) -> str:
 
 
 def _read_code(folder: Path, step: int, piece: int) -> str:
-    with _open_left_behind(folder / f"code-{step}-{piece}.txt") as stream:
+    with open_left_behind(folder / f"code-{step}-{piece}.txt") as stream:
         data = stream.read(_CODE_BYTES + 1)
     if len(data) > _CODE_BYTES:
         raise OSError(f"code-{step}-{piece}.txt is larger than {_CODE_BYTES >> 20} MiB")
@@ -295,18 +301,9 @@ def _read_code(folder: Path, step: int, piece: int) -> str:
 
 def _tail(path: Path) -> str:
     try:
-        with _open_left_behind(path) as stream:
+        with open_left_behind(path) as stream:
             size = stream.seek(0, 2)
             stream.seek(max(size - _OUTPUT_BYTES, 0))
             return stream.read(_OUTPUT_BYTES).decode("utf-8", "backslashreplace")
     except OSError:
         return ""
-
-
-def _open_left_behind(path: Path) -> BinaryIO:
-    """Open a file that a worker could have put anything in place of: a link out of the run, a pipe that never ends."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(f"{path.name} is no file")
-    return os.fdopen(descriptor, "rb")

@@ -155,7 +155,8 @@ def _run(
     workers = schedule.workers(arguments.jobs)
     run_folder = RunFolder(path=folder, run_id="audit")
     found: list[tuple[Case, CaseResult]] = []
-    with CaseRunner(arguments, suite, waivers, cases, run_folder, workers, availability.glance(installed_torch())) as runner:
+    wishes = schedule.Wishes(memory_limit=schedule.memory_limit("auto"))
+    with CaseRunner(arguments, suite, waivers, cases, run_folder, workers, availability.glance(installed_torch()), wishes) as runner:
         machine = runner.look_at_machine()
         known = surroundings_of(machine.torch, machine)
         possible = [case for case in cases if not availability.of_case(case, machine).reason]

@@ -17,6 +17,7 @@ from runner.machine import installed_torch
 from runner.model import Availability, Case
 from runner.plan import digest_of, seed_of
 from runner.protocol import encode
+from runner.schedule import is_exclusive
 from runner.selection import select
 from runner.sharing import why_alone
 
@@ -59,6 +60,8 @@ def _text(case: Case, verdict: Verdict, backend: str) -> Iterator[str]:
     alone = why_alone(case)
     yield f"  process    {'of its own: ' + alone if alone else 'shared with others under --isolation worker'}"
     yield f"  seed       {seed_of(case)}"
+    if is_exclusive(case):
+        yield "  alone      nothing runs beside it"
     yield from (f"  covers     {test}" for test in case.covers)
     body = as_text(dict(case.body))
     for section in SECTIONS:

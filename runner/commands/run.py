@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import os
+import secrets
 import shlex
 import sys
 import time
@@ -24,16 +25,18 @@ from runner.outcomes import Outcome
 from runner.record import JournalWriter, RunFooter, RunHeader, environment_variables, sanitised_command, totals
 from runner.report.console import Progress, print_report, wants_bar, wants_color
 from runner.report.junit import write_junit, write_stub
-from runner.runs import LATEST, RunFolder, open_run, resume_run
+from runner.runs import JOURNAL, LATEST, REPORTS, RunFolder, open_run, resume_run
 from runner.selection import Shard, select
 from runner.services import named_servers, reach
 from runner.session import CaseRunner, recorded, result_of_unavailable, result_of_unrun
+from runner.times import seconds_of_run
 from runner.waivers import Waivers, warnings
 
 
 def main(arguments: argparse.Namespace) -> ExitCode:
     """Run the selected cases; the exit code says what a CI system may conclude."""
     workers = schedule.workers(arguments.jobs)
+    memory_limit = schedule.memory_limit(arguments.memory_limit)
     reach(named_servers(arguments.service))
     suite = load(arguments.paths, arguments.backends)
     waivers = Waivers(load_waivers(arguments.waivers, suite.backends), today=datetime.now(UTC).date())
@@ -43,11 +46,22 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     if not selected:
         print("no case is selected; 'list' shows them", file=sys.stderr)
         return ExitCode.NOTHING
+    # before the new run becomes the latest
+    wishes = schedule.Wishes(seconds=seconds_of_run(REPORTS / LATEST, JOURNAL), seed=_seed(arguments.shuffle), memory_limit=memory_limit)
     folder = resume_run(arguments.resume, selected) if arguments.resume else open_run(arguments.out)
     folder.claim_junit(arguments.junit)
     for warning in warnings(waivers, [case.id for case in suite.cases]):
         print(f"warning: {warning}", file=sys.stderr)
-    return _Run(arguments, suite, waivers, selected, folder, workers).main()
+    return _Run(arguments, suite, waivers, selected, folder, workers, wishes).main()
+
+
+def _seed(shuffle: int | str | None) -> int | None:
+    """Return the seed of a random order, one that is told where none was given; None for the usual order."""
+    if not isinstance(shuffle, str):
+        return shuffle
+    seed = secrets.randbelow(1 << 32)
+    print(f"the cases run in a random order, which --shuffle {seed} repeats", file=sys.stderr)
+    return seed
 
 
 def _check_required(names: Sequence[str], suite: Suite) -> None:
@@ -64,7 +78,14 @@ class _Run:
     """One run: what was selected, where it is recorded, and the results so far."""
 
     def __init__(
-        self, arguments: argparse.Namespace, suite: Suite, waivers: Waivers, selected: list[Case], folder: RunFolder, workers: int
+        self,
+        arguments: argparse.Namespace,
+        suite: Suite,
+        waivers: Waivers,
+        selected: list[Case],
+        folder: RunFolder,
+        workers: int,
+        wishes: schedule.Wishes,
     ) -> None:
         self.arguments = arguments
         self.suite = suite
@@ -72,6 +93,7 @@ class _Run:
         self.selected = selected
         self.folder = folder
         self.workers = workers
+        self.wishes = wishes
         self.begun = time.monotonic()
         self.results: dict[str, CaseResult] = {result.case_id: result for result in folder.finished}
         self.is_interrupted = False
@@ -102,7 +124,7 @@ class _Run:
         waiting = [case for case in self.selected if case.id not in self.results]
         progress.start(len(waiting))
         glance = availability.glance(installed_torch(), named_servers(self.arguments.service))
-        with CaseRunner(self.arguments, self.suite, self.waivers, waiting, self.folder, self.workers, glance) as cases:
+        with CaseRunner(self.arguments, self.suite, self.waivers, waiting, self.folder, self.workers, glance, self.wishes) as cases:
             machine = cases.look_at_machine()
             if not self.has_header:
                 self.header = self._header(machine.facts)
@@ -196,6 +218,7 @@ class _Run:
             specs={**self.suite.digests, **self.waivers.digests},
             selected=len(self.selected),
             shard=self.arguments.shard or "",
+            shuffle="" if self.wishes.seed is None else str(self.wishes.seed),
         )
 
     def _footer(self, code: ExitCode) -> RunFooter:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from runner.execute.room import Needs
 from runner.model import Ending, Json
 
 FACTS = "facts"
@@ -58,6 +59,10 @@ class Job:
     """Whether it may run in a worker that ran other cases before."""
     begin: Callable[[], None] | None = None
     """Called before it is given to a worker, again where it is given to another."""
+    needs: Needs = field(default_factory=Needs)
+    """What it takes of the machine while it runs."""
+    memory_limit: int | None = None
+    """Bytes that its processes may use; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,6 +89,7 @@ class _Expansion:
             options=merged,
             control=self._control(data, point, merged, problems),
             survivors=self.survivors,
+            exclusive=data.get("exclusive", False),
         )
 
     def _control(self, data: Any, point: matrix.Point, merged: Mapping[str, "_Options"], problems: list[Diagnostic]) -> Control | None:

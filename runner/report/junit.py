@@ -105,6 +105,7 @@ def _by_spec(results: Iterable[CaseResult]) -> Mapping[str, list[CaseResult]]:
 
 def _properties(header: RunHeader) -> dict[str, str]:
     run = {REPORT_NAME: header.version, "run": header.run_id, "command": shlex.join(header.command), "shard": header.shard}
+    run["shuffle"] = header.shuffle  # what is empty is left out
     variables = {f"env.{name}": value for name, value in header.variables.items()}
     known = {**run, **header.environment, **variables}
     return {visible_name(name): clip(plain(value), _PROPERTY_LIMIT) for name, value in known.items() if value}

@@ -14,21 +14,8 @@ FOR_ALL = ("", "diagnostics", "model")
 """What every room may import: the version, the user's mistakes as values, what passes between the stages."""
 
 STAGES = (
-    *(
-        "availability",
-        "capabilities",
-        "language",
-        "machine",
-        "outcomes",
-        "plan",
-        "record",
-        "report",
-        "runs",
-        "schedule",
-        "selection",
-        "sharing",
-    ),
-    *("upstream", "waivers"),
+    *("availability", "capabilities", "language", "machine", "outcomes", "plan", "record", "report", "runs", "schedule", "selection"),
+    *("sharing", "times", "upstream", "waivers"),
 )
 
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -52,8 +39,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "language": ("capabilities", "conditions", "expectations", "filecheck", "folders", "machine", "patterns", "upstream"),
     "selection": ("language.backends",),
     "plan": ("conditions", "expectations", "language.substitution", "protocol"),
-    "schedule": ("execute.jobs",),
     "sharing": (),
+    "hardware": (),
+    "left_behind": (),
+    "times": ("left_behind",),
+    "schedule": ("capabilities", "conditions", "execute.jobs", "execute.room", "hardware"),
     "execute": ("protocol",),
     "worker": ("expectations", "protocol"),
     "judge": (
@@ -75,8 +65,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "audit": ("conditions", "expectations", "judge", "patterns", "plan", "protocol"),
     "session": (
         *("availability", "capabilities", "conditions", "execute", "judge", "language.expand", "language.load", "language.schema"),
-        *("language.templates", "outcomes", "plan", "protocol", "runs", "schedule", "services", "sharing"),
-        "waivers",
+        *("language.templates", "left_behind", "outcomes", "plan", "protocol", "runs", "schedule", "services", "sharing", "waivers"),
     ),
 }
 """Each room (a module or a folder of runner/) and what it may import besides itself and what all may."""
@@ -235,7 +224,7 @@ def test_measuring_stands_beside_each_expectation() -> None:
             assert not inside, f"{found} within a class, which judges"
 
 
-@pytest.mark.parametrize("module", ["exits", "outcomes", "conditions", "model", "diagnostics", "folders"])
+@pytest.mark.parametrize("module", ["exits", "outcomes", "conditions", "model", "diagnostics", "folders", "hardware", "left_behind"])
 def test_small_rooms_need_nothing_but_the_standard_library(module: str) -> None:
     foreign = [
         str(found)

@@ -276,6 +276,13 @@ def test_code_knows_its_lines(load_suite: LoadSuite, good: str) -> None:
     assert Path(body["block"]["file"]).name == "spec.yaml"
 
 
+def test_nothing_runs_beside_a_case_whose_spec_says_so(load_suite: LoadSuite, good: str) -> None:
+    case, marked = only(load_suite(good)), only(load_suite(good + "exclusive: true\n"))
+    assert (case.exclusive, marked.exclusive) == (False, True)
+    # it runs as it does without: neither its plan nor what ties a result to it may change
+    assert (marked.body, digest_of(marked)) == (case.body, digest_of(case))
+
+
 # -- another torch --------------------------------------------------------------------------------------------------
 
 

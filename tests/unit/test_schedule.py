@@ -1,12 +1,30 @@
-"""Order, environments and how many at once."""
-
-import os
+"""Order, environments, what cases need and how many at once."""
 
 import pytest
 
-from runner import schedule
+from runner import hardware, schedule
+from runner.capabilities import Machine
 from runner.diagnostics import UsageError
-from tests.fakes import case
+from runner.execute.room import Needs, Room
+from tests.fakes import case, requirement, step
+
+MIB = 1 << 20
+GIB = 1 << 30
+HOST = Machine(python=(3, 11), torch="2.13.0", release=(2, 13, 0), cuda_build=None, hip_build=None, gpus=0)
+ONE_GPU = Machine(python=(3, 11), torch="2.13.0", release=(2, 13, 0), cuda_build="13", hip_build=None, gpus=1, gpu_memory=80 * GIB)
+FOUR_GPUS = Machine(python=(3, 11), torch="2.13.0", release=(2, 13, 0), cuda_build="13", hip_build=None, gpus=4, gpu_memory=80 * GIB)
+
+
+@pytest.fixture
+def hard(monkeypatch):
+    """Return a function that sets the cores and the free memory of this machine."""
+
+    def be(cores=8.0, gibibytes=64.0):
+        monkeypatch.setattr(hardware, "cores", lambda: float(cores))
+        monkeypatch.setattr(hardware, "available_memory", lambda: int(gibibytes * GIB))
+
+    be()
+    return be
 
 
 def with_env(name: str, device: str = "cpu", *, compiles: bool = True, **env: object):
@@ -47,6 +65,158 @@ def test_cases_of_one_environment_stand_together_in_their_order():
     assert schedule.order([]) == []
 
 
+# -- order ----------------------------------------------------------------------------------------------------------
+
+
+def names(cases):
+    return "".join(one.id[5] for one in cases)
+
+
+def timed(**seconds):
+    return {f"area/{name}[backend=x]": float(value) for name, value in seconds.items()}
+
+
+def alone(name, **env):
+    return case(id=f"area/{name}[backend=x]", body={"env": env, "compiles": True}, exclusive=True)
+
+
+def test_the_longest_of_the_last_run_come_first():
+    cases = [with_env(name) for name in "abc"]
+    assert names(schedule.order(cases, timed(a=1, b=3, c=2))) == "bca"
+
+
+def test_what_has_no_time_may_be_long_and_comes_first():
+    cases = [with_env(name) for name in "abcd"]
+    assert names(schedule.order(cases, timed(b=300, d=1))) == "acbd"
+    assert names(schedule.order(cases, {})) == "abcd"
+
+
+def test_times_of_other_cases_move_nothing():
+    assert names(schedule.order([with_env("a"), with_env("b")], timed(z=1, b=2, a=2))) == "ab"
+
+
+def test_environments_stay_together_that_with_the_longest_case_first():
+    cases = [with_env("a"), with_env("b", A="1"), with_env("c"), with_env("d", A="1"), with_env("e", A="2")]
+    assert names(schedule.order(cases, timed(a=1, b=9, c=5, d=2, e=6))) == "bdeca"
+
+
+def test_what_runs_alone_comes_last():
+    cases = [alone("a"), with_env("b"), alone("c"), with_env("d")]
+    assert names(schedule.order(cases, timed(a=1, b=1, c=9, d=2))) == "dbca"
+
+
+def test_a_template_that_is_needed_again_at_the_end_is_the_last_before_it():
+    # c has the longest case, but its environment has one that runs alone
+    cases = [with_env("a", A="1"), alone("b", A="2"), with_env("c", A="2"), with_env("d", A="3"), alone("e", A="3"), alone("f", A="4")]
+    found = names(schedule.order(cases, timed(a=1, b=1, c=9, d=8, e=1, f=1)))
+    assert found == "acdebf"
+
+
+def test_a_bench_runs_alone_and_so_does_what_says_so():
+    assert schedule.is_exclusive(case(step(), step(kind="bench")))
+    assert schedule.is_exclusive(case(step(), exclusive=True))
+    assert not schedule.is_exclusive(case(step()))
+
+
+def test_a_shuffled_order_hangs_on_the_seed_alone():
+    cases = [with_env(name) for name in "abcdefgh"]
+    one = names(schedule.order(cases, timed(a=9), seed=1))
+    assert sorted(one) == sorted("abcdefgh")
+    assert names(schedule.order(cases[::-1], {}, seed=1)) == one
+    assert len({names(schedule.order(cases, {}, seed=seed)) for seed in range(20)}) > 15
+    # what is left of it keeps its order
+    assert names(schedule.order(cases[2:5], {}, seed=1)) == "".join(name for name in one if name in "cde")
+
+
+def test_a_shuffled_order_starts_each_template_once_and_moves_what_runs_alone():
+    cases = [with_env("a"), with_env("b", A="1"), with_env("c"), with_env("d", A="1"), alone("e"), alone("f", A="1")]
+    found = {names(schedule.order(cases, {}, seed=seed)) for seed in range(100)}
+    assert all(set(order[:3]) in ({"a", "c", "e"}, {"b", "d", "f"}) for order in found)
+    assert {order[0] for order in found} == set("abcdef")
+
+
+# -- needs ----------------------------------------------------------------------------------------------------------
+
+
+def with_config(device="cpu", requires=(), *steps, compiles=True, env=None, **config):
+    body = {"config": config, "compiles": compiles, "env": env or {}}
+    return case(*steps, device=device, requires=tuple(requires), body=body)
+
+
+def test_a_case_that_compiles_needs_a_core_and_more_memory_than_one_that_does_not():
+    found = schedule.needs_of(with_config(), HOST)
+    assert found == Needs(cores=1, memory=1024 * MIB)
+    assert schedule.needs_of(with_config(compiles=False), HOST) == Needs(cores=1, memory=512 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("given", "cores"),
+    [
+        ({"compile_threads": 16}, 16),
+        ({"compile_threads": 16, "compiles": False}, 1),
+        ({"compile_threads": None}, 1),
+        ({"compile_threads": True}, 1),
+        ({"compile_threads": 0}, 1),
+        ({"compile_threads": object()}, 1),
+        ({"env": {"TORCHINDUCTOR_COMPILE_THREADS": "4"}}, 4),
+        ({"env": {"TORCHINDUCTOR_COMPILE_THREADS": 4}}, 4),
+        ({"env": {"TORCHINDUCTOR_COMPILE_THREADS": "many"}}, 1),
+        ({"env": {"TORCHINDUCTOR_COMPILE_THREADS": None}}, 1),
+        ({"env": {"TORCHINDUCTOR_COMPILE_THREADS": "4"}, "compile_threads": 2}, 2),
+    ],
+)
+def test_compilers_that_run_at_once_each_need_a_core_and_memory(given, cores):
+    found = schedule.needs_of(with_config(**given), HOST)
+    assert found.cores == cores
+    compiles = given.get("compiles", True)
+    assert found.memory == (1024 if compiles else 512) * MIB + (cores - 1) * 256 * MIB
+
+
+def test_a_child_with_torch_needs_memory():
+    for one in (with_config(autotune_in_subproc=True), with_config("cpu", (), step(kind="spawn"), step(kind="spawn"))):
+        assert schedule.needs_of(one, HOST).memory == (1024 + 384) * MIB
+
+
+def test_a_case_that_takes_times_is_exclusive():
+    assert schedule.needs_of(with_config("cpu", (), step(kind="bench")), HOST).exclusive
+    assert schedule.needs_of(with_config("cuda", (), step(kind="bench")), ONE_GPU).exclusive
+    assert not schedule.needs_of(with_config("cuda", max_autotune=True), ONE_GPU).exclusive
+
+
+@pytest.mark.parametrize(
+    ("one", "gpus", "gibibytes"),
+    [
+        (with_config(), 0, 0),
+        (with_config("cuda"), 0, 4),
+        (with_config("cuda:0"), 0, 4),
+        (with_config("cuda:1"), 2, 4),
+        (with_config("cuda", autotune_in_subproc=True), 0, 5),
+        (with_config("cuda", autotune_in_subproc=False), 0, 4),
+        (with_config("cuda", autotune_multi_device=True), 4, 4),
+        (with_config("cuda", [requirement("gpus", ">=1")]), 0, 4),
+        (with_config("cuda", [requirement("gpus", ">=2")]), 2, 4),
+        (with_config("cuda", [requirement("gpus", ">2")]), 3, 4),
+        (with_config("cuda", [requirement("gpus", ">=2"), requirement("gpus", "!=2")]), 3, 4),
+        (with_config("cuda", [requirement("gpu_memory", ">=64GiB")]), 0, 64),
+        (with_config("cuda", [requirement("gpu_memory", ">=64GiB"), requirement("gpu_memory", ">=16GiB")]), 0, 64),
+        (with_config("cuda", [requirement("gpu_memory", ">=1GiB")]), 0, 4),
+        (with_config("cpu", [requirement("gpus", ">=1")]), 0, 4),
+        (with_config("cpu", [requirement("rocm")]), 0, 4),
+    ],
+)
+def test_gpus(one, gpus, gibibytes):
+    found = schedule.needs_of(one, FOUR_GPUS)
+    assert (found.gpus, found.gpu_memory) == (gpus, gibibytes * GIB)
+    assert found.memory >= (1024 + 2048 * bool(gibibytes)) * MIB
+
+
+def test_more_gpus_than_there_are_is_not_for_the_schedule_to_refuse():
+    assert schedule.needs_of(with_config("cuda", [requirement("gpus", ">=2")]), ONE_GPU).gpus == 0
+
+
+# -- how many at once -----------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(("text", "count"), [("1", 1), ("7", 7)])
 def test_jobs(text, count):
     assert schedule.workers(text) == count
@@ -58,16 +228,80 @@ def test_jobs_that_are_no_number(text):
         schedule.workers(text)
 
 
-def test_auto_takes_what_cores_and_memory_allow(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-    memory = {"SC_PAGE_SIZE": 4096}
-    for gigabytes, count in ((64, 8), (10, 3), (1, 1)):
-        memory["SC_PHYS_PAGES"] = (gigabytes << 30) // 4096
-        monkeypatch.setattr(os, "sysconf", memory.__getitem__)
-        assert schedule.workers("auto") == count
+@pytest.mark.parametrize(
+    ("cores", "gibibytes", "count"), [(8, 64, 8), (2, 24, 2), (1.5, 24, 1), (0.5, 24, 1), (64, 24, 23), (8, 4.5, 3), (8, 0, 1)]
+)
+def test_auto_takes_what_cores_and_memory_allow(hard, cores, gibibytes, count):
+    hard(cores, gibibytes)
+    assert schedule.workers("auto") == count
 
 
 @pytest.mark.parametrize(("workers", "threads"), [(1, 8), (2, 4), (3, 2), (8, 1), (9, 1), (100, 1)])
-def test_workers_share_the_cores(monkeypatch, workers, threads):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+def test_workers_share_the_cores(hard, workers, threads):
     assert schedule.threads(workers) == threads
+
+
+def test_a_share_of_a_core_is_one_thread(hard):
+    hard(0.5)
+    assert schedule.threads(1) == 1
+
+
+def test_what_workers_have_to_share(hard):
+    found = schedule.capacity(2, FOUR_GPUS)
+    assert (found.jobs, found.cores, found.memory, found.gpus, found.gpu_memory) == (2, 8.0, 63 * GIB, 4, 80 * GIB)
+    assert schedule.capacity(16, HOST).cores == 16.0
+
+
+@pytest.mark.parametrize(("cores", "gibibytes"), [(2, 24), (4, 24), (1, 3), (0.5, 1), (64, 64)])
+def test_auto_never_fills_more_than_the_machine(hard, cores, gibibytes):
+    hard(cores, gibibytes)
+    room = Room(schedule.capacity(schedule.workers("auto"), HOST))
+    started = 0
+    while room.fits(needs := schedule.needs_of(with_config(), HOST)):
+        room.take(str(started), needs)
+        started += 1
+    assert 1 <= started <= max(1, cores)
+    assert started * needs.memory <= max(gibibytes * GIB, needs.memory)
+    if started > 1 or cores >= 2:
+        assert not room.fits(schedule.needs_of(with_config(compile_threads=2), HOST))
+
+
+# -- the memory of a case -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4GiB", 4 * GIB),
+        ("4 GiB", 4 * GIB),
+        ("1.5GiB", GIB * 3 // 2),
+        ("500MiB", 500 * MIB),
+        ("500MB", 500 * 10**6),
+        ("2TB", 2 * 10**12),
+        ("65536KiB", 64 * MIB),
+        ("none", None),
+    ],
+)
+def test_a_limit_of_memory(text, size):
+    assert schedule.memory_limit(text) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["", "4", "4G", "4gib", "GiB", "-4GiB", "4GiB ", " 4GiB", "4  GiB", "1e3MiB", "٤GiB", "nan", "4GiB\n", "None", "."]
+)
+def test_a_limit_that_is_no_size(text):
+    with pytest.raises(UsageError, match=r"--memory-limit .*: write a size with its unit, for example 4GiB"):
+        schedule.memory_limit(text)
+
+
+@pytest.mark.parametrize("text", ["0GiB", "63.9MiB", "4KiB", "0.01GiB"])
+def test_a_limit_in_which_nothing_can_begin(text):
+    with pytest.raises(UsageError, match="no worker can begin in so little; write 64MiB or more"):
+        schedule.memory_limit(text)
+
+
+def test_one_case_takes_three_quarters_of_what_is_free_and_no_more(hard):
+    hard(8, 24)
+    assert schedule.memory_limit("auto") == 18 * GIB
+    hard(8, 0.5)
+    assert schedule.memory_limit("auto") == GIB

@@ -331,6 +331,7 @@ def test_sections() -> None:
         "prelude",
         "entry",
         "audit",
+        "exclusive",
     }, "a new key of a spec: say in runner/language/substitution.py whether templates stand in it"
 
 

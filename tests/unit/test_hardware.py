@@ -1,0 +1,109 @@
+"""Cores and memory that this process may use: what the kernel shows of a machine that was made by hand."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from runner import hardware
+
+GIB = 1 << 30
+MEMINFO = f"MemTotal: {64 * GIB >> 10} kB\nMemFree: 1 kB\nMemAvailable: {24 * GIB >> 10} kB\n"
+V2 = "30 24 0:27 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"
+V1 = (
+    "31 24 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+    "32 24 0:29 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def _affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+
+
+def machine(root: Path, *, cgroup: str = "0::/a/b\n", mounts: str = V2, meminfo: str = MEMINFO, **files: str) -> Path:
+    """Write a root folder; a name of ``files`` is a path with ``__`` for slashes."""
+    given = {"proc/self/cgroup": cgroup, "proc/self/mountinfo": mounts, "proc/meminfo": meminfo}
+    given |= {f"sys/fs/cgroup/{name.replace('__', '/').replace('-', '.')}": text for name, text in files.items()}
+    for name, text in given.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_without_a_quota_all_cores_of_the_affinity(tmp_path: Path) -> None:
+    assert hardware.cores(machine(tmp_path)) == 8
+    assert hardware.cores(machine(tmp_path, **{"a__b__cpu.max": "max 100000\n"})) == 8
+
+
+def test_the_smallest_quota_on_the_way_up(tmp_path: Path) -> None:
+    found = machine(tmp_path, **{"a__b__cpu.max": "400000 100000\n", "a__cpu.max": "150000 100000\n", "a__c__cpu.max": "1000 100000"})
+    assert hardware.cores(found) == 1.5
+
+
+def test_a_quota_above_the_affinity_gives_no_core(tmp_path: Path) -> None:
+    assert hardware.cores(machine(tmp_path, **{"a__b__cpu.max": "6400000 100000\n"})) == 8
+
+
+def test_a_container_that_sees_its_own_group_as_the_root(tmp_path: Path) -> None:
+    assert hardware.cores(machine(tmp_path, cgroup="0::/\n", **{"cpu.max": "200000 100000\n"})) == 2
+
+
+def test_version_1(tmp_path: Path) -> None:
+    files = {"cpu__x__cpu.cfs_quota_us": "-1\n", "cpu__cpu.cfs_quota_us": "300000\n", "cpu__cpu.cfs_period_us": "100000\n"}
+    files |= {"memory__memory.limit_in_bytes": f"{8 * GIB}\n", "memory__memory.usage_in_bytes": f"{3 * GIB}\n"}
+    files |= {"memory__memory.stat": f"cache 5\ninactive_file 7\ntotal_inactive_file {GIB}\n"}
+    # the group of memory is named as the host names it, and mounted at its own folder, as Docker does
+    found = machine(tmp_path, cgroup="5:memory:/docker/abc\n4:cpu,cpuacct:/x\n0::/\n", mounts=V1, **files)
+    assert hardware.cores(found) == 3
+    assert hardware.available_memory(found) == 6 * GIB
+
+
+def test_a_version_1_without_a_limit_says_a_large_number(tmp_path: Path) -> None:
+    files = {"memory__memory.limit_in_bytes": "9223372036854771712\n", "memory__memory.usage_in_bytes": "4096\n"}
+    assert hardware.available_memory(machine(tmp_path, cgroup="5:memory:/docker/abc\n", mounts=V1, **files)) == 24 * GIB
+
+
+def test_memory_is_what_is_available_and_not_what_there_is(tmp_path: Path) -> None:
+    assert hardware.available_memory(machine(tmp_path)) == 24 * GIB
+    assert hardware.available_memory(machine(tmp_path, **{"a__b__memory.max": "max\n", "a__b__memory.current": "9\n"})) == 24 * GIB
+
+
+def test_the_smallest_rest_on_the_way_up(tmp_path: Path) -> None:
+    files = {"a__b__memory.max": f"{10 * GIB}\n", "a__b__memory.current": f"{GIB}\n"}
+    files |= {"a__memory.max": f"{12 * GIB}\n", "a__memory.current": f"{8 * GIB}\n", "a__memory.stat": f"anon 1\ninactive_file {2 * GIB}\n"}
+    # what is cached of files goes when memory is asked for
+    assert hardware.available_memory(machine(tmp_path, **files)) == 6 * GIB
+
+
+def test_a_throttle_bounds_as_a_limit_does(tmp_path: Path) -> None:
+    files = {"a__b__memory.max": f"{10 * GIB}\n", "a__b__memory.high": f"{4 * GIB}\n", "a__b__memory.current": f"{GIB}\n"}
+    assert hardware.available_memory(machine(tmp_path, **files)) == 3 * GIB
+
+
+def test_a_group_that_is_full_has_nothing_left(tmp_path: Path) -> None:
+    files = {"a__b__memory.max": f"{GIB}\n", "a__b__memory.current": f"{GIB + 4096}\n"}
+    assert hardware.available_memory(machine(tmp_path, **files)) == 0
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "1 2 3 4", "0 0", "-5 100000", "100000 0", "x 100000", "٣ 1"])
+def test_what_no_kernel_writes_bounds_nothing(text: str, tmp_path: Path) -> None:
+    found = machine(tmp_path, **{"a__b__cpu.max": text, "a__b__memory.max": text, "a__b__memory.current": text})
+    assert (hardware.cores(found), hardware.available_memory(found)) == (8, 24 * GIB)
+
+
+@pytest.mark.parametrize("cgroup", ["", "\n", "0:", "0::", "no colons", "x:y:z\n", "0::/../../..\n", "0::relative\n"])
+def test_groups_that_cannot_be_read(cgroup: str, tmp_path: Path) -> None:
+    assert hardware.cores(machine(tmp_path, cgroup=cgroup)) == 8
+
+
+def test_a_system_that_shows_nothing_of_itself(tmp_path: Path) -> None:
+    assert hardware.cores(tmp_path) == 8
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert hardware.available_memory(tmp_path) == memory
+
+
+def test_this_machine() -> None:
+    assert 0 < hardware.cores() <= 8
+    assert 0 < hardware.available_memory() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

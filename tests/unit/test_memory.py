@@ -1,0 +1,183 @@
+"""What the processes of a worker use: its session, what has left its session, pages that are shared, and processes that hide."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runner.execute import memory
+
+MIB = 1 << 20
+STATUS = "Name:\t{name}\nRssAnon:\t{anon:>8} kB\nRssFile:\t  999999 kB\nRssShmem:\t{shmem:>8} kB\nVmSwap:\t{swap:>8} kB\n"
+
+
+def process(
+    root: Path,
+    pid: int,
+    parent: int,
+    session: int,
+    *,
+    anon: int = 0,
+    shmem: int = 0,
+    swap: int = 0,
+    name: str = "python",
+    pss: int | None = None,
+) -> None:
+    """Write a process; sizes in MiB."""
+    folder = root / str(pid)
+    folder.mkdir()
+    (folder / "stat").write_text(f"{pid} ({name}) S {parent} {session} {session} 0 -1 4194304 1 1 1 1\n")
+    (folder / "status").write_text(STATUS.format(name=name, anon=anon << 10, shmem=shmem << 10, swap=swap << 10))
+    if pss is not None:
+        text = f"Rss: 1 kB\nPss: 999999 kB\nPss_Anon: {pss << 10} kB\nPss_File: 999999 kB\nPss_Shmem: 0 kB\nSwapPss: 0 kB\n"
+        (folder / "smaps_rollup").write_text(f"55d-7ff ---p 00000000 00:00 0 [rollup]\n{text}")
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "meminfo").write_text("")
+    return tmp_path
+
+
+def test_anonymous_and_shared_memory_and_what_was_swapped_out(proc: Path) -> None:
+    process(proc, 10, 1, 10, anon=100, shmem=20, swap=3)
+    assert memory.resident(10, proc) == 123 * MIB
+
+
+def test_the_whole_session_and_what_left_it(proc: Path) -> None:
+    process(proc, 10, 5, 10, anon=1)
+    process(proc, 11, 10, 10, anon=2)
+    process(proc, 12, 1, 10, anon=4)  # its parent has ended: only the session tells
+    process(proc, 13, 11, 13, anon=8)  # has a session of its own: only its parent tells
+    process(proc, 14, 13, 13, anon=16)
+    process(proc, 15, 1, 13, anon=32)  # of the session of one that belongs to it
+    process(proc, 20, 5, 20, anon=64)
+    process(proc, 5, 1, 5, anon=128)
+    assert memory.resident(10, proc) == 63 * MIB
+    assert memory.residents([10, 20], proc) == {10: 63 * MIB, 20: 64 * MIB}
+
+
+def test_a_name_that_looks_like_the_fields_behind_it(proc: Path) -> None:
+    process(proc, 10, 1, 10, anon=1)
+    process(proc, 11, 1, 10, anon=2, name="x) S 1 99 99 (y")
+    process(proc, 12, 1, 12, anon=4, name="x) S 10 10 10")
+    assert memory.resident(10, proc) == 3 * MIB
+
+
+def test_one_that_has_ended_uses_nothing(proc: Path) -> None:
+    process(proc, 10, 1, 10, anon=1)
+    (proc / "10" / "status").unlink()
+    process(proc, 11, 10, 10, anon=2)
+    (proc / "12").mkdir()
+    (proc / "13").mkdir()
+    (proc / "13" / "stat").write_text("13 (torn")
+    assert memory.residents([10, 99], proc) == {10: 2 * MIB, 99: 0}
+    assert memory.residents([], proc) == {}
+
+
+def test_only_what_is_above_its_limit(proc: Path) -> None:
+    process(proc, 10, 1, 10, anon=100, pss=100)
+    process(proc, 20, 1, 20, anon=101, pss=101)
+    process(proc, 30, 1, 30, anon=500, pss=500)
+    assert memory.above({10: 100 * MIB, 20: 100 * MIB}, proc) == {20: 101 * MIB}
+    assert memory.above({}, proc) == {}
+
+
+def test_pages_that_forks_share_count_once(proc: Path) -> None:
+    process(proc, 10, 1, 10, anon=300, pss=100)
+    for pid in range(11, 21):
+        process(proc, pid, 10, 10, anon=300, pss=30)
+    assert memory.resident(10, proc) == 3300 * MIB
+    assert memory.above({10: 1000 * MIB}, proc) == {}
+    assert memory.above({10: 399 * MIB}, proc) == {10: 400 * MIB}
+
+
+def test_a_process_that_hides_its_pages_counts_with_all_of_them(proc: Path) -> None:
+    process(proc, 10, 1, 10, anon=300)
+    assert memory.above({10: 299 * MIB}, proc) == {10: 300 * MIB}
+    (proc / "10" / "smaps_rollup").write_text("[rollup]\nPss: 1 kB\n")  # a kernel that does not tell files from the rest
+    assert memory.above({10: 299 * MIB}, proc) == {10: 300 * MIB}
+
+
+# -- how often ------------------------------------------------------------------------------------------------------
+
+
+def test_looking_takes_a_bounded_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+
+    def slow(limits: object) -> dict[int, int]:
+        clock[0] += 0.5
+        return {7: 9}
+
+    monkeypatch.setattr(memory, "above", slow)
+    watch = memory.MemoryWatch(clock=lambda: clock[0])
+    assert watch.look({7: 1}) == {7: 9}
+    assert watch.look({7: 1}) == {}
+    assert watch.due == pytest.approx(100.5 + 0.5 / memory.MOST_SHARE)
+    clock[0] = watch.due
+    assert watch.look({7: 1}) == {7: 9}
+
+
+def test_looking_is_due_every_tenth_of_a_second_and_not_at_all_without_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "above", lambda limits: {})
+    watch = memory.MemoryWatch(clock=lambda: 5.0)
+    assert watch.look({}) == {}
+    assert watch.due == 0.0
+    watch.look({7: 1})
+    assert watch.due == pytest.approx(5.0 + memory.INTERVAL)
+
+
+# -- real processes -------------------------------------------------------------------------------------------------
+
+HOLD = (
+    "import sys, time; held = bytearray(int(sys.argv[1]) << 20); held[::4096] = b'x' * len(held[::4096]); "
+    "print('held', flush=True); time.sleep(60)"
+)
+
+
+@pytest.fixture
+def held() -> Iterator[Callable[..., int]]:
+    started: list[subprocess.Popen[str]] = []
+
+    def hold(mebibytes: int, code: str = HOLD) -> int:
+        one = subprocess.Popen([sys.executable, "-c", code, str(mebibytes)], stdout=subprocess.PIPE, text=True, start_new_session=True)
+        started.append(one)
+        assert one.stdout is not None
+        assert one.stdout.readline() == "held\n"
+        return one.pid
+
+    yield hold
+    for one in started:
+        os.killpg(one.pid, signal.SIGKILL)
+        one.wait()
+        assert one.stdout is not None
+        one.stdout.close()
+
+
+def test_a_process_that_holds_100_mib(held: Callable[..., int]) -> None:
+    pid = held(100)
+    assert 100 * MIB <= memory.resident(pid) < 150 * MIB
+    assert memory.above({pid: 100 * MIB}).keys() == {pid}
+    assert memory.above({pid: 150 * MIB}) == {}
+
+
+def test_forks_of_a_process_that_holds_100_mib(held: Callable[..., int]) -> None:
+    forks = HOLD.replace("print(", "import os; [os.fork() or time.sleep(60) for _ in range(4)]; print(")
+    pid = held(100, forks)
+    deadline = time.monotonic() + 20
+    while memory.resident(pid) < 500 * MIB and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert memory.resident(pid) >= 500 * MIB
+    assert memory.above({pid: 200 * MIB}) == {}
+
+
+def test_a_process_that_nobody_may_look_into(held: Callable[..., int]) -> None:
+    hidden = "import ctypes; ctypes.CDLL(None).prctl(4, 0); " + HOLD  # PR_SET_DUMPABLE
+    pid = held(100, hidden)
+    assert memory.above({pid: 50 * MIB})[pid] >= 100 * MIB

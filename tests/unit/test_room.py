@@ -1,0 +1,303 @@
+"""Room for jobs: never more at once than there is, exclusive ones alone, and nobody waits for ever. On a clock of its own."""
+
+import heapq
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import count
+
+import pytest
+
+from runner.execute.room import MOST_OVERTAKES, Capacity, Lease, Needs, Queue, Room
+
+GIB = 1 << 30
+SMALL = Capacity(jobs=4, cores=4, memory=8 * GIB)
+PINNED = Capacity(jobs=8, cores=16, memory=64 * GIB, gpus=2, gpu_memory=80 * GIB, pinned=True)
+UNPINNED = Capacity(jobs=8, cores=16, memory=64 * GIB, gpus=2, gpu_memory=80 * GIB)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What a queue must know of a job."""
+
+    name: str
+    needs: Needs = field(default_factory=Needs)
+    seconds: float = 1.0
+
+
+def taken(capacity: Capacity, *running: Needs) -> Room:
+    room = Room(capacity)
+    for number, needs in enumerate(running):
+        room.take(f"running-{number}", needs)
+    return room
+
+
+def of(*entries: Needs) -> Queue[Waiting]:
+    return Queue(Waiting(str(number), needs) for number, needs in enumerate(entries))
+
+
+def started(queue: Queue[Waiting], room: Room) -> list[str]:
+    """Start what can start now; return the names."""
+    names: list[str] = []
+    while (job := queue.next(room, is_ready=lambda _: True)) is not None:
+        names.append(job.name)
+    return names
+
+
+# -- what fits ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("running", "needs", "fits"),
+    [
+        ([], Needs(), True),
+        ([Needs()] * 3, Needs(), True),
+        ([Needs(cores=0.1)] * 4, Needs(cores=0.1), False),  # as many as may run at once
+        ([Needs(cores=2)], Needs(cores=2), True),
+        ([Needs(cores=2)], Needs(cores=2.5), False),
+        ([Needs(cores=0.1)] * 3, Needs(cores=3.7), True),  # 0.1 has no exact float: a sum must not spill over by that
+        ([Needs(memory=5 * GIB)], Needs(memory=3 * GIB), True),
+        ([Needs(memory=5 * GIB)], Needs(memory=3 * GIB + 1), False),
+        ([], Needs(exclusive=True), True),
+        ([Needs(cores=0.1)], Needs(exclusive=True), False),
+        ([Needs(exclusive=True)], Needs(cores=0.1), False),
+        ([Needs(exclusive=True)], Needs(exclusive=True), False),
+        ([], Needs(cores=64), True),  # more than the whole machine: alone rather than never
+        ([Needs(cores=0.1)], Needs(cores=64), False),
+        ([Needs(memory=9 * GIB)], Needs(cores=0.1), False),  # and nothing beside it, whatever is left of the rest
+        ([], Needs(gpu_memory=1), True),  # a machine without a GPU does not decide what can run
+        ([Needs(gpu_memory=1)], Needs(), False),
+    ],
+)
+def test_cores_and_memory(running: list[Needs], needs: Needs, fits: bool) -> None:
+    assert taken(SMALL, *running).fits(needs) is fits
+
+
+@pytest.mark.parametrize("capacity", [PINNED, UNPINNED])
+@pytest.mark.parametrize(
+    ("running", "needs", "fits"),
+    [
+        ([], Needs(gpus=2), True),
+        ([Needs(gpu_memory=4 * GIB)], Needs(gpus=2), False),
+        ([Needs(gpus=2)], Needs(gpu_memory=1), False),
+        ([Needs(gpus=2)], Needs(gpus=1), False),
+        ([Needs(gpus=2)], Needs(), True),  # what needs no GPU runs beside
+        ([Needs(gpu_memory=60 * GIB)], Needs(gpu_memory=20 * GIB), True),
+        ([], Needs(gpus=3), True),
+        ([Needs()], Needs(gpus=3), False),
+        ([Needs()], Needs(gpu_memory=81 * GIB), False),
+    ],
+)
+def test_gpus(capacity: Capacity, running: list[Needs], needs: Needs, fits: bool) -> None:
+    assert taken(capacity, *running).fits(needs) is fits
+
+
+def test_workers_that_choose_for_themselves_all_come_to_the_first_gpu() -> None:
+    running = Needs(gpu_memory=60 * GIB)
+    assert not taken(UNPINNED, running).fits(Needs(gpu_memory=21 * GIB))
+    assert not taken(UNPINNED, running).fits(Needs(gpus=1))
+    assert taken(PINNED, running).fits(Needs(gpu_memory=21 * GIB))
+    assert taken(PINNED, running).fits(Needs(gpus=1))
+
+
+def test_a_lease_says_which_gpus() -> None:
+    room = Room(PINNED)
+    assert room.take("host", Needs()).gpus == ()
+    assert room.take("a", Needs(gpu_memory=30 * GIB)).gpus == (0,)
+    assert room.take("b", Needs(gpu_memory=20 * GIB)).gpus == (1,)
+    assert room.take("c", Needs(gpu_memory=20 * GIB)).gpus == (1,)  # the one with the most left
+    room.give_back("a")
+    assert room.take("d", Needs(gpus=1)).gpus == (0,)
+    assert room.lease("d") == Lease(Needs(gpus=1), (0,))
+    for name in ("host", "b", "c", "d"):
+        room.give_back(name)
+    assert room.take("both", Needs(gpus=2)).gpus == (0, 1)
+
+
+def test_what_does_not_fit_or_was_not_taken_is_a_mistake() -> None:
+    room = taken(SMALL, Needs(exclusive=True))
+    with pytest.raises(ValueError, match="no room for two"):
+        room.take("two", Needs())
+    with pytest.raises(ValueError, match="running-0 has its room"):
+        room.take("running-0", Needs())
+    with pytest.raises(KeyError):
+        room.give_back("two")
+    room.give_back("running-0")
+    assert room.is_empty
+    assert room.fits(Needs())
+
+
+@pytest.mark.parametrize("bad", [{"cores": -1}, {"cores": float("nan")}, {"memory": -1}, {"gpus": -1}, {"gpu_memory": -1}])
+def test_needs_that_are_none(bad: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="needs"):
+        Needs(**bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bad", [{"jobs": 0}, {"cores": 0.0}, {"memory": 0}])
+def test_a_machine_of_nothing(bad: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="capacity"):
+        Capacity(**{"jobs": 1, "cores": 1.0, "memory": 1, **bad})  # type: ignore[arg-type]
+
+
+# -- who is next ----------------------------------------------------------------------------------------------------
+
+
+def test_first_come_first_served_while_everything_fits() -> None:
+    queue, room = of(Needs(), Needs(cores=0.5), Needs(), Needs()), Room(SMALL)
+    assert started(queue, room) == ["0", "1", "2", "3"]
+    assert len(queue) == 0
+
+
+def test_smaller_ones_go_before_one_that_waits_for_room() -> None:
+    queue, room = of(Needs(cores=3), Needs(cores=3), Needs(), Needs()), Room(SMALL)
+    assert started(queue, room) == ["0", "2"]
+    room.give_back("0")
+    assert started(queue, room) == ["1"]
+
+
+def test_one_that_waits_is_overtaken_so_often_and_no_more() -> None:
+    queue, room = of(Needs(), Needs(exclusive=True), *[Needs()] * 100), Room(Capacity(jobs=2, cores=2, memory=GIB))
+    assert started(queue, room) == ["0", "2"]
+    overtakes = 1
+    while not room.lease_of_alone:
+        # one ends, the other goes on: without a bound the room would never be empty
+        room.give_back(room.names[0])
+        names = started(queue, room)
+        overtakes += len([name for name in names if name != "1"])
+        assert overtakes <= MOST_OVERTAKES
+    assert overtakes == MOST_OVERTAKES
+    assert room.names == ("1",)
+    room.give_back("1")
+    assert len(started(queue, room)) == 2
+
+
+def test_a_job_is_asked_for_only_when_there_is_room_for_it() -> None:
+    asked: list[str] = []
+
+    def is_ready(job: Waiting) -> bool:
+        asked.append(job.name)
+        return False
+
+    room = taken(SMALL, Needs(cores=2))
+    assert of(Needs(cores=3), Needs(), Needs()).next(room, is_ready=is_ready) is None
+    # asking may warm a template: what stands behind one that is not ready is not asked
+    assert asked == ["1"]
+
+
+def test_what_is_not_ready_takes_nothing_and_stays_first() -> None:
+    queue, room = of(Needs(), Needs()), Room(SMALL)
+    assert queue.next(room, is_ready=lambda _: False) is None
+    assert room.is_empty
+    assert (len(queue), started(queue, room)) == (2, ["0", "1"])
+
+
+def test_what_is_put_in_later_comes_last() -> None:
+    queue, room = of(Needs(), Needs()), Room(Capacity(jobs=1, cores=1, memory=GIB))
+    job = queue.next(room, is_ready=lambda _: True)
+    assert job is not None
+    room.give_back(job.name)
+    queue.put(job)
+    assert started(queue, room) == ["1"]
+    room.give_back("1")
+    assert started(queue, room) == ["0"]
+
+
+def test_an_empty_queue() -> None:
+    queue: Queue[Waiting] = Queue([])
+    assert not queue
+    assert queue.next(Room(SMALL), is_ready=lambda _: True) is None
+
+
+# -- whatever comes -------------------------------------------------------------------------------------------------
+
+
+def some_needs(rng: random.Random) -> Needs:
+    return Needs(
+        cores=rng.choice([0.25, 1, 1, 1, 2, 5, 100]),
+        memory=rng.choice([0, GIB, GIB, 6 * GIB, 300 * GIB]),
+        gpu_memory=rng.choice([0, 0, 4 * GIB, 64 * GIB, 200 * GIB]),
+        gpus=rng.choice([0, 0, 0, 0, 1, 2, 9]),
+        exclusive=rng.random() < 0.05,
+    )
+
+
+def some_capacity(rng: random.Random) -> Capacity:
+    return Capacity(
+        jobs=rng.choice([1, 2, 4, 16]),
+        cores=rng.choice([0.5, 1, 4, 16]),
+        memory=rng.choice([2, 24, 128]) * GIB,
+        gpus=rng.choice([0, 1, 2, 8]),
+        gpu_memory=rng.choice([24, 80]) * GIB,
+        pinned=rng.random() < 0.5,
+    )
+
+
+def within(capacity: Capacity, leases: Iterable[Lease]) -> bool:
+    """Whether a machine can bear what runs; reckoned otherwise than the room does it."""
+    running = list(leases)
+    if len(running) <= 1:
+        return True
+    whole = [gpu for lease in running for gpu in lease.gpus if lease.needs.gpus]
+    shared = [gpu for lease in running for gpu in lease.gpus if not lease.needs.gpus]
+    per_gpu = [sum(lease.needs.gpu_memory for lease in running if gpu in lease.gpus) for gpu in range(capacity.gpus)]
+    return (
+        not any(lease.needs.exclusive for lease in running)
+        and len(running) <= capacity.jobs
+        and sum(lease.needs.cores for lease in running) <= capacity.cores + 1e-6
+        and sum(lease.needs.memory for lease in running) <= capacity.memory
+        and all(len(lease.gpus) == (lease.needs.gpus or bool(lease.needs.gpu_memory)) for lease in running)
+        and all(gpu < capacity.gpus for gpu in whole + shared)
+        and len(set(whole)) == len(whole)
+        and set(whole).isdisjoint(shared)
+        and all(used <= capacity.gpu_memory for used in per_gpu)
+    )
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_every_job_is_started_within_what_there_is_and_none_is_overtaken_for_ever(seed: int) -> None:
+    rng = random.Random(seed)
+    capacity = some_capacity(rng)
+    kinds = [some_needs(rng) for _ in range(rng.randint(1, 8))]
+    jobs = [Waiting(str(number), rng.choice(kinds), rng.expovariate(1)) for number in range(rng.randint(1, 120))]
+    queue, room = Queue(jobs), Room(capacity)
+    order = count()
+    ends: list[tuple[float, int, str]] = []
+    names: list[str] = []
+    now = 0.0
+    while queue or ends:
+        while (job := queue.next(room, is_ready=lambda _: rng.random() < 0.7)) is not None:
+            names.append(job.name)
+            assert room.lease(job.name).needs == job.needs
+            assert within(capacity, map(room.lease, room.names))
+            heapq.heappush(ends, (now + job.seconds, next(order), job.name))
+        if ends:
+            now, _, name = heapq.heappop(ends)
+            room.give_back(name)
+    assert sorted(names, key=int) == [job.name for job in jobs]
+    assert room.is_empty
+    by_needs: dict[Needs, list[int]] = {}
+    for name in names:
+        by_needs.setdefault(jobs[int(name)].needs, []).append(int(name))
+    assert all(line == sorted(line) for line in by_needs.values())  # alike ones keep their order
+    for place, name in enumerate(names):
+        # counted from the moment at which it was the first of its kind
+        of_kind = by_needs[jobs[int(name)].needs]
+        before = of_kind[of_kind.index(int(name)) - 1] if of_kind[0] != int(name) else None
+        since = names.index(str(before)) + 1 if before is not None else 0
+        assert sum(int(other) > int(name) for other in names[since:place]) <= MOST_OVERTAKES
+
+
+def test_a_long_queue_costs_no_more_than_a_short_one() -> None:
+    """The room is asked once for each kind of needs, not once for each job that waits."""
+
+    class Counting(Room):
+        asked = 0
+
+        def fits(self, needs: Needs) -> bool:
+            self.asked += 1
+            return super().fits(needs)
+
+    room = Counting(SMALL)
+    queue = Queue(Waiting(str(number), Needs(cores=1 + number % 3)) for number in range(30_000))
+    started(queue, room)
+    assert room.asked <= 3 * 5

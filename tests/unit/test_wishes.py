@@ -1,0 +1,137 @@
+"""What the command line and the last run say of how cases are run, on its way to the jobs.
+
+The engine is a stand-in: no worker is started.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner import schedule, session
+from runner.cli import main
+from runner.execute import Job
+from runner.execute.jobs import FACTS, Execution
+from runner.exits import ExitCode
+from runner.model import Ending
+from tests.conftest import GOOD
+
+GIB = 1 << 30
+SPECS = {
+    "short": GOOD,
+    "long": GOOD,
+    "threads": GOOD + "config: {compile_threads: 3}\n",
+    "alone": GOOD + "exclusive: true\n",
+}
+
+
+class Engine:
+    """Answers what the machine is, and lets every case crash; remembers the jobs."""
+
+    jobs: list[Job]
+
+    def __init__(self, limits: object) -> None:
+        self.broken: dict[str, str] = {}
+
+    def run(self, jobs: Iterable[Job], *_: object) -> Iterator[Execution]:
+        for job in jobs:
+            facts = {"torch": "2.13.0", "gpus": 0} if job.plan == FACTS else None
+            if job.plan != FACTS:
+                Engine.jobs.append(job)
+            ending = Ending(exit_code=1, phase="import")
+            yield Execution(job=job, observation=facts, ending=ending, seconds=float(len(Engine.jobs)), isolation="fork")
+
+    def close(self) -> None:
+        """End nothing: nothing was started."""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Return a function that runs the program on a folder of specs and returns the names of the jobs in their order."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(session, "Engine", Engine)
+    (tmp_path / "specs").mkdir()
+    for name, text in SPECS.items():
+        (tmp_path / "specs" / f"{name}.yaml").write_text(text)
+
+    def go(*arguments: str) -> list[str]:
+        Engine.jobs = []
+        assert main(["run", "specs", "--backend", "cpu", *arguments]) == ExitCode.FAILED
+        return [job.name.partition("[")[0] for job in Engine.jobs]
+
+    return go
+
+
+Run = Callable[..., list[str]]
+
+
+def header() -> dict[str, Any]:
+    return dict(json.loads(Path("reports/latest/run.jsonl").read_text().splitlines()[0]))
+
+
+def reported() -> list[str]:
+    from xml.etree import ElementTree
+
+    return [str(case.get("classname")) + str(case.get("name")) for case in ElementTree.parse("reports/latest/junit.xml").iter("testcase")]
+
+
+def test_the_first_run_takes_what_runs_alone_last_and_the_next_the_longest_first(run: Run) -> None:
+    assert run() == ["long", "short", "threads", "alone"]
+    first = reported()
+    # each case took a second more than the one before it
+    assert run() == ["threads", "short", "long", "alone"]
+    assert reported() == first  # in the order of the specs, whatever the order of the run
+
+
+def test_a_journal_that_is_broken_is_no_error(run: Run) -> None:
+    run()
+    path = Path("reports/latest/run.jsonl")
+    path.write_bytes(b"\xff{" + path.read_bytes().replace(b'"seconds"', b'"second"'))
+    assert run() == ["long", "short", "threads", "alone"]
+
+
+def test_a_seed_gives_an_order_and_stands_in_the_journal(run: Run) -> None:
+    orders = {tuple(run("--shuffle", str(seed))) for seed in range(8)}
+    assert len(orders) > 4
+    assert run("--shuffle", "3") == run("--shuffle", "3")
+    assert header()["shuffle"] == "3"
+    run()
+    assert header()["shuffle"] == ""
+
+
+def test_a_seed_that_is_not_given_is_told(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    found = run("--shuffle")
+    seed = header()["shuffle"]
+    assert f"the cases run in a random order, which --shuffle {seed} repeats" in capsys.readouterr().err.splitlines()
+    assert run("--shuffle", seed) == found
+
+
+@pytest.mark.parametrize("text", ["specs", "-1", "1.5", "", "٣", "9" * 20])
+def test_what_is_no_seed(text: str, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", f"--shuffle={text}"])
+    assert ended.value.code == ExitCode.USAGE
+    assert f"'{text}' is no seed: write a whole number, or write --shuffle behind the paths" in capsys.readouterr().err
+
+
+def test_each_job_knows_what_it_needs(run: Run) -> None:
+    run("--memory-limit", "4GiB")
+    needs = {job.name.partition("[")[0]: job.needs for job in Engine.jobs}
+    assert (needs["short"].cores, needs["short"].exclusive) == (1, False)
+    assert needs["threads"].cores == 3
+    assert needs["alone"].exclusive
+    assert {job.memory_limit for job in Engine.jobs} == {4 * GIB}
+
+
+@pytest.mark.parametrize(("arguments", "limit"), [((), 18 * GIB), (("--memory-limit", "none"), None)])
+def test_the_limit_of_memory(arguments: tuple[str, ...], limit: int | None, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule.hardware, "available_memory", lambda: 24 * GIB)
+    run(*arguments)
+    assert {job.memory_limit for job in Engine.jobs} == {limit}
+
+
+def test_a_limit_that_is_none_ends_before_anything_is_read(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "nowhere", "--memory-limit", "4G"]) == ExitCode.USAGE
+    assert capsys.readouterr().err.startswith("torch-conformance: --memory-limit 4G: write a size with its unit, for example 4GiB")
