@@ -151,7 +151,9 @@ def _compilers(case: Case) -> int:
     config, env = case.body.get("config", {}), case.body["env"]
     found = config.get("compile_threads", env.get("TORCHINDUCTOR_COMPILE_THREADS", 1))
     text = str(found)  # what a template over facts gives is known to the worker alone
-    return int(text) if re.fullmatch("[1-9][0-9]{0,3}", text) and case.body["compiles"] else 1
+    wanted = int(text) if re.fullmatch("[1-9][0-9]{0,3}", text) and case.body["compiles"] else 1
+    # more threads than cores wait for each other, and for nobody else
+    return min(wanted, max(1, int(hardware.cores())))
 
 
 def _children(case: Case) -> int:
@@ -208,6 +210,11 @@ def _shared_memory() -> int:
 def threads(count: int) -> int:
     """Return the OpenMP threads of each of ``count`` workers."""
     return max(1, int(hardware.cores() // count))
+
+
+def spares(count: int) -> int:
+    """Return how many workers may warm up beside ``count`` that run cases: no more than there are cores for both."""
+    return max(0, min(count, int(hardware.cores()) - count))
 
 
 MOST_OF_MEMORY = 0.75

@@ -61,12 +61,15 @@ class CaseRunner:
         self._company: dict[str, str] = {}
         """By id, what cases came to that failed after others in a worker."""
         self._suite = suite
+        self._workers = 1 if self._isolation is Isolation.NONE else workers
         self._waivers = waivers
         self._folder = folder
         self._machine = machine
         self._environments = schedule.environments([case for case in cases if _may_run(case, machine)])
         self._scratch = Path(tempfile.mkdtemp(prefix="torch-conformance-"))
-        limits = Limits(workers=workers, threads=schedule.threads(workers), scratch=self._scratch, isolation=self._isolation)
+        limits = Limits(
+            threads=schedule.threads(workers), scratch=self._scratch, isolation=self._isolation, spares=schedule.spares(self._workers)
+        )
         self._engine = Engine(limits)
         self._services = Services(named_servers(getattr(arguments, "service", ())), self._scratch)
 
@@ -95,7 +98,7 @@ class CaseRunner:
             return self._machine
         environment = next(iter(self._environments.values()))
         job = Job(name=FACTS, plan=FACTS, folder=self._scratch / FACTS, environment=environment, timeout=_FACTS_SECONDS)
-        execution = next(iter(self._engine.run([job])))
+        execution = next(iter(self._engine.run([job], schedule.capacity(1, self._machine))))
         if not isinstance(execution.observation, dict):
             words = (_tail(job.folder / "stderr.txt") or execution.note).strip()
             raise UsageError(f"torch could not be asked what this machine is; it said:\n{words}")
@@ -114,7 +117,7 @@ class CaseRunner:
                 verdict = AvailabilityVerdict(Availability.NO, f"this machine lacks a fact: {error}")
                 yield result_of_unavailable(case, verdict, (), repro(case))
         self._services.announce(sum(job.begin is not None for job in jobs))
-        for execution in self._engine.run(jobs):
+        for execution in self._engine.run(jobs, schedule.capacity(self._workers, self._machine)):
             case = by_name[execution.job.name]
             result = self._result(case, execution, known, repro(case))
             shutil.rmtree(self._cache_of(execution.job), ignore_errors=True)

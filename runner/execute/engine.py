@@ -9,13 +9,15 @@ import selectors
 import signal
 import socket
 import time
-from collections import deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from runner.execute.inbox import Inbox
 from runner.execute.jobs import FACTS, SHARED, Environment, Execution, Isolation, Job
+from runner.execute.memory import MemoryWatch
+from runner.execute.room import Capacity, Queue, Room
 from runner.execute.spawn import TemplateProcess, start_process
 from runner.execute.workers import Worker
 
@@ -36,7 +38,6 @@ _MOST_SECONDS_ASLEEP = 0.25
 class Limits:
     """How much runs at once, and where."""
 
-    workers: int
     threads: int
     """OpenMP threads of each worker."""
     scratch: Path
@@ -61,7 +62,13 @@ class Engine:
         self._templates: dict[str, _Template] = {}
         self._broken: dict[str, str] = {}
         self._workers: dict[int, Worker] = {}
-        self._waiting: deque[Job] = deque()
+        self._queue: Queue[Job] = Queue(())
+        self._waiting: Counter[str] = Counter()
+        """How many jobs wait, by the key of their environment."""
+        self._environments: dict[str, Environment] = {}
+        self._returned: list[Job] = []
+        """Jobs whose worker never came to be: they wait again, and give back their room."""
+        self._memory = MemoryWatch()
         self._next = 0
         self._cold: dict[str, str] = {}
         """Environments whose workers could not be warmed up beforehand, and why."""
@@ -96,18 +103,24 @@ class Engine:
         """Why workers could not be warmed up before they had a case, by the key of their environment."""
         return dict(self._cold)
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[Execution]:
+    def run(self, jobs: Iterable[Job], capacity: Capacity) -> Iterator[Execution]:
         """Run every job, in order as far as there is room, and yield each as it ends."""
-        self._waiting.extend(jobs)
-        while self._waiting or self._busy():
-            self._fill()
+        for job in jobs:
+            self.again(job)
+        room = Room(capacity)
+        while len(self._queue) or self._busy():
+            self._fill(room)
             self._wait()
-            yield from self._finished()
-            self._bury()
+            for execution in self._finished():
+                room.give_back(execution.job.name)
+                yield execution
+            self._bury(room)
 
     def again(self, job: Job) -> None:
-        """Run a job once more, in a worker of its own, before any other."""
-        self._waiting.appendleft(job)
+        """Let a job wait for its turn: one that was run may be run once more."""
+        self._environments[job.environment.key] = job.environment
+        self._waiting[job.environment.key] += 1
+        self._queue.put(job)
 
     def retire(self, number: int) -> None:
         """Give a worker no further case."""
@@ -120,17 +133,18 @@ class Engine:
     def _busy(self) -> list[Worker]:
         return [worker for worker in self._workers.values() if worker.running is not None]
 
-    def _fill(self) -> None:
+    def _fill(self, room: Room) -> None:
         """Give waiting jobs to workers while there is room."""
-        while self._waiting and len(self._busy()) < self._limits.workers and self._may_start(self._waiting[0]):
-            worker = self._worker_for(self._waiting[0])
-            if worker is None:
-                break
-            job = self._waiting.popleft()
+        while (job := self._queue.next(room, self._may_start)) is not None:
+            self._waiting[job.environment.key] -= 1
+            worker = self._idle_worker(job) or self._start(job.environment)
+            if self._shares(job):
+                worker.isolation = SHARED
             worker.give(job, is_last=not self._shares(job))
             assert worker.running is not None
             self._selector.register(worker.running.inbox.descriptor, selectors.EVENT_READ, worker)
-        self._warm_spares()
+        if room.lease_of_alone is None:
+            self._warm_spares()
 
     def _shares(self, job: Job) -> bool:
         return job.shares and self._limits.isolation in (Isolation.WORKER, Isolation.NONE)
@@ -142,7 +156,13 @@ class Engine:
             return True
         if key not in self._templates:
             self._warm(job.environment)
-        return self._templates[key].process.is_ready
+        if not self._templates[key].process.is_ready:
+            return False
+        if job.plan == FACTS or not self._wants_spares(job.environment) or self._idle_worker(job):
+            return True
+        if not any(one.key == key and not one.is_warm for one in self._workers.values()):
+            self._start(job.environment, is_warm=False)
+        return False
 
     def _warm(self, wanted: Environment) -> None:
         self._retire_idle(wanted.key)
@@ -165,21 +185,11 @@ class Engine:
         self._selector.unregister(template.process.control)
         template.process.close()
 
-    def _worker_for(self, job: Job) -> Worker | None:
-        """Return a worker that can take the job now: one that waits, or a new one; None where that is still warming up."""
-        key = job.environment.key
-        shared = self._shares(job)
-        idle = [one for one in self._workers.values() if one.key == key and one.is_idle and (shared or not one.cases)]
-        # one that has run cases goes on; a spare is for where there is none
-        found = max(idle, key=lambda one: one.cases, default=None)
-        if found is None and job.plan != FACTS and self._wants_spares(job.environment):
-            if not any(one.key == key and not one.is_warm for one in self._workers.values()):
-                self._start(job.environment, is_warm=False)
-            return None
-        found = found or self._start(job.environment)
-        if shared:
-            found.isolation = SHARED
-        return found
+    def _idle_worker(self, job: Job) -> Worker | None:
+        """Return a worker that waits for such a case: rather one that has run others than one that has not."""
+        fresh_alone = not self._shares(job)
+        idle = [one for one in self._workers.values() if one.key == job.environment.key and one.is_idle]
+        return max((one for one in idle if not (fresh_alone and one.cases)), key=lambda one: one.cases, default=None)
 
     def _wants_spares(self, wanted: Environment) -> bool:
         """Whether what a first compile does once cannot be done before the fork."""
@@ -187,17 +197,11 @@ class Engine:
 
     def _warm_spares(self) -> None:
         """Let workers warm up while others run: the next cases find them ready."""
-        if not self._waiting or not self._wants_spares(self._waiting[0].environment):
-            return
-        wanted = self._waiting[0].environment
-        template = self._templates[wanted.key]
-        if not template.process.is_ready:
-            return
-        ahead = sum(job.environment.key == wanted.key for job in list(self._waiting)[: self._limits.workers + self._limits.spares])
-        unused = sum(one.key == wanted.key and one.running is None and not one.is_retired for one in self._workers.values())
-        room = self._limits.workers + self._limits.spares - len(self._workers)
-        for _ in range(min(ahead - unused, room)):
-            self._start(wanted, is_warm=False)
+        for key, template in self._templates.items():
+            if template.process.is_ready and self._wants_spares(self._environments[key]):
+                unused = sum(one.key == key and one.running is None and not one.is_retired for one in self._workers.values())
+                for _ in range(min(self._waiting[key], self._limits.spares) - unused):
+                    self._start(self._environments[key], is_warm=False)
 
     def _start(self, wanted: Environment, *, is_warm: bool = True) -> Worker:
         """Start a worker: by a fork where that is safe, else in a process of its own, which warms nothing up."""
@@ -236,6 +240,7 @@ class Engine:
         for worker in self._workers.values():
             worker.reap()
             self._watch(worker, now)
+        self._watch_memory()
         for name, template in list(self._templates.items()):
             if not template.process.is_ready and now > template.deadline:
                 self._lose_template(name, f"the template did not warm up within {_START_SECONDS} s")
@@ -246,6 +251,8 @@ class Engine:
         if any(worker.has_ended or (worker.running and worker.running.killed_at) for worker in self._workers.values()):
             return 0.02
         deadlines = [worker.running.deadline for worker in self._workers.values() if worker.running]
+        if any(worker.running and worker.running.job.memory_limit for worker in self._workers.values()):
+            deadlines.append(self._memory.due)
         deadlines += [template.deadline for template in self._templates.values() if not template.process.is_ready]
         return min(max(min(deadlines, default=now + 1.0) - now, 0.0), _MOST_SECONDS_ASLEEP)
 
@@ -308,7 +315,7 @@ class Engine:
         """Let the case of a worker that never came to be wait again."""
         if worker.running is not None:
             self._stop_reading(worker.running.inbox)
-            self._waiting.appendleft(worker.running.job)
+            self._returned.append(worker.running.job)
         self._forget(worker)
 
     def _lose_template(self, key: str, why: str) -> None:
@@ -344,6 +351,17 @@ class Engine:
             worker.kill()
         worker.bound_output()
 
+    def _watch_memory(self) -> None:
+        limits: dict[int, int] = {}
+        for worker in self._busy():
+            if worker.pid is not None and worker.running is not None and worker.running.job.memory_limit is not None:
+                limits[worker.pid] = worker.running.job.memory_limit
+        over = self._memory.look(limits)
+        for worker in self._busy():
+            if worker.pid in over:
+                worker.note = f"it used {_gib(over[worker.pid])}, more than the {_gib(limits[worker.pid])} of --memory-limit"
+                worker.kill()
+
     # -- ending -------------------------------------------------------------------------------------------------
 
     def _finished(self) -> Iterator[Execution]:
@@ -362,8 +380,12 @@ class Engine:
         worker.is_retired = True
         worker.kill()
 
-    def _bury(self) -> None:
-        """Forget workers that have ended."""
+    def _bury(self, room: Room) -> None:
+        """Forget workers that have ended, and let the jobs wait again that never had one."""
+        for job in self._returned:
+            room.give_back(job.name)
+            self.again(job)
+        self._returned.clear()
         for worker in [worker for worker in self._workers.values() if worker.has_ended and worker.running is None]:
             if not worker.is_warm and not worker.is_retired:
                 self._cold[worker.key] = "a worker ended while it warmed up"
@@ -375,3 +397,7 @@ class Engine:
             if registered is not None and registered in self._selector.get_map():
                 self._selector.unregister(registered)
         worker.close()
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB"
