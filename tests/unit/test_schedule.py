@@ -55,7 +55,8 @@ def test_what_a_template_warms():
 def test_one_environment_is_warm_for_all_that_share_it():
     cases = [with_env("a", compiles=False), with_env("b", "cuda"), with_env("c"), with_env("d", A="1")]
     found = schedule.environments(cases)
-    assert sorted(map(sorted, (one.kinds for one in found.values()))) == [["cpu"], ["cpu", "cuda"]]
+    # nothing that is warmed for the CPU may be left in a worker for a GPU
+    assert sorted(map(sorted, (one.kinds for one in found.values()))) == [["cpu"], ["cpu"], ["cuda"]]
     assert set(found) == {schedule.environment_of(one).key for one in cases}
 
 
@@ -165,11 +166,17 @@ def test_a_case_that_compiles_needs_a_core_and_more_memory_than_one_that_does_no
         ({"env": {"TORCHINDUCTOR_COMPILE_THREADS": "4"}, "compile_threads": 2}, 2),
     ],
 )
-def test_compilers_that_run_at_once_each_need_a_core_and_memory(given, cores):
+def test_compilers_that_run_at_once_each_need_a_core_and_memory(given, cores, monkeypatch):
+    monkeypatch.setattr(schedule.hardware, "cores", lambda: 32.0)
     found = schedule.needs_of(with_config(**given), HOST)
     assert found.cores == cores
     compiles = given.get("compiles", True)
     assert found.memory == (1024 if compiles else 512) * MIB + (cores - 1) * 256 * MIB
+
+
+def test_more_compilers_than_cores_need_no_more_than_the_cores(monkeypatch):
+    monkeypatch.setattr(schedule.hardware, "cores", lambda: 2.0)
+    assert schedule.needs_of(with_config(compile_threads=16), HOST).cores == 2
 
 
 def test_a_child_with_torch_needs_memory():

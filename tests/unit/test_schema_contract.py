@@ -332,6 +332,7 @@ def test_sections() -> None:
         "entry",
         "audit",
         "exclusive",
+        "isolation",
     }, "a new key of a spec: say in runner/language/substitution.py whether templates stand in it"
 
 
