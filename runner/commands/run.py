@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from runner import __version__, availability, schedule
+from runner import __version__, availability, kept, schedule
 from runner.audit import Trial, audit, try_case
 from runner.conditions import Surroundings
 from runner.diagnostics import UsageError
@@ -35,6 +35,7 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     """Run the selected cases; the exit code says what a CI system may conclude."""
     workers = schedule.workers(arguments.jobs)
     reach(named_servers(arguments.service))
+    kept.object_folder(arguments.object_cache)
     suite = load(arguments.paths, arguments.backends)
     waivers = Waivers(load_waivers(arguments.waivers, suite.backends), today=datetime.now(UTC).date())
     shard = Shard.parse(arguments.shard) if arguments.shard else None
@@ -172,7 +173,8 @@ class _Run:
         for path in self.folder.junit_files:
             write_junit(path, self.header, results, folder=self.folder.path)
         color = wants_color(sys.stdout, os.environ)
-        print_report(sys.stdout, results, len(self.selected), self.folder.shown_junit, color=color)
+        objects = kept.object_folder(self.arguments.object_cache)
+        print_report(sys.stdout, results, len(self.selected), self.folder.shown_junit, color=color, objects=objects)
 
     def _repro(self, case: Case) -> str:
         parts = ["torch-conformance", "run", *map(str, self.arguments.paths)]

@@ -3,13 +3,14 @@
 import json
 import os
 import resource
+import tempfile
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from runner import protocol
-from runner.worker import compat, hooks
+from runner.worker import compat, hooks, objects
 from runner.worker.hooks import Phases, Witness
 
 _MAX_TRACEBACK = 20_000
@@ -50,6 +51,8 @@ def run(plan_file: str, descriptor: int) -> None:
         except Exception as error:  # the worker's boundary: code of a spec may raise anything
             cause = error.__cause__ if isinstance(error, NotCarriedOut) else None
             facts["error"] = _exception(cause or error, getattr(error, "_conformance_phase", "inputs"))
+    if (used := objects.facts()) is not None:
+        facts["objects"] = used
     facts["phases"] = phases.seconds
     facts["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     channel.observation(facts)
@@ -65,6 +68,7 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any]) -
     witness = Witness()
     if body["compiles"]:
         hooks.install(phases, witness)
+    objects.install(plan["objects"], own=[plan["folder"], plan["cache"], tempfile.gettempdir()])
     compat.set_torch_state(body["torch"])
     compat.patch_options(
         {"config": {"compile_threads": 1, **body["config"]}, **{k: body[k] for k in ("dynamo_config", "functorch_config")}}
