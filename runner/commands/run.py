@@ -35,7 +35,10 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     """Run the selected cases; the exit code says what a CI system may conclude."""
     workers = schedule.workers(arguments.jobs)
     reach(named_servers(arguments.service))
-    kept.object_folder(arguments.object_cache)
+    # looked at once, and before anything is run: a worker could change what lies there
+    arguments.object_cache = kept.object_folder(arguments.object_cache)
+    if not arguments.no_kept:
+        kept.answers_folder()
     suite = load(arguments.paths, arguments.backends)
     waivers = Waivers(load_waivers(arguments.waivers, suite.backends), today=datetime.now(UTC).date())
     shard = Shard.parse(arguments.shard) if arguments.shard else None
@@ -173,8 +176,7 @@ class _Run:
         for path in self.folder.junit_files:
             write_junit(path, self.header, results, folder=self.folder.path)
         color = wants_color(sys.stdout, os.environ)
-        objects = kept.object_folder(self.arguments.object_cache)
-        print_report(sys.stdout, results, len(self.selected), self.folder.shown_junit, color=color, objects=objects)
+        print_report(sys.stdout, results, len(self.selected), self.folder.shown_junit, color=color, objects=self.arguments.object_cache)
 
     def _repro(self, case: Case) -> str:
         parts = ["torch-conformance", "run", *map(str, self.arguments.paths)]

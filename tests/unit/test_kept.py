@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from runner import kept
+from runner.cli import main
 from runner.diagnostics import UsageError
 
 EMPTY = Path()
@@ -129,6 +130,16 @@ def test_a_path_that_was_meant_to_be_run_is_no_folder_of_objects(home: Path, tmp
     (specs / "one.yaml").write_text("")
     with pytest.raises(UsageError, match=r"holds other things \('one.yaml'\).*write the paths before --object-cache"):
         kept.object_folder(specs)
+
+
+def test_a_run_is_refused_before_it_has_a_folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "spec.yaml").write_text(good)
+    home.mkdir()
+    home.chmod(0o777)
+    for options in ([], ["--object-cache"]):
+        assert main(["run", "spec.yaml", "--out", "out", *options]) == 2
+        assert not (tmp_path / "out").exists()
 
 
 # -- what goes ------------------------------------------------------------------------------------------------------
