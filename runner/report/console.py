@@ -173,6 +173,9 @@ def _objects(results: Sequence[CaseResult], folder: Path | None) -> Iterable[str
         whole = served + sum(result.objects_built for result in results)
         where = f" from {one_line(str(folder))}" if folder is not None else ""
         yield f"{served} of {whole} compiled objects were served{where}{': not a conformance run' if served else ''}"
+    silent = sum(result.outcome in (Outcome.CRASH, Outcome.TIMEOUT) for result in results) if folder is not None else 0
+    if silent:
+        yield f"what {silent} that crashed or timed out {'was' if silent == 1 else 'were'} served is not known"
 
 
 def _last_line(results: Sequence[CaseResult], selected: int, report_path: Path | str) -> str:
