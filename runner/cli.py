@@ -94,6 +94,7 @@ def _run(commands: "_Commands") -> None:
         help="a server that runs already, for specs that ask for one: redis=localhost:6379 (default: a new one for each case). "
         "What a remote cache returns is executed: name only servers that you trust with your account (repeatable)",
     )
+    _kept(command)
     add("--resume", metavar="RUN", help="go on with a run that did not end: a folder, a run's id, or latest")
     _isolation(command)
 
@@ -126,6 +127,20 @@ def _audit(commands: "_Commands") -> None:
     add("--jobs", default="auto", metavar="N", help="cases at once (default: auto, by cores and memory)")
     add("--timeout", type=_positive, default=300.0, metavar="S", help="seconds a case may take (default: 300)")
     _isolation(command)
+    _kept(command)
+
+
+def _kept(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--object-cache",
+        nargs="?",
+        type=Path,
+        const=Path(),
+        metavar="DIR",
+        help="serve what the C++ compiler built in earlier runs from a folder (default: one below TORCH_CONFORMANCE_CACHE or ~/.cache). "
+        "What lies there is executed, and any case may leave something there: for specs that you trust, never for a conformance run",
+    )
+    command.add_argument("--no-kept", action="store_true", help="probe for the CPU's vector instructions, whatever earlier runs found")
 
 
 def _paths(command: argparse.ArgumentParser) -> None:

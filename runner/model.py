@@ -273,6 +273,10 @@ class CaseResult:
     """Files in the case's folder that belong to its report: chrome traces."""
     notes: tuple[str, ...] = ()
     """What a person should know of timings and attachments: why one is missing."""
+    objects_served: int = 0
+    """Commands of the C++ compiler whose output came from the folder of ``--object-cache``; then the case is no conformance run's."""
+    objects_built: int = 0
+    """Those that it ran; both are 0 where that is off, and where the case died before it could say."""
 
     @property
     def failed(self) -> tuple[Verdict, ...]:

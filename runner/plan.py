@@ -48,8 +48,13 @@ def expects_raise(step: Step, here: Surroundings) -> bool:
     return any(isinstance(expected.check, Raises) and holds(expected.check.when, here) for expected in step.expectations)
 
 
-def make_plan(case: Case, here: Surroundings, facts: Mapping[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
-    """Return the plan as JSON can say it; raise ``templates.TemplateError`` for a fact that this machine does not have."""
+def make_plan(
+    case: Case, here: Surroundings, facts: Mapping[str, Any], folder: Path, cache: Path, objects: Path | None = None
+) -> dict[str, Any]:
+    """Return the plan as JSON can say it; raise ``templates.TemplateError`` for a fact that this machine does not have.
+
+    ``objects`` is the folder from which compiled objects may be served.
+    """
     names = {name for step in case.steps for expected in step.expectations for name in expected.check.names}
     plan = {
         "format": 1,
@@ -62,6 +67,7 @@ def make_plan(case: Case, here: Surroundings, facts: Mapping[str, Any], folder: 
         "module_key": case.spec,
         "folder": str(folder),
         "cache": str(cache),
+        "objects": str(objects) if objects is not None else None,
         "needs_eager": EAGER in names,
         "steps": [_plan_step(step, here, facts) for step in case.steps],
     }

@@ -20,6 +20,9 @@ MAX_ATTACHMENT = 8 << 20
 THREADS = "TORCH_CONFORMANCE_THREADS"
 """The variable that says how many OpenMP threads a worker has."""
 
+KEPT = "TORCH_CONFORMANCE_KEPT"
+"""The variable that names the folder of what a template may know from earlier runs."""
+
 SERVICES_FILE = "services.json"
 """The file in a case's scratch folder that tells its worker where its services are. It holds passwords: never in a run's folder."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from runner import availability, schedule
+from runner import availability, kept, schedule
 from runner.availability import Verdict as AvailabilityVerdict
 from runner.capabilities import Machine
 from runner.conditions import Surroundings
@@ -27,7 +27,7 @@ from runner.left_behind import open_left_behind
 from runner.model import Availability, Case, CaseResult, Json, Timing
 from runner.outcomes import Outcome
 from runner.plan import digest_of, make_plan
-from runner.protocol import MAX_ATTACHMENT
+from runner.protocol import KEPT, MAX_ATTACHMENT
 from runner.runs import RunFolder
 from runner.services import Services, named_servers
 from runner.sharing import why_alone
@@ -65,7 +65,11 @@ class CaseRunner:
         self._waivers = waivers
         self._folder = folder
         self._machine = machine
-        self._environments = schedule.environments([case for case in cases if _may_run(case, machine)])
+        self._objects = kept.object_folder(getattr(arguments, "object_cache", None))
+        answers = None if getattr(arguments, "no_kept", False) else kept.answers_folder()
+        environments = schedule.environments([case for case in cases if _may_run(case, machine)])
+        self._environments = {key: _knowing(environment, answers) for key, environment in environments.items()}
+        self._no_objects: dict[str, None] = {}
         self._scratch = Path(tempfile.mkdtemp(prefix="torch-conformance-"))
         limits = Limits(
             threads=schedule.threads(workers), scratch=self._scratch, isolation=self._isolation, spares=schedule.spares(self._workers)
@@ -79,6 +83,8 @@ class CaseRunner:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._engine.close()
         self._services.close()
+        if self._objects is not None:
+            kept.prune(self._objects)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     @property
@@ -86,7 +92,7 @@ class CaseRunner:
         """What a person should know of how the cases were isolated."""
         return [
             f"cases got a new process each instead of a fork, which is slow: {why}" for why in dict.fromkeys(self._engine.broken.values())
-        ] + [*self._in_company(), *self._services.warnings]
+        ] + [*self._in_company(), *self._services.warnings, *(f"--object-cache: {why}" for why in self._no_objects)]
 
     def _in_company(self) -> Iterator[str]:
         for name, what in self._company.items():
@@ -145,7 +151,7 @@ class CaseRunner:
         folder.mkdir(parents=True, exist_ok=True)
         cache = self._scratch / folder.name
         here = surroundings(self._suite.backends.by_name[case.backend], known)
-        plan = make_plan(case, here, self._machine.facts, folder, cache)
+        plan = make_plan(case, here, self._machine.facts, folder, cache, self._objects)
         (folder / "plan.json").write_text(json.dumps(plan, indent=1, ensure_ascii=True), encoding="ascii")
         return Job(
             name=case.id,
@@ -181,6 +187,9 @@ class CaseRunner:
             services=services,
         )
         here = surroundings(backend, known)
+        objects = _objects(execution.observation)
+        if why := objects.get("unavailable"):
+            self._no_objects[str(why)[:500]] = None
         return _case_result(
             case,
             apply(judge(case, backend, here, evidence), case.id, here, self._waivers),
@@ -192,6 +201,8 @@ class CaseRunner:
             repro=repro,
             stdout=_tail(folder / "stdout.txt"),
             stderr=_tail(folder / "stderr.txt"),
+            objects_served=_count(objects.get("served")),
+            objects_built=_count(objects.get("built")),
             **({} if problem else _benches(folder, execution.observation)),
         )
 
@@ -250,6 +261,21 @@ def _keep(path: Path, facts: Any) -> str:
     except OSError as error:
         return f"the worker left no room for its {path.stem}: {error.strerror}"
     return ""
+
+
+def _knowing(environment: Environment, answers: Path | None) -> Environment:
+    """Tell a template where it finds what earlier runs found out; a variable that the runner was started with says nothing of it."""
+    return dataclasses.replace(environment, variables={**environment.variables, KEPT: str(answers) if answers is not None else None})
+
+
+def _objects(observation: Any) -> dict[str, Any]:
+    found = observation.get("objects") if isinstance(observation, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _count(found: Any) -> int:
+    # a worker may say anything
+    return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 1 << 31 else 0
 
 
 def _phases(observation: Any) -> dict[str, float]:

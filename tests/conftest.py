@@ -1,6 +1,6 @@
 """What every test may ask for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,14 @@ expect: [{close: {to: eager}}]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-goldens", action="store_true", help="write what the program says now into tests/specs/invalid/*.txt")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_kept_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what runs keep away from the user's own folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCH_CONFORMANCE_CACHE", str(tmp_path_factory.mktemp("kept")))
+        yield
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from runner import __version__, availability, schedule
+from runner import __version__, availability, kept, schedule
 from runner.audit import Trial, audit, try_case
 from runner.conditions import Surroundings
 from runner.diagnostics import UsageError
@@ -38,6 +38,10 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     workers = schedule.workers(arguments.jobs)
     memory_limit = schedule.memory_limit(arguments.memory_limit)
     reach(named_servers(arguments.service))
+    # looked at once, and before anything is run: a worker could change what lies there
+    arguments.object_cache = kept.object_folder(arguments.object_cache)
+    if not arguments.no_kept:
+        kept.answers_folder()
     suite = load(arguments.paths, arguments.backends)
     waivers = Waivers(load_waivers(arguments.waivers, suite.backends), today=datetime.now(UTC).date())
     shard = Shard.parse(arguments.shard) if arguments.shard else None
@@ -194,7 +198,7 @@ class _Run:
         for path in self.folder.junit_files:
             write_junit(path, self.header, results, folder=self.folder.path)
         color = wants_color(sys.stdout, os.environ)
-        print_report(sys.stdout, results, len(self.selected), self.folder.shown_junit, color=color)
+        print_report(sys.stdout, results, len(self.selected), self.folder.shown_junit, color=color, objects=self.arguments.object_cache)
 
     def _repro(self, case: Case) -> str:
         parts = ["torch-conformance", "run", *map(str, self.arguments.paths)]

@@ -96,11 +96,19 @@ class Progress:
 
 
 def print_report(
-    stream: TextIO, results: Sequence[CaseResult], selected: int, report_path: Path | str, *, color: bool, truncated: bool = False
+    stream: TextIO,
+    results: Sequence[CaseResult],
+    selected: int,
+    report_path: Path | str,
+    *,
+    color: bool,
+    truncated: bool = False,
+    objects: Path | None = None,
 ) -> None:
     """Print every case that is no plain PASS, what was timed, the totals, and last the count of what was executed."""
     parts = (_expected, _blocks, _groups, _timings, _totals)
     lines = [line for part in parts for line in part(results, color=color)]
+    lines += _objects(results, objects)
     if truncated:
         lines.append("truncated: this run did not reach its end")
     lines.append(_last_line(results, selected, report_path))
@@ -156,6 +164,18 @@ def _totals(results: Sequence[CaseResult], *, color: bool) -> Iterable[str]:
     for outcome in Outcome:
         if counts[outcome] or outcome is Outcome.PASS:
             yield f"{counts[outcome]:7}  {_painted(outcome, color=color)}"
+
+
+def _objects(results: Sequence[CaseResult], folder: Path | None) -> Iterable[str]:
+    """Say how much of what the C++ compiler should have built came from a folder."""
+    served = sum(result.objects_served for result in results)
+    if served or folder is not None:
+        whole = served + sum(result.objects_built for result in results)
+        where = f" from {one_line(str(folder))}" if folder is not None else ""
+        yield f"{served} of {whole} compiled objects were served{where}{': not a conformance run' if served else ''}"
+    silent = sum(result.outcome in (Outcome.CRASH, Outcome.TIMEOUT) for result in results) if folder is not None else 0
+    if silent:
+        yield f"what {silent} that crashed or timed out {'was' if silent == 1 else 'were'} served is not known"
 
 
 def _last_line(results: Sequence[CaseResult], selected: int, report_path: Path | str) -> str:

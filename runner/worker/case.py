@@ -4,13 +4,14 @@ import contextlib
 import json
 import os
 import resource
+import tempfile
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from runner import protocol
-from runner.worker import compat, hooks
+from runner.worker import compat, hooks, objects
 from runner.worker.hooks import Phases, Witness
 
 _MAX_TRACEBACK = 20_000
@@ -54,6 +55,8 @@ def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack) -> None:
         except Exception as error:  # the worker's boundary: code of a spec may raise anything
             cause = error.__cause__ if isinstance(error, NotCarriedOut) else None
             facts["error"] = _exception(cause or error, getattr(error, "_conformance_phase", "inputs"))
+    if (used := objects.facts()) is not None:
+        facts["objects"] = used
     facts["phases"] = phases.seconds
     facts["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     channel.observation(facts)
@@ -70,6 +73,7 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any], u
     hooks.watch(phases, witness)
     if body["compiles"]:
         hooks.install()
+    objects.install(plan["objects"], own=[plan["folder"], plan["cache"], tempfile.gettempdir()])
     compat.set_torch_state(body["torch"])
     options = {"config": {"compile_threads": 1, **body["config"]}, **{k: body[k] for k in ("dynamo_config", "functorch_config")}}
     undo.enter_context(compat.patched_options(options))

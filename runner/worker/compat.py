@@ -6,9 +6,14 @@ What is named here was read in the sources of the three versions; a later torch 
 
 import contextlib
 import importlib
+import inspect
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from runner import protocol
+from runner.worker import vector_isa
 
 
 def resolve(path: str) -> Any:
@@ -312,8 +317,14 @@ def pick_vector_isa() -> str:
     """Let inductor find the machine's vector instructions, which it keeps for the process and its forks."""
     from torch._inductor import cpu_vec_isa
 
-    with _without_asking_drivers():
+    with _without_asking_drivers(), vector_isa.kept(os.environ.get(protocol.KEPT)):
         return str(cpu_vec_isa.pick_vec_isa())
+
+
+def picked_vector_isa() -> str | None:
+    """Return the vector instructions that inductor picked; None where it has not looked for them yet, which takes long."""
+    cpu_vec_isa = sys.modules.get("torch._inductor.cpu_vec_isa")
+    return str(cpu_vec_isa.pick_vec_isa()) if cpu_vec_isa and cpu_vec_isa.valid_vec_isa_list.cache_info().currsize else None
 
 
 # -- hooks ----------------------------------------------------------------------------------------------------------
@@ -345,6 +356,19 @@ def wrap(module: str, name: str, around: Callable[[Callable[..., Any]], Callable
         setattr(owner, attribute, staticmethod(around(raw.__func__)))
     else:
         setattr(owner, attribute, around(raw))
+
+
+def wrap_builds(around: Callable[[Callable[[str, str], Any]], Callable[[str, str], Any]]) -> str:
+    """Wrap what runs a command of the C++ compiler in a folder; return why that cannot be done in this torch, empty when it was.
+
+    Within torch's own timing of it, so that nothing that torch measures is missing.
+    """
+    module, name = "torch._inductor.cpp_builder", "_run_compile_cmd"
+    found = getattr(importlib.import_module(module), name, None)
+    if found is None or list(inspect.signature(found).parameters) != ["cmd_line", "cwd"]:
+        return f"not available in this torch: it has no {module}.{name}(cmd_line, cwd)"
+    wrap(module, name, around)
+    return ""
 
 
 def on_output_code(save: Callable[[str], None]) -> None:

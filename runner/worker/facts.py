@@ -9,6 +9,8 @@ def collect() -> dict[str, Any]:
     """Return versions, devices and what backends' options may name as ``facts``."""
     import torch
 
+    from runner.worker import compat
+
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     facts: dict[str, Any] = {
         "torch": torch.__version__,
@@ -16,6 +18,7 @@ def collect() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpu": platform.processor() or platform.machine(),
+        "vec_isa": compat.picked_vector_isa(),
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
         "triton": _triton_version(),

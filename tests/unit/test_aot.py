@@ -160,10 +160,11 @@ GRAPH = SimpleNamespace(device_types={"cuda", "cpu"})
 
 
 def test_a_graph_counts_when_it_was_built(torch):
-    from runner.worker.hooks import Witness, _recording_ahead
+    from runner.worker.hooks import Phases, Witness, _recording_ahead, watch
 
     witness = Witness()
-    built = _recording_ahead(witness, lambda cls, graph, wrapper, kernels, extern, *, device_type: [device_type])
+    watch(Phases(lambda phase: None), witness)
+    built = _recording_ahead(lambda cls, graph, wrapper, kernels, extern, *, device_type: [device_type])
     assert built(None, GRAPH, "int main()", "", None, device_type="cuda") == ["cuda"]
     assert built(None, GRAPH, "int again()", "kernel", None, device_type="cuda") == ["cuda"]
     assert witness.graphs == [["cpu", "cuda"], ["cpu", "cuda"]]
@@ -171,23 +172,25 @@ def test_a_graph_counts_when_it_was_built(torch):
 
 
 def test_a_graph_that_could_not_be_built_leaves_its_code_and_is_no_graph(torch):
-    from runner.worker.hooks import Witness, _recording_ahead
+    from runner.worker.hooks import Phases, Witness, _recording_ahead, watch
 
     def refuse(*arguments: Any) -> Any:
         raise RuntimeError("no compiler")
 
     witness = Witness()
+    watch(Phases(lambda phase: None), witness)
     with pytest.raises(RuntimeError, match="no compiler"):
-        _recording_ahead(witness, refuse)(None, GRAPH, "wrapper", "kernel", None)
+        _recording_ahead(refuse)(None, GRAPH, "wrapper", "kernel", None)
     assert (witness.graphs, witness.code) == ([], ["wrapper", "kernel"])
 
 
 def test_a_run_counts_for_the_device_that_the_package_was_built_for(torch):
-    from runner.worker.hooks import Witness, _counting_ahead
+    from runner.worker.hooks import Phases, Witness, _counting_ahead, watch
 
     witness = Witness()
+    watch(Phases(lambda phase: None), witness)
     package = SimpleNamespace(get_metadata=lambda: {"AOTI_DEVICE_KEY": "cuda"})
-    run = _counting_ahead(witness, lambda package, *arguments: sum(arguments))
+    run = _counting_ahead(lambda package, *arguments: sum(arguments))
     assert [run(package, 1, 2), run(package, 3)] == [3, 3]
     assert witness.executed == {"cuda": 2}
 

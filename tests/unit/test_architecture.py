@@ -21,11 +21,12 @@ STAGES = (
 ROOMS: dict[str, tuple[str, ...]] = {
     "__main__": ("cli",),
     "cli": ("exits",),
-    "commands": ("audit", "conditions", "exits", "session", "services", "protocol", *STAGES),
+    "commands": ("audit", "conditions", "exits", "kept", "session", "services", "protocol", *STAGES),
     "diagnostics": (),
     "exits": (),
     "outcomes": (),
     "folders": (),
+    "kept": (),
     "model": ("outcomes",),
     "conditions": (),
     "capabilities": ("conditions",),
@@ -65,7 +66,19 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "audit": ("conditions", "expectations", "judge", "patterns", "plan", "protocol"),
     "session": (
         *("availability", "capabilities", "conditions", "execute", "judge", "language.expand", "language.load", "language.schema"),
-        *("language.templates", "left_behind", "outcomes", "plan", "protocol", "runs", "schedule", "services", "sharing", "waivers"),
+        *(
+            "kept",
+            "language.templates",
+            "left_behind",
+            "outcomes",
+            "plan",
+            "protocol",
+            "runs",
+            "schedule",
+            "services",
+            "sharing",
+            "waivers",
+        ),
     ),
 }
 """Each room (a module or a folder of runner/) and what it may import besides itself and what all may."""

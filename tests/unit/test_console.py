@@ -305,3 +305,33 @@ def test_a_bar_that_is_gone_is_not_wiped_again(monkeypatch: pytest.MonkeyPatch) 
     closed = stream.getvalue()
     progress.close()
     assert stream.getvalue() == closed
+
+
+# Compiled objects.
+
+
+def test_what_was_served_from_a_folder_is_said_before_the_last_line() -> None:
+    results = (result(1, Outcome.PASS, objects_served=2, objects_built=1), result(2, Outcome.PASS, objects_served=4))
+    line = reported(*results, objects=Path("/kept/objects")).splitlines()[-2]
+    assert line == "6 of 7 compiled objects were served from /kept/objects: not a conformance run"
+    assert reported(*results).splitlines()[-2] == "6 of 7 compiled objects were served: not a conformance run"
+
+
+def test_a_run_that_built_everything_may_be_a_conformance_run() -> None:
+    built = result(1, Outcome.PASS, objects_built=3)
+    assert reported(built, objects=Path("/kept/o\x1b[2J")).splitlines()[-2].startswith("0 of 3 compiled objects were served from /kept/o")
+    assert "conformance" not in reported(built, objects=Path("/kept"))
+    assert "\x1b" not in reported(built, objects=Path("/kept/o\x1b[2J"))
+
+
+@pytest.mark.parametrize("outcome", [Outcome.CRASH, Outcome.TIMEOUT])
+def test_what_a_case_that_died_was_served_is_not_known(outcome: Outcome) -> None:
+    died = (result(1, outcome), result(2, outcome), result(3, Outcome.PASS, objects_served=1))
+    assert reported(*died, objects=Path("/kept")).splitlines()[-2] == "what 2 that crashed or timed out were served is not known"
+    assert reported(*died[1:], objects=Path("/kept")).splitlines()[-2] == "what 1 that crashed or timed out was served is not known"
+    assert "not known" not in reported(result(1), objects=Path("/kept"))
+    assert "not known" not in reported(*died)
+
+
+def test_without_the_option_nothing_is_said_of_objects() -> None:
+    assert "objects" not in reported(result(1, Outcome.PASS))

@@ -60,6 +60,13 @@ def test_a_plan_is_plain_json_and_says_where_to_work(cases):
     assert plan["body"]["inputs"] == [{"rand": [2]}]
 
 
+def test_a_plan_names_the_folder_of_compiled_objects_only_where_there_is_one(cases):
+    one = cases["spec[backend=cpu,size=2]"]
+    here = surroundings(shipped()["cpu"], HERE)
+    assert plan_of(one)["objects"] is None
+    assert make_plan(one, here, {}, Path("a"), Path("b"), Path("/kept/objects"))["objects"] == "/kept/objects"
+
+
 def test_the_worker_is_asked_for_what_needs_measuring_by_index(cases):
     first, second = plan_of(cases["spec[backend=cpu,size=2]"])["steps"]
     assert [(one["index"], one["kind"]) for one in first["measure"]] == [(0, "close"), (2, "strides")]
