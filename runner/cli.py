@@ -2,8 +2,6 @@
 
 import argparse
 import importlib
-import io
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,13 +9,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from runner import __version__
 from runner.exits import ExitCode
+from runner.streams import OUT_OF_SPACE, guarded
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers returns
     _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
 
 _EPILOG = """exit codes: 0 passed; 1 some case failed; 2 wrong usage or an invalid spec; 3 a bug of this program;
-4 nothing was selected or executed; 130 interrupted"""
+4 nothing was selected or executed; 130 interrupted. Where what was asked for cannot be written, a full disk: 1"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -150,10 +149,19 @@ def _natural(text: str) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the only place where exceptions become exit codes."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # what a stranger's file holds is shown in whatever this terminal can show
-            stream.reconfigure(errors="backslashreplace")
+    with guarded() as output:
+        try:
+            code = _answer(argv)
+        except SystemExit as ended:  # argparse's: its help, or wrong usage
+            code = int(ended.code or 0)
+        sys.stdout.flush()
+        if output.problem:
+            print(f"torch-conformance: {output.problem}", file=sys.stderr)
+            return code or ExitCode.FAILED
+    return code
+
+
+def _answer(argv: Sequence[str] | None) -> int:
     arguments = parser().parse_args(argv)
     # imported by name: the list of commands is the parser's, once
     command = importlib.import_module(f"runner.commands.{arguments.command}")
@@ -171,11 +179,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # the reader of our output has left, as `| head` does; nothing more can be said to it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
+            print(f"torch-conformance: cannot write{_file_of(error)}: {error.strerror}", file=sys.stderr)
+            return ExitCode.FAILED
         import traceback
 
         traceback.print_exc()
@@ -184,6 +191,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return ExitCode.INTERNAL
+
+
+def _file_of(error: OSError) -> str:
+    return f" {error.filename}" if error.filename else ""
 
 
 def _problems(count: int) -> str:

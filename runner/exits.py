@@ -9,7 +9,7 @@ class ExitCode(IntEnum):
     OK = 0
     """At least one case passed, and besides only XFAIL, UNAVAILABLE and OFFLINE_PASS; or the command did its work."""
     FAILED = 1
-    """Some case failed."""
+    """Some case failed, or what was asked for could not be written: a full disk."""
     USAGE = 2
     """Wrong usage or an invalid spec; nothing was run."""
     INTERNAL = 3

@@ -20,10 +20,11 @@ STAGES = (
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "__main__": ("cli",),
-    "cli": ("exits",),
+    "cli": ("exits", "streams"),
     "commands": ("audit", "conditions", "exits", "session", "services", "protocol", *STAGES),
     "diagnostics": (),
     "exits": (),
+    "streams": (),
     "outcomes": (),
     "folders": (),
     "model": ("outcomes",),
