@@ -20,6 +20,7 @@ from runner.conditions import Surroundings
 from runner.diagnostics import UsageError
 from runner.execute import Engine, Execution, Job, Limits
 from runner.execute.jobs import FACTS, Environment
+from runner.interrupt import STOP_NOW, Interrupts
 from runner.judge import Evidence, Judged, judge
 from runner.language.expand import surroundings
 from runner.language.load import Suite
@@ -31,6 +32,7 @@ from runner.plan import digest_of, make_plan
 from runner.protocol import MAX_ATTACHMENT
 from runner.runs import RunFolder
 from runner.services import Services, named_servers
+from runner.streams import OUT_OF_SPACE
 from runner.waivers import Waivers, apply
 
 _FACTS_SECONDS = 600.0
@@ -63,6 +65,7 @@ class CaseRunner:
         self._scratch = Path(tempfile.mkdtemp(prefix="torch-conformance-"))
         limits = Limits(workers=workers, threads=schedule.threads(workers), scratch=self._scratch, fork=arguments.isolation == "fork")
         self._engine = Engine(limits)
+        self._is_asking = False
         self._services = Services(named_servers(getattr(arguments, "service", ())), self._scratch)
 
     def __enter__(self) -> "CaseRunner":
@@ -80,13 +83,31 @@ class CaseRunner:
             f"cases got a new process each instead of a fork, which is slow: {why}" for why in dict.fromkeys(self._engine.broken.values())
         ] + self._services.warnings
 
+    def heed(self, interrupts: Interrupts, say: Callable[[str], None]) -> None:
+        """Begin nothing more when that is asked for, and raise ``KeyboardInterrupt`` when asked to stop now."""
+        said: list[int] = []
+
+        def asked() -> None:
+            interrupts.forget_wake()
+            if interrupts.asked >= STOP_NOW or (interrupts.asked and self._is_asking):
+                raise KeyboardInterrupt
+            if interrupts.asked:
+                count = self._engine.stop_starting()
+                if not said:
+                    said.append(count)
+                    say(f"interrupted: finishing {count} running case{'' if count == 1 else 's'}; again stops now")
+
+        self._engine.heed(interrupts.wake, asked)
+
     def look_at_machine(self) -> Machine:
         """Ask a worker what the machine is, if any case may run at all."""
         if not self._environments:
             return self._machine
         environment = next(iter(self._environments.values()))
         job = Job(name=FACTS, plan=FACTS, folder=self._scratch / FACTS, environment=environment, timeout=_FACTS_SECONDS)
+        self._is_asking = True  # nothing of a case runs yet
         execution = next(iter(self._engine.run([job])))
+        self._is_asking = False
         if not isinstance(execution.observation, dict):
             words = (_tail(job.folder / "stderr.txt") or execution.note).strip()
             raise UsageError(f"torch could not be asked what this machine is; it said:\n{words}")
@@ -214,6 +235,8 @@ def _keep(path: Path, facts: Any) -> str:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(facts, ensure_ascii=True), encoding="ascii")
     except OSError as error:
+        if error.errno in OUT_OF_SPACE:
+            raise  # that is no worker's doing, and the run cannot be recorded
         return f"the worker left no room for its {path.stem}: {error.strerror}"
     return ""
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,8 @@ class Engine:
         self._templates: dict[str, _Template] = {}
         self._broken: dict[str, str] = {}
         self._running: dict[int, _Running] = {}
+        self._waiting: deque[Job] = deque()
+        self._heed: Callable[[], None] | None = None
         self._next = 0
 
     def __enter__(self) -> "Engine":
@@ -114,12 +116,24 @@ class Engine:
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Execution]:
         """Run every job, in order as far as there is room, and yield each as it ends."""
-        waiting = deque(jobs)
+        waiting = self._waiting = deque(jobs)
         while waiting or self._running:
+            if self._heed is not None:
+                self._heed()
             while waiting and len(self._running) < self._limits.workers and self._may_start(waiting[0]):
                 self._start(waiting.popleft())
             self._wait()
             yield from self._finished()
+
+    def heed(self, wake: int, asked: Callable[[], None]) -> None:
+        """Call ``asked`` before any job is started, and as soon as ``wake`` is readable; where it raises, the run ends."""
+        self._heed = asked
+        self._selector.register(wake, selectors.EVENT_READ, None)
+
+    def stop_starting(self) -> int:
+        """Drop the jobs that wait and return how many run on, to their ends or their deadlines."""
+        self._waiting.clear()
+        return len(self._running)
 
     # -- starting -----------------------------------------------------------------------------------------------
 
@@ -181,6 +195,8 @@ class Engine:
         for key, _ in self._selector.select(timeout=self._patience()):
             if isinstance(key.data, str):
                 self._on_template(key.data)
+            elif key.data is None:
+                continue  # the loop begins again, and what was asked for is heeded there
             else:
                 self._on_pipe(key.data)
         now = time.monotonic()
