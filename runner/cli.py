@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     _run(commands)
     _explain(commands)
     _audit(commands)
+    _merge(commands)
     return top
 
 
@@ -79,7 +80,7 @@ def _run(commands: "_Commands") -> None:
         help="a server that runs already, for specs that ask for one: redis=localhost:6379 (default: a new one for each case). "
         "What a remote cache returns is executed: name only servers that you trust with your account (repeatable)",
     )
-    add("--resume", metavar="RUN", help="go on with a run that did not end: a folder, a run's id, or latest")
+    add("--resume", metavar="RUN", help="go on with a run that was killed or interrupted: a folder, a run's id, or latest")
     add("--isolation", choices=["fork", "process"], default="fork", help="how a case gets its process (default: fork of a warm one)")
 
 
@@ -111,6 +112,20 @@ def _audit(commands: "_Commands") -> None:
     add("--jobs", default="auto", metavar="N", help="cases at once (default: auto, by cores and memory)")
     add("--timeout", type=_positive, default=300.0, metavar="S", help="seconds a case may take (default: 300)")
     add("--isolation", choices=["fork", "process"], default="fork", help="how a case gets its process (default: fork of a warm one)")
+
+
+def _merge(commands: "_Commands") -> None:
+    command = commands.add_parser(
+        "merge",
+        help="join the runs of shards",
+        description="Join the runs of every shard of one selection to one run, with its journal, report and evidence. Refuses what is "
+        "missing, twice, or of another selection, torch or machine; one line for each problem.",
+    )
+    add = command.add_argument
+    add("runs", nargs="+", metavar="RUN", help="a run of a shard: its folder, its id, or latest")
+    add("--out", type=Path, metavar="DIR", help="folder of the merged run (default: reports/<utc>-<id>)")
+    add("--junit", type=Path, metavar="FILE", help="write JUnit here too")
+    add("--json", action="store_true", help="print one object")
 
 
 def _paths(command: argparse.ArgumentParser) -> None:

@@ -1,6 +1,9 @@
 """The exit codes of every command. Imports nothing heavy: ``--help`` loads it."""
 
+from collections.abc import Iterable
 from enum import IntEnum
+
+from runner.outcomes import Outcome
 
 
 class ExitCode(IntEnum):
@@ -18,3 +21,12 @@ class ExitCode(IntEnum):
     """Nothing was selected or executed, or fewer than ``--min-executed``."""
     INTERRUPTED = 130
     """Ended by Ctrl-C."""
+
+
+def exit_code(outcomes: Iterable[Outcome], min_executed: int) -> ExitCode:
+    """Return what a run with these outcomes says, when nobody interrupted it."""
+    found = list(outcomes)
+    if any(outcome.is_failure for outcome in found):
+        return ExitCode.FAILED
+    is_enough = sum(outcome.is_executed for outcome in found) >= min_executed
+    return ExitCode.OK if Outcome.PASS in found and is_enough else ExitCode.NOTHING

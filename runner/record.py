@@ -16,7 +16,6 @@ import re
 import secrets
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -27,6 +26,7 @@ from typing import Any, BinaryIO, NewType, NoReturn, Self, get_args, get_origin,
 from runner.diagnostics import UsageError
 from runner.model import CaseResult, Json
 from runner.outcomes import Outcome
+from runner.streams import naming
 
 FORMAT = 1
 """The journal's format; a reader refuses any other."""
@@ -229,13 +229,13 @@ class JournalWriter:
             self._replace(_standing_lines(self._path))
         if self._stream is None:
             self._stream = _open_to_append(self._path)
-        with _naming(self._path):
+        with naming(self._path):
             _write_all(self._stream, line.encode("ascii") + b"\n")
 
     def _replace(self, lines: Iterable[bytes]) -> None:
         """Put a journal of these lines in the place of the former one, which stands until this one is whole."""
         temporary = self._path.parent / f".{self._path.name}.{secrets.token_hex(4)}"
-        with _naming(self._path):
+        with naming(self._path):
             try:
                 stream = _open_to_append(temporary)
                 for line in lines:
@@ -249,7 +249,7 @@ class JournalWriter:
 
     def _sync(self) -> None:
         assert self._stream is not None
-        with _naming(self._path):
+        with naming(self._path):
             os.fsync(self._stream.fileno())
 
 
@@ -262,7 +262,7 @@ def _unfinished(path: Path) -> Run:
 
 def _open_to_append(path: Path) -> BinaryIO:
     """Open a journal for one writer alone, without a buffer, so that what was not written is not tried again when it is closed."""
-    with _naming(path):
+    with naming(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     stream = os.fdopen(descriptor, "ab", buffering=0)
     try:
@@ -279,15 +279,6 @@ def _write_all(stream: BinaryIO, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[stream.write(rest) :]
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Say in an error of the system which file it was."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def read_run(path: Path) -> Run:

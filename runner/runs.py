@@ -2,6 +2,8 @@
 
 import os
 import secrets
+import shutil
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -12,6 +14,7 @@ from runner.diagnostics import UsageError
 from runner.language.source import shown
 from runner.model import CaseResult
 from runner.record import JournalError, Run, RunHeader, read_run
+from runner.streams import naming
 
 REPORTS = Path("reports")
 JOURNAL = "run.jsonl"
@@ -19,6 +22,8 @@ JUNIT = "junit.xml"
 LATEST = "latest"
 
 _PROBE = 1 << 12
+_LARGEST = 256 << 20
+"""Bytes of one file of a case that a merge takes along; a worker's messages, code and traces are bounded far below."""
 
 
 @dataclass
@@ -161,3 +166,56 @@ def _why_another(run: Run, now: RunHeader, digests: Mapping[str, str], files: Ma
 
 def _in_words(found: Sequence[Difference]) -> str:
     return "; ".join(difference.between("now", "then") for difference in found)
+
+
+def copy_evidence(source: Path, folders: Mapping[str, str], target: Path) -> list[str]:
+    """Copy the files of cases from one run's folder to another's; ``folders`` says under which name each goes.
+
+    A run may come from another machine, and its cases could leave anything in their folders: no link is followed, and only the
+    files that lie directly in a case's folder are taken. Returns what was left behind and why.
+    """
+    left: list[str] = []
+    for name, new in folders.items():
+        (target / new).mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = _open_folder(source, name)
+        except OSError as error:
+            left.append(f"{source / name}: {error.strerror}")
+            continue
+        try:
+            for entry in sorted(os.listdir(descriptor)):
+                why = _copy_file(entry, descriptor, target / new / entry)
+                if why:
+                    left.append(f"{source / name / entry}: {why}")
+        finally:
+            os.close(descriptor)
+    return left
+
+
+def _open_folder(source: Path, name: str) -> int:
+    """Open a folder below another without following a link on the way."""
+    descriptor = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for part in Path(name).parts:
+        try:
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = inner
+    return descriptor
+
+
+def _copy_file(name: str, folder: int, target: Path) -> str:
+    """Copy one file; return why not."""
+    try:
+        source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError as error:
+        return error.strerror or "cannot be read"
+    with os.fdopen(source, "rb") as stream:
+        status = os.fstat(stream.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            return "this is no file"
+        if status.st_size > _LARGEST:
+            return f"it is larger than {_LARGEST >> 20} MiB"
+        with naming(target), target.open("xb") as copy:
+            shutil.copyfileobj(stream, copy)
+    return ""

@@ -32,7 +32,7 @@ from runner.plan import digest_of, make_plan
 from runner.protocol import MAX_ATTACHMENT
 from runner.runs import RunFolder
 from runner.services import Services, named_servers
-from runner.streams import OUT_OF_SPACE
+from runner.streams import OUT_OF_SPACE, naming
 from runner.waivers import Waivers, apply
 
 _FACTS_SECONDS = 600.0
@@ -137,7 +137,8 @@ class CaseRunner:
         cache = self._scratch / folder.name
         here = surroundings(self._suite.backends.by_name[case.backend], known)
         plan = make_plan(case, here, self._machine.facts, folder, cache)
-        (folder / "plan.json").write_text(json.dumps(plan, indent=1, ensure_ascii=True), encoding="ascii")
+        with naming(folder / "plan.json"):
+            (folder / "plan.json").write_text(json.dumps(plan, indent=1, ensure_ascii=True), encoding="ascii")
         return Job(
             name=case.id,
             plan=str(folder / "plan.json"),
@@ -236,7 +237,8 @@ def _keep(path: Path, facts: Any) -> str:
             path.write_text(json.dumps(facts, ensure_ascii=True), encoding="ascii")
     except OSError as error:
         if error.errno in OUT_OF_SPACE:
-            raise  # that is no worker's doing, and the run cannot be recorded
+            # that is no worker's doing, and the run cannot be recorded
+            raise OSError(error.errno, error.strerror, str(path)) from error
         return f"the worker left no room for its {path.stem}: {error.strerror}"
     return ""
 

@@ -1,4 +1,4 @@
-"""Standard output and error whose reader may leave, or whose place may be full, without ending what the program does.
+"""Writing that may fail: standard output and error outlive their readers, and a file that has no room is told by its name.
 
 A run of an hour is not lost because the `head` that its progress went to has ended. Imports nothing heavy: every command loads it.
 """
@@ -9,6 +9,7 @@ import io
 import select
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -19,6 +20,15 @@ _READER_LEFT = (errno.EPIPE, errno.EIO)
 
 OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 """What writing says where nothing more can be written: the machine's state, never a bug of this program."""
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Say in an error of the system which file it was: writing to an open one does not."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 class _Output(io.FileIO):

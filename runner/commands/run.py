@@ -16,7 +16,7 @@ from runner.agreement import machine_differences
 from runner.audit import Trial, audit, try_case
 from runner.conditions import Surroundings
 from runner.diagnostics import UsageError
-from runner.exits import ExitCode
+from runner.exits import ExitCode, exit_code
 from runner.interrupt import Interrupts
 from runner.language.expand import surroundings
 from runner.language.load import Suite, load, surroundings_of
@@ -245,14 +245,9 @@ class _Run:
                 journal.write_case(self.results[case.id])
 
     def _exit_code(self) -> ExitCode:
-        results = self.results.values()
         if self.is_interrupted:
             return ExitCode.INTERRUPTED
-        if any(result.outcome.is_failure for result in results):
-            return ExitCode.FAILED
-        executed = sum(result.outcome.is_executed for result in results)
-        passed = any(result.outcome is Outcome.PASS for result in results)
-        return ExitCode.OK if passed and executed >= self.arguments.min_executed else ExitCode.NOTHING
+        return exit_code((result.outcome for result in self.results.values()), self.arguments.min_executed)
 
     def _write_stubs(self) -> None:
         for path in self.folder.junit_files:
