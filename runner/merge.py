@@ -4,6 +4,7 @@ The headers say what the whole selection was, so that what no shard ran cannot g
 table of ``agreement``.
 """
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,9 @@ _SHARD = re.compile(r"([1-9][0-9]*)/([1-9][0-9]*)")
 _FOLDER = re.compile(r"cases/([0-9]{5,9})")
 _SHOWN = 3
 """How many names stand in one problem."""
+
+_LISTED = 100
+"""How many shards are said to be missing by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +109,11 @@ def _shards(parts: Sequence[Part]) -> Iterator[str]:
     counts = {shard.split("/")[1] for shard in names}
     if len(counts) == 1:
         count = int(counts.pop())
-        missing = [f"{index}/{count}" for index in range(1, min(count, 10_000) + 1) if f"{index}/{count}" not in names]
-        yield from (f"{shard} is missing" for shard in missing)
+        missing = count - len(names)
+        unseen = (f"{index}/{count}" for index in range(1, count + 1) if f"{index}/{count}" not in names)
+        yield from (f"{shard} is missing" for shard in itertools.islice(unseen, _LISTED))
+        if missing > _LISTED:
+            yield f"{missing - _LISTED} more shards are missing"
 
 
 def _overlaps(parts: Sequence[Part]) -> Iterator[str]:

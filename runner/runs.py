@@ -210,12 +210,10 @@ def _copy_file(name: str, folder: int, target: Path) -> str:
         source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError as error:
         return error.strerror or "cannot be read"
-    with os.fdopen(source, "rb") as stream:
-        status = os.fstat(stream.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            return "this is no file"
-        if status.st_size > _LARGEST:
-            return f"it is larger than {_LARGEST >> 20} MiB"
-        with naming(target), target.open("xb") as copy:
-            shutil.copyfileobj(stream, copy)
+    status = os.fstat(source)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
+        os.close(source)
+        return f"it is larger than {_LARGEST >> 20} MiB" if stat.S_ISREG(status.st_mode) else "this is no file"
+    with os.fdopen(source, "rb") as stream, naming(target), target.open("xb") as copy:
+        shutil.copyfileobj(stream, copy)
     return ""
