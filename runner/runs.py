@@ -4,7 +4,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,8 @@ JUNIT = "junit.xml"
 LATEST = "latest"
 
 _PROBE = 1 << 12
+_DEEPEST = 8
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _LARGEST = 256 << 20
 """Bytes of one file of a case that a merge takes along; a worker's messages, code and traces are bounded far below."""
 
@@ -171,45 +173,55 @@ def _in_words(found: Sequence[Difference]) -> str:
 def copy_evidence(source: Path, folders: Mapping[str, str], target: Path) -> list[str]:
     """Copy the files of cases from one run's folder to another's; ``folders`` says under which name each goes.
 
-    A run may come from another machine, and its cases could leave anything in their folders: no link is followed, and only the
-    files that lie directly in a case's folder are taken. Returns what was left behind and why.
+    A run may come from another machine, and its cases could leave anything in their folders: no link is followed, and what is
+    neither file nor folder stays. Returns what was left behind and why.
     """
     left: list[str] = []
     for name, new in folders.items():
-        (target / new).mkdir(parents=True, exist_ok=True)
         try:
             descriptor = _open_folder(source, name)
         except OSError as error:
             left.append(f"{source / name}: {error.strerror}")
             continue
-        try:
-            for entry in sorted(os.listdir(descriptor)):
-                why = _copy_file(entry, descriptor, target / new / entry)
-                if why:
-                    left.append(f"{source / name / entry}: {why}")
-        finally:
-            os.close(descriptor)
+        left += _copy_folder(descriptor, source / name, target / new)
     return left
+
+
+def _copy_folder(descriptor: int, shown_as: Path, target: Path, depth: int = 0) -> Iterator[str]:
+    """Copy what is in an open folder, and close it; yield what is left behind."""
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for name in sorted(os.listdir(descriptor)):
+            try:
+                mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
+                is_folder = stat.S_ISDIR(mode) and depth < _DEEPEST
+                flags = _FOLDER_FLAGS if is_folder else os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+                source = os.open(name, flags | os.O_NOFOLLOW, dir_fd=descriptor)
+            except OSError as error:
+                yield f"{shown_as / name}: {error.strerror}"
+                continue
+            if is_folder:
+                yield from _copy_folder(source, shown_as / name, target / name, depth + 1)
+            elif why := _copy_file(source, target / name):
+                yield f"{shown_as / name}: {why}"
+    finally:
+        os.close(descriptor)
 
 
 def _open_folder(source: Path, name: str) -> int:
     """Open a folder below another without following a link on the way."""
-    descriptor = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(source, _FOLDER_FLAGS)
     for part in Path(name).parts:
         try:
-            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
+            inner = os.open(part, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=descriptor)
         finally:
             os.close(descriptor)
         descriptor = inner
     return descriptor
 
 
-def _copy_file(name: str, folder: int, target: Path) -> str:
-    """Copy one file; return why not."""
-    try:
-        source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    except OSError as error:
-        return error.strerror or "cannot be read"
+def _copy_file(source: int, target: Path) -> str:
+    """Copy an open file, and close it; return why not."""
     status = os.fstat(source)
     if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
         os.close(source)

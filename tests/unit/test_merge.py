@@ -398,17 +398,30 @@ def test_no_link_of_anothers_archive_is_followed(write: Write, capsys: pytest.Ca
     os.mkfifo(one / "stdout.txt")
     (one / "inner").mkdir()
     (one / "inner" / "more.txt").write_text("more")
+    (one / "inner" / "away").symlink_to(Path("secrets").absolute())
     (Path("shard-2/cases/00001") / "observation.json").unlink()
     Path("shard-2/cases/00001").rmdir()
     Path("shard-2/cases/00001").symlink_to(Path("secrets").absolute())
     assert main(["merge", *names, "--out", "out"]) == 0
     copied = {path.relative_to("out").as_posix() for path in Path("out/cases").rglob("*") if not path.is_dir()}
-    assert copied == {f"cases/{number:05d}/observation.json" for number in (1, 3, 4, 5, 6)}
+    assert copied == {"cases/00001/inner/more.txt", *(f"cases/{number:05d}/observation.json" for number in (1, 3, 4, 5, 6))}
     assert not any(path.is_symlink() for path in Path("out").rglob("*"))
     warnings = capsys.readouterr().err.splitlines()
     assert [line.split(": ")[:2] for line in warnings] == [["warning", "left behind"], ["warning", "left behind"]]
     assert warnings[0].endswith(", and 2 more")
     assert warnings[1].startswith("warning: left behind: ")
+
+
+def test_what_is_too_large_or_too_deep_is_left_behind(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    names = write(shards())
+    with Path("shard-1/cases/00001/hole").open("wb") as stream:
+        stream.truncate(1 << 40)
+    Path("shard-2/cases/00001", *(["d"] * 40)).mkdir(parents=True)
+    assert main(["merge", *names, "--out", "out"]) == 0
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("shard-1/cases/00001/hole: it is larger than 256 MiB")
+    assert second.endswith("/d/d/d/d/d/d/d/d/d: this is no file")
+    assert len(list(Path("out/cases/00002").rglob("d"))) == 8
 
 
 def test_a_link_in_the_place_of_the_cases_is_not_followed(write: Write) -> None:
