@@ -24,6 +24,7 @@ steps:
   - api: {call: act, as: found}
     expect: [{equals: {found: 1}}]
 """
+OURS = "ours:\n  summary: A backend of a vendor\n  device: cpu\n  joins: [host]\n  compiles: false\n"
 UNAVAILABLE = ROOT / "tests" / "specs" / "judged" / "unavailable.yaml"
 COUNT = 3
 
@@ -35,11 +36,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "specs").mkdir()
     (path / "specs" / "one.yaml").write_text(SPEC)
     shutil.copy(UNAVAILABLE, path / "specs" / "unavailable.yaml")
-    whole = program("run", "specs", "--out", "whole", "--jobs", "1", cwd=path)
+    (path / "ours.yaml").write_text(OURS)
+    whole = program("run", "specs", "--backends", "ours.yaml", "--out", "whole", "--jobs", "1", cwd=path)
     (path / "whole" / "stdout").write_text(whole.stdout)
     assert whole.returncode == 1, whole.stderr
     for index in range(1, COUNT + 1):
-        done = program("run", "specs", "--shard", f"{index}/{COUNT}", "--out", f"shard-{index}", "--jobs", "1", cwd=path)
+        done = program(
+            "run", "specs", "--backends", "ours.yaml", "--shard", f"{index}/{COUNT}", "--out", f"shard-{index}", "--jobs", "1", cwd=path
+        )
         assert done.returncode in (0, 1, 4), done.stderr
     return path
 
@@ -93,14 +97,24 @@ def test_a_merged_run_becomes_the_latest(place: Path) -> None:
 
 def test_a_shard_of_the_selection_of_another_day_is_refused(place: Path) -> None:
     (place / "specs" / "more.yaml").write_text(SPEC)
-    done = program("run", "specs", "--shard", f"2/{COUNT}", "--out", "later", "--jobs", "1", cwd=place)
+    done = program("run", "specs", "--backends", "ours.yaml", "--shard", f"2/{COUNT}", "--out", "later", "--jobs", "1", cwd=place)
     (place / "specs" / "more.yaml").unlink()
     assert done.returncode in (0, 1), done.stderr
     refused = program("merge", "shard-1", "later", "shard-3", "--out", "never", cwd=place)
     assert refused.returncode == 2
-    assert "later: another selection, of 9 cases, than in shard-1, of 5" in refused.stderr.splitlines()
+    assert "later: another selection, of 18 cases, than in shard-1, of 10" in refused.stderr.splitlines()
     assert any(line.startswith("later: the file specs/more.yaml is '") for line in refused.stderr.splitlines())
     assert not (place / "never").exists()
+
+
+def test_a_vendors_file_that_changed_is_seen(place: Path) -> None:
+    (place / "ours.yaml").write_text(OURS.replace("a vendor", "another vendor").replace("A backend", "One backend"))
+    done = program("run", "specs", "--backends", "ours.yaml", "--shard", f"2/{COUNT}", "--out", "other", "--jobs", "1", cwd=place)
+    (place / "ours.yaml").write_text(OURS)
+    assert done.returncode in (0, 1), done.stderr
+    refused = program("merge", "shard-1", "other", "shard-3", "--out", "never", cwd=place)
+    (told,) = [line for line in refused.stderr.splitlines() if line.startswith("other: ")]
+    assert told.startswith("other: the file ours.yaml is '")
 
 
 def test_a_shard_to_which_nothing_falls_is_a_run(place: Path) -> None:
