@@ -2,8 +2,6 @@
 
 import argparse
 import importlib
-import io
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,13 +9,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from runner import __version__
 from runner.exits import ExitCode
+from runner.streams import OUT_OF_SPACE, guarded
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers returns
     _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
 
 _EPILOG = """exit codes: 0 passed; 1 some case failed; 2 wrong usage or an invalid spec; 3 a bug of this program;
-4 nothing was selected or executed; 130 interrupted"""
+4 nothing was selected or executed; 130 interrupted. Where what was asked for cannot be written, a full disk: 1"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -32,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     _run(commands)
     _explain(commands)
     _audit(commands)
+    _merge(commands)
     return top
 
 
@@ -95,7 +95,7 @@ def _run(commands: "_Commands") -> None:
         "What a remote cache returns is executed: name only servers that you trust with your account (repeatable)",
     )
     _kept(command)
-    add("--resume", metavar="RUN", help="go on with a run that did not end: a folder, a run's id, or latest")
+    add("--resume", metavar="RUN", help="go on with a run that was killed or interrupted: a folder, a run's id, or latest")
     _isolation(command)
 
 
@@ -141,6 +141,20 @@ def _kept(command: argparse.ArgumentParser) -> None:
         "What lies there is executed, and any case may leave something there: for specs that you trust, never for a conformance run",
     )
     command.add_argument("--no-kept", action="store_true", help="probe for the CPU's vector instructions, whatever earlier runs found")
+
+
+def _merge(commands: "_Commands") -> None:
+    command = commands.add_parser(
+        "merge",
+        help="join the runs of shards",
+        description="Join the runs of every shard of one selection to one run, with its journal, report and evidence. Refuses what is "
+        "missing, twice, or of another selection, torch or machine; one line for each problem.",
+    )
+    add = command.add_argument
+    add("runs", nargs="+", metavar="RUN", help="a run of a shard: its folder, its id, or latest")
+    add("--out", type=Path, metavar="DIR", help="folder of the merged run (default: reports/<utc>-<id>)")
+    add("--junit", type=Path, metavar="FILE", help="write JUnit here too")
+    add("--json", action="store_true", help="print one object")
 
 
 def _paths(command: argparse.ArgumentParser) -> None:
@@ -197,10 +211,19 @@ def _seed(text: str) -> int | str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the only place where exceptions become exit codes."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # what a stranger's file holds is shown in whatever this terminal can show
-            stream.reconfigure(errors="backslashreplace")
+    with guarded() as output:
+        try:
+            code = _answer(argv)
+        except SystemExit as ended:  # argparse's: its help, or wrong usage
+            code = int(ended.code or 0)
+        sys.stdout.flush()
+        if output.problem:
+            print(f"torch-conformance: {output.problem}", file=sys.stderr)
+            return code or ExitCode.FAILED
+    return code
+
+
+def _answer(argv: Sequence[str] | None) -> int:
     arguments = parser().parse_args(argv)
     # imported by name: the list of commands is the parser's, once
     command = importlib.import_module(f"runner.commands.{arguments.command}")
@@ -218,11 +241,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # the reader of our output has left, as `| head` does; nothing more can be said to it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
+            print(f"torch-conformance: cannot write{_file_of(error)}: {error.strerror}", file=sys.stderr)
+            return ExitCode.FAILED
         import traceback
 
         traceback.print_exc()
@@ -231,6 +253,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return ExitCode.INTERNAL
+
+
+def _file_of(error: OSError) -> str:
+    return f" {error.filename}" if error.filename else ""
 
 
 def _problems(count: int) -> str:

@@ -1,6 +1,9 @@
 """The exit codes of every command. Imports nothing heavy: ``--help`` loads it."""
 
+from collections.abc import Iterable
 from enum import IntEnum
+
+from runner.outcomes import Outcome
 
 
 class ExitCode(IntEnum):
@@ -9,7 +12,7 @@ class ExitCode(IntEnum):
     OK = 0
     """At least one case passed, and besides only XFAIL, UNAVAILABLE and OFFLINE_PASS; or the command did its work."""
     FAILED = 1
-    """Some case failed."""
+    """Some case failed, or what was asked for could not be written: a full disk."""
     USAGE = 2
     """Wrong usage or an invalid spec; nothing was run."""
     INTERNAL = 3
@@ -18,3 +21,12 @@ class ExitCode(IntEnum):
     """Nothing was selected or executed, or fewer than ``--min-executed``."""
     INTERRUPTED = 130
     """Ended by Ctrl-C."""
+
+
+def exit_code(outcomes: Iterable[Outcome], min_executed: int) -> ExitCode:
+    """Return what a run with these outcomes says, when nobody interrupted it."""
+    found = list(outcomes)
+    if any(outcome.is_failure for outcome in found):
+        return ExitCode.FAILED
+    is_enough = sum(outcome.is_executed for outcome in found) >= min_executed
+    return ExitCode.OK if Outcome.PASS in found and is_enough else ExitCode.NOTHING

@@ -1,6 +1,7 @@
 """What torch this machine has, read from torch's own files: nothing here imports torch."""
 
 import ast
+import platform
 import re
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -38,6 +39,14 @@ def installed_torch() -> InstalledTorch | None:
     spec = find_spec("torch")  # a name without a dot: found, not imported
     folders = spec.submodule_search_locations if spec else None
     return next((torch_at(Path(folder)) for folder in folders or () if (Path(folder) / "version.py").is_file()), None)
+
+
+def facts_of_files(torch: InstalledTorch | None) -> dict[str, str]:
+    """Return what files alone say of this machine, by the names under which a worker tells it."""
+    facts = {"python": platform.python_version()}
+    if torch is not None:
+        facts |= {"torch": torch.version, "torch_git": torch.git, "cuda": torch.cuda or "", "hip": torch.hip or ""}
+    return {name: value for name, value in facts.items() if value}
 
 
 def torch_at(root: Path) -> InstalledTorch:

@@ -1,23 +1,32 @@
 """The run's journal: JSON lines written as the run goes, and read back by every report.
 
 A header, one line for each case that ended, a footer. A journal without a footer is a truncated run; only its last line may be torn.
+A run that is gone on with loses what stands for nothing once more is written: the torn line, the cases that were not run, the footer of
+an interrupt. So a journal has one line for a case and one footer, however often its run was cut off.
 A field that is added to ``CaseResult`` travels by itself; ``schemas/journal.schema.json`` must be told of it.
 """
 
+import errno
+import fcntl
+import hashlib
 import json
 import math
 import os
 import re
+import secrets
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NewType, NoReturn, Self, get_args, get_origin, get_type_hints
 
+from runner.diagnostics import UsageError
 from runner.model import CaseResult, Json
 from runner.outcomes import Outcome
+from runner.streams import naming
 
 FORMAT = 1
 """The journal's format; a reader refuses any other."""
@@ -64,6 +73,14 @@ class RunHeader:
     """``I/N``; empty for a whole run."""
     shuffle: str = ""
     """The seed of a random order; empty for the usual one."""
+    selected_whole: int = 0
+    """How many cases were selected before the shard was taken."""
+    selection: str = ""
+    """``digest_of_selection`` of those; empty in a journal of an older version."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What the command line asked for, by the option's name; what it did not say, too."""
+    merged: tuple[str, ...] = ()
+    """The ids of the runs that this one was joined from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +107,26 @@ class Run:
         """True when the run did not reach its end."""
         return self.footer is None
 
+    @property
+    def has_come_to_its_end(self) -> bool:
+        """True when nothing is left to run: it was neither cut off nor interrupted."""
+        return self.footer is not None and not self.footer.interrupted
+
+    @property
+    def finished(self) -> tuple[CaseResult, ...]:
+        """The results that stand when the run is gone on with."""
+        return tuple(result for result in self.results if result.outcome is not Outcome.NOT_RUN)
+
 
 _KINDS: Mapping[str, type] = {"header": RunHeader, "case": CaseResult, "footer": RunFooter}
+
+
+def digest_of_selection(digests: Mapping[str, str]) -> str:
+    """Return the sha256 of which cases were selected: of their ids and their digests, in whatever order."""
+    whole = hashlib.sha256()
+    for case_id in sorted(digests):
+        whole.update(f"{case_id}\0{digests[case_id]}\n".encode("utf-8", "surrogatepass"))
+    return whole.hexdigest()
 
 
 def totals(results: Iterable[CaseResult]) -> dict[str, int]:
@@ -130,19 +165,24 @@ def _is_secret(name: str) -> bool:
 
 
 class JournalWriter:
-    """Appends to a journal; each line reaches the file before the call returns.
+    """Appends to a journal; each line reaches the file before the call returns, and until the first nothing is touched.
 
-    A truncated journal is continued: its torn line goes, and cases follow without a second header.
+    The journal of a run that did not come to its end is continued. Raises ``UsageError`` while another process writes to it.
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._has_header = path.exists() and path.stat().st_size > 0
         self._has_footer = False
+        self._continued: Run | None = None
+        self._stream: BinaryIO | None = None
         if self._has_header:
-            if not read_run(path).truncated:
-                raise ValueError(f"{path}: this run has ended")
-            _mend_last_line(path)
-        self._stream: BinaryIO = path.open("ab")
+            self._stream = _open_to_append(path)
+            try:
+                self._continued = _unfinished(path)
+            except BaseException:
+                self.close()
+                raise
 
     def __enter__(self) -> Self:
         return self
@@ -151,12 +191,15 @@ class JournalWriter:
         self.close()
 
     def write_header(self, header: RunHeader) -> None:
-        """Write the first line."""
-        if self._has_header:
+        """Write the first line; a run that is gone on with and in which nothing was finished begins anew."""
+        if self._has_header and (self._continued is None or self._continued.finished):
             raise ValueError("the journal has its header")
+        if self._continued is not None:
+            self._continued = None
+            self._replace(())
         self._write("header", header, format=FORMAT)
         self._has_header = True
-        os.fsync(self._stream.fileno())
+        self._sync()
 
     def write_case(self, result: CaseResult) -> None:
         """Write a case that ended."""
@@ -168,11 +211,13 @@ class JournalWriter:
         self._require_open()
         self._write("footer", footer)
         self._has_footer = True
-        os.fsync(self._stream.fileno())
+        self._sync()
 
     def close(self) -> None:
         """Close the file; without a footer the run reads as truncated."""
-        self._stream.close()
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
 
     def _require_open(self) -> None:
         if not self._has_header or self._has_footer:
@@ -181,15 +226,68 @@ class JournalWriter:
     def _write(self, kind: str, record: RunHeader | CaseResult | RunFooter, **extra: Json) -> None:
         # ASCII, so that lone surrogates and every line separator of Unicode leave one line of valid UTF-8.
         line = json.dumps({"kind": kind, **extra, **_encode(record)}, allow_nan=False, ensure_ascii=True)
-        self._stream.write(line.encode("ascii") + b"\n")
-        self._stream.flush()
+        if self._continued is not None:
+            self._continued = None
+            self._replace(_standing_lines(self._path))
+        if self._stream is None:
+            self._stream = _open_to_append(self._path)
+        with naming(self._path):
+            _write_all(self._stream, line.encode("ascii") + b"\n")
+
+    def _replace(self, lines: Iterable[bytes]) -> None:
+        """Put a journal of these lines in the place of the former one, which stands until this one is whole."""
+        temporary = self._path.parent / f".{self._path.name}.{secrets.token_hex(4)}"
+        with naming(self._path):
+            try:
+                stream = _open_to_append(temporary)
+                for line in lines:
+                    _write_all(stream, line)
+                os.fsync(stream.fileno())
+                temporary.replace(self._path)
+            finally:
+                temporary.unlink(missing_ok=True)
+        self.close()  # the former one
+        self._stream = stream
+
+    def _sync(self) -> None:
+        assert self._stream is not None
+        with naming(self._path):
+            os.fsync(self._stream.fileno())
+
+
+def _unfinished(path: Path) -> Run:
+    run = read_run(path)
+    if run.has_come_to_its_end:
+        raise ValueError(f"{path}: this run has ended")
+    return run
+
+
+def _open_to_append(path: Path) -> BinaryIO:
+    """Open a journal for one writer alone, without a buffer, so that what was not written is not tried again when it is closed."""
+    with naming(path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    stream = os.fdopen(descriptor, "ab", buffering=0)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        stream.close()
+        raise UsageError(f"{path}: this run is still going on; wait for its end, or end it") from None
+    except OSError:  # a file system without locks
+        pass
+    return stream
+
+
+def _write_all(stream: BinaryIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[stream.write(rest) :]
 
 
 def read_run(path: Path) -> Run:
     """Read a journal, whole or truncated; raise ``JournalError`` for anything else."""
     header: RunHeader | None = None
     footer: RunFooter | None = None
-    results: list[CaseResult] = []
+    results: dict[str, CaseResult] = {}
     number = 0
     for number, record in _records(path):
         if (header is None) != isinstance(record, RunHeader):
@@ -201,15 +299,17 @@ def read_run(path: Path) -> Run:
                 header = record
             case RunFooter():
                 footer = record
+            case _ if record.case_id in results:
+                raise JournalError(number, f"a second line for the case {record.case_id!r}")
             case _:
-                results.append(record)
+                results[record.case_id] = record
     if header is None:
         raise JournalError(1, "no header")
-    return Run(header=header, results=tuple(results), footer=footer)
+    return Run(header=header, results=tuple(results.values()), footer=footer)
 
 
 def _records(path: Path) -> Iterator[tuple[int, RunHeader | CaseResult | RunFooter]]:
-    with path.open("rb") as stream:
+    with _open_plain(path) as stream:
         for number, line in enumerate(stream, 1):
             try:
                 value = _parse(line)
@@ -228,19 +328,30 @@ def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is no JSON number")
 
 
-def _mend_last_line(path: Path) -> None:
-    """Drop a torn last line, or give a whole one its line end."""
-    data = path.read_bytes()
-    last = data[data.rfind(b"\n") + 1 :]
-    if not last:
-        return
+def _open_plain(path: Path) -> BinaryIO:
+    """Open a journal that a worker, or who packed an archive, could have put anything in place of."""
     try:
-        _parse(last)
-    except (ValueError, RecursionError):
-        os.truncate(path, len(data) - len(last))
-    else:
-        with path.open("ab") as stream:
-            stream.write(b"\n")
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise JournalError(1, "this is a link, not the file itself") from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise JournalError(1, "this is no file")
+    return os.fdopen(descriptor, "rb")
+
+
+def _standing_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a journal that stand when its run is gone on with."""
+    with _open_plain(path) as stream:
+        for line in stream:
+            try:
+                value = _parse(line)
+            except (ValueError, RecursionError):
+                return  # torn: the last one
+            if value["kind"] != "footer" and value.get("outcome") != Outcome.NOT_RUN.label:
+                yield line if line.endswith(b"\n") else line + b"\n"
 
 
 def _record(number: int, value: Json) -> Any:

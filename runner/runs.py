@@ -2,21 +2,30 @@
 
 import os
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import shutil
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from runner.agreement import Difference, option_differences, variable_differences
 from runner.diagnostics import UsageError
 from runner.language.source import shown
-from runner.model import Case, CaseResult
-from runner.plan import digest_of
-from runner.record import JournalError, RunHeader, read_run
+from runner.model import CaseResult
+from runner.record import JournalError, Run, RunHeader, read_run
+from runner.streams import naming
 
 REPORTS = Path("reports")
 JOURNAL = "run.jsonl"
 JUNIT = "junit.xml"
 LATEST = "latest"
+
+_PROBE = 1 << 12
+_DEEPEST = 8
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_LARGEST = 256 << 20
+"""Bytes of one file of a case that a merge takes along; a worker's messages, code and traces are bounded far below."""
 
 
 @dataclass
@@ -86,7 +95,7 @@ def _must_be_writable(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".writable-{secrets.token_hex(4)}"
-        probe.write_bytes(b"")
+        probe.write_bytes(bytes(_PROBE))  # a full disk still makes empty files
         probe.unlink()
     except OSError as error:
         raise UsageError(f"cannot write to {path}: {error.strerror}") from error
@@ -112,19 +121,111 @@ def find_run(name: str) -> Path:
     raise UsageError(f"no run '{name}': neither {name}/{JOURNAL} nor {REPORTS / name}/{JOURNAL} exists")
 
 
-def resume_run(name: str, selected: Sequence[Case]) -> RunFolder:
-    """Return the folder of a truncated run with its results; raise ``UsageError`` when it ended, or ran other cases."""
+def resume_run(name: str, now: RunHeader, digests: Mapping[str, str], files: Mapping[str, str], out: Path | None = None) -> RunFolder:
+    """Return the folder of a run that did not come to its end, with its results; raise ``UsageError`` where it cannot be gone on with.
+
+    ``now`` is the header that this command would write, ``digests`` the selected cases' by id, ``files`` those of what judges
+    them: backends and waivers. A run that judged nothing begins anew, in its folder.
+    """
     path = find_run(name)
+    if out is not None and out.absolute() != path:
+        raise UsageError(f"--resume {name} --out {out}: a run that is gone on with stays in its folder; leave --out away")
     try:
         run = read_run(path / JOURNAL)
     except JournalError as error:
         raise UsageError(f"--resume {name}: {error}") from error
-    if not run.truncated:
+    if run.has_come_to_its_end:
         raise UsageError(f"--resume {name}: this run came to its end; run the failures with --select")
-    digests = {case.id: digest_of(case) for case in selected}
-    for result in run.results:
-        if digests.get(result.case_id) != result.digest:
-            raise UsageError(f"--resume {name}: {result.case_id} is not the case that was run then")
-    if run.header.selected != len(selected):
-        raise UsageError(f"--resume {name}: that run selected {run.header.selected} cases, this command {len(selected)}")
-    return RunFolder(path=path, run_id=run.header.run_id, header=run.header, finished=run.results)
+    problem = _why_another(run, now, digests, files)
+    if problem:
+        raise UsageError(f"--resume {name}: {problem}; begin a new run, or go on as that one began")
+    begun = RunFolder(path=path, run_id=run.header.run_id)
+    return replace(begun, header=run.header, finished=run.finished) if run.finished else begun
+
+
+def _why_another(run: Run, now: RunHeader, digests: Mapping[str, str], files: Mapping[str, str]) -> str:
+    """Return why what would be run is not the rest of that run; empty when it is."""
+    then = run.header
+    if then.merged:
+        return "this run was joined from others, and ran nothing itself"
+    if not then.selection:
+        return "its journal is of an older version, which does not say what was selected"
+    if then.version != now.version:
+        return f"it was begun by version {then.version}, and this is {now.version}"
+    options = option_differences(now.options, then.options)
+    if options:
+        return f"this command differs from that run's: {_in_words(options)}"
+    changed = [result.case_id for result in run.results if digests.get(result.case_id) != result.digest]
+    if changed:
+        return f"{changed[0]} is not the case that was run then"
+    if then.selection != now.selection:
+        return f"other cases are selected than then, or a case has changed: {then.selected_whole} then, {now.selected_whole} now"
+    other = [file for file, digest in files.items() if then.specs.get(file) != digest]
+    if other:
+        return f"{other[0]} is not the file that was read then"
+    return _in_words(variable_differences(now.variables, then.variables))
+
+
+def _in_words(found: Sequence[Difference]) -> str:
+    return "; ".join(difference.between("now", "then") for difference in found)
+
+
+def copy_evidence(source: Path, folders: Mapping[str, str], target: Path) -> list[str]:
+    """Copy the files of cases from one run's folder to another's; ``folders`` says under which name each goes.
+
+    A run may come from another machine, and its cases could leave anything in their folders: no link is followed, and what is
+    neither file nor folder stays. Returns what was left behind and why.
+    """
+    left: list[str] = []
+    for name, new in folders.items():
+        try:
+            descriptor = _open_folder(source, name)
+        except OSError as error:
+            left.append(f"{source / name}: {error.strerror}")
+            continue
+        left += _copy_folder(descriptor, source / name, target / new)
+    return left
+
+
+def _copy_folder(descriptor: int, shown_as: Path, target: Path, depth: int = 0) -> Iterator[str]:
+    """Copy what is in an open folder, and close it; yield what is left behind."""
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for name in sorted(os.listdir(descriptor)):
+            try:
+                mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
+                is_folder = stat.S_ISDIR(mode) and depth < _DEEPEST
+                flags = _FOLDER_FLAGS if is_folder else os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+                source = os.open(name, flags | os.O_NOFOLLOW, dir_fd=descriptor)
+            except OSError as error:
+                yield f"{shown_as / name}: {error.strerror}"
+                continue
+            if is_folder:
+                yield from _copy_folder(source, shown_as / name, target / name, depth + 1)
+            elif why := _copy_file(source, target / name):
+                yield f"{shown_as / name}: {why}"
+    finally:
+        os.close(descriptor)
+
+
+def _open_folder(source: Path, name: str) -> int:
+    """Open a folder below another without following a link on the way."""
+    descriptor = os.open(source, _FOLDER_FLAGS)
+    for part in Path(name).parts:
+        try:
+            inner = os.open(part, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = inner
+    return descriptor
+
+
+def _copy_file(source: int, target: Path) -> str:
+    """Copy an open file, and close it; return why not."""
+    status = os.fstat(source)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
+        os.close(source)
+        return f"it is larger than {_LARGEST >> 20} MiB" if stat.S_ISREG(status.st_mode) else "this is no file"
+    with os.fdopen(source, "rb") as stream, naming(target), target.open("xb") as copy:
+        shutil.copyfileobj(stream, copy)
+    return ""

@@ -18,6 +18,7 @@ from runner.conditions import Surroundings
 from runner.diagnostics import UsageError
 from runner.execute import Engine, Execution, Job, Limits
 from runner.execute.jobs import FACTS, SHARED, Environment, Isolation
+from runner.interrupt import STOP_NOW, Interrupts
 from runner.judge import Evidence, Judged, judge
 from runner.language.expand import surroundings
 from runner.language.load import Suite
@@ -31,6 +32,7 @@ from runner.protocol import KEPT, MAX_ATTACHMENT
 from runner.runs import RunFolder
 from runner.services import Services, named_servers
 from runner.sharing import why_alone
+from runner.streams import OUT_OF_SPACE, naming
 from runner.waivers import Waivers, apply
 
 _FACTS_SECONDS = 600.0
@@ -75,6 +77,7 @@ class CaseRunner:
             threads=schedule.threads(workers), scratch=self._scratch, isolation=self._isolation, spares=schedule.spares(self._workers)
         )
         self._engine = Engine(limits)
+        self._is_asking = False
         self._services = Services(named_servers(getattr(arguments, "service", ())), self._scratch)
 
     def __enter__(self) -> "CaseRunner":
@@ -98,13 +101,31 @@ class CaseRunner:
         for name, what in self._company.items():
             yield f"{name} was {what}; it was run again alone. If it may share no worker, its spec says 'isolation: case'"
 
+    def heed(self, interrupts: Interrupts, say: Callable[[str], None]) -> None:
+        """Begin nothing more when that is asked for, and raise ``KeyboardInterrupt`` when asked to stop now."""
+        said: list[int] = []
+
+        def asked() -> None:
+            interrupts.forget_wake()
+            if interrupts.asked >= STOP_NOW or (interrupts.asked and self._is_asking):
+                raise KeyboardInterrupt
+            if interrupts.asked:
+                count = self._engine.stop_starting()
+                if not said:
+                    said.append(count)
+                    say(f"interrupted: finishing {count} running case{'' if count == 1 else 's'}; again stops now")
+
+        self._engine.heed(interrupts.wake, asked)
+
     def look_at_machine(self) -> Machine:
         """Ask a worker what the machine is, if any case may run at all."""
         if not self._environments:
             return self._machine
         environment = next(iter(self._environments.values()))
         job = Job(name=FACTS, plan=FACTS, folder=self._scratch / FACTS, environment=environment, timeout=_FACTS_SECONDS)
+        self._is_asking = True  # nothing of a case runs yet
         execution = next(iter(self._engine.run([job], schedule.capacity(1, self._machine))))
+        self._is_asking = False
         if not isinstance(execution.observation, dict):
             words = (_tail(job.folder / "stderr.txt") or execution.note).strip()
             raise UsageError(f"torch could not be asked what this machine is; it said:\n{words}")
@@ -152,7 +173,8 @@ class CaseRunner:
         cache = self._scratch / folder.name
         here = surroundings(self._suite.backends.by_name[case.backend], known)
         plan = make_plan(case, here, self._machine.facts, folder, cache, self._objects)
-        (folder / "plan.json").write_text(json.dumps(plan, indent=1, ensure_ascii=True), encoding="ascii")
+        with naming(folder / "plan.json"):
+            (folder / "plan.json").write_text(json.dumps(plan, indent=1, ensure_ascii=True), encoding="ascii")
         return Job(
             name=case.id,
             plan=str(folder / "plan.json"),
@@ -259,6 +281,9 @@ def _keep(path: Path, facts: Any) -> str:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(facts, ensure_ascii=True), encoding="ascii")
     except OSError as error:
+        if error.errno in OUT_OF_SPACE:
+            # that is no worker's doing, and the run cannot be recorded
+            raise OSError(error.errno, error.strerror, str(path)) from error
         return f"the worker left no room for its {path.stem}: {error.strerror}"
     return ""
 

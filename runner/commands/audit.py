@@ -112,7 +112,9 @@ def _surroundings_of_run(header: RunHeader) -> Surroundings:
 
 
 def _backend_files_of(header: RunHeader) -> list[Path]:
-    """Return the files that the run's command line named."""
+    """Return the files that the run's command line named; of a merged run, those of the runs that it was joined from."""
+    if "backends" in header.options:
+        return [Path(name) for name in shlex.split(header.options["backends"])]
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--backends", action="append", default=[], type=Path)
     return list(parser.parse_known_args(list(header.command[1:]))[0].backends)

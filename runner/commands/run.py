@@ -7,22 +7,36 @@ import secrets
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from runner import __version__, availability, kept, schedule
+from runner.agreement import machine_differences
 from runner.audit import Trial, audit, try_case
 from runner.conditions import Surroundings
 from runner.diagnostics import UsageError
-from runner.exits import ExitCode
+from runner.exits import ExitCode, exit_code
+from runner.interrupt import Interrupts
 from runner.language.expand import surroundings
 from runner.language.load import Suite, load, surroundings_of
 from runner.language.source import shown
 from runner.language.waivers import load_waivers
-from runner.machine import installed_torch
+from runner.machine import facts_of_files, installed_torch
 from runner.model import Case, CaseResult
 from runner.outcomes import Outcome
-from runner.record import JournalWriter, RunFooter, RunHeader, environment_variables, sanitised_command, totals
+from runner.plan import digest_of
+from runner.record import (
+    JournalWriter,
+    RunFooter,
+    RunHeader,
+    digest_of_selection,
+    environment_variables,
+    sanitised_command,
+    totals,
+    without_credentials,
+)
 from runner.report.console import Progress, print_report, wants_bar, wants_color
 from runner.report.junit import write_junit, write_stub
 from runner.runs import JOURNAL, LATEST, REPORTS, RunFolder, open_run, resume_run
@@ -45,18 +59,22 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     suite = load(arguments.paths, arguments.backends)
     waivers = Waivers(load_waivers(arguments.waivers, suite.backends), today=datetime.now(UTC).date())
     shard = Shard.parse(arguments.shard) if arguments.shard else None
-    selected = select(suite.cases, suite.backends, names=arguments.backend, globs=arguments.select, shard=shard)
+    whole = select(suite.cases, suite.backends, names=arguments.backend, globs=arguments.select)
+    selected = [case for case in whole if shard is None or shard.holds(case)]
     _check_required(arguments.require, suite)
     if not selected:
         print("no case is selected; 'list' shows them", file=sys.stderr)
-        return ExitCode.NOTHING
+        if not whole:
+            return ExitCode.NOTHING
+        # a shard of which nothing is left is recorded, so that a merge misses nothing
     # before the new run becomes the latest
     wishes = schedule.Wishes(seconds=seconds_of_run(REPORTS / LATEST, JOURNAL), seed=_seed(arguments.shuffle), memory_limit=memory_limit)
-    folder = resume_run(arguments.resume, selected) if arguments.resume else open_run(arguments.out)
+    header = _header(arguments, suite, waivers, whole, selected, wishes)
+    folder = _open(arguments, header, suite, waivers, selected)
     folder.claim_junit(arguments.junit)
     for warning in warnings(waivers, [case.id for case in suite.cases]):
         print(f"warning: {warning}", file=sys.stderr)
-    return _Run(arguments, suite, waivers, selected, folder, workers, wishes).main()
+    return _Run(arguments, suite, waivers, selected, folder, workers, wishes, replace(header, run_id=folder.run_id)).main()
 
 
 def _seed(shuffle: int | str | None) -> int | None:
@@ -66,6 +84,58 @@ def _seed(shuffle: int | str | None) -> int | None:
     seed = secrets.randbelow(1 << 32)
     print(f"the cases run in a random order, which --shuffle {seed} repeats", file=sys.stderr)
     return seed
+
+
+def _header(
+    arguments: argparse.Namespace,
+    suite: Suite,
+    waivers: Waivers,
+    whole: Sequence[Case],
+    selected: Sequence[Case],
+    wishes: schedule.Wishes,
+) -> RunHeader:
+    """Return what is known of a new run before a worker has been asked what the machine is."""
+    return RunHeader(
+        run_id="",
+        started=_now(),
+        version=__version__,
+        command=sanitised_command(sys.argv),
+        environment=facts_of_files(installed_torch()),
+        variables=environment_variables(os.environ),
+        specs={**suite.digests, **_judging_files(suite, waivers)},
+        selected=len(selected),
+        shard=arguments.shard or "",
+        shuffle="" if wishes.seed is None else str(wishes.seed),
+        selected_whole=len(whole),
+        selection=digest_of_selection({case.id: digest_of(case) for case in whole}),
+        options=_options(arguments),
+    )
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, str]:
+    given = {name: value for name, value in sorted(vars(arguments).items()) if name != "command"}
+    texts = {name: shlex.join(map(str, value)) if isinstance(value, list) else str(value) for name, value in given.items()}
+    return {
+        name.replace("_", "-"): "" if given[name] is None or given[name] is False else without_credentials(text)
+        for name, text in texts.items()
+    }
+
+
+def _judging_files(suite: Suite, waivers: Waivers) -> dict[str, str]:
+    """Return the digests of the files that say how every case is judged."""
+    documents = [backend.document for backend in suite.backends.by_name.values()]
+    return {**{document.file: document.digest for document in documents}, **waivers.digests}
+
+
+def _open(arguments: argparse.Namespace, header: RunHeader, suite: Suite, waivers: Waivers, selected: Sequence[Case]) -> RunFolder:
+    if not arguments.resume:
+        return open_run(arguments.out)
+    digests: dict[str, str] = {case.id: digest_of(case) for case in selected}
+    return resume_run(arguments.resume, header, digests, _judging_files(suite, waivers), arguments.out)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _check_required(names: Sequence[str], suite: Suite) -> None:
@@ -90,6 +160,7 @@ class _Run:
         folder: RunFolder,
         workers: int,
         wishes: schedule.Wishes,
+        header: RunHeader,
     ) -> None:
         self.arguments = arguments
         self.suite = suite
@@ -103,36 +174,40 @@ class _Run:
         self.is_interrupted = False
         self.warnings: list[str] = []
         self.tried: list[tuple[Case, list[Trial]]] = []
-        self.header = folder.header or self._header({})
+        self.header = folder.header or header
         self.has_header = folder.header is not None
 
     def main(self) -> ExitCode:
         progress = Progress(sys.stderr, color=wants_color(sys.stderr, os.environ), live=wants_bar(sys.stderr, os.environ))
-        for path in self.folder.junit_files:
-            write_stub(path, self.header)
-        with JournalWriter(self.folder.journal) as journal:
+        with JournalWriter(self.folder.journal) as journal, Interrupts() as interrupts:
+            if not self.has_header:
+                self._write_stubs()
             try:
-                self._execute(journal, progress)
+                self._execute(journal, progress, interrupts)
             except KeyboardInterrupt:
                 self.is_interrupted = True
+            self.is_interrupted |= interrupts.asked > 0
             progress.close()
             for warning in self.warnings:
                 print(f"warning: {warning}", file=sys.stderr)
             self._note_unrun(journal)
             code = self._exit_code()
+            # a run has come to its end when its reports have
+            self._write_reports()
             journal.write_footer(self._footer(code))
-        self._report()
+            self._print_report()
         return code
 
-    def _execute(self, journal: JournalWriter, progress: Progress) -> None:
+    def _execute(self, journal: JournalWriter, progress: Progress, interrupts: Interrupts) -> None:
+        if self.arguments.fail_fast and any(result.outcome.is_failure for result in self.results.values()):
+            return
         waiting = [case for case in self.selected if case.id not in self.results]
         progress.start(len(waiting))
         glance = availability.glance(installed_torch(), named_servers(self.arguments.service))
         with CaseRunner(self.arguments, self.suite, self.waivers, waiting, self.folder, self.workers, glance, self.wishes) as cases:
+            cases.heed(interrupts, progress.note)
             machine = cases.look_at_machine()
-            if not self.has_header:
-                self.header = self._header(machine.facts)
-                self._write_header(journal)
+            self._place(machine.facts, journal)
             known = surroundings_of(machine.torch, machine)
             possible: list[Case] = []
             for case in waiting:
@@ -148,6 +223,20 @@ class _Run:
                 if self.arguments.fail_fast and result.outcome.is_failure:
                     break
             self.warnings = [*cases.warnings, *self._survivors()]
+
+    def _place(self, facts: Mapping[str, Any], journal: JournalWriter) -> None:
+        """Write down which machine this is; a run that is gone on with must be on one like it."""
+        told = {name: str(value) for name, value in facts.items() if value is not None}
+        environment = {**facts_of_files(installed_torch()), **told}
+        if not self.has_header:
+            self.header = replace(self.header, environment=environment)
+            self._write_header(journal)
+            return
+        other = machine_differences(environment, self.header.environment)
+        if other:
+            words = "; ".join(difference.between("now", "then") for difference in other)
+            raise UsageError(f"--resume {self.arguments.resume}: {words}; begin a new run")
+        self._write_stubs()
 
     def _audit(self, case: Case, result: CaseResult, known: Surroundings) -> None:
         """Ask the expectations of a case that passed whether they could have failed; the workers go on meanwhile."""
@@ -170,8 +259,8 @@ class _Run:
         journal.write_header(self.header)
 
     def _take(self, result: CaseResult, journal: JournalWriter, progress: Progress) -> None:
-        self.results[result.case_id] = result
         journal.write_case(result)
+        self.results[result.case_id] = result
         progress.case_finished(result)
 
     def _note_unrun(self, journal: JournalWriter) -> None:
@@ -184,21 +273,28 @@ class _Run:
                 journal.write_case(self.results[case.id])
 
     def _exit_code(self) -> ExitCode:
-        results = self.results.values()
         if self.is_interrupted:
             return ExitCode.INTERRUPTED
-        if any(result.outcome.is_failure for result in results):
-            return ExitCode.FAILED
-        executed = sum(result.outcome.is_executed for result in results)
-        passed = any(result.outcome is Outcome.PASS for result in results)
-        return ExitCode.OK if passed and executed >= self.arguments.min_executed else ExitCode.NOTHING
+        return exit_code((result.outcome for result in self.results.values()), self.arguments.min_executed)
 
-    def _report(self) -> None:
-        results = [self.results[case.id] for case in self.selected]
+    def _write_stubs(self) -> None:
         for path in self.folder.junit_files:
-            write_junit(path, self.header, results, folder=self.folder.path)
+            write_stub(path, self.header)
+
+    def _write_reports(self) -> None:
+        for path in self.folder.junit_files:
+            write_junit(path, self.header, self._in_order(), folder=self.folder.path)
+
+    def _print_report(self) -> None:
         color = wants_color(sys.stdout, os.environ)
-        print_report(sys.stdout, results, len(self.selected), self.folder.shown_junit, color=color, objects=self.arguments.object_cache)
+        print_report(
+            sys.stdout, self._in_order(), len(self.selected), self.folder.shown_junit, color=color, objects=self.arguments.object_cache
+        )
+        if self.is_interrupted:
+            print(f"to go on: the same command with --resume {shlex.quote(shown(self.folder.path))}", file=sys.stderr)
+
+    def _in_order(self) -> list[CaseResult]:
+        return [self.results[case.id] for case in self.selected]
 
     def _repro(self, case: Case) -> str:
         parts = ["torch-conformance", "run", *map(str, self.arguments.paths)]
@@ -210,24 +306,9 @@ class _Run:
             parts += ["--service", server]
         return shlex.join([*parts, "--select", case.id])
 
-    def _header(self, facts: object) -> RunHeader:
-        known = facts if isinstance(facts, dict) else {}
-        return RunHeader(
-            run_id=self.folder.run_id,
-            started=datetime.now(UTC).isoformat(timespec="seconds"),
-            version=__version__,
-            command=sanitised_command(sys.argv),
-            environment={name: str(value) for name, value in known.items() if value is not None},
-            variables=environment_variables(os.environ),
-            specs={**self.suite.digests, **self.waivers.digests},
-            selected=len(self.selected),
-            shard=self.arguments.shard or "",
-            shuffle="" if self.wishes.seed is None else str(self.wishes.seed),
-        )
-
     def _footer(self, code: ExitCode) -> RunFooter:
         return RunFooter(
-            ended=datetime.now(UTC).isoformat(timespec="seconds"),
+            ended=_now(),
             seconds=round(time.monotonic() - self.begun, 3),
             totals=totals(list(self.results.values())),
             exit_code=int(code),

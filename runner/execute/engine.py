@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +69,8 @@ class Engine:
         self._returned: list[Job] = []
         """Jobs whose worker never came to be: they wait again, and give back their room."""
         self._memory = MemoryWatch()
+        self._heed: Callable[[], None] | None = None
+        self._is_stopping = False
         self._next = 0
         self._cold: dict[str, str] = {}
         """Environments whose workers could not be warmed up beforehand, and why."""
@@ -109,6 +111,8 @@ class Engine:
             self.again(job)
         room = Room(capacity)
         while len(self._queue) or self._busy():
+            if self._heed is not None:
+                self._heed()
             self._fill(room)
             self._wait()
             for execution in self._finished():
@@ -117,7 +121,9 @@ class Engine:
             self._bury(room)
 
     def again(self, job: Job) -> None:
-        """Let a job wait for its turn: one that was run may be run once more."""
+        """Let a job wait for its turn: one that was run may be run once more. Nothing waits where no job is started any more."""
+        if self._is_stopping:
+            return
         self._environments[job.environment.key] = job.environment
         self._waiting[job.environment.key] += 1
         self._queue.put(job)
@@ -127,6 +133,18 @@ class Engine:
         worker = self._workers.get(number)
         if worker is not None and worker.running is None:
             self._end(worker)
+
+    def heed(self, wake: int, asked: Callable[[], None]) -> None:
+        """Call ``asked`` before any job is started, and as soon as ``wake`` is readable; where it raises, the run ends."""
+        self._heed = asked
+        self._selector.register(wake, selectors.EVENT_READ, None)
+
+    def stop_starting(self) -> int:
+        """Drop the jobs that wait and return how many run on, to their ends or their deadlines."""
+        self._is_stopping = True
+        self._queue = Queue(())
+        self._waiting.clear()
+        return len(self._busy())
 
     # -- starting -----------------------------------------------------------------------------------------------
 
@@ -236,6 +254,7 @@ class Engine:
                     self._on_control(key.data)
                 case Worker() if key.fd != key.data.pidfd:
                     self._on_pipe(key.data)
+                # what is left wakes the loop, which begins again and looks
         now = time.monotonic()
         for worker in self._workers.values():
             worker.reap()

@@ -64,6 +64,12 @@ class Progress:
             _write(self._stream, self._line(result) + "\n")
         self._draw()
 
+    def note(self, text: str) -> None:
+        """Leave a line that is no case's."""
+        self._erase()
+        _write(self._stream, text + "\n")
+        self._draw()
+
     def close(self) -> None:
         """Take the bar away."""
         self._erase()

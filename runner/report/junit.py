@@ -20,6 +20,7 @@ from runner.model import CaseResult
 from runner.outcomes import JUnitTag, Outcome
 from runner.record import RunHeader
 from runner.report import MESSAGE_LIMIT, TEXT_LIMIT, clip, one_line, plain, slug, timing_lines, verdict_text, visible_name
+from runner.streams import naming
 
 REPORT_NAME = "torch-conformance"
 
@@ -70,7 +71,7 @@ def _replace(path: Path, data: bytes) -> None:
     # Beside the report: a rename is only atomic within one file system.
     temporary = path.parent / f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        with temporary.open("xb") as stream:
+        with naming(path), temporary.open("xb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
@@ -106,6 +107,7 @@ def _by_spec(results: Iterable[CaseResult]) -> Mapping[str, list[CaseResult]]:
 def _properties(header: RunHeader) -> dict[str, str]:
     run = {REPORT_NAME: header.version, "run": header.run_id, "command": shlex.join(header.command), "shard": header.shard}
     run["shuffle"] = header.shuffle  # what is empty is left out
+    run["merged"] = " ".join(header.merged)
     variables = {f"env.{name}": value for name, value in header.variables.items()}
     known = {**run, **header.environment, **variables}
     return {visible_name(name): clip(plain(value), _PROPERTY_LIMIT) for name, value in known.items() if value}

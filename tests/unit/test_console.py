@@ -250,6 +250,12 @@ def test_the_bar_is_one_line_that_is_drawn_again(monkeypatch: pytest.MonkeyPatch
     assert screen(stream.getvalue())[-1] == ""
 
 
+def test_a_note_leaves_a_line_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, progress = drawn(columns=100, monkeypatch=monkeypatch)
+    progress.note("interrupted: finishing 2 running cases")
+    assert screen(stream.getvalue()) == ["interrupted: finishing 2 running cases", "[------------------------] 0/4  'area/one[n=1]'"]
+
+
 @pytest.mark.parametrize("columns", [1, 2, 3, 10, 40, 80])
 @pytest.mark.parametrize("case_id", ["x" * 200, "漢字" * 60, "\U0001f600" * 90, "e\u0301" * 200])
 def test_the_bar_never_wraps(monkeypatch: pytest.MonkeyPatch, columns: int, case_id: str) -> None:

@@ -80,6 +80,6 @@ def test_no_document_holds_a_machine_path() -> None:
 
 
 def test_a_help_of_every_command() -> None:
-    for command in ("validate", "list", "run", "explain"):
+    for command in ("validate", "list", "run", "explain", "audit", "merge"):
         done = subprocess.run([sys.executable, "-m", "runner", command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
         assert done.stdout.startswith(f"usage: torch-conformance {command}")

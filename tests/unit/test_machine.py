@@ -1,5 +1,6 @@
 """The installed torch is read from files, and versions are compared by their release numbers."""
 
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runner.diagnostics import UsageError
-from runner.machine import InstalledTorch, installed_torch, minor, release, torch_at, version_facts
+from runner.machine import InstalledTorch, facts_of_files, installed_torch, minor, release, torch_at, version_facts
 
 
 def package(folder: Path, text: str) -> Path:
@@ -51,6 +52,13 @@ def test_minor() -> None:
 def test_a_torch_that_does_not_say_its_version_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="the torch in here"):
         version_facts(text, "here")
+
+
+def test_what_files_say_goes_by_the_names_that_a_worker_uses(tmp_path: Path) -> None:
+    root = package(tmp_path, "__version__ = '2.12.0+cu130'\ncuda = '13.0'\ngit_version = 'abc'\nhip = None\n")
+    python = {"python": platform.python_version()}
+    assert facts_of_files(torch_at(root)) == {**python, "torch": "2.12.0+cu130", "torch_git": "abc", "cuda": "13.0"}
+    assert facts_of_files(None) == python
 
 
 def test_torch_at(tmp_path: Path) -> None:

@@ -1,6 +1,11 @@
 """The journal: what is written is read back, what is torn reads as truncated, what is malformed is refused with its line."""
 
+import errno
+import hashlib
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -9,7 +14,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from runner.diagnostics import Position
+from runner.diagnostics import Position, UsageError
 from runner.model import AppliedWaiver, CaseId, CaseResult, Status, Timing, Verdict, WaiverEffect
 from runner.outcomes import Outcome
 from runner.record import (
@@ -19,6 +24,7 @@ from runner.record import (
     Run,
     RunFooter,
     RunHeader,
+    digest_of_selection,
     environment_variables,
     read_run,
     sanitised_command,
@@ -26,7 +32,8 @@ from runner.record import (
     without_credentials,
 )
 
-SCHEMA = Path(__file__).parents[2] / "schemas" / "journal.schema.json"
+ROOT = Path(__file__).parents[2]
+SCHEMA = ROOT / "schemas" / "journal.schema.json"
 AT = Position(file="specs/a/one.yaml", line=7, column=5)
 HEADER = RunHeader(
     run_id="r1",
@@ -38,8 +45,13 @@ HEADER = RunHeader(
     specs={"specs/a/one.yaml": "0" * 64},
     selected=2,
     shard="1/4",
+    selected_whole=9,
+    selection="a" * 64,
+    options={"backend": "cpu", "timeout": "300.0"},
+    merged=("r0",),
 )
 FOOTER = RunFooter(ended="2026-10-07T12:00:09Z", seconds=9.5, totals={"PASS": 1, "FAIL": 1}, exit_code=1, interrupted=True)
+ENDED = replace(FOOTER, interrupted=False)
 FULL = CaseResult(
     case_id=CaseId("a/one[backend=cpu]"),
     spec="specs/a/one.yaml",
@@ -218,9 +230,126 @@ def test_a_whole_last_line_without_its_line_end_is_continued(journal: Path) -> N
 
 
 def test_a_run_that_ended_is_not_continued(journal: Path) -> None:
-    written(journal, FULL)
+    written(journal, FULL, footer=ENDED)
     with pytest.raises(ValueError, match="has ended"):
         JournalWriter(journal)
+
+
+UNRUN = replace(PASSED, case_id=CaseId("two[backend=cpu]"), outcome=Outcome.NOT_RUN, reason="interrupted")
+
+
+@pytest.mark.parametrize("footer", [FOOTER, None], ids=["with its footer", "killed before its footer"])
+@pytest.mark.parametrize("torn", [b"", b'{"kind": "case", "ca'])
+def test_what_was_not_run_stands_for_nothing_once_the_run_goes_on(journal: Path, footer: RunFooter | None, torn: bytes) -> None:
+    written(journal, FULL, PASSED, UNRUN, footer=footer)
+    if footer is None:
+        journal.write_bytes(journal.read_bytes() + torn)
+    before = journal.read_bytes()
+    with JournalWriter(journal) as writer:
+        assert journal.read_bytes() == before, "until there is something to write, nothing is touched"
+        assert read_run(journal).finished == (FULL, PASSED)
+        writer.write_case(replace(UNRUN, outcome=Outcome.PASS, reason=""))
+        writer.write_footer(ENDED)
+    assert read_run(journal) == Run(header=HEADER, results=(FULL, PASSED, replace(UNRUN, outcome=Outcome.PASS, reason="")), footer=ENDED)
+    assert [path.name for path in journal.parent.iterdir()] == [journal.name]
+
+
+def test_an_interrupted_run_of_which_nothing_is_missing_gets_another_footer(journal: Path) -> None:
+    with JournalWriter(written(journal, FULL)) as writer:
+        writer.write_footer(ENDED)
+    assert read_run(journal) == Run(header=HEADER, results=(FULL,), footer=ENDED)
+
+
+def test_a_run_that_finished_nothing_begins_anew(journal: Path) -> None:
+    written(journal, UNRUN)
+    with JournalWriter(journal) as writer:
+        writer.write_header(replace(HEADER, started="2026-10-08T00:00:00Z"))
+        with pytest.raises(ValueError, match="has its header"):
+            writer.write_header(HEADER)
+        writer.write_case(PASSED)
+    assert read_run(journal) == Run(header=replace(HEADER, started="2026-10-08T00:00:00Z"), results=(PASSED,), footer=None)
+
+
+def test_a_run_that_finished_something_keeps_its_header(journal: Path) -> None:
+    written(journal, PASSED, UNRUN)
+    with JournalWriter(journal) as writer, pytest.raises(ValueError, match="has its header"):
+        writer.write_header(HEADER)
+
+
+def test_a_journal_has_one_writer(journal: Path) -> None:
+    with JournalWriter(journal) as writer:
+        writer.write_header(HEADER)
+        with pytest.raises(UsageError, match="still going on"):
+            JournalWriter(journal)
+    with JournalWriter(journal) as writer:
+        writer.write_case(PASSED)
+        with pytest.raises(UsageError, match="still going on"):
+            JournalWriter(journal)
+
+
+@pytest.mark.parametrize("kept", [(FULL,), (FULL, UNRUN)], ids=["all stands", "something goes"])
+def test_the_one_writer_is_the_one_that_went_on(journal: Path, kept: tuple[CaseResult, ...]) -> None:
+    with JournalWriter(written(journal, *kept)) as writer:
+        writer.write_case(PASSED)
+        with pytest.raises(UsageError, match="still going on"):
+            JournalWriter(journal)
+
+
+def test_a_case_has_one_line(journal: Path) -> None:
+    with pytest.raises(JournalError, match=r"line 3: a second line for the case 'a/one\[backend=cpu\]'"):
+        read_run(written(journal, FULL, FULL))
+
+
+def test_a_link_or_a_pipe_is_no_journal(journal: Path) -> None:
+    written(journal, FULL)
+    link, pipe = journal.parent / "link", journal.parent / "pipe"
+    link.symlink_to(journal)
+    os.mkfifo(pipe)
+    for path, words in ((link, "this is a link"), (pipe, "this is no file"), (journal.parent, "this is no file")):
+        with pytest.raises(JournalError, match=words):
+            read_run(path)
+
+
+def test_a_header_of_an_older_version_is_read(journal: Path) -> None:
+    changed(journal, 1, lambda record: [record.pop(name) for name in ("selected_whole", "selection", "options", "merged")])
+    header = read_run(journal).header
+    assert header == replace(HEADER, selected_whole=0, selection="", options={}, merged=())
+
+
+def test_what_has_no_room_is_told_with_the_name_of_the_file(tmp_path: Path) -> None:
+    """The limit is the process's own: a child's."""
+    done = subprocess.run(
+        [sys.executable, "-c", NO_ROOM, str(tmp_path / "run.jsonl")], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.splitlines() == [f"[Errno {errno.EFBIG}] File too large: '{tmp_path / 'run.jsonl'}'", "torn 1"]
+
+
+NO_ROOM = """
+import resource, sys
+from pathlib import Path
+from runner.record import JournalWriter, read_run
+from tests.unit.test_record import HEADER, PASSED
+from dataclasses import replace
+path = Path(sys.argv[1])
+with JournalWriter(path) as writer:
+    writer.write_header(HEADER)
+    writer.write_case(PASSED)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 100,) * 2)
+    try:
+        writer.write_case(replace(PASSED, case_id="two"))
+    except OSError as error:
+        print(error)
+run = read_run(path)
+print("torn" if run.truncated else "whole", len(run.results))
+"""
+
+
+def test_a_selection_is_known_by_its_digest_in_whatever_order() -> None:
+    one = digest_of_selection({"a": "1", "b": "2", "\ud800": "3"})
+    assert one == digest_of_selection({"\ud800": "3", "b": "2", "a": "1"})
+    others = [{"a": "1", "b": "2"}, {"a": "2", "b": "1", "\ud800": "3"}, {"a": "1", "b": "2", "c": "3"}, {}]
+    assert len({one, *map(digest_of_selection, others)}) == 5
+    assert digest_of_selection({"a": "1"}) == hashlib.sha256(b"a\x001\n").hexdigest(), "as the schema says"
 
 
 def line_of(record: dict[str, Any]) -> bytes:

@@ -11,16 +11,43 @@ from runner.diagnostics import UsageError
 from runner.model import CaseResult
 from runner.outcomes import Outcome
 from runner.plan import digest_of
-from runner.record import JournalWriter, RunFooter, RunHeader
+from runner.record import JournalWriter, RunFooter, RunHeader, digest_of_selection
 from runner.runs import find_run, open_run, resume_run
 from tests.fakes import COUNTED, case, step
 
-HEADER = RunHeader(
-    run_id="r1", started="2026-01-01T00:00:00+00:00", version="0", command=(), environment={}, variables={}, specs={}, selected=2
-)
 FOOTER = RunFooter(ended="2026-01-01T00:00:01+00:00", seconds=1.0, totals={}, exit_code=0)
 BODY = {"preludes": [], "functions": {}}
 CASES = [case(step(COUNTED), id=f"area/{name}[backend=cpu]", body=BODY) for name in "ab"]
+FILES = {"waivers.yaml": "1" * 64}
+
+
+def digests_of(cases) -> dict[str, str]:
+    return {one.id: digest_of(one) for one in cases}
+
+
+def header_of(cases, **changes) -> RunHeader:
+    """Return the header that a run of these cases would write."""
+    made = RunHeader(
+        run_id="r1",
+        started="2026-01-01T00:00:00+00:00",
+        version="0",
+        command=(),
+        environment={},
+        variables={"TORCH_LOGS": "+dynamo"},
+        specs={"spec.yaml": "0" * 64, **FILES},
+        selected=len(cases),
+        selected_whole=len(cases),
+        selection=digest_of_selection(digests_of(cases)),
+        options={"backend": "cpu", "jobs": "2", "timeout": "300.0"},
+    )
+    return replace(made, **changes)
+
+
+HEADER = header_of(CASES)
+
+
+def resumed(name, cases, *, files=FILES, out=None, **changes):
+    return resume_run(name, header_of(cases, **changes), digests_of(cases), files, out)
 
 
 def result_of(one, **changes) -> CaseResult:
@@ -160,7 +187,7 @@ def test_case_folders_are_numbered_after_those_of_an_earlier_attempt():
 
 def test_a_truncated_run_goes_on_with_what_it_has():
     recorded(Path("out"), result_of(CASES[0]))
-    folder = resume_run("out", CASES)
+    folder = resumed("out", CASES)
     assert (folder.run_id, folder.header) == ("r1", HEADER)
     assert [one.case_id for one in folder.finished] == [CASES[0].id]
 
@@ -169,13 +196,13 @@ def test_a_torn_last_line_is_a_case_that_was_not_run():
     recorded(Path("out"), result_of(CASES[0]), result_of(CASES[1]))
     whole = Path("out/run.jsonl").read_bytes()
     Path("out/run.jsonl").write_bytes(whole[:-20])
-    assert [one.case_id for one in resume_run("out", CASES).finished] == [CASES[0].id]
+    assert [one.case_id for one in resumed("out", CASES).finished] == [CASES[0].id]
 
 
 def test_a_run_that_ended_is_refused():
     recorded(Path("out"), result_of(CASES[0]), footer=FOOTER)
     with pytest.raises(UsageError, match="came to its end"):
-        resume_run("out", CASES)
+        resumed("out", CASES)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +220,80 @@ def test_a_run_that_ended_is_refused():
 def test_other_cases_than_those_of_the_run_are_refused(selected):
     recorded(Path("out"), result_of(CASES[0]))
     with pytest.raises(UsageError, match="--resume out"):
-        resume_run("out", selected)
+        resumed("out", selected)
+
+
+def test_a_case_that_was_not_run_yet_must_be_the_same_too():
+    """Its digest stands in the whole selection's alone."""
+    recorded(Path("out"), result_of(CASES[0]))
+    with pytest.raises(UsageError, match="other cases are selected than then, or a case has changed: 2 then, 2 now"):
+        resumed("out", [CASES[0], replace(CASES[1], params={"changed": 1})])
+
+
+UNRUN = {"outcome": Outcome.NOT_RUN, "reason": "interrupted"}
+
+
+@pytest.mark.parametrize("footer", [None, replace(FOOTER, interrupted=True, exit_code=130)], ids=["killed", "interrupted"])
+def test_what_was_not_run_is_run_when_the_run_goes_on(footer):
+    recorded(Path("out"), result_of(CASES[0]), result_of(CASES[1], **UNRUN), footer=footer)
+    folder = resumed("out", CASES)
+    assert (folder.header, [one.case_id for one in folder.finished]) == (HEADER, [CASES[0].id])
+
+
+@pytest.mark.parametrize("footer", [None, replace(FOOTER, interrupted=True, exit_code=130)], ids=["killed", "interrupted"])
+def test_a_run_that_finished_nothing_begins_anew_under_its_name(footer):
+    recorded(Path("out"), *[result_of(one, **UNRUN) for one in CASES], footer=footer)
+    folder = resumed("out", CASES)
+    assert (folder.header, folder.finished, folder.run_id) == (None, (), "r1")
+
+
+def test_a_run_that_stopped_at_its_first_failure_came_to_its_end():
+    recorded(Path("out"), result_of(CASES[0], outcome=Outcome.FAIL, reason="x"), result_of(CASES[1], **UNRUN), footer=FOOTER)
+    with pytest.raises(UsageError, match="came to its end"):
+        resumed("out", CASES)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"version": "1"}, "begun by version 0, and this is 1"),
+        ({"options": {**HEADER.options, "timeout": "600.0"}}, "--timeout is '600.0' now, '300.0' then"),
+        ({"options": {**HEADER.options, "require": "cuda"}}, "--require is 'cuda' now, none then"),
+        ({"variables": {}}, "$TORCH_LOGS is none now, '+dynamo' then"),
+        ({"selected_whole": 3, "selection": "f" * 64}, "2 then, 3 now"),
+        ({"files": {"waivers.yaml": "2" * 64}}, "waivers.yaml is not the file that was read then"),
+        ({"files": {**FILES, "vendor.yaml": "3" * 64}}, "vendor.yaml is not the file"),
+    ],
+)
+def test_a_run_goes_on_as_it_began(changes, words):
+    recorded(Path("out"), result_of(CASES[0]))
+    before = Path("out/run.jsonl").read_bytes()
+    with pytest.raises(UsageError) as caught:
+        resumed("out", CASES, **changes)
+    assert words in str(caught.value)
+    assert str(caught.value).startswith("--resume out: ")
+    assert Path("out/run.jsonl").read_bytes() == before
+
+
+def test_how_many_run_at_once_may_change():
+    recorded(Path("out"), result_of(CASES[0]))
+    options = {**HEADER.options, "jobs": "1", "junit": "x.xml", "resume": "out", "out": "out"}
+    assert resumed("out", CASES, options=options, out=Path("out")).path == Path("out").absolute()
+
+
+def test_a_run_that_goes_on_stays_in_its_folder():
+    recorded(Path("out"), result_of(CASES[0]))
+    with pytest.raises(UsageError, match="stays in its folder"):
+        resumed("out", CASES, out=Path("other"))
+
+
+@pytest.mark.parametrize(
+    ("then", "words"), [({"selection": "", "selected_whole": 0}, "of an older version"), ({"merged": ("r2", "r3")}, "joined from others")]
+)
+def test_what_cannot_be_gone_on_with(then, words):
+    recorded(Path("out"), result_of(CASES[0]), header=replace(HEADER, **then))
+    with pytest.raises(UsageError, match=words):
+        resumed("out", CASES)
 
 
 @pytest.mark.parametrize("text", ["", "nonsense\n", "[]\n", '{"kind": "case"}\n'])
@@ -201,7 +301,7 @@ def test_a_journal_that_is_none_is_a_usage_error(text):
     Path("out").mkdir()
     Path("out/run.jsonl").write_text(text)
     with pytest.raises(UsageError):
-        resume_run("out", CASES)
+        resumed("out", CASES)
 
 
 def test_names_of_the_folder_are_one_place():

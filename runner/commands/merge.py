@@ -1,0 +1,87 @@
+"""``merge``: the runs of shards as the one run that they are parts of, or every reason why they are not."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from runner.diagnostics import UsageError, one_line
+from runner.exits import ExitCode
+from runner.merge import Joined, Part, folders_of, join, moved, problems, shifts
+from runner.record import JournalError, JournalWriter, read_run, sanitised_command
+from runner.report.console import print_report, wants_color
+from runner.report.junit import write_junit, write_stub
+from runner.runs import JOURNAL, RunFolder, copy_evidence, find_run, open_run
+
+
+def main(arguments: argparse.Namespace) -> ExitCode:
+    """Join the runs; exit as the whole run would have, or 2 when they do not belong together."""
+    parts: list[Part] = []
+    places: list[Path] = []
+    found: list[str] = []
+    for name in arguments.runs:
+        try:
+            place = find_run(name)
+            parts.append(Part(name, read_run(place / JOURNAL)))
+            places.append(place)
+        except (UsageError, JournalError, OSError) as error:
+            found.append(f"{name}: {error}")
+    found += problems(parts)
+    if found:
+        _refuse(found, as_json=arguments.json)
+        return ExitCode.USAGE
+    folder = open_run(arguments.out)
+    folder.claim_junit(arguments.junit)
+    joined = join(parts, run_id=folder.run_id, command=sanitised_command(sys.argv))
+    _write(joined, parts, places, folder)
+    if arguments.json:
+        print(json.dumps(_as_json(joined, folder), indent=2))
+    else:
+        print_report(sys.stdout, joined.results, joined.header.selected, folder.shown_junit, color=wants_color(sys.stdout, os.environ))
+    return ExitCode(joined.footer.exit_code)
+
+
+def _refuse(found: Sequence[str], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"format": 1, "problems": list(found)}, indent=2))
+        return
+    for problem in found:
+        print(one_line(problem), file=sys.stderr)
+    print(f"{len(found)} problem{'' if len(found) == 1 else 's'}; nothing was merged", file=sys.stderr)
+
+
+def _write(joined: Joined, parts: Sequence[Part], places: Sequence[Path], folder: RunFolder) -> None:
+    for path in folder.junit_files:
+        write_stub(path, joined.header)
+    with JournalWriter(folder.journal) as journal:
+        journal.write_header(joined.header)
+        for part, place, by in zip(parts, places, shifts(parts), strict=True):
+            _copy(part, place, by, folder)
+        for result in joined.results:
+            journal.write_case(result)
+        for path in folder.junit_files:
+            write_junit(path, joined.header, joined.results, folder=folder.path)
+        journal.write_footer(joined.footer)
+
+
+def _copy(part: Part, place: Path, by: int, folder: RunFolder) -> None:
+    names = {old: new for result in part.run.results for old, new in zip(folders_of(result), folders_of(moved(result, by)), strict=True)}
+    left = copy_evidence(place, names, folder.path)
+    if left:
+        more = f", and {len(left) - 1} more" if len(left) > 1 else ""
+        print(one_line(f"warning: left behind: {left[0]}{more}"), file=sys.stderr)
+
+
+def _as_json(joined: Joined, folder: RunFolder) -> dict[str, object]:
+    return {
+        "format": 1,
+        "problems": [],
+        "run": joined.header.run_id,
+        "folder": str(folder.path),
+        "merged": list(joined.header.merged),
+        "selected": joined.header.selected,
+        "totals": dict(joined.footer.totals),
+        "exit_code": joined.footer.exit_code,
+    }

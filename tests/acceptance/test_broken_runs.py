@@ -1,0 +1,416 @@
+"""Runs that somebody stops, that the machine has no room for, and whose output nobody reads: nothing that was judged is lost.
+
+Every case here compiles nothing. A case waits only where CONFORMANCE_MARK is set, so that the same specs can be gone on with.
+"""
+
+import contextlib
+import errno
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+import uuid
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from junitparser import JUnitXml
+
+from runner.outcomes import Outcome
+from runner.record import Run, read_run
+from tests.fakes import ROOT, environment, program
+
+pytestmark = pytest.mark.torch
+
+SPEC = """
+summary: Cases of which some fail, and the last ones wait to be stopped
+backends: [host]
+matrix: {number: [1, 2, 3, 4, 5, 6]}
+prelude: |
+  import os
+  import time
+
+  def act():
+      print("number", params.number)
+      if params.number == 2:
+          os.abort()
+      if params.number >= 4 and "CONFORMANCE_MARK" in os.environ:
+          with open("waiting", "w") as stream:
+              stream.write(str(os.getpid()))
+          while not os.path.exists(os.environ["CONFORMANCE_GO"]):
+              time.sleep(0.02)
+      return params.number % 3
+steps:
+  - api: {call: act, as: found}
+    expect: [{equals: {found: 1}}]
+"""
+IDS = [f"six[backend=host,number={number}]" for number in range(1, 7)]
+UNBROKEN = dict(
+    zip(IDS, [Outcome.PASS, Outcome.CRASH, Outcome.FAIL, Outcome.PASS, Outcome.FAIL, Outcome.FAIL], strict=True),
+)
+
+
+@dataclass
+class Started:
+    """A run that goes on, in a session of its own."""
+
+    process: "subprocess.Popen[str]"
+    out: Path
+    mark: str
+    go: Path
+
+    def waiting(self, count: int) -> None:
+        """Wait until so many cases wait."""
+        waited(lambda: len([path for path in self.out.glob("cases/*/waiting") if path.read_text()]) == count)
+
+    def recorded(self, count: int) -> None:
+        """Wait until so many cases stand in the journal."""
+        waited(lambda: len(read_run(self.out / "run.jsonl").results) == count)
+
+    def says(self, words: str) -> str:
+        """Read standard error up to a line with these words."""
+        assert self.process.stderr is not None
+        line = ""
+        while words not in line:
+            line = self.process.stderr.readline()
+            assert line, f"it ended and did not say '{words}'"
+        return line
+
+    def ended(self, code: int) -> tuple[str, str]:
+        stdout, stderr = self.process.communicate(timeout=60)
+        assert self.process.returncode == code, stderr
+        assert "Traceback" not in stderr
+        waited(lambda: not list(processes_with(self.mark)), seconds=10)
+        return stdout, stderr
+
+    @property
+    def run(self) -> Run:
+        return read_run(self.out / "run.jsonl")
+
+    @property
+    def outcomes(self) -> dict[str, Outcome]:
+        return {str(result.case_id): result.outcome for result in self.run.results}
+
+
+def waited(condition: Callable[[], Any], seconds: float = 90) -> Any:
+    deadline = time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            if found := condition():
+                return found
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.05)
+
+
+def processes_with(mark: str) -> Iterator[int]:
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdecimal() and mark.encode() in (entry / "environ").read_bytes() and int(entry.name) != os.getpid():
+                yield int(entry.name)
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    path = tmp_path / "six.yaml"
+    path.write_text(SPEC)
+    return path
+
+
+@pytest.fixture
+def start(tmp_path: Path, spec: Path) -> Iterator[Callable[..., Started]]:
+    begun: list[Started] = []
+
+    def starts(*more: object, jobs: int = 2, out: str = "out", **options: Any) -> Started:
+        mark = f"conformance-test-{uuid.uuid4()}"
+        go = tmp_path / f"go-{mark}"
+        command = [sys.executable, "-m", "runner", "run", spec, "--out", tmp_path / out, "--jobs", jobs, *more]
+        variables = environment(CONFORMANCE_MARK=mark, CONFORMANCE_GO=str(go), TMPDIR=str(tmp_path))
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        process = subprocess.Popen([str(word) for word in command], cwd=ROOT, env=variables, text=True, start_new_session=True, **pipes)
+        begun.append(Started(process, tmp_path / out, mark, go))
+        return begun[-1]
+
+    yield starts
+    for one in begun:
+        one.process.kill()
+        one.process.communicate()
+
+
+def resumed(out: Path, spec: Path, *more: object) -> "subprocess.CompletedProcess[str]":
+    return program("run", spec, "--resume", out, *more)
+
+
+def junit(out: Path, name: str = "junit.xml") -> list[tuple[str, str | None]]:
+    """Return each case of the report with the type of its element."""
+    found = [case for suite in JUnitXml.fromfile(str(out / name)) for case in suite]
+    return [(case.name, case.result[0].type if case.result else None) for case in found]
+
+
+def normalised(out: Path) -> str:
+    """Return the report without what differs between any two runs: times, the run's name, its command line."""
+    tree = ET.parse(out / "junit.xml")
+    for element in tree.iter():
+        for name in ("time", "timestamp"):
+            if name in element.attrib:
+                element.set(name, "-")
+        if element.tag == "property" and element.get("name") in ("run", "command"):
+            element.set("value", "-")
+    return re.sub(r"0x[0-9a-f]+", "0x-", ET.tostring(tree.getroot(), encoding="unicode"))
+
+
+# -- Ctrl-C ---------------------------------------------------------------------------------------------------------
+
+
+def test_one_interrupt_finishes_what_runs_and_begins_nothing(start, spec):
+    run = start()
+    run.waiting(2)
+    run.process.send_signal(signal.SIGINT)
+    assert run.says("interrupted") == "interrupted: finishing 2 running cases; again stops now\n"
+    run.go.touch()
+    stdout, stderr = run.ended(130)
+    assert run.outcomes == {**dict.fromkeys(IDS, Outcome.NOT_RUN), **{name: UNBROKEN[name] for name in IDS[:5]}}
+    assert (run.run.results[-1].case_id, run.run.results[-1].reason) == (IDS[5], "interrupted")
+    assert run.run.footer is not None
+    assert (run.run.footer.interrupted, run.run.footer.exit_code) == (True, 130)
+    assert [name for name, _ in junit(run.out)] == IDS
+    assert junit(run.out)[5] == (IDS[5], "not-run")
+    assert stdout.splitlines()[-1].startswith("executed 5 of 6 selected")
+    assert f"--resume {run.out}" in stderr
+
+    done = resumed(run.out, spec, "--jobs", "1")
+    assert (done.returncode, run.outcomes) == (1, UNBROKEN), done.stderr
+    assert [line.split()[1] for line in done.stderr.splitlines() if "six[" in line] == ["1/1"]
+    assert not run.run.footer.interrupted
+
+
+@pytest.mark.parametrize(
+    "signals", [[signal.SIGINT, signal.SIGINT], [signal.SIGTERM], [signal.SIGHUP], [signal.SIGINT, signal.SIGTERM, signal.SIGTERM]]
+)
+def test_a_second_interrupt_stops_now_and_reports_all_the_same(start, signals):
+    run = start()
+    run.waiting(2)
+    run.process.send_signal(signals[0])
+    if len(signals) > 1:
+        run.says("finishing 2 running cases")
+    for number in signals[1:]:
+        run.process.send_signal(number)
+    run.ended(130)
+    assert run.outcomes == {**dict.fromkeys(IDS, Outcome.NOT_RUN), **{name: UNBROKEN[name] for name in IDS[:3]}}
+    assert {result.reason for result in run.run.results if result.outcome is Outcome.NOT_RUN} == {"interrupted"}
+    assert [kind for _, kind in junit(run.out)] == [None, "crash", "equals", "not-run", "not-run", "not-run"]
+
+
+def test_what_was_to_be_ignored_stays_ignored(start):
+    """As under nohup, or in the background of a shell's script."""
+    run = start(preexec_fn=lambda: [signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGHUP)])
+    run.waiting(2)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        run.process.send_signal(number)
+    run.go.touch()
+    run.ended(1)
+    assert run.outcomes == UNBROKEN
+
+
+def test_an_interrupt_of_the_last_cases_leaves_nothing_to_run(start, spec):
+    run = start(jobs=6)
+    run.waiting(3)
+    run.recorded(3)
+    run.process.send_signal(signal.SIGINT)
+    run.says("finishing 3 running cases")
+    run.go.touch()
+    run.ended(130)
+    assert run.outcomes == UNBROKEN
+    before = normalised(run.out)
+    done = resumed(run.out, spec, "--jobs", "6")
+    assert (done.returncode, run.outcomes, normalised(run.out)) == (1, UNBROKEN, before)
+
+
+# -- SIGKILL, and going on ------------------------------------------------------------------------------------------
+
+
+def test_a_killed_run_that_is_gone_on_with_gives_the_report_of_an_unbroken_one(start, spec, tmp_path):
+    whole = program("run", spec, "--out", tmp_path / "whole", "--jobs", "2")
+    assert whole.returncode == 1
+    run = start()
+    run.waiting(2)
+    run.process.kill()
+    run.process.wait()
+    waited(lambda: not list(processes_with(run.mark)), seconds=10)
+    assert run.run.truncated
+    assert run.outcomes == {name: UNBROKEN[name] for name in IDS[:3]}
+    assert junit(run.out) == [("run", "truncated")]
+    done = resumed(run.out, spec, "--jobs", "2")
+    assert done.returncode == whole.returncode
+    assert run.outcomes == UNBROKEN
+    assert normalised(run.out) == normalised(tmp_path / "whole")
+    without_place = [re.sub(r"report: .*|0x[0-9a-f]+", "", text) for text in (done.stdout, whole.stdout)]
+    assert without_place[0] == without_place[1]
+
+
+@pytest.mark.parametrize("lines", [1, 3])
+def test_a_run_that_was_killed_while_it_wrote_its_end_goes_on(start, spec, lines):
+    """Between the lines of what was not run and the footer."""
+    run = start()
+    run.waiting(2)
+    run.process.send_signal(signal.SIGTERM)
+    run.ended(130)
+    kept = (run.out / "run.jsonl").read_bytes().splitlines(keepends=True)
+    (run.out / "run.jsonl").write_bytes(b"".join(kept[: len(kept) - lines]))
+    done = resumed(run.out, spec, "--jobs", "2")
+    assert (done.returncode, run.outcomes) == (1, UNBROKEN), done.stderr
+
+
+def test_a_run_that_is_still_going_on_is_not_gone_on_with(start, spec):
+    run = start()
+    run.waiting(2)
+    done = resumed(run.out, spec, "--jobs", "2")
+    assert (done.returncode, "this run is still going on" in done.stderr) == (2, True), done.stderr
+    run.go.touch()
+    run.ended(1)
+    assert run.outcomes == UNBROKEN
+
+
+def test_a_run_goes_on_only_on_a_machine_like_its_own(start, spec):
+    run = start()
+    run.waiting(2)
+    run.process.send_signal(signal.SIGTERM)
+    run.ended(130)
+    head, *rest = (run.out / "run.jsonl").read_bytes().splitlines(keepends=True)
+    header = json.loads(head)
+    header["environment"]["device"] = "Another GPU"
+    other = b"".join([json.dumps(header).encode() + b"\n", *rest])
+    (run.out / "run.jsonl").write_bytes(other)
+    report = (run.out / "junit.xml").read_bytes()
+    done = resumed(run.out, spec, "--jobs", "2")
+    assert done.returncode == 2
+    assert "the machine's device is none now, 'Another GPU' then" in done.stderr
+    assert ((run.out / "run.jsonl").read_bytes(), (run.out / "junit.xml").read_bytes()) == (other, report)
+
+
+def test_a_run_goes_on_with_the_specs_that_it_began_with(start, spec):
+    run = start()
+    run.waiting(2)
+    run.process.kill()
+    run.process.wait()
+    spec.write_text(SPEC.replace("params.number % 3", "params.number % 2"))
+    done = resumed(run.out, spec, "--jobs", "2")
+    assert (done.returncode, "is not the case that was run then" in done.stderr) == (2, True), done.stderr
+
+
+# -- no room --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder on a file system of 256 KiB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", place], capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def fill(place: Path) -> None:
+    with (place / "ballast").open("wb", buffering=0) as ballast, contextlib.suppress(OSError):
+        while True:
+            ballast.write(bytes(1 << 10))
+
+
+def test_a_disk_that_fills_while_a_run_goes_on_ends_it_and_says_so(start, small, spec):
+    run = start(out="small/out")
+    run.waiting(2)
+    fill(small)
+    run.go.touch()
+    _, stderr = run.ended(1)
+    (told,) = [line for line in stderr.splitlines() if line.startswith("torch-conformance: ")]
+    assert re.fullmatch(rf"torch-conformance: cannot write {re.escape(str(run.out))}/\S+: No space left on device", told)
+    assert "bug" not in stderr
+    assert run.run.truncated
+    assert junit(run.out) == [("run", "truncated")]
+    (small / "ballast").unlink()
+    done = resumed(run.out, spec, "--jobs", "2")
+    assert (done.returncode, run.outcomes) == (1, UNBROKEN), done.stderr
+
+
+def test_a_full_disk_is_told_before_anything_is_run(small, spec):
+    fill(small)
+    done = program("run", spec, "--out", small / "out")
+    assert (done.returncode, "No space left on device" in done.stderr) == (2, True), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_folder_that_may_only_be_read_is_told_before_anything_is_run(small, spec):
+    (small / "out").mkdir()
+    subprocess.run(["mount", "-o", "remount,ro", small], check=True)
+    for place in (small / "out", small / "new"):
+        done = program("run", spec, "--out", place)
+        assert (done.returncode, "Read-only file system" in done.stderr) == (2, True), done.stderr
+
+
+def test_a_journal_that_may_not_grow_ends_the_run_and_leaves_the_stub(spec, tmp_path):
+    """A quota, or ``ulimit -f``: here the process may write no file that is longer than half a journal."""
+    program("run", spec, "--out", tmp_path / "first", "--jobs", "2")
+    limit = (tmp_path / "first" / "run.jsonl").stat().st_size // 2
+    options = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))}
+    done = program("run", spec, "--out", tmp_path / "out", "--jobs", "2", **options)
+    told = f"torch-conformance: cannot write {tmp_path}/out/run.jsonl: {os.strerror(errno.EFBIG)}"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, told)
+    assert "Traceback" not in done.stderr
+    assert junit(tmp_path / "out") == [("run", "truncated")]
+    again = resumed(tmp_path / "out", spec, "--jobs", "2")
+    assert again.returncode == 1, again.stderr
+    assert normalised(tmp_path / "out") == normalised(tmp_path / "first")
+
+
+def test_a_report_that_has_no_room_is_no_success_and_its_stub_stays(start, small):
+    """Every case passes; the journal has room, the second report has none any more."""
+    report = small / "report.xml"
+    run = start("--select", IDS[0], "--select", IDS[3], "--junit", report)
+    run.waiting(1)
+    fill(small)
+    run.go.touch()
+    _, stderr = run.ended(1)
+    assert stderr.splitlines()[-1].startswith(f"torch-conformance: cannot write {small}/")
+    assert stderr.splitlines()[-1].endswith(": No space left on device")
+    assert [result.outcome for result in run.run.results] == [Outcome.PASS, Outcome.PASS]
+    assert run.run.truncated
+    assert junit(small, "report.xml") == [("run", "truncated")]
+
+
+# -- nobody reads ---------------------------------------------------------------------------------------------------
+
+
+def test_a_reader_that_leaves_changes_nothing(start, spec):
+    run = start()
+    for stream in (run.process.stdout, run.process.stderr):
+        assert stream is not None
+    run.waiting(2)
+    run.process.stdout.close()
+    run.process.stderr.close()
+    run.go.touch()
+    assert run.process.wait(timeout=60) == 1
+    assert run.outcomes == UNBROKEN
+    assert not run.run.truncated
+    assert [name for name, _ in junit(run.out)] == IDS
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_standard_output_is_no_success(spec, tmp_path):
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "runner", "run", spec, "--select", IDS[0], "--out", tmp_path / "out", "--jobs", "1"]
+        done = subprocess.run(
+            [str(word) for word in command], cwd=ROOT, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.splitlines()[-1] == "torch-conformance: cannot write to standard output: No space left on device"
+    assert read_run(tmp_path / "out" / "run.jsonl").footer is not None
+    assert junit(tmp_path / "out") == [(IDS[0], None)]

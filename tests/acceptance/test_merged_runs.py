@@ -1,0 +1,130 @@
+"""Shards that are really run, merged, against the run of the whole: the same cases, the same report, the same evidence."""
+
+import json
+import re
+import shutil
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from runner.record import read_run
+from tests.fakes import ROOT, program
+
+pytestmark = pytest.mark.torch
+
+SPEC = """
+summary: Cases of which some fail
+backends: [host]
+matrix: {number: [1, 2, 3, 4]}
+prelude: |
+  def act():
+      return params.number % 3
+steps:
+  - api: {call: act, as: found}
+    expect: [{equals: {found: 1}}]
+"""
+OURS = "ours:\n  summary: A backend of a vendor\n  device: cpu\n  joins: [host]\n  compiles: false\n"
+UNAVAILABLE = ROOT / "tests" / "specs" / "judged" / "unavailable.yaml"
+COUNT = 3
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the run of the whole and those of its shards, one of which was given the case that cannot run."""
+    path = tmp_path_factory.mktemp("merged")
+    (path / "specs").mkdir()
+    (path / "specs" / "one.yaml").write_text(SPEC)
+    shutil.copy(UNAVAILABLE, path / "specs" / "unavailable.yaml")
+    (path / "ours.yaml").write_text(OURS)
+    whole = program("run", "specs", "--backends", "ours.yaml", "--out", "whole", "--jobs", "1", cwd=path)
+    (path / "whole" / "stdout").write_text(whole.stdout)
+    assert whole.returncode == 1, whole.stderr
+    for index in range(1, COUNT + 1):
+        done = program(
+            "run", "specs", "--backends", "ours.yaml", "--shard", f"{index}/{COUNT}", "--out", f"shard-{index}", "--jobs", "1", cwd=path
+        )
+        assert done.returncode in (0, 1, 4), done.stderr
+    return path
+
+
+def names(*indices: int) -> list[str]:
+    return [f"shard-{index}" for index in indices]
+
+
+def normalised(report: Path) -> str:
+    """Return a report without times and without what names the run."""
+    tree = ET.parse(report)
+    for parent in list(tree.iter()):
+        for name in ("time", "timestamp"):
+            parent.attrib.pop(name, None)
+        for child in list(parent):
+            if child.tag == "property" and child.get("name") in ("run", "command", "merged"):
+                parent.remove(child)
+    return ET.tostring(tree.getroot(), encoding="unicode")
+
+
+def test_the_merged_run_says_what_the_whole_run_says(place: Path) -> None:
+    done = program("merge", *names(3, 1, 2), "--out", "merged", cwd=place)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr == ""
+    whole, merged = read_run(place / "whole" / "run.jsonl"), read_run(place / "merged" / "run.jsonl")
+    assert {one.case_id: one.outcome for one in merged.results} == {one.case_id: one.outcome for one in whole.results}
+    assert (merged.header.environment, merged.header.selected) == (whole.header.environment, whole.header.selected)
+    assert normalised(place / "merged" / "junit.xml") == normalised(place / "whole" / "junit.xml")
+    without_place = [re.sub("report: .*", "", text) for text in (done.stdout, (place / "whole" / "stdout").read_text())]
+    assert without_place[0] == without_place[1]
+    for one in merged.results:
+        if one.folder:
+            assert json.loads((place / "merged" / one.folder / "plan.json").read_text())["id"] == one.case_id
+
+
+def test_a_merged_run_can_be_audited(place: Path) -> None:
+    merged = program("merge", *names(1, 2, 3), "--out", "audited", cwd=place)
+    assert merged.returncode == 1, merged.stderr
+    of_merged, of_whole = (program("audit", run, cwd=place) for run in ("audited", "whole"))
+    assert (of_merged.returncode, of_merged.stdout) == (of_whole.returncode, of_whole.stdout)
+    assert "score" in of_merged.stdout
+
+
+def test_a_merged_run_becomes_the_latest(place: Path) -> None:
+    done = program("merge", *names(1, 2, 3), cwd=place)
+    assert done.stdout.splitlines()[-1].endswith("report: reports/latest/junit.xml")
+    assert len(read_run(place / "reports" / "latest" / "run.jsonl").header.merged) == COUNT
+    again = program("merge", "latest", cwd=place)
+    assert (again.returncode, "latest: not a shard: it was merged already" in again.stderr) == (2, True)
+
+
+def test_a_shard_of_the_selection_of_another_day_is_refused(place: Path) -> None:
+    (place / "specs" / "more.yaml").write_text(SPEC)
+    done = program("run", "specs", "--backends", "ours.yaml", "--shard", f"2/{COUNT}", "--out", "later", "--jobs", "1", cwd=place)
+    (place / "specs" / "more.yaml").unlink()
+    assert done.returncode in (0, 1), done.stderr
+    refused = program("merge", "shard-1", "later", "shard-3", "--out", "never", cwd=place)
+    assert refused.returncode == 2
+    assert "later: another selection, of 18 cases, than in shard-1, of 10" in refused.stderr.splitlines()
+    assert any(line.startswith("later: the file specs/more.yaml is '") for line in refused.stderr.splitlines())
+    assert not (place / "never").exists()
+
+
+def test_a_vendors_file_that_changed_is_seen(place: Path) -> None:
+    (place / "ours.yaml").write_text(OURS.replace("a vendor", "another vendor").replace("A backend", "One backend"))
+    done = program("run", "specs", "--backends", "ours.yaml", "--shard", f"2/{COUNT}", "--out", "other", "--jobs", "1", cwd=place)
+    (place / "ours.yaml").write_text(OURS)
+    assert done.returncode in (0, 1), done.stderr
+    refused = program("merge", "shard-1", "other", "shard-3", "--out", "never", cwd=place)
+    (told,) = [line for line in refused.stderr.splitlines() if line.startswith("other: ")]
+    assert told.startswith("other: the file ours.yaml is '")
+
+
+def test_a_shard_to_which_nothing_falls_is_a_run(place: Path) -> None:
+    chosen = ["specs", "--select", "one[backend=host,number=1]", "--jobs", "1"]
+    codes = [program("run", *chosen, "--shard", f"{index}/2", "--out", f"half-{index}", cwd=place).returncode for index in (1, 2)]
+    assert sorted(codes) == [0, 4]
+    done = program("merge", "half-1", "half-2", "--out", "halves", cwd=place)
+    assert (done.returncode, len(read_run(place / "halves" / "run.jsonl").results)) == (0, 1), done.stderr
+
+
+def test_runs_of_no_shard_are_not_merged(place: Path) -> None:
+    done = program("merge", "whole", "--out", "never", cwd=place)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "whole: not a shard: it was run without --shard")

@@ -1,0 +1,29 @@
+"""Which exit code outcomes come to: 0 needs a pass, and nothing that failed."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from runner.exits import ExitCode, exit_code
+from runner.outcomes import Outcome
+
+HARMLESS = [Outcome.XFAIL, Outcome.UNAVAILABLE, Outcome.OFFLINE_PASS]
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome.is_failure])
+def test_one_failure_fails_the_run(outcome: Outcome) -> None:
+    assert exit_code([Outcome.PASS, outcome, *HARMLESS], 1) is ExitCode.FAILED
+
+
+def test_a_pass_among_what_does_no_harm_is_a_success() -> None:
+    assert exit_code([Outcome.PASS, *HARMLESS], 1) is ExitCode.OK
+
+
+@pytest.mark.parametrize("outcomes", [[], HARMLESS, [Outcome.XFAIL]])
+def test_without_a_pass_there_is_no_success(outcomes: Sequence[Outcome]) -> None:
+    assert exit_code(outcomes, 0) is ExitCode.NOTHING
+
+
+def test_fewer_than_were_asked_for_is_no_success() -> None:
+    outcomes = [Outcome.PASS, Outcome.XFAIL, Outcome.UNAVAILABLE]
+    assert [exit_code(outcomes, least) for least in (2, 3)] == [ExitCode.OK, ExitCode.NOTHING]

@@ -1,0 +1,94 @@
+"""What signals ask for: counted, never acted on where a line could be torn, and given back afterwards."""
+
+import os
+import select
+import signal
+import threading
+
+import pytest
+
+from runner.interrupt import BEGIN_NOTHING, STOP_NOW, Interrupts
+
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def is_awake(interrupts: Interrupts) -> bool:
+    return bool(select.select([interrupts.wake], [], [], 0)[0])
+
+
+def test_nothing_is_asked_at_first() -> None:
+    with Interrupts() as interrupts:
+        assert (interrupts.asked, is_awake(interrupts)) == (0, False)
+
+
+def test_ctrl_c_asks_once_twice_and_then_ends_the_program() -> None:
+    with Interrupts() as interrupts:
+        for expected in (BEGIN_NOTHING, STOP_NOW):
+            signal.raise_signal(signal.SIGINT)
+            assert interrupts.asked == expected
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_system_asks_to_stop_now_however_often(number: int) -> None:
+    with Interrupts() as interrupts:
+        for _ in range(3):
+            signal.raise_signal(number)
+            assert interrupts.asked == STOP_NOW
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_whoever_waits_is_woken_by_each_signal() -> None:
+    with Interrupts() as interrupts:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.raise_signal(number)
+            assert is_awake(interrupts)
+            interrupts.forget_wake()
+            assert not is_awake(interrupts)
+        interrupts.forget_wake()
+
+
+def test_a_flood_of_signals_fills_no_pipe() -> None:
+    with Interrupts() as interrupts:
+        for _ in range(70_000):
+            signal.raise_signal(signal.SIGTERM)
+        assert interrupts.asked == STOP_NOW
+
+
+def test_handlers_and_descriptors_are_given_back() -> None:
+    before = [signal.getsignal(number) for number in HANDLED]
+    with Interrupts() as interrupts:
+        assert all(signal.getsignal(number) not in before for number in HANDLED)
+    assert [signal.getsignal(number) for number in HANDLED] == before
+    assert signal.set_wakeup_fd(-1) == -1
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(interrupts.wake)
+
+
+@pytest.mark.parametrize("number", HANDLED)
+def test_what_was_to_be_ignored_stays_ignored(number: int) -> None:
+    former = signal.signal(number, signal.SIG_IGN)
+    try:
+        with Interrupts() as interrupts:
+            signal.raise_signal(number)
+            assert interrupts.asked == 0
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, former)
+
+
+def test_another_thread_sets_no_handlers() -> None:
+    found: list[object] = []
+
+    def enter() -> None:
+        with Interrupts() as interrupts:
+            found.append(interrupts.asked)
+
+    before = [signal.getsignal(number) for number in HANDLED]
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert found == [0]
+    assert [signal.getsignal(number) for number in HANDLED] == before

@@ -1,0 +1,440 @@
+"""Joining shards: every reason for which runs do not belong together, and that what belongs together is the whole run."""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.agreement import FREE_FACTS, FREE_OPTIONS, FREE_VARIABLES
+from runner.cli import main
+from runner.diagnostics import Position
+from runner.language import schema
+from runner.merge import Part, problems
+from runner.model import CaseId, CaseResult
+from runner.outcomes import Outcome
+from runner.record import JournalWriter, Run, RunFooter, RunHeader, digest_of_selection, read_run, totals
+
+IDS = [f"area/{name}[backend=cpu,n={number}]" for name in ("one", "two") for number in (1, 2, 10)]
+SPECS = {"specs/area/two.yaml": "2" * 64, "specs/area/one.yaml": "1" * 64}
+"""In the order in which they were read."""
+
+ENVIRONMENT = {
+    "torch": "2.13.0+cu130",
+    "torch_git": "abc",
+    "python": "3.11.7",
+    "platform": "Linux-6.1",
+    "cpu": "x86_64",
+    "cuda": "13.0",
+    "triton": "3.7.0",
+    "gpus": "1",
+    "device": "NVIDIA H200",
+    "arch": "sm_90",
+    "gpu_memory": "150000",
+    "driver": "580.1",
+}
+OPTIONS = {"backend": "", "min-executed": "1", "timeout": "300.0", "jobs": "2"}
+
+
+def result(case_id: str, outcome: Outcome = Outcome.PASS, **changes: Any) -> CaseResult:
+    name = case_id.removeprefix("area/").split("[")[0]
+    made = CaseResult(
+        case_id=CaseId(case_id),
+        spec=f"specs/area/{name}.yaml",
+        area="area",
+        name=name,
+        backend="cpu",
+        outcome=outcome,
+        reason="" if outcome is Outcome.PASS else "because",
+        failure_type="" if outcome is Outcome.PASS else "counter",
+        verdicts=(),
+        position=Position(file=f"specs/area/{name}.yaml"),
+        seconds=1.5,
+        digest=f"{IDS.index(case_id):064x}" if case_id in IDS else "f" * 64,
+        folder="cases/00001",
+    )
+    return replace(made, **changes)
+
+
+SELECTION = digest_of_selection({case_id: result(case_id).digest for case_id in IDS})
+
+
+def header(index: int, count: int, selected: int, **changes: Any) -> RunHeader:
+    made = RunHeader(
+        run_id=f"run-{index}",
+        started=f"2026-10-07T12:00:0{index}Z",
+        version="0.1.0",
+        command=("torch-conformance", "run", "--shard", f"{index}/{count}"),
+        environment=ENVIRONMENT,
+        variables={"TORCH_LOGS": "+dynamo"},
+        specs=SPECS,
+        selected=selected,
+        shard=f"{index}/{count}",
+        selected_whole=len(IDS),
+        selection=SELECTION,
+        options={**OPTIONS, "shard": f"{index}/{count}"},
+    )
+    return replace(made, **changes)
+
+
+def footer(results: Sequence[CaseResult], **changes: Any) -> RunFooter:
+    return replace(RunFooter(ended="2026-10-07T13:00:00Z", seconds=9.0, totals=totals(results), exit_code=0), **changes)
+
+
+def shard(index: int, ids: Sequence[str], *, count: int = 3, **changes: Any) -> Part:
+    """Return a part that holds these cases; changes are those of its header, or ``results`` and ``footer``."""
+    results = tuple(changes.pop("results", [result(case_id, folder=f"cases/{n:05d}") for n, case_id in enumerate(ids, 1)]))
+    end = changes.pop("footer", footer(results))
+    return Part(f"shard-{index}", Run(header=header(index, count, len(results), **changes), results=results, footer=end))
+
+
+def shards(**of_second: Any) -> list[Part]:
+    """Return three shards that belong together, the second changed."""
+    return [shard(1, IDS[:1]), shard(2, IDS[1:4], **of_second), shard(3, IDS[4:])]
+
+
+def test_what_belongs_together_has_no_problem() -> None:
+    assert problems(shards()) == []
+    assert problems(list(reversed(shards()))) == []
+    assert problems([shard(1, IDS, count=1)]) == []
+
+
+def test_a_shard_of_which_nothing_was_selected_is_a_shard() -> None:
+    assert problems([shard(1, IDS), shard(2, []), shard(3, [])]) == []
+    assert problems([shard(1, IDS), shard(2, [])]) == ["3/3 is missing"]
+
+
+def test_a_missing_shard_is_named() -> None:
+    one, two, three = shards()
+    assert problems([one, three]) == ["2/3 is missing"]
+    assert problems([two]) == ["1/3 is missing", "3/3 is missing"]
+
+
+def test_a_great_many_missing_shards_are_counted() -> None:
+    found = problems([shard(1, IDS, count=1_000_000_000)])
+    assert (len(found), found[0], found[-1]) == (101, "2/1000000000 is missing", "999999899 more shards are missing")
+
+
+def test_a_shard_that_is_given_twice_is_named() -> None:
+    one, two, three = shards()
+    again = Part("again", replace(two.run, header=replace(two.header, run_id="run-4")))
+    assert problems([one, two, three, again]) == ["2/3 is given 2 times: shard-2, again"]
+    assert problems([one, two, three, Part("same", two.run)]) == ["the run run-2 is given 2 times"]
+
+
+def test_cases_that_two_shards_hold_are_named() -> None:
+    one, two, _ = shards()
+    three = shard(3, IDS[3:])
+    assert problems([one, two, three]) == [f"{IDS[3]} in both shard-2 and shard-3"]
+    everything = shard(3, IDS)
+    assert problems([one, two, everything]) == [
+        f"{IDS[0]} in both shard-1 and shard-3",
+        f"{IDS[1]}, {IDS[2]}, {IDS[3]} in both shard-2 and shard-3",
+    ]
+
+
+def test_a_gap_within_a_shard_is_seen_whatever_its_header_says() -> None:
+    """Its header counts what it holds, and the whole selection is what counts."""
+    one, _, three = shards()
+    assert problems([one, shard(2, IDS[1:3]), three]) == ["together they hold 5 of the 6 cases that were selected"]
+    strange = [result(case_id) for case_id in (*IDS[1:3], "area/three[backend=cpu]")]
+    assert problems([one, shard(2, [], results=strange), three]) == ["together they hold other cases than were selected"]
+    changed = [result(IDS[1]), result(IDS[2]), result(IDS[3], digest="0" * 64)]
+    assert problems([one, shard(2, [], results=changed), three]) == ["together they hold other cases than were selected"]
+
+
+OF_ONE_PART: list[tuple[Mapping[str, Any], str]] = [
+    ({"footer": None}, "it was cut off; go on with it by 'run ... --resume', then merge"),
+    ({"footer": footer([], interrupted=True)}, "it was interrupted; go on with it by 'run ... --resume', then merge"),
+    ({"footer": footer([])}, "its footer counts other outcomes than its cases have"),
+    ({"selected": 4}, "it holds 3 of its 4 cases"),
+    ({"shard": ""}, "not a shard: it was run without --shard"),
+    ({"shard": "", "merged": ("a", "b")}, "not a shard: it was merged already"),
+    (
+        {"selection": "", "selected_whole": 0},
+        "its journal is of an older version, which does not say what the whole selection was; run it again",
+    ),
+    ({"options": {**OPTIONS, "min-executed": "x"}}, "its --min-executed is no number"),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), OF_ONE_PART, ids=[words[:30] for _, words in OF_ONE_PART])
+def test_a_part_that_is_none(changes: Mapping[str, Any], words: str) -> None:
+    changes = dict(changes)
+    selected = changes.pop("selected", None)
+    one, two, three = shards(**changes)
+    if selected:
+        two = Part(two.name, replace(two.run, header=replace(two.header, selected=selected)))
+    assert f"shard-2: {words}" in problems([one, two, three])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"folder": "../../elsewhere"}, {"folder": "/etc"}, {"folder": "cases/1"}, {"attachments": ("../x",)}, {"attachments": ("..",)}],
+)
+def test_files_outside_of_the_folder_are_refused(change: Mapping[str, Any]) -> None:
+    found = problems(shards(results=[result(IDS[1], **change), result(IDS[2]), result(IDS[3])]))
+    assert found == [f"shard-2: the files of {IDS[1]} are not in the run's folder"]
+
+
+BETWEEN: list[tuple[Mapping[str, Any], str]] = [
+    ({"version": "0.2.0"}, "the version of this program is '0.2.0' here, '0.1.0' in shard-1"),
+    ({"shard": "2/4"}, "it is shard 2/4, and shard-1 is 1/3"),
+    ({"selected_whole": 7}, "another selection, of 7 cases, than in shard-1, of 6"),
+    ({"selection": "f" * 64}, "another selection, of 6 cases, than in shard-1, of 6"),
+    (
+        {"specs": {**SPECS, "specs/area/one.yaml": "f" * 64}},
+        "the file specs/area/one.yaml is 'ffffffffffff' here, '111111111111' in shard-1",
+    ),
+    ({"specs": {**SPECS, "waivers.yaml": "3" * 64}}, "the file waivers.yaml is '333333333333' here, none in shard-1"),
+    ({"variables": {}}, "$TORCH_LOGS is none here, '+dynamo' in shard-1"),
+    ({"variables": {"TORCH_LOGS": "+dynamo", "OMP_NUM_THREADS": "4"}}, "$OMP_NUM_THREADS is '4' here, none in shard-1"),
+    ({"options": {**OPTIONS, "timeout": "600.0"}}, "--timeout is '600.0' here, '300.0' in shard-1"),
+    ({"options": {**OPTIONS, "fail-fast": "True"}}, "--fail-fast is 'True' here, none in shard-1"),
+    *(
+        ({"environment": {**ENVIRONMENT, name: value}}, f"the machine's {name} is '{shown}' here, '{theirs}' in shard-1")
+        for name, value, shown, theirs in [
+            ("torch", "2.13.1", "2.13.1", "2.13.0+cu130"),
+            ("torch_git", "def", "def", "abc"),
+            ("triton", "3.6.0", "3.6.0", "3.7.0"),
+            ("python", "3.12.7", "3.12", "3.11"),
+            ("device", "NVIDIA H100", "NVIDIA H100", "NVIDIA H200"),
+            ("arch", "sm_100", "sm_100", "sm_90"),
+            ("driver", "590.1", "590.1", "580.1"),
+            ("cuda", "12.8", "12.8", "13.0"),
+            ("gpus", "2", "2", "1"),
+            ("cpu", "aarch64", "aarch64", "x86_64"),
+        ]
+    ),
+    ({"environment": {**ENVIRONMENT, "hip": "7.0"}}, "the machine's hip is '7.0' here, none in shard-1"),
+    ({"environment": {**ENVIRONMENT, "ck_dir": "/opt/ck"}}, "the machine's ck_dir is 'installed' here, none in shard-1"),
+    ({"environment": {**ENVIRONMENT, "a_fact_of_tomorrow": "1"}}, "the machine's a_fact_of_tomorrow is '1' here, none in shard-1"),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), BETWEEN, ids=[words[:40] for _, words in BETWEEN])
+def test_what_must_agree(changes: Mapping[str, Any], words: str) -> None:
+    found = problems(shards(**changes))
+    assert f"shard-2: {words}" in found
+    assert [line for line in found if line.startswith(("shard-1: ", "shard-3: "))] == []
+
+
+def test_every_problem_is_told() -> None:
+    environment = {**ENVIRONMENT, "torch": "2.12.0", "driver": "590.1"}
+    one, two, _ = shards(version="0.2.0", environment=environment, footer=None)
+    assert problems([one, two]) == [
+        "shard-2: it was cut off; go on with it by 'run ... --resume', then merge",
+        "shard-2: the version of this program is '0.2.0' here, '0.1.0' in shard-1",
+        "shard-2: the machine's driver is '590.1' here, '580.1' in shard-1",
+        "shard-2: the machine's torch is '2.12.0' here, '2.13.0+cu130' in shard-1",
+        "3/3 is missing",
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"environment": {**ENVIRONMENT, "python": "3.11.9", "platform": "Linux-6.8", "gpu_memory": "149000"}},
+        {"variables": {"TORCH_LOGS": "+dynamo", "CUDA_VISIBLE_DEVICES": "3"}},
+        {"options": {**OPTIONS, "jobs": "auto", "out": "elsewhere", "junit": "x.xml", "resume": "latest"}},
+    ],
+    ids=["machine", "variables", "options"],
+)
+def test_what_may_differ(changes: Mapping[str, Any]) -> None:
+    assert problems(shards(**changes)) == []
+
+
+def test_a_machine_that_was_never_asked_is_known_by_its_torch() -> None:
+    """A shard whose cases all lack something here starts no worker."""
+    glance = {name: ENVIRONMENT[name] for name in ("torch", "torch_git", "python", "cuda")}
+    assert problems(shards(environment=glance)) == []
+    assert problems(shards(environment={**glance, "torch": "2.12.0"})) == [
+        "shard-2: the machine's torch is '2.12.0' here, '2.13.0+cu130' in shard-1"
+    ]
+
+
+def test_folders_of_composable_kernel_may_lie_elsewhere() -> None:
+    parts = [
+        Part(part.name, replace(part.run, header=replace(part.header, environment={**ENVIRONMENT, "ck_dir": f"/{part.name}"})))
+        for part in shards()
+    ]
+    assert problems(parts) == []
+
+
+@pytest.mark.parametrize("table", [FREE_OPTIONS, FREE_FACTS, FREE_VARIABLES])
+def test_everything_that_may_differ_has_its_reason(table: Mapping[str, str]) -> None:
+    assert table
+    assert all(reason.strip() for reason in table.values())
+
+
+# -- the command ----------------------------------------------------------------------------------------------------
+
+
+Write = Callable[[Sequence[Part]], list[str]]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Return a function that writes parts as runs with evidence, and returns their folders."""
+    monkeypatch.chdir(tmp_path)
+
+    def written(parts: Sequence[Part]) -> list[str]:
+        for part in parts:
+            Path(part.name).mkdir()
+            with JournalWriter(Path(part.name) / "run.jsonl") as journal:
+                journal.write_header(part.header)
+                for one in part.run.results:
+                    journal.write_case(one)
+                    folder = Path(part.name) / one.folder
+                    folder.mkdir(parents=True, exist_ok=True)
+                    (folder / "observation.json").write_text(json.dumps(one.case_id))
+                if part.run.footer is not None:
+                    journal.write_footer(part.run.footer)
+        return [part.name for part in parts]
+
+    return written
+
+
+def test_a_merged_run_is_a_run_like_any_other(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["merge", *write(shards()), "--out", "out", "--junit", "more/report.xml"]) == 0
+    run = read_run(Path("out/run.jsonl"))
+    ordered = ["area/two[backend=cpu,n=1]", "area/two[backend=cpu,n=2]", "area/two[backend=cpu,n=10]"]
+    assert [one.case_id for one in run.results] == [*ordered, *(name.replace("two", "one") for name in ordered)]
+    assert (run.header.shard, run.header.selected, run.header.merged) == ("", 6, ("run-1", "run-2", "run-3"))
+    assert (run.header.selection, run.header.started) == (SELECTION, "2026-10-07T12:00:01Z")
+    assert run.header.run_id not in run.header.merged
+    assert "shard" not in run.header.options
+    assert run.footer == footer(run.results)
+    for one in run.results:
+        assert json.loads((Path("out") / one.folder / "observation.json").read_text()) == one.case_id
+    assert len({one.folder for one in run.results}) == 6
+    report = Path("out/junit.xml").read_bytes()
+    assert report == Path("more/report.xml").read_bytes()
+    assert report.count(b"<testcase ") == 6
+    assert b'name="merged" value="run-1 run-2 run-3"' in report
+    assert capsys.readouterr().out.splitlines()[-1] == "executed 6 of 6 selected, 0 unavailable; report: more/report.xml"
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "least", "code"),
+    [
+        ([Outcome.PASS, Outcome.PASS, Outcome.FAIL], "1", 1),
+        ([Outcome.PASS, Outcome.UNAVAILABLE, Outcome.XFAIL], "1", 0),
+        ([Outcome.PASS, Outcome.UNAVAILABLE, Outcome.XFAIL], "6", 4),
+        ([Outcome.PASS, Outcome.NOT_RUN, Outcome.FAIL], "1", 1),
+    ],
+)
+def test_the_exit_code_is_that_of_the_whole_run(write: Write, outcomes: Sequence[Outcome], least: str, code: int) -> None:
+    second = [result(case_id, outcome, folder="") for case_id, outcome in zip(IDS[1:4], outcomes, strict=True)]
+    parts = [
+        Part(part.name, replace(part.run, header=replace(part.header, options={**part.header.options, "min-executed": least})))
+        for part in shards(results=second)
+    ]
+    assert main(["merge", *write(parts), "--out", "out"]) == code
+    found = read_run(Path("out/run.jsonl")).footer
+    assert found is not None
+    assert found.exit_code == code
+
+
+def test_nothing_passed_is_no_success(write: Write) -> None:
+    parts = [shard(1, [], count=1, results=[result(case_id, Outcome.UNAVAILABLE, folder="") for case_id in IDS])]
+    assert main(["merge", *write(parts), "--out", "out"]) == 4
+
+
+def test_what_is_refused_leaves_nothing(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    names = write(shards(version="0.2.0\n\x1b[31m", footer=None))
+    assert main(["merge", names[0], names[1], "nowhere", "--out", "out"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "nowhere: no run 'nowhere': neither nowhere/run.jsonl nor reports/nowhere/run.jsonl exists",
+        "shard-2: it was cut off; go on with it by 'run ... --resume', then merge",
+        "shard-2: the version of this program is '0.2.0\\n\\x1b[31m' here, '0.1.0' in shard-1",
+        "3/3 is missing",
+        "4 problems; nothing was merged",
+    ]
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("text", ["", "nonsense\n", '{"kind": "header", "format": 2}\n'])
+def test_a_journal_that_is_none_is_a_problem(write: Write, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    names = write(shards())
+    Path("shard-2/run.jsonl").write_text(text)
+    assert main(["merge", *names, "--out", "out"]) == 2
+    first, second, _ = capsys.readouterr().err.splitlines()
+    assert first.startswith("shard-2: line 1: ")
+    assert second == "2/3 is missing"
+
+
+def test_a_folder_that_holds_a_run_is_left_alone(write: Write) -> None:
+    names = write(shards())
+    before = Path("shard-1/run.jsonl").read_bytes()
+    assert main(["merge", *names, "--out", "shard-1"]) == 2
+    assert Path("shard-1/run.jsonl").read_bytes() == before
+
+
+def test_json_says_the_same(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    names = write(shards())
+    assert main(["merge", *names, "--out", "out", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert schema.describe(made, "merge") == []
+    assert (made["merged"], made["selected"], made["totals"]["PASS"], made["exit_code"]) == (["run-1", "run-2", "run-3"], 6, 6, 0)
+    assert Path(made["folder"]) == Path("out").absolute()
+    assert main(["merge", *names[:2], "--out", "more", "--json"]) == 2
+    refused = json.loads(capsys.readouterr().out)
+    assert schema.describe(refused, "merge") == []
+    assert refused == {"format": 1, "problems": ["3/3 is missing"]}
+    assert schema.describe({"format": 1, "problems": []}, "merge") != []
+
+
+def test_no_link_of_anothers_archive_is_followed(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    names = write(shards())
+    Path("secret").write_text("mine")
+    Path("secrets").mkdir()
+    (Path("secrets") / "observation.json").write_text("mine")
+    one = Path("shard-1/cases/00001")
+    (one / "code-0-0.txt").symlink_to(Path("secret").absolute())
+    os.mkfifo(one / "stdout.txt")
+    (one / "inner").mkdir()
+    (one / "inner" / "more.txt").write_text("more")
+    (one / "inner" / "away").symlink_to(Path("secrets").absolute())
+    (Path("shard-2/cases/00001") / "observation.json").unlink()
+    Path("shard-2/cases/00001").rmdir()
+    Path("shard-2/cases/00001").symlink_to(Path("secrets").absolute())
+    assert main(["merge", *names, "--out", "out"]) == 0
+    copied = {path.relative_to("out").as_posix() for path in Path("out/cases").rglob("*") if not path.is_dir()}
+    assert copied == {"cases/00001/inner/more.txt", *(f"cases/{number:05d}/observation.json" for number in (1, 3, 4, 5, 6))}
+    assert not any(path.is_symlink() for path in Path("out").rglob("*"))
+    warnings = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[:2] for line in warnings] == [["warning", "left behind"], ["warning", "left behind"]]
+    assert warnings[0].endswith(", and 2 more")
+    assert warnings[1].startswith("warning: left behind: ")
+
+
+def test_what_is_too_large_or_too_deep_is_left_behind(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    names = write(shards())
+    with Path("shard-1/cases/00001/hole").open("wb") as stream:
+        stream.truncate(1 << 40)
+    Path("shard-2/cases/00001", *(["d"] * 40)).mkdir(parents=True)
+    assert main(["merge", *names, "--out", "out"]) == 0
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("shard-1/cases/00001/hole: it is larger than 256 MiB")
+    assert second.endswith("/d/d/d/d/d/d/d/d/d: this is no file")
+    assert len(list(Path("out/cases/00002").rglob("d"))) == 8
+
+
+def test_a_link_in_the_place_of_the_cases_is_not_followed(write: Write) -> None:
+    names = write(shards())
+    Path("shard-3/cases").rename("elsewhere")
+    Path("shard-3/cases").symlink_to(Path("elsewhere").absolute())
+    assert main(["merge", *names, "--out", "out"]) == 0
+    assert {path.parent.name for path in Path("out/cases").glob("*/observation.json")} == {"00001", "00002", "00003", "00004"}
+
+
+def test_a_journal_that_is_a_link_is_refused(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    names = write(shards())
+    Path("shard-3/run.jsonl").rename("elsewhere.jsonl")
+    Path("shard-3/run.jsonl").symlink_to(Path("elsewhere.jsonl").absolute())
+    assert main(["merge", *names, "--out", "out"]) == 2
+    assert "shard-3: line 1: this is a link" in capsys.readouterr().err

@@ -1,0 +1,113 @@
+"""Output whose reader has left, or that has no room: the command does its work, and its exit code says what it would have said."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runner.cli import main
+from tests.fakes import ROOT, environment
+
+GOOD = ROOT / "tests" / "specs" / "valid"
+BAD = ROOT / "tests" / "specs" / "invalid" / "backend-twice.yaml"
+
+needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "runner", *map(str, arguments)]
+
+
+def closed_pipe() -> int:
+    """Return the end of a pipe that nobody reads."""
+    read, write = os.pipe()
+    os.close(read)
+    return write
+
+
+def started(*arguments: object, stdout: int, stderr: int = subprocess.PIPE) -> tuple[int, str]:
+    done = subprocess.run(
+        command(*arguments), cwd=ROOT, env=environment(), stdout=stdout, stderr=stderr, timeout=60, check=False, text=True, errors="replace"
+    )
+    return done.returncode, done.stderr or ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["validate", GOOD], 0),
+        (["validate", BAD], 2),
+        (["list", GOOD], 0),
+        (["list", "no/such/path.yaml"], 2),
+        (["--help"], 0),
+        (["run", "--help"], 0),
+        (["no-such-command"], 2),
+    ],
+)
+def test_a_reader_that_has_left_changes_no_exit_code(arguments: list[object], code: int) -> None:
+    pipe = closed_pipe()
+    found, words = started(*arguments, stdout=pipe)
+    os.close(pipe)
+    assert found == code
+    assert "Traceback" not in words
+    assert "Broken pipe" not in words
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["validate", GOOD], 0), (["validate", BAD], 2), (["list", "no/such/path.yaml"], 2)])
+def test_nobody_reads_standard_error_either(arguments: list[object], code: int) -> None:
+    pipe = closed_pipe()
+    found, _ = started(*arguments, stdout=pipe, stderr=pipe)
+    os.close(pipe)
+    assert found == code
+
+
+@needs_full
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["list", GOOD], 1), (["--help"], 1), (["validate", BAD], 2), (["validate", "--json", GOOD], 1)]
+)
+def test_a_full_standard_output_is_told_and_is_no_success(arguments: list[object], code: int) -> None:
+    with Path("/dev/full").open("wb") as full:
+        found, words = started(*arguments, stdout=full.fileno())
+    assert found == code
+    assert words.splitlines()[-1] == "torch-conformance: cannot write to standard output: No space left on device"
+    assert "Traceback" not in words
+    assert "bug" not in words
+
+
+@needs_full
+def test_a_full_standard_error_is_nobodys_result() -> None:
+    with Path("/dev/full").open("wb") as full:
+        found, _ = started("list", "no/such/path.yaml", stdout=subprocess.DEVNULL, stderr=full.fileno())
+    assert found == 2
+
+
+def test_the_streams_are_given_back(capsys: pytest.CaptureFixture[str]) -> None:
+    before = sys.stdout, sys.stderr
+    assert main(["list", "no/such/path.yaml"]) == 2
+    assert (sys.stdout, sys.stderr) == before
+    assert "no such file" in capsys.readouterr().err
+
+
+def test_what_a_file_receives_is_whole_and_in_order(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as stream:
+        done = subprocess.run(command("list", GOOD, "--json"), cwd=ROOT, env=environment(), stdout=stream, stderr=stream, check=False)
+    assert done.returncode == 0
+    piped = subprocess.run(command("list", GOOD, "--json"), cwd=ROOT, env=environment(), capture_output=True, check=True)
+    assert (tmp_path / "out").read_bytes() == piped.stdout
+    assert len(piped.stdout) > 1000
+
+
+def test_a_pipe_that_has_no_room_just_now_is_waited_for() -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    started_ = subprocess.Popen(command("list", "--json"), cwd=ROOT, env=environment(), stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    with os.fdopen(read, "rb") as stream:
+        data = stream.read()
+    _, words = started_.communicate(timeout=60)
+    assert (started_.returncode, words) == (0, b"")
+    assert len(data) > 1 << 16, "the pipe had room for all of it: this test shows nothing"
+    assert isinstance(json.loads(data), list)
