@@ -19,6 +19,9 @@ VARIABLE = "TORCH_CONFORMANCE_CACHE"
 OBJECT_BYTES = 2 << 30
 """The most that the folder of compiled objects holds when a run has ended."""
 
+WARM_BYTES = 1 << 30
+"""The most that templates keep of what they build while they warm up; a precompiled header takes some 200 MB."""
+
 _FOLDER = re.compile(r"[0-9a-f]{2}")
 _ENTRY = re.compile(r"[0-9a-f]{64}\.object")
 _TEMPORARY = re.compile(r"\.[0-9a-f]+\.part")

@@ -28,7 +28,7 @@ from runner.left_behind import open_left_behind
 from runner.model import Availability, Case, CaseResult, Json, Timing
 from runner.outcomes import Outcome
 from runner.plan import digest_of, make_plan
-from runner.protocol import KEPT, MAX_ATTACHMENT
+from runner.protocol import KEPT, MAX_ATTACHMENT, WARM
 from runner.runs import RunFolder
 from runner.services import Services, named_servers
 from runner.sharing import why_alone
@@ -68,7 +68,7 @@ class CaseRunner:
         self._folder = folder
         self._machine = machine
         self._objects = kept.object_folder(getattr(arguments, "object_cache", None))
-        answers = None if getattr(arguments, "no_kept", False) else kept.answers_folder()
+        self._answers = answers = None if getattr(arguments, "no_kept", False) else kept.answers_folder()
         environments = schedule.environments([case for case in cases if _may_run(case, machine)])
         self._environments = {key: _knowing(environment, answers) for key, environment in environments.items()}
         self._no_objects: dict[str, None] = {}
@@ -88,6 +88,8 @@ class CaseRunner:
         self._services.close()
         if self._objects is not None:
             kept.prune(self._objects)
+        if self._answers is not None:
+            kept.prune(self._answers / WARM, most=kept.WARM_BYTES)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     @property

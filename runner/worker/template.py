@@ -13,9 +13,12 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from typing import Any
 
+from runner import protocol
 from runner.worker import entry
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -63,10 +66,23 @@ def warm(kinds: list[str]) -> float:
 
     if "cpu" in kinds:
         compat.pick_vector_isa()
-        with compat.without_devices():
+        with compat.without_devices(), _served_to_itself():
             warming.compile_something("cpu", with_gradients=not compat.is_built_for_gpus())
     warming.freeze()
     return time.perf_counter() - begin
+
+
+@contextlib.contextmanager
+def _served_to_itself() -> Iterator[None]:
+    """Let what the template builds for nobody but itself, and torch's precompiled header, come from where an earlier template left it."""
+    from runner.worker import objects
+
+    folder = os.environ.get(protocol.KEPT)
+    objects.install(os.path.join(folder, protocol.WARM) if folder else None, own=[tempfile.gettempdir()])
+    try:
+        yield
+    finally:
+        objects.install(None)
 
 
 def danger() -> str:
