@@ -37,6 +37,9 @@ _FACTS_SECONDS = 600.0
 _OUTPUT_BYTES = 64_000
 """How much of what a worker printed goes into the journal: the end of it."""
 
+_STACK_BYTES = 512_000
+"""How much of it is searched for the stack of a case whose time was up: other threads may go on printing."""
+
 _CODE_BYTES = 16 << 20
 """The most of one piece of generated code that is read."""
 
@@ -146,6 +149,7 @@ class CaseRunner:
             note=execution.note,
             problem=problem,
             services=services,
+            stderr=_tail(folder / "stderr.txt", _STACK_BYTES) if execution.ending.timed_out else "",
         )
         here = surroundings(backend, known)
         return _case_result(
@@ -268,12 +272,12 @@ def _read_code(folder: Path, step: int, piece: int) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _tail(path: Path) -> str:
+def _tail(path: Path, limit: int = _OUTPUT_BYTES) -> str:
     try:
         with _open_left_behind(path) as stream:
             size = stream.seek(0, 2)
-            stream.seek(max(size - _OUTPUT_BYTES, 0))
-            return stream.read(_OUTPUT_BYTES).decode("utf-8", "backslashreplace")
+            stream.seek(max(size - limit, 0))
+            return stream.read(limit).decode("utf-8", "backslashreplace")
     except OSError:
         return ""
 

@@ -124,8 +124,12 @@ def _blocks(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
 
 def _last_words(result: CaseResult) -> Iterable[str]:
     """Give the end of stderr where no expectation tells the story: a crash, a case that could not be judged."""
-    text = plain(result.stderr).rstrip().encode("utf-8")[-_STDERR_LIMIT:].decode("utf-8", "ignore")
-    if result.outcome.junit is JUnitTag.ERROR and text:
+    if result.outcome.junit is not JUnitTag.ERROR:
+        return
+    shown = {line for verdict in result.failed for line in plain(verdict.detail).splitlines() if line}  # the stack of a timeout
+    lines = [line for line in plain(result.stderr).splitlines() if line not in shown]
+    text = "\n".join(lines).rstrip().encode("utf-8")[-_STDERR_LIMIT:].decode("utf-8", "ignore")
+    if text:
         yield "stderr ends:"
         yield from (f"    {line}" for line in text.splitlines())
 

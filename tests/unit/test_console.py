@@ -94,6 +94,16 @@ def test_the_end_of_stderr_tells_of_a_crash(outcome: Outcome, shown: bool) -> No
     assert ("stderr ends:\n    last words\n" in reported(result(outcome=outcome))) is shown
 
 
+def test_the_stack_of_a_timeout_is_shown_once() -> None:
+    stack = 'Current thread 0x1 (most recent call first):\n  File "a.yaml", line 3 in f'
+    verdict = replace(COUNTER, kind="timeout", status=Status.ERROR, detail=f"Python stack:\n{stack}")
+    timed_out = result(outcome=Outcome.TIMEOUT, verdicts=(verdict,), stderr=f"first words\n{stack}\nlast words\n")
+    text = reported(timed_out)
+    assert text.count("line 3 in f") == 1
+    assert "stderr ends:\n    first words\n    last words\n" in text
+    assert "stderr ends" not in reported(replace(timed_out, stderr=f"{stack}\n"))
+
+
 def test_unavailable_is_grouped_by_reason_most_frequent_first() -> None:
     few = [result(number, Outcome.UNAVAILABLE, reason="no CK") for number in range(2)]
     many = [result(number, Outcome.UNAVAILABLE, reason="no GPU") for number in range(12)]
