@@ -233,6 +233,25 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One of several attempts of a case."""
+
+    outcome: Outcome
+    reason: str
+    """One line; blank for a PASS alone."""
+    failure_type: str
+    seconds: float
+    isolation: str
+    folder: str
+    """Below the run's folder."""
+    verdicts: tuple[Verdict, ...] = ()
+    """Those that speak against the case."""
+    stdout: str = ""
+    stderr: str = ""
+    """Ends of what the worker printed; empty for a PASS."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
     """A case's outcome with everything a report says about it."""
 
@@ -267,6 +286,8 @@ class CaseResult:
     """Files in the case's folder that belong to its report: chrome traces."""
     notes: tuple[str, ...] = ()
     """What a person should know of timings and attachments: why one is missing."""
+    attempts: tuple[Attempt, ...] = ()
+    """Every attempt, in the order in which they ended, of a case that was run several times; ``seconds`` is what they took together."""
 
     @property
     def failed(self) -> tuple[Verdict, ...]:

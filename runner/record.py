@@ -1,6 +1,7 @@
 """The run's journal: JSON lines written as the run goes, and read back by every report.
 
 A header, one line for each case that ended, a footer. A journal without a footer is a truncated run; only its last line may be torn.
+Of a case that is run several times, each attempt has a line as soon as it ended, so that none is lost with the run; the case's own line follows.
 A field that is added to ``CaseResult`` travels by itself; ``schemas/journal.schema.json`` must be told of it.
 """
 
@@ -9,14 +10,14 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NewType, NoReturn, Self, get_args, get_origin, get_type_hints
 
-from runner.model import CaseResult, Json
+from runner.model import CaseId, CaseResult, Json
 from runner.outcomes import Outcome
 
 FORMAT = 1
@@ -62,6 +63,17 @@ class RunHeader:
     selected: int
     shard: str = ""
     """``I/N``; empty for a whole run."""
+    retries: int = 0
+    """How many more times what failed is run."""
+    repeat: int = 1
+    """How many times every case is run."""
+    flaky: str = "fail"
+    """``pass`` where a FLAKY case does not fail the run."""
+
+    @property
+    def lets_flaky_pass(self) -> bool:
+        """Whether a FLAKY case does not fail the run."""
+        return self.flaky == "pass"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +94,8 @@ class Run:
     header: RunHeader
     results: tuple[CaseResult, ...]
     footer: RunFooter | None
+    attempts: Mapping[CaseId, tuple[CaseResult, ...]] = field(default_factory=dict)
+    """Of cases that have no result yet: the attempts that were made, in the order in which they ended."""
 
     @property
     def truncated(self) -> bool:
@@ -89,7 +103,14 @@ class Run:
         return self.footer is None
 
 
-_KINDS: Mapping[str, type] = {"header": RunHeader, "case": CaseResult, "footer": RunFooter}
+@dataclass(frozen=True, slots=True)
+class _AttemptLine:
+    """A line that holds no case's result, but that of one attempt."""
+
+    result: CaseResult
+
+
+_KINDS: Mapping[str, type] = {"header": RunHeader, "attempt": CaseResult, "case": CaseResult, "footer": RunFooter}
 
 
 def totals(results: Iterable[CaseResult]) -> dict[str, int]:
@@ -161,6 +182,11 @@ class JournalWriter:
         self._require_open()
         self._write("case", result)
 
+    def write_attempt(self, result: CaseResult) -> None:
+        """Write one attempt of a case that has not ended."""
+        self._require_open()
+        self._write("attempt", result)
+
     def write_footer(self, footer: RunFooter) -> None:
         """Write the last line."""
         self._require_open()
@@ -188,6 +214,8 @@ def read_run(path: Path) -> Run:
     header: RunHeader | None = None
     footer: RunFooter | None = None
     results: list[CaseResult] = []
+    ended: set[CaseId] = set()
+    attempts: dict[CaseId, list[CaseResult]] = {}
     number = 0
     for number, record in _records(path):
         if (header is None) != isinstance(record, RunHeader):
@@ -199,14 +227,21 @@ def read_run(path: Path) -> Run:
                 header = record
             case RunFooter():
                 footer = record
+            case _AttemptLine(result):
+                if result.case_id in ended:
+                    raise JournalError(number, f"an attempt of {result.case_id}, which had ended")
+                attempts.setdefault(result.case_id, []).append(result)
             case _:
                 results.append(record)
+                ended.add(record.case_id)
+                attempts.pop(record.case_id, None)
     if header is None:
         raise JournalError(1, "no header")
-    return Run(header=header, results=tuple(results), footer=footer)
+    pending = {case_id: tuple(made) for case_id, made in attempts.items()}
+    return Run(header=header, results=tuple(results), footer=footer, attempts=pending)
 
 
-def _records(path: Path) -> Iterator[tuple[int, RunHeader | CaseResult | RunFooter]]:
+def _records(path: Path) -> Iterator[tuple[int, RunHeader | _AttemptLine | CaseResult | RunFooter]]:
     with path.open("rb") as stream:
         for number, line in enumerate(stream, 1):
             try:
@@ -250,9 +285,10 @@ def _record(number: int, value: Json) -> Any:
     if kind == "header" and (found := value.pop("format", None)) != FORMAT:
         raise JournalError(number, f"format {found!r}; this program reads {FORMAT}")
     try:
-        return _decode(_KINDS[kind], value, kind)
+        decoded = _decode(_KINDS[kind], value, kind)
     except _MalformedError as error:
         raise JournalError(number, str(error)) from error
+    return _AttemptLine(decoded) if kind == "attempt" else decoded
 
 
 class _MalformedError(Exception):
