@@ -54,7 +54,7 @@ class Policy:
         """Return what the command line asks for; raise ``UsageError`` for what contradicts itself."""
         if retries and repeat > 1:
             raise UsageError(
-                f"--retries {retries} beside --repeat {repeat}: one counts how often a case fails, the other runs what failed until it passes"
+                f"--retries {retries} beside --repeat {repeat}: one runs what failed until it passes, the other counts how often it fails"
                 " (leave one of them out)"
             )
         if retries and fail_fast:
@@ -65,9 +65,9 @@ class Policy:
         return cls(retries=retries, repeat=repeat)
 
     @property
-    def most(self) -> int:
-        """The most attempts of a case."""
-        return max(self.repeat, self.retries + 1)
+    def bound(self) -> str:
+        """How many attempts a case has, in words."""
+        return f"at most {self.retries + 1}" if self.retries else str(self.repeat)
 
     def beside_others(self, made: Sequence[CaseResult]) -> int:
         """Return how often a case is still to be run in the normal order, given the attempts that were made."""
@@ -85,7 +85,7 @@ class Policy:
         folded = made[0] if len(made) == 1 else self._folded(made)
         if not stopped:
             return folded
-        remark = f"{stopped} after {len(made)} of {'at most ' if self.retries else ''}{self.most} attempts"
+        remark = f"{stopped} after {len(made)} of {self.bound} attempts"
         if folded.outcome.is_failure:
             return replace(folded, reason=f"{folded.reason}; {remark}")
         attempts = tuple(map(_attempt, made))

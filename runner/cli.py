@@ -67,11 +67,15 @@ def _run(commands: "_Commands") -> None:
     add = command.add_argument
     add("--jobs", default="auto", metavar="N", help="cases at once (default: auto, by cores and memory)")
     add("--timeout", type=_positive, default=300.0, metavar="S", help="seconds a case may take (default: 300)")
+    add("--timeout-factor", type=_factor, default=1.0, metavar="F", help="multiply every deadline, a spec's own too (default: 1)")
     add("--junit", type=Path, metavar="FILE", help="write JUnit here too")
     add("--out", type=Path, metavar="DIR", help="folder of the run (default: reports/<utc>-<id>)")
     add("--require", action="append", default=[], metavar="NAME", help="a backend or capability: unavailable is an error (repeatable)")
     add("--min-executed", type=_natural, default=1, metavar="N", help="exit 4 when fewer cases were executed (default: 1)")
     add("--fail-fast", action="store_true", help="stop after the first failure")
+    add("--retries", type=_natural, default=0, metavar="N", help="run what failed up to N more times, alone; what then passes is FLAKY")
+    add("--repeat", type=_count, default=1, metavar="N", help="run every case N times; one that differs is FLAKY (default: 1)")
+    add("--flaky", choices=["fail", "pass"], default="fail", help="whether a FLAKY case fails the run, or may pass (default: fail)")
     add(
         "--service",
         action="append",
@@ -111,6 +115,7 @@ def _audit(commands: "_Commands") -> None:
     _choice(command)
     add("--jobs", default="auto", metavar="N", help="cases at once (default: auto, by cores and memory)")
     add("--timeout", type=_positive, default=300.0, metavar="S", help="seconds a case may take (default: 300)")
+    add("--timeout-factor", type=_factor, default=1.0, metavar="F", help="multiply every deadline, a spec's own too (default: 1)")
     add("--isolation", choices=["fork", "process"], default="fork", help="how a case gets its process (default: fork of a warm one)")
 
 
@@ -138,6 +143,20 @@ def _positive(text: str) -> float:
     number = float(text)
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not more than 0")
+    return number
+
+
+def _factor(text: str) -> float:
+    number = float(text)
+    if not 0.001 <= number <= 1000:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0.001 and 1000")
+    return number
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
     return number
 
 

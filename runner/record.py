@@ -1,7 +1,8 @@
 """The run's journal: JSON lines written as the run goes, and read back by every report.
 
 A header, one line for each case that ended, a footer. A journal without a footer is a truncated run; only its last line may be torn.
-Of a case that is run several times, each attempt has a line as soon as it ended, so that none is lost with the run; the case's own line follows.
+Of a case that is run several times each attempt has a line as soon as it ended, so that none is lost with the run; the case's own line
+follows.
 A field that is added to ``CaseResult`` travels by itself; ``schemas/journal.schema.json`` must be told of it.
 """
 

@@ -1,15 +1,16 @@
 """The folder of a run: where it lies, what is in it, and going on with one that did not end."""
 
+import itertools
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from runner.diagnostics import UsageError
 from runner.language.source import shown
-from runner.model import Case, CaseResult
+from runner.model import Case, CaseId, CaseResult
 from runner.plan import digest_of
 from runner.record import JournalError, RunHeader, read_run
 
@@ -28,6 +29,8 @@ class RunFolder:
     header: RunHeader | None = None
     """Set when the run goes on with an earlier one's journal."""
     finished: tuple[CaseResult, ...] = ()
+    attempts: Mapping[CaseId, tuple[CaseResult, ...]] = field(default_factory=dict)
+    """Those of an earlier run, of cases that it did not finish."""
     junit_files: list[Path] = field(default_factory=list)
     is_latest: bool = False
 
@@ -122,9 +125,9 @@ def resume_run(name: str, selected: Sequence[Case]) -> RunFolder:
     if not run.truncated:
         raise UsageError(f"--resume {name}: this run came to its end; run the failures with --select")
     digests = {case.id: digest_of(case) for case in selected}
-    for result in run.results:
+    for result in (*run.results, *itertools.chain.from_iterable(run.attempts.values())):
         if digests.get(result.case_id) != result.digest:
             raise UsageError(f"--resume {name}: {result.case_id} is not the case that was run then")
     if run.header.selected != len(selected):
         raise UsageError(f"--resume {name}: that run selected {run.header.selected} cases, this command {len(selected)}")
-    return RunFolder(path=path, run_id=run.header.run_id, header=run.header, finished=run.results)
+    return RunFolder(path=path, run_id=run.header.run_id, header=run.header, finished=run.results, attempts=run.attempts)

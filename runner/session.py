@@ -58,13 +58,20 @@ class CaseRunner:
         machine: Machine,
     ) -> None:
         self._timeout: float = arguments.timeout
+        self._patience: float = arguments.timeout_factor
         self._suite = suite
         self._waivers = waivers
         self._folder = folder
         self._machine = machine
         self._environments = schedule.environments([case for case in cases if _may_run(case, machine)])
         self._scratch = Path(tempfile.mkdtemp(prefix="torch-conformance-"))
-        limits = Limits(workers=workers, threads=schedule.threads(workers), scratch=self._scratch, fork=arguments.isolation == "fork")
+        limits = Limits(
+            workers=workers,
+            threads=schedule.threads(workers),
+            scratch=self._scratch,
+            fork=arguments.isolation == "fork",
+            patience=self._patience,
+        )
         self._engine = Engine(limits)
         self._services = Services(named_servers(getattr(arguments, "service", ())), self._scratch)
 
@@ -88,7 +95,8 @@ class CaseRunner:
         if not self._environments:
             return self._machine
         environment = next(iter(self._environments.values()))
-        job = Job(name=FACTS, plan=FACTS, folder=self._scratch / FACTS, environment=environment, timeout=_FACTS_SECONDS)
+        seconds = _FACTS_SECONDS * self._patience
+        job = Job(name=FACTS, plan=FACTS, folder=self._scratch / FACTS, environment=environment, timeout=seconds)
         execution = next(iter(self._engine.run([job])))
         if not isinstance(execution.observation, dict):
             words = (_tail(job.folder / "stderr.txt") or execution.note).strip()
@@ -96,20 +104,25 @@ class CaseRunner:
         self._machine = availability.informed(self._machine, execution.observation)
         return self._machine
 
-    def run(self, cases: Sequence[Case], known: Surroundings, repro: Callable[[Case], str]) -> Iterator[CaseResult]:
-        """Run the cases and yield each result as it is known."""
-        by_name: dict[str, Case] = {}
+    def run(self, cases: Sequence[Case], known: Surroundings, repro: Callable[[Case], str], *, alone: bool = False) -> Iterator[CaseResult]:
+        """Run the cases and yield each result as it is known. A case that stands there twice is run twice.
+
+        ``alone``: one after another with nothing beside them, and not before everything else has ended.
+        """
+        by_folder: dict[Path, Case] = {}
         jobs: list[Job] = []
         for number, case in enumerate(schedule.order(cases), start=self._folder.next_number()):
-            by_name[case.id] = case
             try:
-                jobs.append(self._job(number, case, known))
+                job = self._job(number, case, known)
             except TemplateError as error:
                 verdict = AvailabilityVerdict(Availability.NO, f"this machine lacks a fact: {error}")
                 yield result_of_unavailable(case, verdict, (), repro(case))
+            else:
+                jobs.append(job)
+                by_folder[job.folder] = case
         self._services.announce(sum(job.begin is not None for job in jobs))
-        for execution in self._engine.run(jobs):
-            case = by_name[execution.job.name]
+        for execution in self._engine.run(jobs, at_once=1 if alone else None):
+            case = by_folder[execution.job.folder]
             yield self._result(case, execution, known, repro(case))
             shutil.rmtree(self._cache_of(execution.job), ignore_errors=True)
 
@@ -125,8 +138,8 @@ class CaseRunner:
             plan=str(folder / "plan.json"),
             folder=folder,
             environment=self._environment_of(case),
-            timeout=case.body["timeout"] or self._timeout,
-            begin=functools.partial(self._services.start, case.id, cache) if case.body["services"] else None,
+            timeout=(case.body["timeout"] or self._timeout) * self._patience,
+            begin=functools.partial(self._services.start, _served(case, folder), cache) if case.body["services"] else None,
         )
 
     def _environment_of(self, case: Case) -> Environment:
@@ -137,7 +150,7 @@ class CaseRunner:
 
     def _result(self, case: Case, execution: Execution, known: Surroundings, repro: str) -> CaseResult:
         folder = execution.job.folder
-        services = [self._services.stop(case.id)] if execution.job.begin is not None else []
+        services = [self._services.stop(_served(case, folder))] if execution.job.begin is not None else []
         problem = execution.problem or _keep(folder / "observation.json", execution.observation)
         if services:
             problem = problem or _keep(folder / "services.json", [dataclasses.asdict(service) for service in services])
@@ -164,6 +177,11 @@ class CaseRunner:
             stderr=_tail(folder / "stderr.txt"),
             **({} if problem else _benches(folder, execution.observation)),
         )
+
+
+def _served(case: Case, folder: Path) -> str:
+    """Return the name under which an attempt of a case has its services."""
+    return f"{case.id} ({folder.name})"
 
 
 def _may_run(case: Case, machine: Machine) -> bool:

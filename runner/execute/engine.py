@@ -39,6 +39,8 @@ class Limits:
     """A folder for what templates write; emptied by the caller."""
     fork: bool = True
     """False: every case gets a new process."""
+    patience: float = 1.0
+    """How many times longer than usual a template may take to warm up."""
 
 
 @dataclass
@@ -112,11 +114,12 @@ class Engine:
         """Why templates could not be forked from, by the key of their environment."""
         return dict(self._broken)
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[Execution]:
-        """Run every job, in order as far as there is room, and yield each as it ends."""
+    def run(self, jobs: Iterable[Job], *, at_once: int | None = None) -> Iterator[Execution]:
+        """Run every job, in order as far as there is room and at most ``at_once`` side by side, and yield each as it ends."""
         waiting = deque(jobs)
+        workers = self._limits.workers if at_once is None else at_once
         while waiting or self._running:
-            while waiting and len(self._running) < self._limits.workers and self._may_start(waiting[0]):
+            while waiting and len(self._running) < workers and self._may_start(waiting[0]):
                 self._start(waiting.popleft())
             self._wait()
             yield from self._finished()
@@ -136,7 +139,7 @@ class Engine:
         self._retire_idle()
         folder = self._limits.scratch / f"template-{len(self._templates) + len(self._broken)}-{self._next}"
         process = TemplateProcess(job.environment, self._limits.threads, folder)
-        self._templates[job.environment.key] = _Template(process, time.monotonic() + _START_SECONDS)
+        self._templates[job.environment.key] = _Template(process, time.monotonic() + _START_SECONDS * self._limits.patience)
         self._selector.register(process.control, selectors.EVENT_READ, job.environment.key)
 
     def _retire_idle(self) -> None:
@@ -188,7 +191,7 @@ class Engine:
             self._watch(running, now)
         for name, template in list(self._templates.items()):
             if not template.process.is_ready and now > template.deadline:
-                self._lose_template(name, f"the template did not warm up within {_START_SECONDS} s")
+                self._lose_template(name, f"the template did not warm up within {_START_SECONDS * self._limits.patience:g} s")
 
     def _patience(self) -> float:
         """Return how long to sleep: until the next deadline, and shortly where a process must be polled."""

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # it ships no types
 
-from runner.model import CaseResult
-from runner.outcomes import JUnitTag, Outcome
+from runner.model import Attempt, CaseResult
+from runner.outcomes import RETRIED, JUnitTag, Outcome
 from runner.record import RunHeader
-from runner.report import MESSAGE_LIMIT, TEXT_LIMIT, clip, one_line, plain, slug, timing_lines, verdict_text, visible_name
+from runner.report import MESSAGE_LIMIT, TEXT_LIMIT, attempt_text, clip, one_line, plain, slug, timing_lines, verdict_text, visible_name
 
 REPORT_NAME = "torch-conformance"
 
@@ -86,7 +86,7 @@ def _document(header: RunHeader, results: Sequence[CaseResult], *, truncated: bo
     for spec, group in _by_spec(results).items():
         # When not even the messages fit, the environment is said once.
         said = {} if suites and not limit else properties
-        suites.append(_suite(spec, group, timestamp=header.started, properties=said, limit=limit, folder=folder))
+        suites.append(_suite(spec, group, header, properties=said, limit=limit, folder=folder))
     root = ET.Element("testsuites", name=REPORT_NAME)
     root.extend(suites)
     for total in _TOTALS:
@@ -118,19 +118,62 @@ def _truncated_suite(header: RunHeader, properties: Mapping[str, str]) -> ET.Ele
 
 
 def _suite(
-    spec: str, group: Sequence[CaseResult], *, timestamp: str, properties: Mapping[str, str], limit: int, folder: Path | None
+    spec: str, group: Sequence[CaseResult], header: RunHeader, *, properties: Mapping[str, str], limit: int, folder: Path | None
 ) -> ET.Element:
+    passed = [result.outcome is Outcome.PASS or _is_let_pass(result, header) for result in group]
     suite = TestSuite(
         visible_name(spec_file(spec)),
-        [_case(result, limit, folder) for result in group],
-        timestamp=one_line(timestamp),
+        [_case(result, limit, folder, passed=is_pass) for result, is_pass in zip(group, passed, strict=True)],
+        timestamp=one_line(header.started),
         properties=properties,
     )
     mended = _mended(suite.build_xml_doc(), [_seconds(result) for result in group])
     for element, result in zip(mended.iter("testcase"), group, strict=True):
         for skipped in element.iter("skipped"):
             skipped.set("type", _type(result))
+        _add_attempts(element, result, limit, let_pass=_is_let_pass(result, header))
     return mended
+
+
+def _is_let_pass(result: CaseResult, header: RunHeader) -> bool:
+    return result.outcome is Outcome.FLAKY and header.lets_flaky_pass
+
+
+def _add_attempts(case: ET.Element, result: CaseResult, limit: int, *, let_pass: bool) -> None:
+    """Add what the package does not know: failures of a flaky case that may pass, and those after the first of one that never passed.
+
+    They are failures whatever failed: readers know flakyFailure and rerunFailure, and few flakyError and rerunError. A flaky case that
+    fails the run says all in its one failure.
+    """
+    if let_pass:
+        tag, attempts = "flakyFailure", [attempt for attempt in result.attempts if attempt.outcome.is_failure]
+    elif result.outcome in RETRIED:
+        tag, attempts = "rerunFailure", [attempt for attempt in result.attempts[1:] if attempt.outcome.is_failure]
+    else:
+        return
+    place = sum(child.tag in ("failure", "error", "skipped") for child in case)
+    share = _share(result, limit) // max(len(attempts), 1)
+    for attempt in reversed(attempts):
+        case.insert(place, _attempt_element(tag, attempt, share))
+
+
+def _share(result: CaseResult, limit: int) -> int:
+    """Return the bytes that several attempts have of a case's: half where the case itself says something too."""
+    return limit if result.outcome is Outcome.FLAKY else limit // 2
+
+
+def _attempt_element(tag: str, attempt: Attempt, limit: int) -> ET.Element:
+    message = one_line(attempt.reason, min(MESSAGE_LIMIT, max(limit, 100))) or slug(attempt.outcome)
+    element = ET.Element(tag, message=message, type=one_line(attempt.failure_type) or slug(attempt.outcome))
+    texts = (
+        ("stackTrace", attempt_text(attempt, limit=limit // 2)),
+        ("system-out", clip(plain(attempt.stdout), limit // 4)),
+        ("system-err", clip(plain(attempt.stderr), limit // 4)),
+    )
+    for name, text in texts:
+        if text.strip():
+            ET.SubElement(element, name).text = text
+    return element
 
 
 def _mended(suite: ET.Element, seconds: Sequence[float]) -> ET.Element:
@@ -142,7 +185,7 @@ def _mended(suite: ET.Element, seconds: Sequence[float]) -> ET.Element:
     return suite
 
 
-def _case(result: CaseResult, limit: int, folder: Path | None) -> TestCase:
+def _case(result: CaseResult, limit: int, folder: Path | None, *, passed: bool) -> TestCase:
     case = TestCase(
         visible_name(result.case_id),
         classname=visible_name(".".join([*result.area.split("/"), result.name] if result.area else [result.name])),
@@ -150,8 +193,9 @@ def _case(result: CaseResult, limit: int, folder: Path | None) -> TestCase:
         line=result.position.line,
     )
     case.stdout = timed = clip("\n".join([*timing_lines(result), *_attachments(result, folder)]), limit // 4)
-    if result.outcome is not Outcome.PASS:
-        text, said, case.stderr = _texts(result, limit - len(timed.encode("utf-8")))
+    if not passed:
+        reruns = _share(result, limit) if result.outcome in RETRIED and len(result.attempts) > 1 else 0
+        text, said, case.stderr = _texts(result, limit - reruns - len(timed.encode("utf-8")))
         case.stdout = f"{timed}\n{said}" if timed and said else timed or said
         _add_verdict(case, result, text, limit)
     return case

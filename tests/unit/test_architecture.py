@@ -21,7 +21,7 @@ STAGES = (
 ROOMS: dict[str, tuple[str, ...]] = {
     "__main__": ("cli",),
     "cli": ("exits",),
-    "commands": ("audit", "conditions", "exits", "session", "services", "protocol", *STAGES),
+    "commands": ("attempts", "audit", "conditions", "exits", "session", "services", "protocol", *STAGES),
     "diagnostics": (),
     "exits": (),
     "outcomes": (),
@@ -55,6 +55,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "stacks",
     ),
     "stacks": (),
+    "attempts": ("outcomes",),
     "waivers": ("conditions", "language.waivers", "outcomes", "patterns", "selection"),
     "record": ("outcomes",),
     "runs": ("language.source", "plan", "record"),

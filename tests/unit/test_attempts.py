@@ -55,7 +55,7 @@ REPEAT = Policy(repeat=3)
 
 def test_without_a_word_every_case_is_run_once():
     policy = Policy.of(retries=0, repeat=1, fail_fast=True)
-    assert (policy.most, policy.beside_others([])) == (1, 1)
+    assert (policy.bound, policy.beside_others([])) == ("1", 1)
     assert all(policy.is_done(attempts(outcome)) for outcome in Outcome)
 
 
@@ -79,7 +79,7 @@ def test_what_failed_is_run_again_and_nothing_else(outcome):
 )
 def test_retries_end_with_the_first_pass_or_when_they_are_used_up(outcomes, done):
     assert RETRIES.is_done(attempts(*outcomes)) is done
-    assert RETRIES.most == 3
+    assert RETRIES.bound == "at most 3"
     assert RETRIES.beside_others(attempts(*outcomes)) == 0
     assert RETRIES.beside_others([]) == 1
 
@@ -88,7 +88,7 @@ def test_retries_end_with_the_first_pass_or_when_they_are_used_up(outcomes, done
 def test_what_is_repeated_is_run_so_often_whatever_comes(outcome):
     assert [REPEAT.is_done(attempts(*[outcome] * count)) for count in (1, 2, 3, 4)] == [False, False, True, True]
     assert [REPEAT.beside_others(attempts(*[outcome] * count)) for count in (0, 1, 3, 4)] == [3, 2, 0, 0]
-    assert REPEAT.most == 3
+    assert REPEAT.bound == "3"
 
 
 def test_what_cannot_run_here_is_not_repeated():
@@ -136,7 +136,9 @@ FOLDED = [
 ]
 
 
-@pytest.mark.parametrize(("policy", "outcomes", "expected"), FOLDED, ids=[f"{p.repeat} {'-'.join(o.label for o in os)}" for p, os, _ in FOLDED])
+@pytest.mark.parametrize(
+    ("policy", "outcomes", "expected"), FOLDED, ids=[f"{p.repeat} {'-'.join(o.label for o in os)}" for p, os, _ in FOLDED]
+)
 def test_several_attempts_come_to_one_outcome(policy, outcomes, expected):
     folded = policy.fold(attempts(*outcomes))
     assert folded.outcome is expected
@@ -171,9 +173,7 @@ def test_a_waiver_of_a_later_failure_is_said_and_excuses_nothing():
 
 def test_repeated_attempts_are_counted_by_outcome():
     folded = Policy(repeat=5).fold(attempts(PASS, CRASH, PASS, FAIL, PASS))
-    assert folded.reason == (
-        "5 attempts came to 3 PASS, 1 FAIL, 1 CRASH: because of CRASH; otherwise in attempt 4: FAIL: because of FAIL"
-    )
+    assert folded.reason == ("5 attempts came to 3 PASS, 1 FAIL, 1 CRASH: because of CRASH; otherwise in attempt 4: FAIL: because of FAIL")
     assert folded.folder == "cases/00002"
 
 

@@ -172,6 +172,24 @@ def test_a_torn_last_line_is_a_case_that_was_not_run():
     assert [one.case_id for one in resume_run("out", CASES).finished] == [CASES[0].id]
 
 
+def test_attempts_of_a_case_that_did_not_end_are_gone_on_with():
+    attempt = result_of(CASES[0], outcome=Outcome.FAIL, reason="at first")
+    recorded(Path("out"), result_of(CASES[1]))
+    with JournalWriter(Path("out/run.jsonl")) as journal:
+        journal.write_attempt(attempt)
+    folder = resume_run("out", CASES)
+    assert [one.case_id for one in folder.finished] == [CASES[1].id]
+    assert folder.attempts == {CASES[0].id: (attempt,)}
+
+
+def test_attempts_of_another_case_are_refused():
+    recorded(Path("out"))
+    with JournalWriter(Path("out/run.jsonl")) as journal:
+        journal.write_attempt(result_of(CASES[0], digest="0" * 64))
+    with pytest.raises(UsageError, match="is not the case that was run then"):
+        resume_run("out", CASES)
+
+
 def test_a_run_that_ended_is_refused():
     recorded(Path("out"), result_of(CASES[0]), footer=FOOTER)
     with pytest.raises(UsageError, match="came to its end"):
