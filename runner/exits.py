@@ -7,7 +7,8 @@ class ExitCode(IntEnum):
     """What a shell or a CI system sees."""
 
     OK = 0
-    """At least one case passed, and besides only XFAIL, UNAVAILABLE and OFFLINE_PASS; or the command did its work."""
+    """At least one case passed, and besides only XFAIL, UNAVAILABLE, OFFLINE_PASS, and FLAKY where it is let pass; or the command did
+    its work."""
     FAILED = 1
     """Some case failed."""
     USAGE = 2

@@ -1,11 +1,13 @@
 """Real runs of cases that do not do the same every time: run again alone, repeated, killed in between and gone on with."""
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 from junitparser import xunit2
 
-from runner.model import CaseResult
+from runner.model import CaseId, CaseResult
 from runner.outcomes import Outcome
 from runner.record import Run, read_run
 from tests.fakes import ROOT, environment, program
@@ -197,14 +199,17 @@ def test_wrong_usage_runs_nothing(tmp_path, arguments, words):
 # -- runs that were ended in between --------------------------------------------------------------------------------
 
 
-def stopped(folder: Path, number: int, until: Callable[[Run], bool], *arguments: object) -> Ran:
-    """Begin a run and send it a signal as soon as its journal is as wanted."""
-    words = [sys.executable, "-m", "runner", *map(str, command(folder, *arguments))]
-    journal = folder / "out" / "run.jsonl"
+SLOW = ["--retries", "2", "--jobs", "1", "--timeout-factor", "20", *selected(ALWAYS, HOLDS, HANG)]
+"""The last of these hangs for 40 seconds; the first has failed by then."""
+
+
+def stopped(folder: Path, number: int) -> Ran:
+    """Begin a run and send it a signal as soon as its last case hangs."""
+    words = [sys.executable, "-m", "runner", *map(str, command(folder, *SLOW))]
     process = subprocess.Popen(words, cwd=ROOT, env=marks(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         end = time.monotonic() + 120
-        while not (journal.exists() and journal.stat().st_size and until(read_run(journal))):
+        while not (folder / "marks" / "hang").exists():
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < end, "the run never came so far"
             time.sleep(0.05)
@@ -216,18 +221,10 @@ def stopped(folder: Path, number: int, until: Callable[[Run], bool], *arguments:
     return Ran(folder / "out", process.returncode, stdout, stderr)
 
 
-SLOW = ["--retries", "2", "--jobs", "1", "--timeout-factor", "20", *selected(ALWAYS, HOLDS, HANG)]
-"""The last of these hangs for 40 seconds; the first has failed by then."""
-
-
-def always_has_failed_once(run: Run) -> bool:
-    return len(run.results) == 1 and [[str(name), len(made)] for name, made in run.attempts.items()] == [[ALWAYS, 1]]
-
-
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("killed")
-    ran = stopped(folder, signal.SIGKILL, always_has_failed_once, *SLOW)
+    ran = stopped(folder, signal.SIGKILL)
     assert ran.code == -signal.SIGKILL
     return folder
 
@@ -235,12 +232,8 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_killed_run_has_lost_no_attempt(killed):
     found = read_run(killed / "out" / "run.jsonl")
     assert found.truncated
-    (attempt,) = found.attempts[killed_always()]
+    (attempt,) = found.attempts[CaseId(ALWAYS)]
     assert (attempt.outcome, attempt.folder) == (Outcome.FAIL, "cases/00001")
-
-
-def killed_always() -> Any:
-    return ALWAYS
 
 
 def test_a_run_is_gone_on_with_by_its_own_rules_alone(killed):
@@ -269,8 +262,21 @@ def test_a_killed_run_goes_on_with_its_attempts(killed):
     assert ran.code == 1
 
 
+def test_a_case_that_had_all_its_attempts_when_the_run_was_killed_gets_its_result(retried, tmp_path):
+    shutil.copytree(retried.out, tmp_path / "out")
+    lines = (retried.out / "run.jsonl").read_bytes().splitlines(keepends=True)
+    missing = [line for line in lines[:-1] if (record := json.loads(line))["kind"] == "case" and record["case_id"] in (ALWAYS, CRASH)]
+    (tmp_path / "out" / "run.jsonl").write_bytes(b"".join(line for line in lines[:-1] if line not in missing))
+    done = program("run", SPECS, "--resume", tmp_path / "out", "--retries", "2", env=marks(tmp_path))
+    resumed = Ran(tmp_path / "out", done.returncode, done.stdout, done.stderr)
+    assert len(missing) == 2
+    assert resumed.results == retried.results
+    assert (resumed.code, resumed.run.truncated) == (1, False)
+    assert " attempt " not in resumed.stderr
+
+
 def test_an_interrupted_run_says_what_had_failed(tmp_path):
-    ran = stopped(tmp_path, signal.SIGINT, always_has_failed_once, *SLOW)
+    ran = stopped(tmp_path, signal.SIGINT)
     assert ran.code == 130
     assert ran.results[ALWAYS].outcome is Outcome.FAIL
     assert ran.results[ALWAYS].reason.endswith("observed 2; interrupted after 1 of at most 3 attempts")
