@@ -4,6 +4,7 @@ import argparse
 import importlib
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,7 +75,7 @@ def _run(commands: "_Commands") -> None:
     add("--min-executed", type=_natural, default=1, metavar="N", help="exit 4 when fewer cases were executed (default: 1)")
     add("--fail-fast", action="store_true", help="stop after the first failure")
     add("--retries", type=_natural, default=0, metavar="N", help="run what failed up to N more times, alone; what then passes is FLAKY")
-    add("--repeat", type=_count, default=1, metavar="N", help="run every case N times; one that differs is FLAKY (default: 1)")
+    add("--repeat", type=_times, default=1, metavar="N", help="run every case N times; one that differs is FLAKY (default: 1)")
     add("--flaky", choices=["fail", "pass"], default="fail", help="whether a FLAKY case fails the run, or may pass (default: fail)")
     add(
         "--service",
@@ -147,17 +148,19 @@ def _positive(text: str) -> float:
 
 
 def _factor(text: str) -> float:
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
     if not 0.001 <= number <= 1000:
         raise argparse.ArgumentTypeError(f"{text} is not between 0.001 and 1000")
     return number
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return number
+def _times(text: str) -> int:
+    if re.fullmatch("[1-9][0-9]{0,3}", text) is None:
+        raise argparse.ArgumentTypeError(f"{text} is not between 1 and 9999")
+    return int(text)
 
 
 def _natural(text: str) -> int:

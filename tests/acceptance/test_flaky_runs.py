@@ -182,10 +182,12 @@ def test_the_first_failure_ends_a_repetition_that_is_to_stop_there(tmp_path):
         (["--retries", "1", "--repeat", "2"], "--retries 1 beside --repeat 2"),
         (["--retries", "1", "--fail-fast"], "--retries 1 beside --fail-fast"),
         (["--retries", "-1"], "is less than 0"),
-        (["--repeat", "0"], "is less than 1"),
-        (["--repeat", "two"], "invalid _count value"),
+        (["--repeat", "0"], "is not between 1 and 9999"),
+        (["--repeat", "two"], "is not between 1 and 9999"),
+        (["--repeat", "1000000000"], "is not between 1 and 9999"),
         (["--flaky", "maybe"], "invalid choice: 'maybe'"),
         (["--timeout-factor", "0"], "is not between 0.001 and 1000"),
+        (["--timeout-factor", "fast"], "is not between 0.001 and 1000"),
         (["--timeout-factor", "nan"], "is not between 0.001 and 1000"),
         (["--timeout-factor", "inf"], "is not between 0.001 and 1000"),
     ],
@@ -272,7 +274,7 @@ def test_a_case_that_had_all_its_attempts_when_the_run_was_killed_gets_its_resul
     assert len(missing) == 2
     assert resumed.results == retried.results
     assert (resumed.code, resumed.run.truncated) == (1, False)
-    assert " attempt " not in resumed.stderr
+    assert "  attempt " not in resumed.stderr
 
 
 def test_an_interrupted_run_says_what_had_failed(tmp_path):
