@@ -18,7 +18,9 @@ Only a FAIL, FELL_BACK, ERROR, CRASH or TIMEOUT is run again: an XFAIL is no fai
 | all of one outcome                           | that outcome; failures that look otherwise are named       |
 | of several outcomes                          | FLAKY, also where a waiver excuses some: XFAIL and XPASS   |
 
-A run that is stopped before a case had all its attempts: a failure or a difference stands, and anything else is NOT_RUN.
+A run that ends with the first failure before a case had all its attempts: a failure or a difference stands, and anything else is NOT_RUN.
+In a run that is interrupted such a case is NOT_RUN whatever was seen, which its reason names: a run that goes on makes the attempts that
+are missing.
 """
 
 from collections import Counter
@@ -88,8 +90,13 @@ class Policy:
         remark = f"{stopped} after {len(made)} of {self.bound} attempts"
         if folded.outcome.is_failure:
             return replace(folded, reason=f"{folded.reason}; {remark}")
-        attempts = tuple(map(_attempt, made))
-        return replace(folded, outcome=Outcome.NOT_RUN, reason=remark, failure_type="not-run", verdicts=(), attempts=attempts)
+        return _not_run(folded, made, remark)
+
+    def interrupted(self, made: Sequence[CaseResult]) -> CaseResult:
+        """Return the result of a case that lacks attempts because the run was interrupted."""
+        folded = self.fold(made)
+        seen = f": {_cut(folded.reason)}" if folded.outcome.is_failure else ""
+        return _not_run(folded, made, f"interrupted after {len(made)} of {self.bound} attempts{seen}")
 
     def _folded(self, made: Sequence[CaseResult]) -> CaseResult:
         shown = next((result for result in made if result.outcome.is_failure), made[0])
@@ -115,6 +122,11 @@ class Policy:
         if shown.outcome in RETRIED:
             return shown.outcome, f"failed {len(failed)} of {len(made)} attempts: {_cut(shown.reason)}{otherwise}"
         return shown.outcome, shown.reason + otherwise
+
+
+def _not_run(folded: CaseResult, made: Sequence[CaseResult], reason: str) -> CaseResult:
+    attempts = tuple(map(_attempt, made))
+    return replace(folded, outcome=Outcome.NOT_RUN, reason=reason, failure_type="not-run", verdicts=(), attempts=attempts)
 
 
 def _counted(made: Sequence[CaseResult]) -> str:

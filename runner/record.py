@@ -96,7 +96,7 @@ class Run:
     results: tuple[CaseResult, ...]
     footer: RunFooter | None
     attempts: Mapping[CaseId, tuple[CaseResult, ...]] = field(default_factory=dict)
-    """Of cases that have no result yet: the attempts that were made, in the order in which they ended."""
+    """Of cases that have no result yet, or that are NOT_RUN: the attempts that were made, in the order in which they ended."""
 
     @property
     def truncated(self) -> bool:
@@ -234,8 +234,9 @@ def read_run(path: Path) -> Run:
                 attempts.setdefault(result.case_id, []).append(result)
             case _:
                 results.append(record)
-                ended.add(record.case_id)
-                attempts.pop(record.case_id, None)
+                if record.outcome is not Outcome.NOT_RUN:  # it has attempts left
+                    ended.add(record.case_id)
+                    attempts.pop(record.case_id, None)
     if header is None:
         raise JournalError(1, "no header")
     pending = {case_id: tuple(made) for case_id, made in attempts.items()}

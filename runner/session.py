@@ -109,7 +109,7 @@ class CaseRunner:
 
         ``alone``: one after another with nothing beside them, and not before everything else has ended.
         """
-        by_folder: dict[Path, Case] = {}
+        by_name: dict[str, Case] = {}
         jobs: list[Job] = []
         for number, case in enumerate(schedule.order(cases), start=self._folder.next_number()):
             try:
@@ -119,10 +119,10 @@ class CaseRunner:
                 yield result_of_unavailable(case, verdict, (), repro(case))
             else:
                 jobs.append(job)
-                by_folder[job.folder] = case
+                by_name[job.name] = case
         self._services.announce(sum(job.begin is not None for job in jobs))
         for execution in self._engine.run(jobs, at_once=1 if alone else None):
-            case = by_folder[execution.job.folder]
+            case = by_name[execution.job.name]
             yield self._result(case, execution, known, repro(case))
             shutil.rmtree(self._cache_of(execution.job), ignore_errors=True)
 
@@ -131,15 +131,16 @@ class CaseRunner:
         folder.mkdir(parents=True, exist_ok=True)
         cache = self._scratch / folder.name
         here = surroundings(self._suite.backends.by_name[case.backend], known)
+        name = f"{case.id} ({folder.name})"  # of this attempt: another may run beside it
         plan = make_plan(case, here, self._machine.facts, folder, cache)
         (folder / "plan.json").write_text(json.dumps(plan, indent=1, ensure_ascii=True), encoding="ascii")
         return Job(
-            name=case.id,
+            name=name,
             plan=str(folder / "plan.json"),
             folder=folder,
             environment=self._environment_of(case),
             timeout=(case.body["timeout"] or self._timeout) * self._patience,
-            begin=functools.partial(self._services.start, _served(case, folder), cache) if case.body["services"] else None,
+            begin=functools.partial(self._services.start, name, cache) if case.body["services"] else None,
         )
 
     def _environment_of(self, case: Case) -> Environment:
@@ -150,7 +151,7 @@ class CaseRunner:
 
     def _result(self, case: Case, execution: Execution, known: Surroundings, repro: str) -> CaseResult:
         folder = execution.job.folder
-        services = [self._services.stop(_served(case, folder))] if execution.job.begin is not None else []
+        services = [self._services.stop(execution.job.name)] if execution.job.begin is not None else []
         problem = execution.problem or _keep(folder / "observation.json", execution.observation)
         if services:
             problem = problem or _keep(folder / "services.json", [dataclasses.asdict(service) for service in services])
@@ -177,11 +178,6 @@ class CaseRunner:
             stderr=_tail(folder / "stderr.txt"),
             **({} if problem else _benches(folder, execution.observation)),
         )
-
-
-def _served(case: Case, folder: Path) -> str:
-    """Return the name under which an attempt of a case has its services."""
-    return f"{case.id} ({folder.name})"
 
 
 def _may_run(case: Case, machine: Machine) -> bool:

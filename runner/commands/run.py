@@ -219,9 +219,14 @@ class _Run:
             self._write_header(journal)
         for case in self.selected:
             if case.id not in self.results:
-                made = self.attempts.pop(case.id, None)
-                self.results[case.id] = self.policy.fold(made, reason) if made else result_of_unrun(case, reason, self._repro(case))
+                self.results[case.id] = self._unfinished(case, reason)
                 journal.write_case(self.results[case.id])
+
+    def _unfinished(self, case: Case, reason: str) -> CaseResult:
+        made = self.attempts.pop(case.id, None)
+        if made is None:
+            return result_of_unrun(case, reason, self._repro(case))
+        return self.policy.interrupted(made) if self.is_interrupted else self.policy.fold(made, reason)
 
     def _exit_code(self) -> ExitCode:
         results = self.results.values()

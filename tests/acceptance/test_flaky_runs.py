@@ -280,7 +280,9 @@ def test_a_case_that_had_all_its_attempts_when_the_run_was_killed_gets_its_resul
 def test_an_interrupted_run_says_what_had_failed(tmp_path):
     ran = stopped(tmp_path, signal.SIGINT)
     assert ran.code == 130
-    assert ran.results[ALWAYS].outcome is Outcome.FAIL
-    assert ran.results[ALWAYS].reason.endswith("observed 2; interrupted after 1 of at most 3 attempts")
+    assert ran.results[ALWAYS].outcome is Outcome.NOT_RUN
+    assert ran.results[ALWAYS].reason.startswith("interrupted after 1 of at most 3 attempts: equals: expected found equal to 1")
+    assert [attempt.outcome for attempt in ran.results[ALWAYS].attempts] == [Outcome.FAIL]
+    assert [len(made) for made in ran.run.attempts.values()] == [1]
     assert ran.results[HANG].outcome is Outcome.NOT_RUN
     assert not ran.run.truncated

@@ -231,9 +231,9 @@ def test_a_reason_stays_a_line_that_can_be_read():
 
 @pytest.mark.parametrize("outcomes", [[FAIL], [FAIL, CRASH]])
 def test_a_failure_that_was_not_run_again_stays_one(outcomes):
-    folded = RETRIES.fold(attempts(*outcomes), "interrupted")
+    folded = RETRIES.fold(attempts(*outcomes), "stopped")
     assert folded.outcome is FAIL
-    assert folded.reason.endswith(f"; interrupted after {len(outcomes)} of at most 3 attempts")
+    assert folded.reason.endswith(f"; stopped after {len(outcomes)} of at most 3 attempts")
     assert len(folded.attempts) == (len(outcomes) if len(outcomes) > 1 else 0)
 
 
@@ -246,9 +246,25 @@ def test_a_difference_that_was_seen_stays_one(outcomes, expected):
 
 @pytest.mark.parametrize("outcomes", [[PASS], [PASS, PASS], [XFAIL], [XFAIL, XFAIL]])
 def test_what_was_not_repeated_often_enough_is_no_pass(outcomes):
-    folded = REPEAT.fold(attempts(*outcomes), "interrupted")
-    assert (folded.outcome, folded.reason) == (NOT_RUN, f"interrupted after {len(outcomes)} of 3 attempts")
+    folded = REPEAT.fold(attempts(*outcomes), "stopped")
+    assert (folded.outcome, folded.reason) == (NOT_RUN, f"stopped after {len(outcomes)} of 3 attempts")
     assert (folded.failure_type, folded.verdicts) == ("not-run", ())
+    assert [one.outcome for one in folded.attempts] == outcomes
+
+
+@pytest.mark.parametrize(
+    ("policy", "outcomes", "reason"),
+    [
+        (RETRIES, [FAIL], "interrupted after 1 of at most 3 attempts: because of FAIL"),
+        (RETRIES, [FAIL, FAIL], "interrupted after 2 of at most 3 attempts: failed 2 of 2 attempts: because of FAIL"),
+        (REPEAT, [PASS, PASS], "interrupted after 2 of 3 attempts"),
+        (REPEAT, [XFAIL], "interrupted after 1 of 3 attempts"),
+        (REPEAT, [PASS, CRASH], "interrupted after 2 of 3 attempts: 2 attempts came to 1 PASS, 1 CRASH: because of CRASH"),
+    ],
+)
+def test_an_interrupted_case_has_attempts_left_and_says_what_was_seen(policy, outcomes, reason):
+    folded = policy.interrupted(attempts(*outcomes))
+    assert (folded.outcome, folded.reason, folded.failure_type, folded.verdicts) == (NOT_RUN, reason, "not-run", ())
     assert [one.outcome for one in folded.attempts] == outcomes
 
 

@@ -221,6 +221,14 @@ def test_attempts_are_kept_until_their_case_has_ended(journal: Path) -> None:
     assert (run.results, run.attempts) == ((again,), {PASSED.case_id: (other,)})
 
 
+def test_attempts_of_an_interrupted_case_are_kept(journal: Path) -> None:
+    unrun = replace(FULL, outcome=Outcome.NOT_RUN, reason="interrupted after 1 of at most 3 attempts")
+    with JournalWriter(attempted(journal, FULL)) as writer:
+        writer.write_case(unrun)
+    run = read_run(journal)
+    assert (run.results, run.attempts) == ((unrun,), {FULL.case_id: (FULL,)})
+
+
 def test_a_torn_attempt_was_none(journal: Path) -> None:
     data = attempted(journal, FULL, FULL).read_bytes()
     journal.write_bytes(data[:-30])
