@@ -137,7 +137,7 @@ def contestants(device: str) -> list[Contestant]:
     return [
         Contestant(name=ONE_PROCESS, commands=pytest_command),
         plugin("pytest-xdist -n 2", "xdist", "-n", "2"),
-        plugin("pytest-forked", "pytest_forked", "--forked"),
+        plugin("pytest-forked", "pytest_forked", "-p", "forked_reports", "--forked"),
         Contestant(name=NEW_PROCESS, commands=process_a_test),
         runner(RUNNER),
         runner(ONE_AT_A_TIME, "--jobs", "1"),
@@ -184,7 +184,7 @@ def environment(folder: Path, device: str) -> dict[str, str]:
     temporary.mkdir()
     (folder / "begun").touch()
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("TORCHINDUCTOR_", "TRITON_CACHE"))}
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(ROOT), str(ROOT / "benchmarks"), os.environ.get("PYTHONPATH")]))
     return {**variables, "TMPDIR": str(temporary), "BENCH_DEVICE": device, "PYTHONPATH": path}
 
 
