@@ -1,7 +1,7 @@
 """A pytest plugin, ``-p forked_reports``, without which pytest-forked 1.7.5 fails every test under pytest 9.2.
 
-It sends each report from its child by ``marshal``, attribute by attribute, and pytest 9.2 added one (``_id``) that marshal cannot write. The
-report's own text form of it, ``nodeid``, is sent as before.
+It sends each report from its child by ``marshal``, attribute by attribute; in pytest 9.2 one of them (``_id``) is nothing that marshal can
+write, and the text that took its place, ``nodeid``, is no attribute any more.
 """
 
 import functools
@@ -24,7 +24,8 @@ def _can_be_sent(value: object) -> bool:
 @functools.wraps(_serialize)
 def serialize_report(report: Any) -> dict[str, Any]:
     """Return what of a report can cross to the parent."""
-    return {name: value for name, value in _serialize(report).items() if not name.startswith("_") or _can_be_sent(value)}
+    sent = {name: value for name, value in _serialize(report).items() if not name.startswith("_") or _can_be_sent(value)}
+    return {**sent, "nodeid": report.nodeid}
 
 
 pytest_forked.serialize_report = serialize_report
