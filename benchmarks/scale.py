@@ -11,8 +11,8 @@ that ``run`` records each as UNAVAILABLE and everything but the execution is mea
 | ``execute`` | ``run`` of cases that call a function of the standard library, each in a process of its own |
 
 Two bounds. The peak of the resident set, of the command's own process and of any child's, stays under 1 GiB. A case more costs, between
-the second size and the third, at most ``GROWTH`` times what it costs between the first and the second: constant costs, which would hide
-growth, fall out of it.
+the second size and the third, at most ``GROWTH`` times the CPU seconds that it costs between the first and the second: constant costs,
+which would hide growth, fall out of it.
 """
 
 import argparse
@@ -68,6 +68,8 @@ class Reading:
     name: str
     cases: int
     seconds: float
+    cpu: float
+    """User and system seconds, of children too: the clock also counts what else the machine does."""
     resident: int
     """The peak, in bytes."""
 
@@ -95,7 +97,8 @@ def read(name: str, cases: int, command: Sequence[str], *, code: int = 0) -> Rea
         if process.returncode != code:
             errors.seek(0)
             raise SystemExit(f"{' '.join(command[:5])} ended with {process.returncode}: {errors.read().decode()[-2000:]}")
-    return Reading(name=name, cases=cases, seconds=seconds, resident=usage.ru_maxrss * 1024)
+    cpu = usage.ru_utime + usage.ru_stime
+    return Reading(name=name, cases=cases, seconds=seconds, cpu=cpu, resident=usage.ru_maxrss * 1024)
 
 
 def readings(folder: Path, cases: int) -> list[Reading]:
@@ -122,7 +125,7 @@ def growth(found: Mapping[int, Reading]) -> float | None:
     if len(found) < 3:
         return None
     few, some, many = (found[size] for size in sorted(found)[-3:])
-    return ((many.seconds - some.seconds) / (many.cases - some.cases)) / ((some.seconds - few.seconds) / (some.cases - few.cases))
+    return ((many.cpu - some.cpu) / (many.cases - some.cases)) / ((some.cpu - few.cpu) / (some.cases - few.cases))
 
 
 def main() -> int:
@@ -134,7 +137,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the readings here too")
     arguments = parser.parse_args()
     found: list[Reading] = []
-    print(f"{'measured':<14}{'cases':>8}{'seconds':>10}{'ms a case':>11}{'peak MiB':>10}")
+    print(f"{'measured':<14}{'cases':>8}{'seconds':>10}{'CPU s':>9}{'CPU ms a case':>15}{'peak MiB':>10}")
     with tempfile.TemporaryDirectory(prefix="scale-") as name:
         for cases in arguments.sizes:
             found.extend(_shown(readings(Path(name), cases)))
@@ -162,8 +165,8 @@ def _judge(found: Sequence[Reading]) -> bool:
 
 def _shown(some: list[Reading]) -> list[Reading]:
     for one in some:
-        milliseconds = one.seconds / one.cases * 1000
-        print(f"{one.name:<14}{one.cases:>8}{one.seconds:>10.2f}{milliseconds:>11.3f}{one.resident >> 20:>10}", flush=True)
+        milliseconds = one.cpu / one.cases * 1000
+        print(f"{one.name:<14}{one.cases:>8}{one.seconds:>10.2f}{one.cpu:>9.2f}{milliseconds:>15.3f}{one.resident >> 20:>10}", flush=True)
     return some
 
 
