@@ -115,10 +115,10 @@ def run_command(folder: Path, *options: str, device: str) -> Sequence[Sequence[s
     return [[PYTHON, "-m", "runner", "run", str(SPECS), "--backend", device, "--out", str(folder / "run"), *options]]
 
 
-def isolations() -> str:
-    """Return what ``run --help`` says of the ways to isolate a case."""
+def isolations() -> frozenset[str]:
+    """Return the ways to isolate a case that ``run --help`` knows."""
     words = subprocess.run([PYTHON, "-m", "runner", "run", "--help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return words[words.index("--isolation") :].partition("}")[0]
+    return frozenset(words.partition("--isolation {")[2].partition("}")[0].split(","))
 
 
 def contestants(device: str) -> list[Contestant]:
@@ -130,7 +130,7 @@ def contestants(device: str) -> list[Contestant]:
         return Contestant(name=name, commands=functools.partial(_pytest_with, options=options), missing=missing)
 
     def runner(name: str, *options: str, isolation: str = "") -> Contestant:
-        missing = "" if isolation in known else "this runner has no such isolation"
+        missing = "" if not isolation or isolation in known else "this runner has no such isolation"
         chosen = ("--isolation", isolation) if isolation else ()
         return Contestant(name=name, commands=functools.partial(_run_with, options=(*chosen, *options), device=device), missing=missing)
 
