@@ -5,12 +5,13 @@ characters, writes an empty failure as a pass, leaves out a time of zero, adds `
 are taken, not its text: everything that enters is made plain first, and the tree is mended before it is written.
 """
 
+import functools
 import math
 import os
 import secrets
 import shlex
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -47,12 +48,21 @@ def write_junit(
     With the run's ``folder``, cases name their attachments as CI systems read them.
     """
     _refuse_impossible(results)
-    data = b""
-    for limit in _TEXT_LIMITS:
-        data = _document(header, results, truncated=truncated, limit=limit, folder=folder)
-        if len(data) <= FILE_LIMIT:
-            break
-    _replace(path, data)
+    _spec_file.cache_clear()
+    _replace(path, _fitting(functools.partial(_document, header, results, truncated=truncated, folder=folder)))
+
+
+def _fitting(document: Callable[..., bytes]) -> bytes:
+    """Return the document with the most text that keeps it under its limit, or else with the least.
+
+    The least is tried second: where it is too large itself, and so many cases are there, nothing between has to be made.
+    """
+    largest, *between, smallest = _TEXT_LIMITS
+    if whole := document(limit=largest, most=FILE_LIMIT):
+        return whole
+    least = document(limit=smallest, most=None)
+    fitting = (document(limit=limit, most=FILE_LIMIT) for limit in between) if len(least) <= FILE_LIMIT else iter(())
+    return next((data for data in fitting if data), least)
 
 
 def _refuse_impossible(results: Iterable[CaseResult]) -> None:
@@ -80,20 +90,52 @@ def _replace(path: Path, data: bytes) -> None:
             temporary.unlink()
 
 
-def _document(header: RunHeader, results: Sequence[CaseResult], *, truncated: bool, limit: int, folder: Path | None) -> bytes:
+class _Suites:
+    """The suites as text: as elements, all at once, they take many times the memory."""
+
+    def __init__(self) -> None:
+        self._texts: list[bytes] = []
+        self._totals = dict.fromkeys(_TOTALS, 0)
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def append(self, suite: ET.Element) -> None:
+        for total in _TOTALS:
+            self._totals[total] += int(suite.get(total, "0"))
+        ET.indent(suite, level=1)
+        text = b"\n  " + ET.tostring(suite, encoding="utf-8")
+        self._texts.append(text)
+        self.size += len(text)
+
+    def document(self, seconds: float) -> bytes:
+        """Return the whole, indented as if it had been one tree."""
+        totals = {name: str(total) for name, total in self._totals.items()}
+        root = ET.Element("testsuites", {"name": REPORT_NAME, **totals, "time": _decimal(seconds)})
+        end = b"</testsuites>"
+        if not self._texts:
+            return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+        head = bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True, short_empty_elements=False)).removesuffix(end)
+        return b"".join([head, *self._texts, b"\n", end, b"\n"])
+
+
+def _document(
+    header: RunHeader, results: Sequence[CaseResult], *, truncated: bool, limit: int, folder: Path | None, most: int | None = None
+) -> bytes:
+    """Return the report; nothing when it would have more than ``most`` bytes."""
     properties = _properties(header)
-    suites = [_truncated_suite(header, properties)] if truncated else []
+    suites = _Suites()
+    if truncated:
+        suites.append(_truncated_suite(header, properties))
     for spec, group in _by_spec(results).items():
         # When not even the messages fit, the environment is said once.
         said = {} if suites and not limit else properties
         suites.append(_suite(spec, group, header, properties=said, limit=limit, folder=folder))
-    root = ET.Element("testsuites", name=REPORT_NAME)
-    root.extend(suites)
-    for total in _TOTALS:
-        root.set(total, str(sum(int(suite.get(total, "0")) for suite in suites)))
-    root.set("time", _decimal(math.fsum(_seconds(result) for result in results)))
-    ET.indent(root)
-    return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+        if most is not None and suites.size > most:
+            return b""
+    data = suites.document(math.fsum(_seconds(result) for result in results))
+    return b"" if most is not None and len(data) > most else data
 
 
 def _by_spec(results: Iterable[CaseResult]) -> Mapping[str, list[CaseResult]]:
@@ -122,7 +164,7 @@ def _suite(
 ) -> ET.Element:
     passed = [result.outcome is Outcome.PASS or _is_let_pass(result, header) for result in group]
     suite = TestSuite(
-        visible_name(spec_file(spec)),
+        visible_name(_spec_file(spec)),
         [_case(result, limit, folder, passed=is_pass) for result, is_pass in zip(group, passed, strict=True)],
         timestamp=one_line(header.started),
         properties=properties,
@@ -189,7 +231,7 @@ def _case(result: CaseResult, limit: int, folder: Path | None, *, passed: bool) 
     case = TestCase(
         visible_name(result.case_id),
         classname=visible_name(".".join([*result.area.split("/"), result.name] if result.area else [result.name])),
-        file=visible_name(spec_file(result.position.file or result.spec)),
+        file=visible_name(_spec_file(result.position.file or result.spec)),
         line=result.position.line,
     )
     case.stdout = timed = clip("\n".join([*timing_lines(result), *_attachments(result, folder)]), limit // 4)
@@ -255,3 +297,7 @@ def spec_file(shown: str) -> str:
     whole = Path(os.path.abspath(here / shown))
     # A run of another folder or machine is reported as it was recorded.
     return whole.relative_to(root).as_posix() if whole.is_relative_to(root) and whole.exists() else shown
+
+
+_spec_file = functools.lru_cache(maxsize=1 << 16)(spec_file)
+"""For one report: cases are many, their files few."""
