@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -201,13 +201,14 @@ def test_wrong_usage_runs_nothing(tmp_path, arguments, words):
 # -- runs that were ended in between --------------------------------------------------------------------------------
 
 
-SLOW = ["--retries", "2", "--jobs", "1", "--timeout-factor", "20", *selected(ALWAYS, HOLDS, HANG)]
+SHORT = ["--retries", "2", "--jobs", "1", *selected(ALWAYS, HOLDS, HANG)]
+SLOW = [*SHORT, "--timeout-factor", "20"]
 """The last of these hangs for 40 seconds; the first has failed by then."""
 
 
-def stopped(folder: Path, number: int) -> Ran:
-    """Begin a run and send it a signal as soon as its last case hangs."""
-    words = [sys.executable, "-m", "runner", *map(str, command(folder, *SLOW))]
+def stopped(folder: Path, *signals: int, arguments: Sequence[str] = SLOW) -> Ran:
+    """Begin a run and send it signals as soon as its last case hangs."""
+    words = [sys.executable, "-m", "runner", *map(str, command(folder, *arguments))]
     process = subprocess.Popen(words, cwd=ROOT, env=marks(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         end = time.monotonic() + 120
@@ -215,7 +216,9 @@ def stopped(folder: Path, number: int) -> Ran:
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < end, "the run never came so far"
             time.sleep(0.05)
-        os.kill(process.pid, number)
+        for number in signals:
+            os.kill(process.pid, number)
+            time.sleep(1)  # two that are sent at once are one
         stdout, stderr = process.communicate(timeout=60)
     finally:
         process.kill()
@@ -240,8 +243,9 @@ def test_a_killed_run_has_lost_no_attempt(killed):
 
 def test_a_run_is_gone_on_with_by_its_own_rules_alone(killed):
     for arguments, words in (
-        ([], "that run was begun with --retries 2, this command says 0 (add --retries 2)"),
-        (["--retries", "2", "--flaky", "pass"], "that run was begun with --flaky fail, this command says pass"),
+        ([], "--retries is '0' now, '2' then"),
+        (["--retries", "2", "--flaky", "pass"], "--flaky is 'pass' now, 'fail' then"),
+        (["--retries", "2"], "--timeout-factor is '1.0' now, '20.0' then"),
     ):
         done = program("run", SPECS, "--resume", killed / "out", *selected(ALWAYS, HOLDS, HANG), *arguments, env=marks(killed))
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr
@@ -278,7 +282,7 @@ def test_a_case_that_had_all_its_attempts_when_the_run_was_killed_gets_its_resul
 
 
 def test_an_interrupted_run_says_what_had_failed(tmp_path):
-    ran = stopped(tmp_path, signal.SIGINT)
+    ran = stopped(tmp_path, signal.SIGINT, signal.SIGINT)
     assert ran.code == 130
     assert ran.results[ALWAYS].outcome is Outcome.NOT_RUN
     assert ran.results[ALWAYS].reason.startswith("interrupted after 1 of at most 3 attempts: equals: expected found equal to 1")
@@ -286,3 +290,20 @@ def test_an_interrupted_run_says_what_had_failed(tmp_path):
     assert [len(made) for made in ran.run.attempts.values()] == [1]
     assert ran.results[HANG].outcome is Outcome.NOT_RUN
     assert not ran.run.truncated
+
+
+def test_an_interrupted_run_begins_no_further_attempt_and_is_gone_on_with(tmp_path):
+    ran = stopped(tmp_path, signal.SIGINT, arguments=SHORT)
+    assert ran.code == 130
+    assert {name: [one.outcome for one in made] for name, made in ran.run.attempts.items()} == {
+        ALWAYS: [Outcome.FAIL],
+        HANG: [Outcome.TIMEOUT],
+    }
+    done = program("run", SPECS, "--resume", ran.out, *SHORT, env=marks(tmp_path))
+    assert done.returncode == 1, done.stderr
+    assert {name: [one.outcome for one in result.attempts] for name, result in ran.results.items()} == {
+        ALWAYS: [Outcome.FAIL, Outcome.CRASH, Outcome.CRASH],
+        HANG: [Outcome.TIMEOUT, Outcome.PASS],
+        HOLDS: [],
+    }
+    assert (ran.results[ALWAYS].outcome, ran.results[HANG].outcome) == (Outcome.FAIL, Outcome.FLAKY)

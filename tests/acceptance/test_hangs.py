@@ -57,8 +57,10 @@ def test_the_other_threads_are_shown_too(results):
     assert "in wait_in_python" in results["thread"].verdicts[0].detail
 
 
-def test_where_no_stack_can_be_had_that_is_said(results):
-    result = results["blocked"]
+@pytest.mark.parametrize("way", ["blocked", "stale"])
+def test_where_no_stack_can_be_had_that_is_said(results, way):
+    """Also where the case printed one itself before its time was up."""
+    result = results[way]
     assert (result.outcome, result.reason) == (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'")
     assert result.verdicts[0].detail.startswith("no Python stack could be had")
 
