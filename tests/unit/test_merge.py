@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runner.agreement import FREE_FACTS, FREE_OPTIONS, FREE_VARIABLES
+from runner.agreement import FACTS_OF_SOME, FREE_FACTS, FREE_OPTIONS, FREE_VARIABLES
 from runner.cli import main
 from runner.diagnostics import Position
 from runner.language import schema
@@ -267,6 +267,18 @@ def test_a_machine_that_was_never_asked_is_known_by_its_torch() -> None:
     ]
 
 
+def test_what_a_part_did_not_find_out_of_the_machine_need_not_agree() -> None:
+    """A shard that compiles nothing for the CPU does not ask which of its instructions torch takes."""
+    first, *others = shards()
+    told = [
+        Part(part.name, replace(part.run, header=replace(part.header, environment={**ENVIRONMENT, "vec_isa": "avx2"}))) for part in others
+    ]
+    assert problems([first, *told]) == []
+    changed = replace(first.header, environment={**ENVIRONMENT, "vec_isa": "avx512"})
+    found = problems([Part(first.name, replace(first.run, header=changed)), *told])
+    assert found == [f"shard-{number}: the machine's vec_isa is 'avx2' here, 'avx512' in shard-1" for number in (2, 3)]
+
+
 def test_folders_of_composable_kernel_may_lie_elsewhere() -> None:
     parts = [
         Part(part.name, replace(part.run, header=replace(part.header, environment={**ENVIRONMENT, "ck_dir": f"/{part.name}"})))
@@ -275,7 +287,7 @@ def test_folders_of_composable_kernel_may_lie_elsewhere() -> None:
     assert problems(parts) == []
 
 
-@pytest.mark.parametrize("table", [FREE_OPTIONS, FREE_FACTS, FREE_VARIABLES])
+@pytest.mark.parametrize("table", [FREE_OPTIONS, FREE_FACTS, FREE_VARIABLES, FACTS_OF_SOME])
 def test_everything_that_may_differ_has_its_reason(table: Mapping[str, str]) -> None:
     assert table
     assert all(reason.strip() for reason in table.values())
