@@ -36,6 +36,11 @@ FREE_VARIABLES: Mapping[str, str] = {
 }
 """Environment variables that may differ."""
 
+FACTS_OF_SOME: Mapping[str, str] = {
+    "vec_isa": "which vector instructions torch takes, only a worker that was made warm for the CPU has found out",
+}
+"""Facts of a machine that must agree where both sides tell them."""
+
 _OF_FILES = frozenset({"torch", "torch_git", "cuda", "hip", "python"})
 """Facts that are recorded of every machine; the others only where some case could run, so that a worker was asked."""
 
@@ -88,6 +93,8 @@ def machine_differences(here: Mapping[str, str], there: Mapping[str, str]) -> li
     mine, theirs = _compared(here), _compared(there)
     if not (_ASKED in here and _ASKED in there):
         mine, theirs = ({name: facts[name] for name in facts if name in _OF_FILES} for facts in (mine, theirs))
+    untold = {name for name in FACTS_OF_SOME if not (name in mine and name in theirs)}
+    mine, theirs = ({name: facts[name] for name in facts if name not in untold} for facts in (mine, theirs))
     return list(_differing("the machine's", mine, theirs, FREE_FACTS))
 
 

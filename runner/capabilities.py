@@ -4,6 +4,7 @@ A probe answers from ``Machine``, which comes in two strengths: what files and e
 (``machine.glance``), and what a worker found out with torch (``facts``). A probe that cannot tell says so, and the run asks again.
 """
 
+import functools
 import importlib.util
 import math
 import re
@@ -146,12 +147,17 @@ def _gpu_memory(machine: Machine, argument: str) -> Answer:
 
 
 def _module(machine: Machine, argument: str) -> Answer:
+    return YES if _is_installed(argument.split(".")[0]) else _no(f"the module {argument} is not installed")
+
+
+@functools.cache
+def _is_installed(package: str) -> bool:
+    """Look at every folder that Python looks at: once for each name, and not for each case."""
     try:
-        # a top-level find_spec looks at folders and imports nothing
-        found = importlib.util.find_spec(argument.split(".")[0]) is not None
+        # a top-level find_spec imports nothing
+        return importlib.util.find_spec(package) is not None
     except ValueError:  # __main__, and what someone put into sys.modules, has no spec
-        found = False
-    return YES if found else _no(f"the module {argument} is not installed")
+        return False
 
 
 _MEMORY = re.compile(r"(>=|>)\s*([0-9]+(?:\.[0-9]+)?)\s*(GiB|MiB|GB|MB)\Z")

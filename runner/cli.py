@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,6 +68,7 @@ def _run(commands: "_Commands") -> None:
     add = command.add_argument
     add("--jobs", default="auto", metavar="N", help="cases at once, at the most (default: auto, as cores and memory allow)")
     add("--timeout", type=_positive, default=300.0, metavar="S", help="seconds a case may take (default: 300)")
+    add("--timeout-factor", type=_factor, default=1.0, metavar="F", help="multiply every deadline, a spec's own too (default: 1)")
     add(
         "--memory-limit",
         default="auto",
@@ -86,6 +88,9 @@ def _run(commands: "_Commands") -> None:
     add("--require", action="append", default=[], metavar="NAME", help="a backend or capability: unavailable is an error (repeatable)")
     add("--min-executed", type=_natural, default=1, metavar="N", help="exit 4 when fewer cases were executed (default: 1)")
     add("--fail-fast", action="store_true", help="stop after the first failure")
+    add("--retries", type=_natural, default=0, metavar="N", help="run what failed up to N more times, alone; what then passes is FLAKY")
+    add("--repeat", type=_times, default=1, metavar="N", help="run every case N times; one that differs is FLAKY (default: 1)")
+    add("--flaky", choices=["fail", "pass"], default="fail", help="whether a FLAKY case fails the run, or may pass (default: fail)")
     add(
         "--service",
         action="append",
@@ -126,6 +131,7 @@ def _audit(commands: "_Commands") -> None:
     _choice(command)
     add("--jobs", default="auto", metavar="N", help="cases at once (default: auto, by cores and memory)")
     add("--timeout", type=_positive, default=300.0, metavar="S", help="seconds a case may take (default: 300)")
+    add("--timeout-factor", type=_factor, default=1.0, metavar="F", help="multiply every deadline, a spec's own too (default: 1)")
     _isolation(command)
     _kept(command)
 
@@ -192,6 +198,22 @@ def _positive(text: str) -> float:
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not more than 0")
     return number
+
+
+def _factor(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0.001 <= number <= 1000:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0.001 and 1000")
+    return number
+
+
+def _times(text: str) -> int:
+    if re.fullmatch("[1-9][0-9]{0,3}", text) is None:
+        raise argparse.ArgumentTypeError(f"{text} is not between 1 and 9999")
+    return int(text)
 
 
 def _natural(text: str) -> int:

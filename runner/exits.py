@@ -10,7 +10,8 @@ class ExitCode(IntEnum):
     """What a shell or a CI system sees."""
 
     OK = 0
-    """At least one case passed, and besides only XFAIL, UNAVAILABLE and OFFLINE_PASS; or the command did its work."""
+    """At least one case passed, and besides only XFAIL, UNAVAILABLE, OFFLINE_PASS, and FLAKY where it is let pass; or the command did
+    its work."""
     FAILED = 1
     """Some case failed, or what was asked for could not be written: a full disk."""
     USAGE = 2
@@ -23,10 +24,10 @@ class ExitCode(IntEnum):
     """Ended by Ctrl-C."""
 
 
-def exit_code(outcomes: Iterable[Outcome], min_executed: int) -> ExitCode:
+def exit_code(outcomes: Iterable[Outcome], min_executed: int, *, lets_flaky_pass: bool = False) -> ExitCode:
     """Return what a run with these outcomes says, when nobody interrupted it."""
     found = list(outcomes)
-    if any(outcome.is_failure for outcome in found):
+    if any(outcome.is_failure and not (lets_flaky_pass and outcome is Outcome.FLAKY) for outcome in found):
         return ExitCode.FAILED
     is_enough = sum(outcome.is_executed for outcome in found) >= min_executed
     return ExitCode.OK if Outcome.PASS in found and is_enough else ExitCode.NOTHING

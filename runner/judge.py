@@ -16,6 +16,7 @@ What the process did comes first, then whether there are facts at all, then what
 """
 
 import functools
+import posixpath
 import re
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -33,9 +34,13 @@ from runner.outcomes import Outcome
 from runner.patterns import PatternTooSlow, search
 from runner.plan import expects_raise
 from runner.protocol import decode
+from runner.stacks import Stack, last_stack
 
 COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")
 """Phases in which an expected exception means that no compiled graph could run."""
+
+STACK = "Python stack when the time was up (most recent call first):"
+NO_STACK = "no Python stack could be had: the process was stopped, has its signals blocked, or its stderr is gone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +69,8 @@ class Evidence:
     """How the worker broke the protocol; empty for one that may be believed."""
     services: Sequence[ServiceReport] = ()
     """What the services that it asked for saw of it."""
+    stderr: str = ""
+    """The end of what the worker printed; asked only where its time was up, for the stack that it printed then."""
 
 
 def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) -> Judged:
@@ -100,7 +107,7 @@ def _by_ending(case: Case, evidence: Evidence) -> Judged | None:
     where = f"while in phase '{ending.phase}'"
     note = evidence.problem or evidence.note
     if ending.timed_out:
-        return _ended(case, Outcome.TIMEOUT, f"outlived its deadline {where}", note)
+        return _timed_out(case, where, note, last_stack(evidence.stderr))
     if ending.signal is not None:
         return _ended(case, Outcome.CRASH, f"killed by {_signal_name(ending.signal)} {where}", note)
     if ending.exit_code != 0:
@@ -119,11 +126,34 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _ended(case: Case, outcome: Outcome, reason: str, note: str) -> Judged:
+def _timed_out(case: Case, where: str, note: str, stack: Stack | None) -> Judged:
+    """Say where the case stood: its phase, its Python stack, and the line of the spec that the stack passes through."""
+    reason = f"outlived its deadline {where}"
+    if stack is None:
+        return _ended(case, Outcome.TIMEOUT, reason, note, detail=NO_STACK)
+    detail = f"{STACK}\n{stack.text}"
+    frame = stack.within(_python_files(case))
+    if frame is None:
+        return _ended(case, Outcome.TIMEOUT, reason, note, detail=detail)
+    position = Position(file=case.spec, line=frame.line)
+    reason = f"{reason}, in {_first_line(frame.function)} at line {frame.line} of the spec"
+    return _ended(case, Outcome.TIMEOUT, reason, note, detail=detail, position=position)
+
+
+def _python_files(case: Case) -> set[str]:
+    """Return the spec's own file as its Python names it: not as people see it, and not those of its folder's defaults."""
+    functions = [function["block"] for function in case.body.get("functions", {}).values() if "block" in function]
+    scripts = [step.arguments["code"] for step in case.steps if step.kind == "script"]
+    blocks = [*case.body.get("preludes", ()), *functions, *scripts]
+    return {block["file"] for block in blocks if posixpath.basename(block["file"]) == posixpath.basename(case.spec)}
+
+
+def _ended(case: Case, outcome: Outcome, reason: str, note: str, *, detail: str = "", position: Position | None = None) -> Judged:
     text = reason + (f" ({note})" if note else "")
     kind = outcome.label.lower()
-    verdict = Verdict(kind=kind, status=Status.ERROR, position=case.position, expected="an answer", observed=text)
-    return Judged(outcome=outcome, reason=text, failure_type=kind, verdicts=(verdict,), position=case.position)
+    place = position or case.position
+    verdict = Verdict(kind=kind, status=Status.ERROR, position=place, expected="an answer", observed=text, detail=detail)
+    return Judged(outcome=outcome, reason=text, failure_type=kind, verdicts=(verdict,), position=place)
 
 
 def _error(case: Case, reason: str, position: Position, detail: str = "") -> Judged:

@@ -151,16 +151,18 @@ def _some(cases: Sequence[str]) -> str:
 
 def folders_of(result: CaseResult) -> tuple[str, ...]:
     """Return the folders of a case below its run's."""
-    return (result.folder,) if result.folder else ()
+    folders = (result.folder, *(attempt.folder for attempt in result.attempts))
+    return tuple(dict.fromkeys(folder for folder in folders if folder))  # a case's own is that of one of its attempts
 
 
 def moved(result: CaseResult, by: int) -> CaseResult:
     """Return a result whose folders have numbers greater by so much."""
-    return replace(result, folder=_moved(result.folder, by)) if result.folder else result
+    attempts = tuple(replace(attempt, folder=_moved(attempt.folder, by)) for attempt in result.attempts)
+    return replace(result, folder=_moved(result.folder, by), attempts=attempts)
 
 
 def _moved(folder: str, by: int) -> str:
-    return f"cases/{_number(folder) + by:05d}"
+    return f"cases/{_number(folder) + by:05d}" if folder else ""
 
 
 def _number(folder: str) -> int:
@@ -202,7 +204,11 @@ def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> Joi
         ended=max(footer.ended for footer in footers),
         seconds=max(footer.seconds for footer in footers),
         totals=totals(results),
-        exit_code=exit_code((result.outcome for result in results), int(first.options.get("min-executed", "1"))),
+        exit_code=exit_code(
+            (result.outcome for result in results),
+            int(first.options.get("min-executed", "1")),
+            lets_flaky_pass=first.lets_flaky_pass,
+        ),
     )
     return Joined(header=header, results=tuple(results), footer=footer)
 

@@ -235,6 +235,25 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One of several attempts of a case."""
+
+    outcome: Outcome
+    reason: str
+    """One line; blank for a PASS alone."""
+    failure_type: str
+    seconds: float
+    isolation: str
+    folder: str
+    """Below the run's folder."""
+    verdicts: tuple[Verdict, ...] = ()
+    """Those that speak against the case."""
+    stdout: str = ""
+    stderr: str = ""
+    """Ends of what the worker printed; empty for a PASS."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
     """A case's outcome with everything a report says about it."""
 
@@ -277,6 +296,8 @@ class CaseResult:
     """Commands of the C++ compiler whose output came from the folder of ``--object-cache``; then the case is no conformance run's."""
     objects_built: int = 0
     """Those that it ran; both are 0 where that is off, and where the case died before it could say."""
+    attempts: tuple[Attempt, ...] = ()
+    """Every attempt, in the order in which they ended, of a case that was run several times; ``seconds`` is what they took together."""
 
     @property
     def failed(self) -> tuple[Verdict, ...]:

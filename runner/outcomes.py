@@ -39,3 +39,7 @@ class Outcome(Enum):
         self.is_failure = is_failure
         self.is_executed = is_executed
         self.junit = junit
+
+
+RETRIED = (Outcome.FAIL, Outcome.FELL_BACK, Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT)
+"""Failures that another attempt of the case may not show."""

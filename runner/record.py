@@ -1,6 +1,8 @@
 """The run's journal: JSON lines written as the run goes, and read back by every report.
 
 A header, one line for each case that ended, a footer. A journal without a footer is a truncated run; only its last line may be torn.
+Of a case that is run several times each attempt has a line as soon as it ended, so that none is lost with the run; the case's own line
+follows.
 A run that is gone on with loses what stands for nothing once more is written: the torn line, the cases that were not run, the footer of
 an interrupt. So a journal has one line for a case and one footer, however often its run was cut off.
 A field that is added to ``CaseResult`` travels by itself; ``schemas/journal.schema.json`` must be told of it.
@@ -24,7 +26,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, NewType, NoReturn, Self, get_args, get_origin, get_type_hints
 
 from runner.diagnostics import UsageError
-from runner.model import CaseResult, Json
+from runner.model import CaseId, CaseResult, Json
 from runner.outcomes import Outcome
 from runner.streams import naming
 
@@ -81,6 +83,17 @@ class RunHeader:
     """What the command line asked for, by the option's name; what it did not say, too."""
     merged: tuple[str, ...] = ()
     """The ids of the runs that this one was joined from."""
+    retries: int = 0
+    """How many more times what failed is run."""
+    repeat: int = 1
+    """How many times every case is run."""
+    flaky: str = "fail"
+    """``pass`` where a FLAKY case does not fail the run."""
+
+    @property
+    def lets_flaky_pass(self) -> bool:
+        """Whether a FLAKY case does not fail the run."""
+        return self.flaky == "pass"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +114,8 @@ class Run:
     header: RunHeader
     results: tuple[CaseResult, ...]
     footer: RunFooter | None
+    attempts: Mapping[CaseId, tuple[CaseResult, ...]] = field(default_factory=dict)
+    """Of cases that have no result yet, or that are NOT_RUN: the attempts that were made, in the order in which they ended."""
 
     @property
     def truncated(self) -> bool:
@@ -117,8 +132,20 @@ class Run:
         """The results that stand when the run is gone on with."""
         return tuple(result for result in self.results if result.outcome is not Outcome.NOT_RUN)
 
+    @property
+    def has_something(self) -> bool:
+        """Whether anything of it stands when it is gone on with: a result, or an attempt of a case that has none yet."""
+        return bool(self.finished or self.attempts)
 
-_KINDS: Mapping[str, type] = {"header": RunHeader, "case": CaseResult, "footer": RunFooter}
+
+@dataclass(frozen=True, slots=True)
+class _AttemptLine:
+    """A line that holds no case's result, but that of one attempt."""
+
+    result: CaseResult
+
+
+_KINDS: Mapping[str, type] = {"header": RunHeader, "attempt": CaseResult, "case": CaseResult, "footer": RunFooter}
 
 
 def digest_of_selection(digests: Mapping[str, str]) -> str:
@@ -192,7 +219,7 @@ class JournalWriter:
 
     def write_header(self, header: RunHeader) -> None:
         """Write the first line; a run that is gone on with and in which nothing was finished begins anew."""
-        if self._has_header and (self._continued is None or self._continued.finished):
+        if self._has_header and (self._continued is None or self._continued.has_something):
             raise ValueError("the journal has its header")
         if self._continued is not None:
             self._continued = None
@@ -205,6 +232,11 @@ class JournalWriter:
         """Write a case that ended."""
         self._require_open()
         self._write("case", result)
+
+    def write_attempt(self, result: CaseResult) -> None:
+        """Write one attempt of a case that has not ended."""
+        self._require_open()
+        self._write("attempt", result)
 
     def write_footer(self, footer: RunFooter) -> None:
         """Write the last line."""
@@ -287,7 +319,8 @@ def read_run(path: Path) -> Run:
     """Read a journal, whole or truncated; raise ``JournalError`` for anything else."""
     header: RunHeader | None = None
     footer: RunFooter | None = None
-    results: dict[str, CaseResult] = {}
+    results: dict[CaseId, CaseResult] = {}
+    attempts: dict[CaseId, list[CaseResult]] = {}
     number = 0
     for number, record in _records(path):
         if (header is None) != isinstance(record, RunHeader):
@@ -299,16 +332,23 @@ def read_run(path: Path) -> Run:
                 header = record
             case RunFooter():
                 footer = record
+            case _AttemptLine(result) if result.case_id in results:
+                raise JournalError(number, f"an attempt of {result.case_id!r}, which had ended")
+            case _AttemptLine(result):
+                attempts.setdefault(result.case_id, []).append(result)
             case _ if record.case_id in results:
                 raise JournalError(number, f"a second line for the case {record.case_id!r}")
             case _:
                 results[record.case_id] = record
+                if record.outcome is not Outcome.NOT_RUN:  # it has attempts left
+                    attempts.pop(record.case_id, None)
     if header is None:
         raise JournalError(1, "no header")
-    return Run(header=header, results=tuple(results.values()), footer=footer)
+    pending = {case_id: tuple(made) for case_id, made in attempts.items()}
+    return Run(header=header, results=tuple(results.values()), footer=footer, attempts=pending)
 
 
-def _records(path: Path) -> Iterator[tuple[int, RunHeader | CaseResult | RunFooter]]:
+def _records(path: Path) -> Iterator[tuple[int, RunHeader | _AttemptLine | CaseResult | RunFooter]]:
     with _open_plain(path) as stream:
         for number, line in enumerate(stream, 1):
             try:
@@ -363,9 +403,10 @@ def _record(number: int, value: Json) -> Any:
     if kind == "header" and (found := value.pop("format", None)) != FORMAT:
         raise JournalError(number, f"format {found!r}; this program reads {FORMAT}")
     try:
-        return _decode(_KINDS[kind], value, kind)
+        decoded = _decode(_KINDS[kind], value, kind)
     except _MalformedError as error:
         raise JournalError(number, str(error)) from error
+    return _AttemptLine(decoded) if kind == "attempt" else decoded
 
 
 class _MalformedError(Exception):

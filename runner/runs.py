@@ -1,5 +1,6 @@
 """The folder of a run: where it lies, what is in it, and going on with one that did not end."""
 
+import itertools
 import os
 import secrets
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 from runner.agreement import Difference, option_differences, variable_differences
 from runner.diagnostics import UsageError
 from runner.language.source import shown
-from runner.model import CaseResult
+from runner.model import CaseId, CaseResult
 from runner.record import JournalError, Run, RunHeader, read_run
 from runner.streams import naming
 
@@ -37,6 +38,8 @@ class RunFolder:
     header: RunHeader | None = None
     """Set when the run goes on with an earlier one's journal."""
     finished: tuple[CaseResult, ...] = ()
+    attempts: Mapping[CaseId, tuple[CaseResult, ...]] = field(default_factory=dict)
+    """Those of an earlier run, of cases that it did not finish."""
     junit_files: list[Path] = field(default_factory=list)
     is_latest: bool = False
 
@@ -140,7 +143,7 @@ def resume_run(name: str, now: RunHeader, digests: Mapping[str, str], files: Map
     if problem:
         raise UsageError(f"--resume {name}: {problem}; begin a new run, or go on as that one began")
     begun = RunFolder(path=path, run_id=run.header.run_id)
-    return replace(begun, header=run.header, finished=run.finished) if run.finished else begun
+    return replace(begun, header=run.header, finished=run.finished, attempts=run.attempts) if run.has_something else begun
 
 
 def _why_another(run: Run, now: RunHeader, digests: Mapping[str, str], files: Mapping[str, str]) -> str:
@@ -155,7 +158,8 @@ def _why_another(run: Run, now: RunHeader, digests: Mapping[str, str], files: Ma
     options = option_differences(now.options, then.options)
     if options:
         return f"this command differs from that run's: {_in_words(options)}"
-    changed = [result.case_id for result in run.results if digests.get(result.case_id) != result.digest]
+    recorded = itertools.chain(run.results, *run.attempts.values())
+    changed = [result.case_id for result in recorded if digests.get(result.case_id) != result.digest]
     if changed:
         return f"{changed[0]} is not the case that was run then"
     if then.selection != now.selection:

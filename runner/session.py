@@ -39,6 +39,9 @@ _FACTS_SECONDS = 600.0
 _OUTPUT_BYTES = 64_000
 """How much of what a worker printed goes into the journal: the end of it."""
 
+_STACK_BYTES = 512_000
+"""How much of it is searched for the stack of a case whose time was up: other threads may go on printing."""
+
 _CODE_BYTES = 16 << 20
 """The most of one piece of generated code that is read."""
 
@@ -59,9 +62,10 @@ class CaseRunner:
     ) -> None:
         self._wishes = wishes or schedule.Wishes()
         self._timeout: float = arguments.timeout
+        self._patience: float = arguments.timeout_factor
         self._isolation = Isolation(arguments.isolation)
-        self._company: dict[str, str] = {}
-        """By id, what cases came to that failed after others in a worker."""
+        self._company: dict[str, tuple[str, str]] = {}
+        """By the name of the attempt that followed alone: a case, and what it came to after others in a worker."""
         self._suite = suite
         self._workers = 1 if self._isolation is Isolation.NONE else workers
         self._waivers = waivers
@@ -74,7 +78,11 @@ class CaseRunner:
         self._no_objects: dict[str, None] = {}
         self._scratch = Path(tempfile.mkdtemp(prefix="torch-conformance-"))
         limits = Limits(
-            threads=schedule.threads(workers), scratch=self._scratch, isolation=self._isolation, spares=schedule.spares(self._workers)
+            threads=schedule.threads(workers),
+            scratch=self._scratch,
+            isolation=self._isolation,
+            patience=self._patience,
+            spares=schedule.spares(self._workers),
         )
         self._engine = Engine(limits)
         self._is_asking = False
@@ -100,7 +108,7 @@ class CaseRunner:
         ] + [*self._in_company(), *self._services.warnings, *(f"--object-cache: {why}" for why in self._no_objects)]
 
     def _in_company(self) -> Iterator[str]:
-        for name, what in self._company.items():
+        for name, what in self._company.values():
             yield f"{name} was {what}; it was run again alone. If it may share no worker, its spec says 'isolation: case'"
 
     def heed(self, interrupts: Interrupts, say: Callable[[str], None]) -> None:
@@ -124,7 +132,8 @@ class CaseRunner:
         if not self._environments:
             return self._machine
         environment = next(iter(self._environments.values()))
-        job = Job(name=FACTS, plan=FACTS, folder=self._scratch / FACTS, environment=environment, timeout=_FACTS_SECONDS)
+        seconds = _FACTS_SECONDS * self._patience
+        job = Job(name=FACTS, plan=FACTS, folder=self._scratch / FACTS, environment=environment, timeout=seconds)
         self._is_asking = True  # nothing of a case runs yet
         execution = next(iter(self._engine.run([job], schedule.capacity(1, self._machine))))
         self._is_asking = False
@@ -134,37 +143,47 @@ class CaseRunner:
         self._machine = availability.informed(self._machine, execution.observation)
         return self._machine
 
-    def run(self, cases: Sequence[Case], known: Surroundings, repro: Callable[[Case], str]) -> Iterator[CaseResult]:
-        """Run the cases and yield each result as it is known."""
+    def run(self, cases: Sequence[Case], known: Surroundings, repro: Callable[[Case], str], *, alone: bool = False) -> Iterator[CaseResult]:
+        """Run the cases and yield each result as it is known. A case that stands there twice is run twice.
+
+        ``alone``: one after another with nothing beside them, and not before everything else has ended.
+        """
         by_name: dict[str, Case] = {}
         jobs: list[Job] = []
         for number, case in enumerate(self._in_order(cases), start=self._folder.next_number()):
-            by_name[case.id] = case
             try:
-                jobs.append(self._job(number, case, known))
+                job = self._job(number, case, known, alone=alone)
             except TemplateError as error:
                 verdict = AvailabilityVerdict(Availability.NO, f"this machine lacks a fact: {error}")
                 yield result_of_unavailable(case, verdict, (), repro(case))
+            else:
+                # exclusive: nor does a worker warm up beside it
+                jobs.append(dataclasses.replace(job, needs=dataclasses.replace(job.needs, exclusive=True)) if alone else job)
+                by_name[job.name] = case
         self._services.announce(sum(job.begin is not None for job in jobs))
         for execution in self._engine.run(jobs, schedule.capacity(self._workers, self._machine)):
             case = by_name[execution.job.name]
             result = self._result(case, execution, known, repro(case))
             shutil.rmtree(self._cache_of(execution.job), ignore_errors=True)
-            if self._is_to_be_believed(result, execution):
-                yield dataclasses.replace(result, company=self._company.get(case.id, ""))
+            company = self._company_of(result, execution)
+            if company:
+                job = self._job(self._folder.next_number(), case, known, alone=True)
+                by_name[job.name] = case
+                self._company[job.name] = (case.id, company)
+                self._engine.again(job)
             else:
-                self._engine.again(self._job(self._folder.next_number(), case, known, alone=True))
+                _, company = self._company.get(execution.job.name, ("", ""))
+                yield dataclasses.replace(result, company=company)
 
-    def _is_to_be_believed(self, result: CaseResult, execution: Execution) -> bool:
-        """Whether the result may be the case's own: what failed in a worker of several cases is the last there, and is run again alone."""
+    def _company_of(self, result: CaseResult, execution: Execution) -> str:
+        """Return what a case came to that may be the doing of others, and retire their worker: it is run again alone. Empty for its own."""
         if execution.isolation != SHARED or result.outcome is Outcome.PASS:
-            return True
+            return ""
         self._engine.retire(execution.worker)
         if execution.after == 0:
-            return True
+            return ""
         cases = f"{execution.after} other case{'' if execution.after == 1 else 's'}"
-        self._company[result.case_id] = f"{result.outcome.label} after {cases} in a worker: {result.reason}"
-        return False
+        return f"{result.outcome.label} after {cases} in a worker: {result.reason}"
 
     def _in_order(self, cases: Sequence[Case]) -> list[Case]:
         return schedule.order(cases, self._wishes.seconds, self._wishes.seed)
@@ -174,17 +193,18 @@ class CaseRunner:
         folder.mkdir(parents=True, exist_ok=True)
         cache = self._scratch / folder.name
         here = surroundings(self._suite.backends.by_name[case.backend], known)
+        name = f"{case.id} ({folder.name})"  # of this attempt: another may run beside it
         plan = make_plan(case, here, self._machine.facts, folder, cache, self._objects)
         with naming(folder / "plan.json"):
             (folder / "plan.json").write_text(json.dumps(plan, indent=1, ensure_ascii=True), encoding="ascii")
         return Job(
-            name=case.id,
+            name=name,
             plan=str(folder / "plan.json"),
             folder=folder,
             environment=self._environment_of(case),
-            timeout=case.body["timeout"] or self._timeout,
+            timeout=(case.body["timeout"] or self._timeout) * self._patience,
             shares=not alone and (self._isolation is Isolation.NONE or not why_alone(case)),
-            begin=functools.partial(self._services.start, case.id, cache) if case.body["services"] else None,
+            begin=functools.partial(self._services.start, name, cache) if case.body["services"] else None,
             needs=schedule.needs_of(case, self._machine),
             memory_limit=self._wishes.memory_limit,
         )
@@ -197,7 +217,7 @@ class CaseRunner:
 
     def _result(self, case: Case, execution: Execution, known: Surroundings, repro: str) -> CaseResult:
         folder = execution.job.folder
-        services = [self._services.stop(case.id)] if execution.job.begin is not None else []
+        services = [self._services.stop(execution.job.name)] if execution.job.begin is not None else []
         problem = execution.problem or _keep(folder / "observation.json", execution.observation)
         if services:
             problem = problem or _keep(folder / "services.json", [dataclasses.asdict(service) for service in services])
@@ -209,6 +229,7 @@ class CaseRunner:
             note=execution.note,
             problem=problem,
             services=services,
+            stderr=_tail(folder / "stderr.txt", _STACK_BYTES, start=execution.stack_from) if execution.ending.timed_out else "",
         )
         here = surroundings(backend, known)
         objects = _objects(execution.observation)
@@ -355,11 +376,11 @@ def _read_code(folder: Path, step: int, piece: int) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _tail(path: Path) -> str:
+def _tail(path: Path, limit: int = _OUTPUT_BYTES, start: int = 0) -> str:
     try:
         with open_left_behind(path) as stream:
             size = stream.seek(0, 2)
-            stream.seek(max(size - _OUTPUT_BYTES, 0))
-            return stream.read(_OUTPUT_BYTES).decode("utf-8", "backslashreplace")
+            stream.seek(max(size - limit, start))
+            return stream.read(limit).decode("utf-8", "backslashreplace")
     except OSError:
         return ""

@@ -135,6 +135,7 @@ def verdict_of(
     code: Mapping[tuple[int, int], str] | None = None,
     here: Surroundings = HERE,
     services: Sequence[ServiceReport] = (),
+    stderr: str = "",
 ) -> Judged:
     """Judge a case on an observation."""
 
@@ -144,7 +145,7 @@ def verdict_of(
         except KeyError:
             raise FileNotFoundError(2, "No such file", f"code-{index}-{piece}.txt") from None
 
-    evidence = Evidence(ending=ending, observation=facts, code=read, note=note, problem=problem, services=services)
+    evidence = Evidence(ending=ending, observation=facts, code=read, note=note, problem=problem, services=services, stderr=stderr)
     return judge(judged_case, by or backend(), here, evidence)
 
 

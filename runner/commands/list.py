@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runner import availability, upstream
@@ -28,10 +28,21 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     machine = availability.glance(installed_torch())
     judged = [(case, availability.of_case(case, machine)) for case in cases]
     if arguments.json:
-        print(json.dumps(encode([as_json(case, verdict) for case, verdict in judged]), indent=2, allow_nan=False))
+        for part in _array(as_json(case, verdict) for case, verdict in judged):
+            print(part, end="")
     else:
         print("\n".join(_line(case, verdict) for case, verdict in judged) or "no case is selected")
     return ExitCode.OK if cases else ExitCode.NOTHING
+
+
+def _array(values: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield an array as ``json.dumps`` indents it, value by value: as one text, many cases would take a gigabyte."""
+    before = "[\n  "
+    for value in values:
+        # what JSON writes has line ends between values alone
+        yield before + json.dumps(encode(value), indent=2, allow_nan=False).replace("\n", "\n  ")
+        before = ",\n  "
+    yield "[]\n" if before.startswith("[") else "\n]\n"
 
 
 def as_json(case: Case, verdict: Verdict) -> Mapping[str, Any]:

@@ -39,7 +39,14 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     if arguments.json:
         print(json.dumps(_as_json(joined, folder), indent=2))
     else:
-        print_report(sys.stdout, joined.results, joined.header.selected, folder.shown_junit, color=wants_color(sys.stdout, os.environ))
+        print_report(
+            sys.stdout,
+            joined.results,
+            joined.header.selected,
+            folder.shown_junit,
+            color=wants_color(sys.stdout, os.environ),
+            lets_flaky_pass=joined.header.lets_flaky_pass,
+        )
     return ExitCode(joined.footer.exit_code)
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import itertools
 import os
 import secrets
 import shlex
@@ -14,6 +15,7 @@ from typing import Any
 
 from runner import __version__, availability, kept, schedule
 from runner.agreement import machine_differences
+from runner.attempts import Policy
 from runner.audit import Trial, audit, try_case
 from runner.conditions import Surroundings
 from runner.diagnostics import UsageError
@@ -50,6 +52,7 @@ from runner.waivers import Waivers, warnings
 def main(arguments: argparse.Namespace) -> ExitCode:
     """Run the selected cases; the exit code says what a CI system may conclude."""
     workers = schedule.workers(arguments.jobs)
+    policy = Policy.of(retries=arguments.retries, repeat=arguments.repeat, fail_fast=arguments.fail_fast)
     memory_limit = schedule.memory_limit(arguments.memory_limit)
     reach(named_servers(arguments.service))
     # looked at once, and before anything is run: a worker could change what lies there
@@ -74,7 +77,7 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     folder.claim_junit(arguments.junit)
     for warning in warnings(waivers, [case.id for case in suite.cases]):
         print(f"warning: {warning}", file=sys.stderr)
-    return _Run(arguments, suite, waivers, selected, folder, workers, wishes, replace(header, run_id=folder.run_id)).main()
+    return _Run(arguments, suite, waivers, selected, folder, workers, policy, wishes, replace(header, run_id=folder.run_id)).main()
 
 
 def _seed(shuffle: int | str | None) -> int | None:
@@ -109,6 +112,9 @@ def _header(
         selected_whole=len(whole),
         selection=digest_of_selection({case.id: digest_of(case) for case in whole}),
         options=_options(arguments),
+        retries=arguments.retries,
+        repeat=arguments.repeat,
+        flaky=arguments.flaky,
     )
 
 
@@ -159,6 +165,7 @@ class _Run:
         selected: list[Case],
         folder: RunFolder,
         workers: int,
+        policy: Policy,
         wishes: schedule.Wishes,
         header: RunHeader,
     ) -> None:
@@ -169,8 +176,10 @@ class _Run:
         self.folder = folder
         self.workers = workers
         self.wishes = wishes
+        self.policy = policy
         self.begun = time.monotonic()
         self.results: dict[str, CaseResult] = {result.case_id: result for result in folder.finished}
+        self.attempts: dict[str, list[CaseResult]] = {case_id: list(made) for case_id, made in folder.attempts.items()}
         self.is_interrupted = False
         self.warnings: list[str] = []
         self.tried: list[tuple[Case, list[Trial]]] = []
@@ -178,7 +187,12 @@ class _Run:
         self.has_header = folder.header is not None
 
     def main(self) -> ExitCode:
-        progress = Progress(sys.stderr, color=wants_color(sys.stderr, os.environ), live=wants_bar(sys.stderr, os.environ))
+        progress = Progress(
+            sys.stderr,
+            color=wants_color(sys.stderr, os.environ),
+            live=wants_bar(sys.stderr, os.environ),
+            lets_flaky_pass=self.header.lets_flaky_pass,
+        )
         with JournalWriter(self.folder.journal) as journal, Interrupts() as interrupts:
             if not self.has_header:
                 self._write_stubs()
@@ -199,15 +213,18 @@ class _Run:
         return code
 
     def _execute(self, journal: JournalWriter, progress: Progress, interrupts: Interrupts) -> None:
-        if self.arguments.fail_fast and any(result.outcome.is_failure for result in self.results.values()):
+        made = itertools.chain(self.results.values(), *self.attempts.values())
+        if self.arguments.fail_fast and any(result.outcome.is_failure for result in made):
             return
-        waiting = [case for case in self.selected if case.id not in self.results]
-        progress.start(len(waiting))
+        unknown = [case for case in self.selected if case.id not in self.results]
+        waiting = [case for case in unknown if not self._had_all_attempts(case.id)]
+        progress.start(len(unknown))
         glance = availability.glance(installed_torch(), named_servers(self.arguments.service))
         with CaseRunner(self.arguments, self.suite, self.waivers, waiting, self.folder, self.workers, glance, self.wishes) as cases:
             cases.heed(interrupts, progress.note)
             machine = cases.look_at_machine()
             self._place(machine.facts, journal)
+            self._take_killed(journal, progress)
             known = surroundings_of(machine.torch, machine)
             possible: list[Case] = []
             for case in waiting:
@@ -216,12 +233,7 @@ class _Run:
                     self._take(result_of_unavailable(case, verdict, self.arguments.require, self._repro(case)), journal, progress)
                 else:
                     possible.append(case)
-            by_id = {case.id: case for case in possible}
-            for result in cases.run(possible, known, self._repro):
-                self._take(result, journal, progress)
-                self._audit(by_id[result.case_id], result, known)
-                if self.arguments.fail_fast and result.outcome.is_failure:
-                    break
+            self._run_possible(cases, possible, known, journal, progress, interrupts)
             self.warnings = [*cases.warnings, *self._survivors()]
 
     def _place(self, facts: Mapping[str, Any], journal: JournalWriter) -> None:
@@ -237,6 +249,56 @@ class _Run:
             words = "; ".join(difference.between("now", "then") for difference in other)
             raise UsageError(f"--resume {self.arguments.resume}: {words}; begin a new run")
         self._write_stubs()
+
+    def _run_possible(
+        self,
+        cases: CaseRunner,
+        possible: Sequence[Case],
+        known: Surroundings,
+        journal: JournalWriter,
+        progress: Progress,
+        interrupts: Interrupts,
+    ) -> None:
+        """Run the cases beside each other, then, while something has failed and may be run again, that alone."""
+        by_id = {case.id: case for case in possible}
+        waiting = [case for case in possible for _ in range(self.policy.beside_others(self.attempts.get(case.id, ())))]
+        alone = False
+        while (waiting or not alone) and not interrupts.asked:  # then nothing is begun any more
+            for result in cases.run(waiting, known, self._repro, alone=alone):
+                if result.case_id in self.results:
+                    continue
+                ended = self._take_attempt(result, journal, progress)
+                if ended is not None:
+                    self._audit(by_id[ended.case_id], ended, known)
+                if self.arguments.fail_fast and result.outcome.is_failure:
+                    return
+            waiting = [case for case in possible if case.id in self.attempts]
+            alone = True
+
+    def _take_killed(self, journal: JournalWriter, progress: Progress) -> None:
+        """Take the results of cases that had all their attempts when the earlier run was killed."""
+        for case_id in filter(self._had_all_attempts, list(self.attempts)):
+            self._take(self.policy.fold(self.attempts.pop(case_id)), journal, progress)
+
+    def _had_all_attempts(self, case_id: str) -> bool:
+        made = self.attempts.get(case_id, ())
+        return bool(made) and self.policy.is_done(made)
+
+    def _take_attempt(self, result: CaseResult, journal: JournalWriter, progress: Progress) -> CaseResult | None:
+        """Record an attempt; return the case's result where it was the last one."""
+        made = [*self.attempts.get(result.case_id, ()), result]
+        is_done = self.policy.is_done(made)
+        if is_done and len(made) == 1:
+            self._take(result, journal, progress)
+            return result
+        journal.write_attempt(result)
+        progress.attempt_finished(result, f"attempt {len(made)} of {self.policy.bound}")
+        self.attempts[result.case_id] = made
+        if not is_done:
+            return None
+        folded = self.policy.fold(self.attempts.pop(result.case_id))
+        self._take(folded, journal, progress)
+        return folded
 
     def _audit(self, case: Case, result: CaseResult, known: Surroundings) -> None:
         """Ask the expectations of a case that passed whether they could have failed; the workers go on meanwhile."""
@@ -269,13 +331,23 @@ class _Run:
             self._write_header(journal)
         for case in self.selected:
             if case.id not in self.results:
-                self.results[case.id] = result_of_unrun(case, reason, self._repro(case))
+                self.results[case.id] = self._unfinished(case, reason)
                 journal.write_case(self.results[case.id])
+
+    def _unfinished(self, case: Case, reason: str) -> CaseResult:
+        had_all = self._had_all_attempts(case.id)
+        made = self.attempts.pop(case.id, None)
+        if made is None:
+            return result_of_unrun(case, reason, self._repro(case))
+        if had_all:
+            return self.policy.fold(made)
+        return self.policy.interrupted(made) if self.is_interrupted else self.policy.fold(made, reason)
 
     def _exit_code(self) -> ExitCode:
         if self.is_interrupted:
             return ExitCode.INTERRUPTED
-        return exit_code((result.outcome for result in self.results.values()), self.arguments.min_executed)
+        outcomes = (result.outcome for result in self.results.values())
+        return exit_code(outcomes, self.arguments.min_executed, lets_flaky_pass=self.header.lets_flaky_pass)
 
     def _write_stubs(self) -> None:
         for path in self.folder.junit_files:
@@ -288,7 +360,13 @@ class _Run:
     def _print_report(self) -> None:
         color = wants_color(sys.stdout, os.environ)
         print_report(
-            sys.stdout, self._in_order(), len(self.selected), self.folder.shown_junit, color=color, objects=self.arguments.object_cache
+            sys.stdout,
+            self._in_order(),
+            len(self.selected),
+            self.folder.shown_junit,
+            color=color,
+            objects=self.arguments.object_cache,
+            lets_flaky_pass=self.header.lets_flaky_pass,
         )
         if self.is_interrupted:
             print(f"to go on: the same command with --resume {shlex.quote(shown(self.folder.path))}", file=sys.stderr)

@@ -43,6 +43,8 @@ class Limits:
     scratch: Path
     """A folder for what templates write; emptied by the caller."""
     isolation: Isolation = Isolation.CASE
+    patience: float = 1.0
+    """How many times longer than usual templates and workers may take to warm up."""
     spares: int = 0
     """How many workers for a GPU may warm up beside those that run cases."""
 
@@ -94,6 +96,10 @@ class Engine:
             template.process.close()
         self._templates.clear()
         self._selector.close()
+
+    @property
+    def _start_seconds(self) -> float:
+        return _START_SECONDS * self._limits.patience
 
     @property
     def broken(self) -> Mapping[str, str]:
@@ -186,7 +192,7 @@ class Engine:
         self._retire_idle(wanted.key)
         self._next += 1
         process = TemplateProcess(wanted, self._limits.threads, self._limits.scratch / f"template-{self._next}")
-        self._templates[wanted.key] = _Template(process, time.monotonic() + _START_SECONDS)
+        self._templates[wanted.key] = _Template(process, time.monotonic() + self._start_seconds)
         self._selector.register(process.control, selectors.EVENT_READ, wanted.key)
 
     def _retire_idle(self, wanted: str) -> None:
@@ -240,7 +246,7 @@ class Engine:
         self._workers[worker.number] = worker
         self._selector.register(mine, selectors.EVENT_READ, worker.number)
         if not worker.is_warm:
-            worker.warm_up(sorted(wanted.kinds), time.monotonic() + _START_SECONDS)
+            worker.warm_up(sorted(wanted.kinds), time.monotonic() + self._start_seconds)
         return worker
 
     # -- waiting ------------------------------------------------------------------------------------------------
@@ -262,7 +268,7 @@ class Engine:
         self._watch_memory()
         for name, template in list(self._templates.items()):
             if not template.process.is_ready and now > template.deadline:
-                self._lose_template(name, f"the template did not warm up within {_START_SECONDS} s")
+                self._lose_template(name, f"the template did not warm up within {self._start_seconds:g} s")
 
     def _patience(self) -> float:
         """Return how long to sleep: until the next deadline, and shortly where something has just ended."""
@@ -354,7 +360,7 @@ class Engine:
         running = worker.running
         if worker.has_ended or running is None:
             if not worker.is_warm and now > worker.warm_until:
-                self._cold[worker.key] = f"a worker did not warm up within {_START_SECONDS} s"
+                self._cold[worker.key] = f"a worker did not warm up within {self._start_seconds:g} s"
                 self._end(worker)
             return
         if worker.pid is None:

@@ -79,6 +79,8 @@ class Execution:
     """How many cases its worker had run before."""
     worker: int = 0
     """The worker's number in this run."""
+    stack_from: int = 0
+    """Where in its standard error the stack begins that it was asked for when its time was up: what is before it is of another moment."""
     note: str = ""
     """Why it got no fork, or what was odd about its worker afterwards."""
     problem: str = ""

@@ -36,6 +36,8 @@ class Running:
     killed_at: float | None = None
     outputs: tuple[int, ...] = ()
     """The files that it prints into."""
+    stack_from: int = 0
+    """Where in its standard error the answer begins when it is asked for its stack."""
     is_cut: bool = False
     """Whether some of what it printed is lost."""
 
@@ -116,6 +118,8 @@ class Worker:
     def ask_for_stack(self) -> None:
         """Let it print every thread's stack."""
         if self.pid is not None:
+            if self.running is not None and self.running.outputs:
+                self.running.stack_from = os.fstat(self.running.outputs[OUTPUTS.index("stderr.txt")]).st_size
             with contextlib.suppress(OSError):
                 os.kill(self.pid, signal.SIGUSR1)
 
@@ -161,6 +165,7 @@ class Worker:
             if os.fstat(descriptor).st_size > _MOST_OUTPUT:
                 os.ftruncate(descriptor, 0)
                 self.running.is_cut = True  # type: ignore[union-attr]  # there are no outputs without it
+                self.running.stack_from = 0  # type: ignore[union-attr]  # what is there now was printed later
 
     def finish(self, note: str = "") -> Execution:
         """Return what became of its case, which is over: the worker has ended, or says that it is done with it."""
@@ -179,6 +184,7 @@ class Worker:
             isolation=self.isolation,
             after=self.cases - 1,
             worker=self.number,
+            stack_from=running.stack_from,
             note=self.note or note or _note(running),
             problem=_problem(running),
         )

@@ -1,8 +1,8 @@
 """From checked specs to cases: one for each backend and each point of the matrix. The only code that makes a ``Case``."""
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from runner.conditions import Surroundings
 from runner.diagnostics import Diagnostic, InvalidSpecs
@@ -56,7 +56,8 @@ class _Expansion:
         self.prefix = f"{spec.area}/{spec.name}" if spec.area else spec.name
         self.preludes = [_block(block) for block in anatomy.preludes]
         self.judged_names = [(kind, name) for _, _, kind, name, unlisted in used_names(anatomy) if kind in _JUDGED and not unlisted]
-        self._merged: dict[tuple[str, str], tuple[_Options, list[Diagnostic]]] = {}
+        self._merged: dict[tuple[str, str], _Section] = {}
+        self._shared: dict[str, Mapping[str, _Options]] = {}
         self._expected: dict[str, Expected] = {}
         self._steps: tuple[Step, ...] | None = None
 
@@ -69,7 +70,9 @@ class _Expansion:
 
     def _case(self, point: matrix.Point, problems: list[Diagnostic]) -> Case:
         data = self._filled(point)
-        merged = self._options(data, point, problems)
+        sections = self._sections(data, point)
+        problems.extend(problem for section in sections.values() for problem in section.problems)
+        merged = self._options(sections, point)
         return Case(
             id=CaseId(self.prefix + point.bracket),
             spec=self.document.file,
@@ -83,7 +86,7 @@ class _Expansion:
             device=point.backend.device,
             params=point.values,
             requires=(*point.backend.requires, *self.requires, *self.services),
-            body=self._body(data, point, merged),
+            body=self._body(data, point, sections),
             steps=self._all_steps(data),
             missing_names=self._missing(merged),
             options=merged,
@@ -133,23 +136,30 @@ class _Expansion:
             data = substitution.replaced(data, path, value)
         return data
 
-    def _options(self, data: Any, point: matrix.Point, problems: list[Diagnostic]) -> dict[str, "_Options"]:
+    def _sections(self, data: Any, point: matrix.Point) -> dict[str, "_Section"]:
         """Merge each section; one without templates is the same at every point of a backend."""
-        merged: dict[str, _Options] = {}
-        for section in options.SECTIONS:
-            key = (section, point.backend.name)
-            found = self._merged.get(key)
-            if found is None:
-                here = surroundings(point.backend, self.known)
-                found = options.merge(self.anatomy, data, point.backend, here, section)
-                if section not in self.templated:
-                    self._merged[key] = found
-            merged[section] = found[0]
-            problems.extend(found[1])
-        return merged
+        found: dict[str, _Section] = {}
+        for name in options.SECTIONS:
+            key = (name, point.backend.name)
+            section = self._merged.get(key)
+            if section is None:
+                merged, problems = options.merge(self.anatomy, data, point.backend, surroundings(point.backend, self.known), name)
+                section = _Section(merged, options.values(merged), problems)
+                if name not in self.templated:
+                    self._merged[key] = section
+            found[name] = section
+        return found
 
-    def _body(self, data: Any, point: matrix.Point, merged: Mapping[str, "_Options"]) -> dict[str, Any]:
-        body: dict[str, Any] = {section: options.values(merged[section]) for section in options.SECTIONS}
+    def _options(self, sections: Mapping[str, "_Section"], point: matrix.Point) -> Mapping[str, "_Options"]:
+        """Return the options by section; a hundred thousand cases share them as far as they are the same."""
+        if not self.templated.isdisjoint(options.SECTIONS):
+            return {name: section.options for name, section in sections.items()}
+        if point.backend.name not in self._shared:
+            self._shared[point.backend.name] = {name: section.options for name, section in sections.items()}
+        return self._shared[point.backend.name]
+
+    def _body(self, data: Any, point: matrix.Point, sections: Mapping[str, "_Section"]) -> dict[str, Any]:
+        body: dict[str, Any] = {name: section.values for name, section in sections.items()}
         body.update(
             preludes=self.preludes,
             functions={name: self._function(raw, data) for name, raw in self.anatomy.functions.items()},
@@ -220,6 +230,15 @@ class _Expansion:
 
 
 _Options = Mapping[str, options.Option]
+
+
+class _Section(NamedTuple):
+    """A section of options merged for one backend; shared, so nothing of it is changed."""
+
+    options: _Options
+    values: Mapping[str, Any]
+    problems: Sequence[Diagnostic]
+
 
 _JUDGED = (NameKind.COUNTER, NameKind.METRIC)
 

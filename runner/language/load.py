@@ -1,7 +1,9 @@
 """The first stages as one: from paths to cases, or every problem of every file."""
 
+import contextlib
+import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +42,20 @@ class Suite:
 def load(paths: Sequence[Path], backend_files: Sequence[Path] = (), known: Surroundings | None = None) -> Suite:
     """Read, validate and expand; raise ``InvalidSpecs`` with every problem of every file, or ``UsageError``."""
     problems: list[Diagnostic] = []
-    return load_specs(discover(paths, problems), backend_files, known, problems)
+    with _without_collector():
+        return load_specs(discover(paths, problems), backend_files, known, problems)
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Look for no cycles while reading: nearly all that is made is kept, and with many cases it would be looked through again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def load_specs(

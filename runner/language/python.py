@@ -5,6 +5,7 @@ import builtins
 import functools
 import importlib.util
 import re
+import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -203,15 +204,21 @@ _GIVEN = {"torch", "params"}
 
 def is_installed(name: str) -> bool:
     """Whether a top-level package can be found; nothing is imported."""
+    return _folders(name, tuple(sys.path)) is not None
+
+
+@functools.cache
+def _folders(package: str, search: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the folders of a package, none for a module; None when it cannot be found. Many specs name the same few."""
     try:
-        return importlib.util.find_spec(name) is not None
+        spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
-        return False
+        return None
+    return None if spec is None else tuple(spec.submodule_search_locations or ())
 
 
 def _find_in_files(package: str, path: str) -> tuple[str, str] | None:
-    spec = importlib.util.find_spec(package)
-    folders = list(spec.submodule_search_locations or []) if spec else []
+    folders = _folders(package, tuple(sys.path))
     if not folders:
         return None
     place = Path(folders[0])
@@ -222,12 +229,13 @@ def _find_in_files(package: str, path: str) -> tuple[str, str] | None:
             continue
         file = place / f"{part}.py"
         if file.is_file():
-            return _find_in_module(file, ".".join(parts[: index + 1]), parts[index + 1 :])
+            return _find_in_module(file, ".".join(parts[: index + 1]), tuple(parts[index + 1 :]))
         break
     return None  # bound by an __init__ or made at run time: only a worker can tell
 
 
-def _find_in_module(file: Path, module: str, rest: list[str]) -> tuple[str, str] | None:
+@functools.cache
+def _find_in_module(file: Path, module: str, rest: tuple[str, ...]) -> tuple[str, str] | None:
     if not rest:
         return None
     try:

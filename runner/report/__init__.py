@@ -5,8 +5,9 @@ What a case printed may hold anything; nothing of it reaches a file or a termina
 
 import re
 import textwrap
+from collections.abc import Sequence
 
-from runner.model import CaseResult, Timing, Verdict
+from runner.model import Attempt, CaseResult, Timing, Verdict
 from runner.outcomes import Outcome
 
 TEXT_LIMIT = 64_000
@@ -73,15 +74,43 @@ def verdict_text(result: CaseResult, *, limit: int = TEXT_LIMIT) -> str:
 
     Long parts lose their middle; every failed expectation and the repro command stay while ``limit`` allows.
     """
-    reason = one_line(result.reason) or slug(result.outcome)
     repro = clip(f"repro: {one_line(result.repro, 4 * MESSAGE_LIMIT)}", limit // 2) if result.repro else ""
-    room = limit - _size(repro) - 1
-    places = [_verdict(verdict, room) for verdict in result.failed] or [plain(str(result.position))]
-    if sum(map(_size, places)) + len(places) + _size(reason) > room:
-        share = max((room - _size(reason)) // len(places) - 1, 200)
-        places = [_verdict(verdict, share) for verdict in result.failed] or places
-    body = clip("\n".join([reason, *places]), room)
+    body = _body(one_line(result.reason) or slug(result.outcome), _parts(result), limit - _size(repro) - 1)
     return f"{body}\n{repro}" if repro else body
+
+
+def attempt_text(attempt: Attempt, *, limit: int) -> str:
+    """Return what speaks against one of several attempts: its reason, and each verdict with its place. Never empty above a limit of 0."""
+    return _body(one_line(attempt.reason) or slug(attempt.outcome), attempt.verdicts, limit)
+
+
+def _parts(result: CaseResult) -> Sequence[Verdict | str]:
+    """Return what speaks against a case, with a line for each attempt; of a FLAKY one what speaks against each attempt, below its line."""
+    lines = [_attempt_line(number, attempt) for number, attempt in enumerate(result.attempts, start=1)]
+    if result.outcome is Outcome.FLAKY and lines:
+        parts: list[Verdict | str] = []
+        for line, attempt in zip(lines, result.attempts, strict=True):
+            parts += [line, *attempt.verdicts]
+        return parts
+    return [*(result.failed or [plain(str(result.position))]), *lines]
+
+
+def _attempt_line(number: int, attempt: Attempt) -> str:
+    where = f" in {one_line(attempt.folder)}" if attempt.folder else ""
+    because = f": {one_line(attempt.reason)}" if attempt.reason else ""
+    return f"attempt {number}{where}, {attempt.seconds:.1f}s: {attempt.outcome.label}{because}"
+
+
+def _body(head: str, parts: Sequence[Verdict | str], room: int) -> str:
+    """Return head and parts within ``room`` bytes; where they are too long each part has its share."""
+
+    def shown(limit: int) -> list[str]:
+        return [_verdict(part, limit) if isinstance(part, Verdict) else part for part in parts]
+
+    places = shown(room)
+    if sum(map(_size, places)) + len(places) + _size(head) > room:
+        places = shown(max((room - _size(head)) // max(len(places), 1) - 1, 200))
+    return clip("\n".join([head, *places]), room)
 
 
 def timing_lines(result: CaseResult) -> list[str]:

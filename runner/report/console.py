@@ -34,8 +34,9 @@ def wants_bar(stream: TextIO, environ: Mapping[str, str]) -> bool:
 class Progress:
     """How far a run is: one line that is drawn again (``live``), or one line for each case that ended."""
 
-    def __init__(self, stream: TextIO, *, color: bool, live: bool) -> None:
+    def __init__(self, stream: TextIO, *, color: bool, live: bool, lets_flaky_pass: bool = False) -> None:
         self._stream = stream
+        self._lets_flaky_pass = lets_flaky_pass
         self._color = color
         self._live = live
         self._total = 0
@@ -58,7 +59,7 @@ class Progress:
         """Count a case; where there is no bar, or where it failed, leave a line of it."""
         self._running.pop(result.case_id, None)
         self._done += 1
-        self._failed += result.outcome.is_failure
+        self._failed += result.outcome.is_failure and not (self._lets_flaky_pass and result.outcome is Outcome.FLAKY)
         if result.outcome.is_failure or not self._live:
             self._erase()
             _write(self._stream, self._line(result) + "\n")
@@ -70,16 +71,24 @@ class Progress:
         _write(self._stream, text + "\n")
         self._draw()
 
+    def attempt_finished(self, result: CaseResult, which: str) -> None:
+        """Leave a line of one of several attempts of a case, where there is no bar, or where it failed."""
+        if result.outcome.is_failure or not self._live:
+            self._erase()
+            _write(self._stream, self._line(result, which) + "\n")
+        self._draw()
+
     def close(self) -> None:
         """Take the bar away."""
         self._erase()
         self._stream.flush()
 
-    def _line(self, result: CaseResult) -> str:
+    def _line(self, result: CaseResult, count: str = "") -> str:
         width = len(str(self._total))
+        count = count or f"{self._done:{width}}/{self._total}"
         because = f": {one_line(result.reason)}" if result.outcome.is_failure else ""
         head = _painted(result.outcome, color=self._color)
-        return f"{head}  {self._done:{width}}/{self._total}  {result.seconds:.1f}s  {shown_id(result.case_id)}{because}"
+        return f"{head}  {count}  {result.seconds:.1f}s  {shown_id(result.case_id)}{because}"
 
     def _draw(self) -> None:
         if not self._live:
@@ -110,6 +119,7 @@ def print_report(
     color: bool,
     truncated: bool = False,
     objects: Path | None = None,
+    lets_flaky_pass: bool = False,
 ) -> None:
     """Print every case that is no plain PASS, what was timed, the totals, and last the count of what was executed."""
     parts = (_expected, _blocks, _groups, _timings, _totals)
@@ -117,6 +127,8 @@ def print_report(
     lines += _objects(results, objects)
     if truncated:
         lines.append("truncated: this run did not reach its end")
+    if lets_flaky_pass and any(result.outcome is Outcome.FLAKY for result in results):
+        lines.append("FLAKY cases do not fail this run (--flaky pass)")
     lines.append(_last_line(results, selected, report_path))
     _write(stream, "\n".join(lines) + "\n")
 
@@ -138,8 +150,12 @@ def _blocks(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
 
 def _last_words(result: CaseResult) -> Iterable[str]:
     """Give the end of stderr where no expectation tells the story: a crash, a case that could not be judged."""
-    text = plain(result.stderr).rstrip().encode("utf-8")[-_STDERR_LIMIT:].decode("utf-8", "ignore")
-    if result.outcome.junit is JUnitTag.ERROR and text:
+    if result.outcome.junit is not JUnitTag.ERROR:
+        return
+    shown = {line for verdict in result.failed for line in plain(verdict.detail).splitlines() if line}  # the stack of a timeout
+    lines = [line for line in plain(result.stderr).splitlines() if line not in shown]
+    text = "\n".join(lines).rstrip().encode("utf-8")[-_STDERR_LIMIT:].decode("utf-8", "ignore")
+    if text:
         yield "stderr ends:"
         yield from (f"    {line}" for line in text.splitlines())
 

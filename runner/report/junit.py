@@ -5,21 +5,22 @@ characters, writes an empty failure as a pass, leaves out a time of zero, adds `
 are taken, not its text: everything that enters is made plain first, and the tree is mended before it is written.
 """
 
+import functools
 import math
 import os
 import secrets
 import shlex
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # it ships no types
 
-from runner.model import CaseResult
-from runner.outcomes import JUnitTag, Outcome
+from runner.model import Attempt, CaseResult
+from runner.outcomes import RETRIED, JUnitTag, Outcome
 from runner.record import RunHeader
-from runner.report import MESSAGE_LIMIT, TEXT_LIMIT, clip, one_line, plain, slug, timing_lines, verdict_text, visible_name
+from runner.report import MESSAGE_LIMIT, TEXT_LIMIT, attempt_text, clip, one_line, plain, slug, timing_lines, verdict_text, visible_name
 from runner.streams import naming
 
 REPORT_NAME = "torch-conformance"
@@ -48,12 +49,21 @@ def write_junit(
     With the run's ``folder``, cases name their attachments as CI systems read them.
     """
     _refuse_impossible(results)
-    data = b""
-    for limit in _TEXT_LIMITS:
-        data = _document(header, results, truncated=truncated, limit=limit, folder=folder)
-        if len(data) <= FILE_LIMIT:
-            break
-    _replace(path, data)
+    _spec_file.cache_clear()
+    _replace(path, _fitting(functools.partial(_document, header, results, truncated=truncated, folder=folder)))
+
+
+def _fitting(document: Callable[..., bytes]) -> bytes:
+    """Return the document with the most text that keeps it under its limit, or else with the least.
+
+    The least is tried second: where it is too large itself, and so many cases are there, nothing between has to be made.
+    """
+    largest, *between, smallest = _TEXT_LIMITS
+    if whole := document(limit=largest, most=FILE_LIMIT):
+        return whole
+    least = document(limit=smallest, most=None)
+    fitting = (document(limit=limit, most=FILE_LIMIT) for limit in between) if len(least) <= FILE_LIMIT else iter(())
+    return next((data for data in fitting if data), least)
 
 
 def _refuse_impossible(results: Iterable[CaseResult]) -> None:
@@ -81,20 +91,52 @@ def _replace(path: Path, data: bytes) -> None:
             temporary.unlink()
 
 
-def _document(header: RunHeader, results: Sequence[CaseResult], *, truncated: bool, limit: int, folder: Path | None) -> bytes:
+class _Suites:
+    """The suites as text: as elements, all at once, they take many times the memory."""
+
+    def __init__(self) -> None:
+        self._texts: list[bytes] = []
+        self._totals = dict.fromkeys(_TOTALS, 0)
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def append(self, suite: ET.Element) -> None:
+        for total in _TOTALS:
+            self._totals[total] += int(suite.get(total, "0"))
+        ET.indent(suite, level=1)
+        text = b"\n  " + ET.tostring(suite, encoding="utf-8")
+        self._texts.append(text)
+        self.size += len(text)
+
+    def document(self, seconds: float) -> bytes:
+        """Return the whole, indented as if it had been one tree."""
+        totals = {name: str(total) for name, total in self._totals.items()}
+        root = ET.Element("testsuites", {"name": REPORT_NAME, **totals, "time": _decimal(seconds)})
+        end = b"</testsuites>"
+        if not self._texts:
+            return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+        head = bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True, short_empty_elements=False)).removesuffix(end)
+        return b"".join([head, *self._texts, b"\n", end, b"\n"])
+
+
+def _document(
+    header: RunHeader, results: Sequence[CaseResult], *, truncated: bool, limit: int, folder: Path | None, most: int | None = None
+) -> bytes:
+    """Return the report; nothing when it would have more than ``most`` bytes."""
     properties = _properties(header)
-    suites = [_truncated_suite(header, properties)] if truncated else []
+    suites = _Suites()
+    if truncated:
+        suites.append(_truncated_suite(header, properties))
     for spec, group in _by_spec(results).items():
         # When not even the messages fit, the environment is said once.
         said = {} if suites and not limit else properties
-        suites.append(_suite(spec, group, timestamp=header.started, properties=said, limit=limit, folder=folder))
-    root = ET.Element("testsuites", name=REPORT_NAME)
-    root.extend(suites)
-    for total in _TOTALS:
-        root.set(total, str(sum(int(suite.get(total, "0")) for suite in suites)))
-    root.set("time", _decimal(math.fsum(_seconds(result) for result in results)))
-    ET.indent(root)
-    return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+        suites.append(_suite(spec, group, header, properties=said, limit=limit, folder=folder))
+        if most is not None and suites.size > most:
+            return b""
+    data = suites.document(math.fsum(_seconds(result) for result in results))
+    return b"" if most is not None and len(data) > most else data
 
 
 def _by_spec(results: Iterable[CaseResult]) -> Mapping[str, list[CaseResult]]:
@@ -121,19 +163,62 @@ def _truncated_suite(header: RunHeader, properties: Mapping[str, str]) -> ET.Ele
 
 
 def _suite(
-    spec: str, group: Sequence[CaseResult], *, timestamp: str, properties: Mapping[str, str], limit: int, folder: Path | None
+    spec: str, group: Sequence[CaseResult], header: RunHeader, *, properties: Mapping[str, str], limit: int, folder: Path | None
 ) -> ET.Element:
+    passed = [result.outcome is Outcome.PASS or _is_let_pass(result, header) for result in group]
     suite = TestSuite(
-        visible_name(spec_file(spec)),
-        [_case(result, limit, folder) for result in group],
-        timestamp=one_line(timestamp),
+        visible_name(_spec_file(spec)),
+        [_case(result, limit, folder, passed=is_pass) for result, is_pass in zip(group, passed, strict=True)],
+        timestamp=one_line(header.started),
         properties=properties,
     )
     mended = _mended(suite.build_xml_doc(), [_seconds(result) for result in group])
     for element, result in zip(mended.iter("testcase"), group, strict=True):
         for skipped in element.iter("skipped"):
             skipped.set("type", _type(result))
+        _add_attempts(element, result, limit, let_pass=_is_let_pass(result, header))
     return mended
+
+
+def _is_let_pass(result: CaseResult, header: RunHeader) -> bool:
+    return result.outcome is Outcome.FLAKY and header.lets_flaky_pass
+
+
+def _add_attempts(case: ET.Element, result: CaseResult, limit: int, *, let_pass: bool) -> None:
+    """Add what the package does not know: failures of a flaky case that may pass, and those after the first of one that never passed.
+
+    They are failures whatever failed: readers know flakyFailure and rerunFailure, and few flakyError and rerunError. A flaky case that
+    fails the run says all in its one failure.
+    """
+    if let_pass:
+        tag, attempts = "flakyFailure", [attempt for attempt in result.attempts if attempt.outcome.is_failure]
+    elif result.outcome in RETRIED:
+        tag, attempts = "rerunFailure", [attempt for attempt in result.attempts[1:] if attempt.outcome.is_failure]
+    else:
+        return
+    place = sum(child.tag in ("failure", "error", "skipped") for child in case)
+    share = _share(result, limit) // max(len(attempts), 1)
+    for attempt in reversed(attempts):
+        case.insert(place, _attempt_element(tag, attempt, share))
+
+
+def _share(result: CaseResult, limit: int) -> int:
+    """Return the bytes that several attempts have of a case's: half where the case itself says something too."""
+    return limit if result.outcome is Outcome.FLAKY else limit // 2
+
+
+def _attempt_element(tag: str, attempt: Attempt, limit: int) -> ET.Element:
+    message = one_line(attempt.reason, min(MESSAGE_LIMIT, max(limit, 100))) or slug(attempt.outcome)
+    element = ET.Element(tag, message=message, type=one_line(attempt.failure_type) or slug(attempt.outcome))
+    texts = (
+        ("stackTrace", attempt_text(attempt, limit=limit // 2)),
+        ("system-out", clip(plain(attempt.stdout), limit // 4)),
+        ("system-err", clip(plain(attempt.stderr), limit // 4)),
+    )
+    for name, text in texts:
+        if text.strip():
+            ET.SubElement(element, name).text = text
+    return element
 
 
 def _mended(suite: ET.Element, seconds: Sequence[float]) -> ET.Element:
@@ -145,16 +230,17 @@ def _mended(suite: ET.Element, seconds: Sequence[float]) -> ET.Element:
     return suite
 
 
-def _case(result: CaseResult, limit: int, folder: Path | None) -> TestCase:
+def _case(result: CaseResult, limit: int, folder: Path | None, *, passed: bool) -> TestCase:
     case = TestCase(
         visible_name(result.case_id),
         classname=visible_name(".".join([*result.area.split("/"), result.name] if result.area else [result.name])),
-        file=visible_name(spec_file(result.position.file or result.spec)),
+        file=visible_name(_spec_file(result.position.file or result.spec)),
         line=result.position.line,
     )
     case.stdout = timed = clip("\n".join([*timing_lines(result), *_attachments(result, folder)]), limit // 4)
-    if result.outcome is not Outcome.PASS:
-        text, said, case.stderr = _texts(result, limit - len(timed.encode("utf-8")))
+    if not passed:
+        reruns = _share(result, limit) if result.outcome in RETRIED and len(result.attempts) > 1 else 0
+        text, said, case.stderr = _texts(result, limit - reruns - len(timed.encode("utf-8")))
         case.stdout = f"{timed}\n{said}" if timed and said else timed or said
         _add_verdict(case, result, text, limit)
     return case
@@ -214,3 +300,7 @@ def spec_file(shown: str) -> str:
     whole = Path(os.path.abspath(here / shown))
     # A run of another folder or machine is reported as it was recorded.
     return whole.relative_to(root).as_posix() if whole.is_relative_to(root) and whole.exists() else shown
+
+
+_spec_file = functools.lru_cache(maxsize=1 << 16)(spec_file)
+"""For one report: cases are many, their files few."""

@@ -549,7 +549,7 @@ def processes_with(mark: str) -> Iterator[int]:
             continue
 
 
-@pytest.mark.parametrize("isolation", ["fork", "process"])
+@pytest.mark.parametrize("isolation", ["case", "process"])
 def test_an_interrupt_ends_everything_and_says_so(tmp_path, isolation):
     (tmp_path / "hang.yaml").write_text(HANG)
     mark = f"conformance-test-{uuid.uuid4()}"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runner.diagnostics import Position
-from runner.model import CaseId, CaseResult, Status, Verdict
+from runner.model import Attempt, CaseId, CaseResult, Status, Verdict
 from runner.outcomes import Outcome
 from runner.report import console
 from runner.report.console import Progress, display_width, fitted, print_report, shown_id, wants_bar, wants_color
@@ -92,6 +92,16 @@ def test_a_pass_is_only_counted() -> None:
 )
 def test_the_end_of_stderr_tells_of_a_crash(outcome: Outcome, shown: bool) -> None:
     assert ("stderr ends:\n    last words\n" in reported(result(outcome=outcome))) is shown
+
+
+def test_the_stack_of_a_timeout_is_shown_once() -> None:
+    stack = 'Current thread 0x1 (most recent call first):\n  File "a.yaml", line 3 in f'
+    verdict = replace(COUNTER, kind="timeout", status=Status.ERROR, detail=f"Python stack:\n{stack}")
+    timed_out = result(outcome=Outcome.TIMEOUT, verdicts=(verdict,), stderr=f"first words\n{stack}\nlast words\n")
+    text = reported(timed_out)
+    assert text.count("line 3 in f") == 1
+    assert "stderr ends:\n    first words\n    last words\n" in text
+    assert "stderr ends" not in reported(replace(timed_out, stderr=f"{stack}\n"))
 
 
 def test_unavailable_is_grouped_by_reason_most_frequent_first() -> None:
@@ -210,6 +220,48 @@ def test_every_outcome_has_a_line_and_stays_on_it(outcome: Outcome) -> None:
     (line,) = lines_of(result(outcome=outcome, reason="two\nlines\x1b[2J\r\u2028"), total=1)
     assert line.startswith(f"{outcome.label}  1/1  1.3s  ")
     assert "\x1b" not in line
+
+
+def test_an_attempt_has_a_line_and_is_no_case_that_ended() -> None:
+    stream = io.StringIO()
+    progress = Progress(stream, color=False, live=False)
+    progress.start(2)
+    progress.attempt_finished(result(0, Outcome.CRASH), "attempt 1 of at most 3")
+    progress.case_finished(result(1, Outcome.PASS))
+    first, second = stream.getvalue().splitlines()
+    assert first == "CRASH  attempt 1 of at most 3  1.3s  'area/one[backend=cpu,n=0]': it did not hold"
+    assert second.startswith("PASS  1/2  ")
+
+
+@pytest.mark.parametrize(("lets_pass", "counted"), [(False, "  2 failed"), (True, "  1 failed")])
+def test_the_bar_counts_what_fails_the_run(lets_pass: bool, counted: str) -> None:
+    stream = Terminal()
+    progress = Progress(stream, color=False, live=True, lets_flaky_pass=lets_pass)
+    progress.start(3)
+    progress.attempt_finished(result(0, Outcome.FAIL), "attempt 1 of 2")
+    for outcome in (Outcome.FLAKY, Outcome.FAIL):
+        progress.case_finished(result(1, outcome))
+    assert counted in stream.getvalue().split("\r")[-1]
+
+
+@pytest.mark.parametrize("lets_pass", [False, True])
+def test_a_flaky_case_is_shown_whether_it_may_pass_or_not(lets_pass: bool) -> None:
+    attempt = Attempt(outcome=Outcome.PASS, reason="", failure_type="", seconds=0.5, isolation="fork", folder="cases/00009")
+    failed = replace(attempt, outcome=Outcome.FAIL, reason="not at first", folder="cases/00001", verdicts=(COUNTER,))
+    text = reported(result(outcome=Outcome.FLAKY, attempts=(failed, attempt)), lets_flaky_pass=lets_pass)
+    assert (
+        "it did not hold\n"
+        "attempt 1 in cases/00001, 0.5s: FAIL: not at first\n"
+        "specs/area/one.yaml:12:9: counter failed\n"
+        "  expected: hit 1\n"
+        "  observed: hit 0\n"
+        "    def call(args):\n"
+        "        pass\n"
+        "attempt 2 in cases/00009, 0.5s: PASS\n"
+    ) in text
+    assert "      1  FLAKY\n" in text
+    assert ("do not fail this run (--flaky pass)" in text) is lets_pass
+    assert "--flaky pass" not in reported(result(outcome=Outcome.FAIL), lets_flaky_pass=lets_pass)
 
 
 def test_progress_is_coloured_when_asked() -> None:

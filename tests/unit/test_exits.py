@@ -24,6 +24,12 @@ def test_without_a_pass_there_is_no_success(outcomes: Sequence[Outcome]) -> None
     assert exit_code(outcomes, 0) is ExitCode.NOTHING
 
 
+def test_what_is_flaky_passes_where_the_user_lets_it_and_is_no_pass_itself() -> None:
+    assert exit_code([Outcome.PASS, Outcome.FLAKY], 2, lets_flaky_pass=True) is ExitCode.OK
+    assert exit_code([Outcome.PASS, Outcome.FLAKY, Outcome.FAIL], 1, lets_flaky_pass=True) is ExitCode.FAILED
+    assert exit_code([Outcome.FLAKY], 1, lets_flaky_pass=True) is ExitCode.NOTHING
+
+
 def test_fewer_than_were_asked_for_is_no_success() -> None:
     outcomes = [Outcome.PASS, Outcome.XFAIL, Outcome.UNAVAILABLE]
     assert [exit_code(outcomes, least) for least in (2, 3)] == [ExitCode.OK, ExitCode.NOTHING]

@@ -1,5 +1,7 @@
 """From specs to cases: ids, the order in which options are merged, and what is left to the machine that runs."""
 
+import contextlib
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -337,3 +339,36 @@ def test_an_option_under_a_condition_that_does_not_hold_is_not_missed(
 def test_without_torch_specs_are_expanded_and_nothing_is_missed(load_suite: LoadSuite, good: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "installed_torch", lambda: None)
     assert only(load_suite(good + "config: {freezing: true}\n")).missing_names == ()
+
+
+# -- many cases -----------------------------------------------------------------------------------------------------
+
+
+def test_cases_share_their_options_where_no_template_sets_one(load_suite: LoadSuite, good: str) -> None:
+    first, second = load_suite(good + "matrix: {n: [1, 2]}\nconfig: {max_autotune: true}\n").cases
+    assert first.options is second.options
+    assert first.body["config"] is second.body["config"]
+    assert first.body["config"] == {"max_autotune": True}
+
+
+def test_cases_have_options_of_their_own_where_a_template_sets_one(load_suite: LoadSuite, good: str) -> None:
+    first, second = load_suite(good + 'matrix: {n: [1, 2]}\nconfig: {realize_reads_threshold: "{{ n }}"}\n').cases
+    assert [case.body["config"]["realize_reads_threshold"] for case in (first, second)] == [1, 2]
+    assert [case.options["config"]["realize_reads_threshold"].value for case in (first, second)] == [1, 2]
+
+
+def test_backends_share_no_options(load_suite: LoadSuite, good: str) -> None:
+    cases = load_suite(good.replace("[cpu]", "[rocm]"), backends=VENDOR).cases
+    assert {case.backend: case.body["config"] for case in cases} == {"rocm": {}, "vendor": {"max_autotune": True}}
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+@pytest.mark.parametrize("more", ["", "nonsense: 1\n"])
+def test_the_collector_of_cycles_is_left_as_it_was(load_suite: LoadSuite, good: str, more: str, *, is_enabled: bool) -> None:
+    (gc.enable if is_enabled else gc.disable)()
+    try:
+        with contextlib.suppress(InvalidSpecs):
+            load_suite(good + more)
+        assert gc.isenabled() is is_enabled
+    finally:
+        gc.enable()

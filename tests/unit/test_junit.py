@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from junitparser import JUnitXml
+from junitparser import JUnitXml, xunit2
 from lxml import etree  # type: ignore[import-untyped]  # it ships no types
 
 from runner.diagnostics import Position
-from runner.model import CaseId, CaseResult, Status, Verdict
-from runner.outcomes import JUnitTag, Outcome
+from runner.model import Attempt, CaseId, CaseResult, Status, Verdict
+from runner.outcomes import RETRIED, JUnitTag, Outcome
 from runner.record import RunHeader
-from runner.report import clip, junit, plain, verdict_text, visible_name
+from runner.report import TEXT_LIMIT, clip, junit, plain, verdict_text, visible_name
 from runner.report.junit import FILE_LIMIT, write_junit, write_stub
 
 XSD = etree.XMLSchema(etree.parse(Path(__file__).parents[1] / "data" / "junit-strict.xsd"))
@@ -520,3 +520,226 @@ def test_the_schema_of_these_tests_refuses_what_it_should(report: Path) -> None:
     for wrong in spoilt:
         assert wrong != text
         assert not XSD.validate(etree.fromstring(wrong)), wrong
+
+
+# -- cases that were run several times --------------------------------------------------------------------------------
+
+LETS_PASS = replace(HEADER, retries=2, flaky="pass")
+
+
+def attempt(outcome: Outcome, number: int = 1, **changes: Any) -> Attempt:
+    passed = outcome is Outcome.PASS
+    made = Attempt(
+        outcome=outcome,
+        reason="" if passed else f"{outcome.label} number {number}",
+        failure_type="" if passed else outcome.label.lower(),
+        seconds=1.25,
+        isolation="fork",
+        folder=f"cases/{number:05d}",
+        verdicts=() if passed else (replace(COUNTER, observed=f"hit {number}"),),
+        stdout="" if passed else f"said {number}",
+        stderr="" if passed else f"cried {number}",
+    )
+    return replace(made, **changes)
+
+
+def several(outcome: Outcome, *outcomes: Outcome, **changes: Any) -> CaseResult:
+    return result(0, outcome, attempts=tuple(attempt(one, number) for number, one in enumerate(outcomes, start=1)), **changes)
+
+
+FLAKY = several(Outcome.FLAKY, Outcome.FAIL, Outcome.CRASH, Outcome.PASS)
+
+
+def test_a_flaky_case_fails_and_its_failure_has_every_attempt(report: Path) -> None:
+    case = document(report, FLAKY).find(".//testcase")
+    (failure,) = case.findall("failure")
+    assert (failure.get("type"), failure.get("message")) == ("flaky", "it did not hold")
+    assert failure.text == (
+        "it did not hold\n"
+        "attempt 1 in cases/00001, 1.2s: FAIL: FAIL number 1\n"
+        "specs/area/sub/one.yaml:12:9: counter failed\n"
+        "  expected: hit 1\n"
+        "  observed: hit 1\n"
+        "    line one\n"
+        "      line two\n"
+        "attempt 2 in cases/00002, 1.2s: CRASH: CRASH number 2\n"
+        "specs/area/sub/one.yaml:12:9: counter failed\n"
+        "  expected: hit 1\n"
+        "  observed: hit 2\n"
+        "    line one\n"
+        "      line two\n"
+        "attempt 3 in cases/00003, 1.2s: PASS\n"
+        "repro: torch-conformance repro 'area/sub/one[backend=cpu,n=0]'"
+    )
+    assert case.findall("flakyFailure") + case.findall("rerunFailure") == []
+
+
+def test_a_flaky_case_that_may_pass_is_a_pass_with_its_failures(report: Path) -> None:
+    root = document(report, FLAKY, header=LETS_PASS)
+    case = root.find(".//testcase")
+    assert case.findall("failure") + case.findall("error") + case.findall("system-out") == []
+    found = case.findall("flakyFailure")
+    assert [(one.get("type"), one.get("message")) for one in found] == [("fail", "FAIL number 1"), ("crash", "CRASH number 2")]
+    assert [[(child.tag, child.text) for child in one] for one in found] == [
+        [
+            (
+                "stackTrace",
+                f"{label} number {number}\nspecs/area/sub/one.yaml:12:9: counter failed\n  expected: hit 1\n  observed: hit {number}\n"
+                "    line one\n      line two",
+            ),
+            ("system-out", f"said {number}"),
+            ("system-err", f"cried {number}"),
+        ]
+        for number, label in ((1, "FAIL"), (2, "CRASH"))
+    ]
+    for element in (root, root.find("testsuite")):
+        assert [element.get(total) for total in ("tests", "failures", "errors")] == ["1", "0", "0"]
+
+
+def test_letting_flaky_pass_lets_nothing_else_pass(report: Path) -> None:
+    for outcome in Outcome:
+        if outcome is not Outcome.FLAKY:
+            without, with_ = (document(report, result(outcome=outcome), header=header) for header in (HEADER, LETS_PASS))
+            assert etree.tostring(without.find(".//testcase")) == etree.tostring(with_.find(".//testcase"))
+
+
+@pytest.mark.parametrize("outcome", RETRIED)
+def test_a_case_that_never_passed_has_its_further_failures(report: Path, outcome: Outcome) -> None:
+    root = document(report, several(outcome, outcome, Outcome.TIMEOUT, outcome))
+    case = root.find(".//testcase")
+    tags = [child.tag for child in case]
+    assert tags == [outcome.junit.value, "rerunFailure", "rerunFailure", "system-out", "system-err"]
+    assert [one.get("message") for one in case.findall("rerunFailure")] == ["TIMEOUT number 2", f"{outcome.label} number 3"]
+    assert [one.findtext("system-err") for one in case.findall("rerunFailure")] == ["cried 2", "cried 3"]
+    text = case.find(outcome.junit.value).text
+    assert f"attempt 1 in cases/00001, 1.2s: {outcome.label}: {outcome.label} number 1\nattempt 2 in cases/00002" in text
+    assert sum(int(root.get(total)) for total in ("failures", "errors")) == 1
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome not in (*RETRIED, Outcome.FLAKY)])
+def test_no_other_case_has_further_failures(report: Path, outcome: Outcome) -> None:
+    for header in (HEADER, LETS_PASS):
+        case = document(report, several(outcome, outcome, outcome), header=header).find(".//testcase")
+        assert case.findall("rerunFailure") + case.findall("flakyFailure") == []
+
+
+def test_junitparser_reads_the_attempts(report: Path) -> None:
+    always = replace(several(Outcome.FAIL, Outcome.FAIL, Outcome.FAIL), case_id=CaseId("area/sub/one[backend=cpu,n=1]"))
+    write_junit(report, LETS_PASS, [FLAKY, always])
+    flaky, failing = (case for suite in xunit2.JUnitXml.fromfile(str(report)) for case in suite)
+    assert (flaky.is_passed, len(flaky.flaky_failures())) == (True, 2)
+    assert [one.stack_trace.split("\n")[0] for one in flaky.flaky_failures()] == ["FAIL number 1", "CRASH number 2"]
+    assert (failing.is_passed, len(failing.rerun_failures())) == (False, 1)
+    assert failing.rerun_failures()[0].system_err == "cried 2"
+
+
+JENKINS = """\
+<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">
+  <xs:element name="{tag}">
+    <xs:complexType mixed="true">
+      <xs:sequence>
+        <xs:element name="stackTrace" type="xs:string" minOccurs="0"/>
+        <xs:element name="system-out" type="xs:string" minOccurs="0"/>
+        <xs:element name="system-err" type="xs:string" minOccurs="0"/>
+      </xs:sequence>
+      <xs:attribute name="message" type="xs:string"/>
+      <xs:attribute name="type" type="xs:string" use="required"/>
+    </xs:complexType>
+  </xs:element>
+</xs:schema>"""
+"""What the strict reader of Jenkins asks of an attempt."""
+
+
+@pytest.mark.parametrize(("header", "outcome", "tag"), [(LETS_PASS, Outcome.FLAKY, "flakyFailure"), (HEADER, Outcome.FAIL, "rerunFailure")])
+def test_an_attempt_is_what_jenkins_reads(report: Path, header: RunHeader, outcome: Outcome, tag: str) -> None:
+    schema = etree.XMLSchema(etree.fromstring(JENKINS.format(tag=tag)))
+    found = document(report, several(outcome, Outcome.FAIL, Outcome.FAIL), header=header).findall(f".//{tag}")
+    assert found
+    for one in found:
+        schema.assertValid(etree.ElementTree(one))
+
+
+@pytest.mark.parametrize("field", ["reason", "failure_type", "folder", "stdout", "stderr"])
+@pytest.mark.parametrize("header", [HEADER, LETS_PASS])
+@pytest.mark.parametrize("outcome", [Outcome.FLAKY, Outcome.FAIL])
+def test_no_text_of_an_attempt_breaks_the_file(report: Path, field: str, header: RunHeader, outcome: Outcome) -> None:
+    hostile = "".join(map(chr, range(0x20))) + "]]>&<\ud800\ufffe\u202e\x1b[31m"
+    attempts = (attempt(Outcome.FAIL, **{field: hostile}), attempt(Outcome.FAIL, 2, **{field: hostile}))
+    document(report, result(outcome=outcome, attempts=attempts), header=header)
+    assert not set(report.read_text("utf-8")) & {"\x1b", "\u202e", "\x00"}
+
+
+@pytest.mark.parametrize("header", [HEADER, LETS_PASS])
+@pytest.mark.parametrize("outcome", [Outcome.FLAKY, Outcome.FAIL])
+@pytest.mark.parametrize("count", [2, 10, 200])
+def test_many_long_attempts_stay_within_the_cap(report: Path, header: RunHeader, outcome: Outcome, count: int) -> None:
+    long = "x" * 100_000
+    verdict = replace(COUNTER, detail=long)
+    attempts = tuple(attempt(Outcome.FAIL, number, verdicts=(verdict,), stdout=long, stderr=long) for number in range(1, count + 1))
+    case = document(report, result(outcome=outcome, attempts=attempts, stdout=long, stderr=long), header=header).find(".//testcase")
+    assert sum(len((one.text or "").strip().encode()) for one in case.iter()) <= TEXT_LIMIT
+    tag = "rerunFailure" if outcome is Outcome.FAIL else "flakyFailure" if header is LETS_PASS else "failure"
+    assert len(case.findall(tag)) == (count - 1 if tag == "rerunFailure" else count if tag == "flakyFailure" else 1)
+
+
+def test_when_nothing_fits_every_attempt_still_has_its_verdict(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(junit, "FILE_LIMIT", 1)
+    case = document(report, FLAKY, header=LETS_PASS).find(".//testcase")
+    assert [(one.get("message"), len(one)) for one in case.findall("flakyFailure")] == [("FAIL number 1", 0), ("CRASH number 2", 0)]
+
+
+# -- how much text, and in which pieces -----------------------------------------------------------------------------
+
+
+class Documents:
+    """Documents whose sizes are given by their limit; keeps which were asked for."""
+
+    def __init__(self, sizes: dict[int, int]) -> None:
+        self.sizes = sizes
+        self.asked: list[int] = []
+
+    def __call__(self, *, limit: int, most: int | None) -> bytes:
+        self.asked.append(limit)
+        size = self.sizes[limit]
+        return b"" if most is not None and size > most else bytes(size)
+
+
+LIMITS = junit._TEXT_LIMITS
+
+
+@pytest.mark.parametrize(
+    ("sizes", "taken", "asked"),
+    [
+        ((10, 9, 8, 7, 6, 5), 10, [LIMITS[0]]),
+        ((99, 9, 8, 7, 6, 5), 9, [LIMITS[0], LIMITS[-1], LIMITS[1]]),
+        ((99, 98, 97, 10, 6, 5), 10, [LIMITS[0], LIMITS[-1], *LIMITS[1:4]]),
+        ((99, 98, 97, 96, 95, 5), 5, [LIMITS[0], LIMITS[-1], *LIMITS[1:-1]]),
+        ((99, 98, 97, 96, 95, 94), 94, [LIMITS[0], LIMITS[-1]]),
+    ],
+)
+def test_the_first_limit_that_fits_is_taken_and_none_is_tried_in_vain(
+    sizes: tuple[int, ...], taken: int, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(junit, "FILE_LIMIT", 10)
+    documents = Documents(dict(zip(LIMITS, sizes, strict=True)))
+    assert len(junit._fitting(documents)) == taken
+    assert documents.asked == asked
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+@pytest.mark.parametrize("truncated", [False, True])
+def test_suites_one_by_one_are_the_bytes_of_one_tree(report: Path, count: int, *, truncated: bool) -> None:
+    document(report, *(result(n, spec=f"specs/{n}.yaml", name=f"n{n}") for n in range(count)), truncated=truncated)
+    root = ET.fromstring(report.read_bytes())
+    ET.indent(root)
+    assert report.read_bytes() == ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+
+
+def test_a_file_that_appears_between_two_reports_is_found(report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    passed = result(outcome=Outcome.PASS, spec="one.yaml", position=replace(AT, file="one.yaml"))
+    assert document(report, passed).find(".//testcase").get("file") == "one.yaml"
+    (tmp_path / "sub" / "one.yaml").touch()
+    assert document(report, passed).find(".//testcase").get("file") == "sub/one.yaml"

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from runner.agreement import FREE_FACTS, FREE_OPTIONS, FREE_VARIABLES
+from runner.agreement import FACTS_OF_SOME, FREE_FACTS, FREE_OPTIONS, FREE_VARIABLES
 from runner.cli import main
 from runner.diagnostics import Position
 from runner.language import schema
 from runner.merge import Part, problems
-from runner.model import CaseId, CaseResult
+from runner.model import Attempt, CaseId, CaseResult
 from runner.outcomes import Outcome
 from runner.record import JournalWriter, Run, RunFooter, RunHeader, digest_of_selection, read_run, totals
 
@@ -57,6 +57,10 @@ def result(case_id: str, outcome: Outcome = Outcome.PASS, **changes: Any) -> Cas
         folder="cases/00001",
     )
     return replace(made, **changes)
+
+
+def attempt(folder: str, outcome: Outcome = Outcome.FAIL) -> Attempt:
+    return Attempt(outcome=outcome, reason="because", failure_type="counter", seconds=1.0, isolation="fork", folder=folder)
 
 
 SELECTION = digest_of_selection({case_id: result(case_id).digest for case_id in IDS})
@@ -173,7 +177,14 @@ def test_a_part_that_is_none(changes: Mapping[str, Any], words: str) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"folder": "../../elsewhere"}, {"folder": "/etc"}, {"folder": "cases/1"}, {"attachments": ("../x",)}, {"attachments": ("..",)}],
+    [
+        {"folder": "../../elsewhere"},
+        {"folder": "/etc"},
+        {"folder": "cases/1"},
+        {"attachments": ("../x",)},
+        {"attachments": ("..",)},
+        {"attempts": (attempt("cases/00001"), attempt("/etc"))},
+    ],
 )
 def test_files_outside_of_the_folder_are_refused(change: Mapping[str, Any]) -> None:
     found = problems(shards(results=[result(IDS[1], **change), result(IDS[2]), result(IDS[3])]))
@@ -256,6 +267,18 @@ def test_a_machine_that_was_never_asked_is_known_by_its_torch() -> None:
     ]
 
 
+def test_what_a_part_did_not_find_out_of_the_machine_need_not_agree() -> None:
+    """A shard that compiles nothing for the CPU does not ask which of its instructions torch takes."""
+    first, *others = shards()
+    told = [
+        Part(part.name, replace(part.run, header=replace(part.header, environment={**ENVIRONMENT, "vec_isa": "avx2"}))) for part in others
+    ]
+    assert problems([first, *told]) == []
+    changed = replace(first.header, environment={**ENVIRONMENT, "vec_isa": "avx512"})
+    found = problems([Part(first.name, replace(first.run, header=changed)), *told])
+    assert found == [f"shard-{number}: the machine's vec_isa is 'avx2' here, 'avx512' in shard-1" for number in (2, 3)]
+
+
 def test_folders_of_composable_kernel_may_lie_elsewhere() -> None:
     parts = [
         Part(part.name, replace(part.run, header=replace(part.header, environment={**ENVIRONMENT, "ck_dir": f"/{part.name}"})))
@@ -264,7 +287,7 @@ def test_folders_of_composable_kernel_may_lie_elsewhere() -> None:
     assert problems(parts) == []
 
 
-@pytest.mark.parametrize("table", [FREE_OPTIONS, FREE_FACTS, FREE_VARIABLES])
+@pytest.mark.parametrize("table", [FREE_OPTIONS, FREE_FACTS, FREE_VARIABLES, FACTS_OF_SOME])
 def test_everything_that_may_differ_has_its_reason(table: Mapping[str, str]) -> None:
     assert table
     assert all(reason.strip() for reason in table.values())
@@ -288,9 +311,10 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
                 journal.write_header(part.header)
                 for one in part.run.results:
                     journal.write_case(one)
-                    folder = Path(part.name) / one.folder
-                    folder.mkdir(parents=True, exist_ok=True)
-                    (folder / "observation.json").write_text(json.dumps(one.case_id))
+                    for place in (one.folder, *(made.folder for made in one.attempts)):
+                        folder = Path(part.name) / place
+                        folder.mkdir(parents=True, exist_ok=True)
+                        (folder / "observation.json").write_text(json.dumps(one.case_id))
                 if part.run.footer is not None:
                     journal.write_footer(part.run.footer)
         return [part.name for part in parts]
@@ -337,6 +361,34 @@ def test_the_exit_code_is_that_of_the_whole_run(write: Write, outcomes: Sequence
     found = read_run(Path("out/run.jsonl")).footer
     assert found is not None
     assert found.exit_code == code
+
+
+def test_attempts_come_along_with_their_evidence(write: Write) -> None:
+    made = (attempt("cases/00001"), attempt("cases/00009", Outcome.PASS), attempt("", Outcome.UNAVAILABLE))
+    flaky = result(IDS[1], Outcome.FLAKY, attempts=made)
+    parts = shards(results=[flaky, result(IDS[2], folder="cases/00002"), result(IDS[3], folder="cases/00003")])
+    assert main(["merge", *write(parts), "--out", "out"]) == 1
+    results = {str(one.case_id): one for one in read_run(Path("out/run.jsonl")).results}
+    found = results[IDS[1]]
+    assert found.attempts[0].folder == found.folder
+    assert found.attempts[2].folder == ""
+    folders = [found.folder, found.attempts[1].folder, *(one.folder for name, one in results.items() if name != IDS[1])]
+    assert len(set(folders)) == 7
+    for folder in folders[:2]:
+        assert json.loads((Path("out") / folder / "observation.json").read_text()) == IDS[1]
+    assert len(list(Path("out/cases").iterdir())) == 7
+
+
+@pytest.mark.parametrize(("flaky", "code"), [("fail", 1), ("pass", 0)])
+def test_what_is_flaky_passes_in_a_merged_run_where_it_did_in_its_parts(
+    write: Write, flaky: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    second = [result(IDS[1], Outcome.FLAKY, attempts=(attempt("cases/00001"),)), *(result(one, folder="") for one in IDS[2:4])]
+    parts = [Part(part.name, replace(part.run, header=replace(part.header, retries=1, flaky=flaky))) for part in shards(results=second)]
+    assert main(["merge", *write(parts), "--out", "out"]) == code
+    assert ("FLAKY cases do not fail this run" in capsys.readouterr().out) == (code == 0)
+    assert (b"<flakyFailure " in Path("out/junit.xml").read_bytes()) == (code == 0)
+    assert read_run(Path("out/run.jsonl")).header.retries == 1
 
 
 def test_nothing_passed_is_no_success(write: Write) -> None:

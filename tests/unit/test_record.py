@@ -15,7 +15,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from runner.diagnostics import Position, UsageError
-from runner.model import AppliedWaiver, CaseId, CaseResult, Status, Timing, Verdict, WaiverEffect
+from runner.model import AppliedWaiver, Attempt, CaseId, CaseResult, Status, Timing, Verdict, WaiverEffect
 from runner.outcomes import Outcome
 from runner.record import (
     FORMAT,
@@ -49,6 +49,9 @@ HEADER = RunHeader(
     selection="a" * 64,
     options={"backend": "cpu", "timeout": "300.0"},
     merged=("r0",),
+    retries=2,
+    repeat=1,
+    flaky="pass",
 )
 FOOTER = RunFooter(ended="2026-10-07T12:00:09Z", seconds=9.5, totals={"PASS": 1, "FAIL": 1}, exit_code=1, interrupted=True)
 ENDED = replace(FOOTER, interrupted=False)
@@ -92,6 +95,20 @@ FULL = CaseResult(
     notes=("trace-2.json was left out",),
     objects_served=2,
     objects_built=1,
+    attempts=(
+        Attempt(
+            outcome=Outcome.CRASH,
+            reason="killed by SIGSEGV while in phase 'run'",
+            failure_type="crash",
+            seconds=0.5,
+            isolation="fork",
+            folder="cases/0001",
+            verdicts=(Verdict(kind="crash", status=Status.ERROR, position=AT),),
+            stdout="\ud800",
+            stderr="\x00",
+        ),
+        Attempt(outcome=Outcome.PASS, reason="", failure_type="", seconds=0.75, isolation="process", folder="cases/0007"),
+    ),
 )
 PASSED = CaseResult(
     case_id=CaseId("one[backend=cpu]"),
@@ -194,6 +211,95 @@ def test_wherever_the_last_line_is_torn_the_rest_stands(journal: Path) -> None:
         run = read_run(journal)
         assert run.truncated
         assert run.results == (PASSED,)
+
+
+# -- cases that are run several times ---------------------------------------------------------------------------------
+
+
+def attempted(path: Path, *results: CaseResult) -> Path:
+    """Write a truncated journal with a line for each attempt."""
+    with JournalWriter(path) as journal:
+        journal.write_header(HEADER)
+        for result in results:
+            journal.write_attempt(result)
+    return path
+
+
+def test_attempts_are_kept_until_their_case_has_ended(journal: Path) -> None:
+    again = replace(FULL, seconds=9.0)
+    other = replace(PASSED, seconds=1.0)
+    run = read_run(attempted(journal, FULL, other, again))
+    assert run.results == ()
+    assert run.attempts == {FULL.case_id: (FULL, again), PASSED.case_id: (other,)}
+    with JournalWriter(journal) as writer:
+        writer.write_case(again)
+    run = read_run(journal)
+    assert (run.results, run.attempts) == ((again,), {PASSED.case_id: (other,)})
+
+
+def test_attempts_of_an_interrupted_case_are_kept(journal: Path) -> None:
+    unrun = replace(FULL, outcome=Outcome.NOT_RUN, reason="interrupted after 1 of at most 3 attempts")
+    with JournalWriter(attempted(journal, FULL)) as writer:
+        writer.write_case(unrun)
+    run = read_run(journal)
+    assert (run.results, run.attempts) == ((unrun,), {FULL.case_id: (FULL,)})
+
+
+def test_a_torn_attempt_was_none(journal: Path) -> None:
+    data = attempted(journal, FULL, FULL).read_bytes()
+    journal.write_bytes(data[:-30])
+    assert read_run(journal).attempts == {FULL.case_id: (FULL,)}
+
+
+def test_an_attempt_of_a_case_that_has_ended_is_refused(journal: Path) -> None:
+    lines = attempted(journal, FULL).read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([lines[0], lines[1].replace(b'"attempt"', b'"case"', 1), lines[1]]))
+    with pytest.raises(JournalError, match=r"an attempt of 'a/one\[backend=cpu\]', which had ended") as caught:
+        read_run(journal)
+    assert caught.value.line == 3
+
+
+def test_attempts_stand_when_their_run_goes_on(journal: Path) -> None:
+    unrun = replace(FULL, outcome=Outcome.NOT_RUN, reason="interrupted after 1 of at most 3 attempts")
+    with JournalWriter(attempted(journal, FULL)) as writer:
+        writer.write_case(unrun)
+        writer.write_footer(FOOTER)
+    with JournalWriter(journal) as writer:
+        with pytest.raises(ValueError, match="has its header"):
+            writer.write_header(HEADER)
+        writer.write_attempt(FULL)
+    run = read_run(journal)
+    assert (run.results, run.footer, run.attempts) == ((), None, {FULL.case_id: (FULL, FULL)})
+
+
+def test_attempts_stand_between_header_and_footer(journal: Path) -> None:
+    with JournalWriter(journal) as writer:
+        with pytest.raises(ValueError, match="no header"):
+            writer.write_attempt(FULL)
+        writer.write_header(HEADER)
+        writer.write_footer(FOOTER)
+        with pytest.raises(ValueError, match="has its footer"):
+            writer.write_attempt(FULL)
+
+
+def test_a_journal_of_before_there_were_attempts_is_read(journal: Path) -> None:
+    header, case, footer = (json.loads(line) for line in written(journal, FULL).read_text().splitlines())
+    for name in ("retries", "repeat", "flaky"):
+        header.pop(name)
+    case.pop("attempts")
+    journal.write_bytes(b"".join(map(line_of, (header, case, footer))))
+    run = read_run(journal)
+    assert run.results == (replace(FULL, attempts=()),)
+    assert (run.header.retries, run.header.repeat, run.header.lets_flaky_pass) == (0, 1, False)
+
+
+def test_an_attempt_validates_against_the_schema(journal: Path) -> None:
+    validator = Draft202012Validator(schema())
+    line = json.loads(attempted(journal, FULL).read_text().splitlines()[1])
+    validator.validate(line)
+    blank = {**line["attempts"][0], "reason": " "}
+    assert not validator.is_valid({**line, "attempts": [blank]})
+    assert not validator.is_valid({**line, "kind": "attempts"})
 
 
 def test_a_torn_footer_is_none(journal: Path) -> None:
@@ -387,6 +493,8 @@ def changed(journal: Path, number: int, change: Callable[[dict[str, Any]], objec
         (2, lambda record: record["verdicts"][1].pop("kind"), r"verdicts\[1\] lacks 'kind'"),
         (2, lambda record: record.update(position=None), "case.position is not"),
         (2, lambda record: record.update(kind="footer"), "footer has an unknown key"),
+        (2, lambda record: record["attempts"][1].pop("folder"), r"case.attempts\[1\] lacks 'folder'"),
+        (2, lambda record: record.update(kind="attempt", seconds="1"), "attempt.seconds is not a finite number"),
         (3, lambda record: record.update(interrupted=0), "footer.interrupted is not"),
         (3, lambda record: record.update(totals={"PASS": "1"}), "footer.totals.PASS is not"),
     ],
@@ -558,6 +666,7 @@ def test_the_schema_refuses_a_blank_reason_and_a_secret_variable(journal: Path) 
         ("header", RunHeader, {"kind", "format"}),
         ("case", CaseResult, {"kind"}),
         ("footer", RunFooter, {"kind"}),
+        ("attempt", Attempt, set()),
         ("verdict", Verdict, set()),
         ("timing", Timing, set()),
         ("position", Position, set()),

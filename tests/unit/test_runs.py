@@ -199,6 +199,24 @@ def test_a_torn_last_line_is_a_case_that_was_not_run():
     assert [one.case_id for one in resumed("out", CASES).finished] == [CASES[0].id]
 
 
+def test_attempts_of_a_case_that_did_not_end_are_gone_on_with():
+    attempt = result_of(CASES[0], outcome=Outcome.FAIL, reason="at first")
+    recorded(Path("out"), result_of(CASES[1]))
+    with JournalWriter(Path("out/run.jsonl")) as journal:
+        journal.write_attempt(attempt)
+    folder = resumed("out", CASES)
+    assert [one.case_id for one in folder.finished] == [CASES[1].id]
+    assert folder.attempts == {CASES[0].id: (attempt,)}
+
+
+def test_attempts_of_another_case_are_refused():
+    recorded(Path("out"))
+    with JournalWriter(Path("out/run.jsonl")) as journal:
+        journal.write_attempt(result_of(CASES[0], digest="0" * 64))
+    with pytest.raises(UsageError, match="is not the case that was run then"):
+        resumed("out", CASES)
+
+
 def test_a_run_that_ended_is_refused():
     recorded(Path("out"), result_of(CASES[0]), footer=FOOTER)
     with pytest.raises(UsageError, match="came to its end"):
@@ -247,6 +265,20 @@ def test_a_run_that_finished_nothing_begins_anew_under_its_name(footer):
     assert (folder.header, folder.finished, folder.run_id) == (None, (), "r1")
 
 
+@pytest.mark.parametrize("footer", [None, replace(FOOTER, interrupted=True, exit_code=130)], ids=["killed", "interrupted"])
+def test_a_run_that_finished_nothing_but_an_attempt_keeps_it(footer):
+    attempt = result_of(CASES[0], outcome=Outcome.FAIL, reason="at first")
+    recorded(Path("out"))
+    with JournalWriter(Path("out/run.jsonl")) as journal:
+        journal.write_attempt(attempt)
+        if footer is not None:
+            for one in CASES:
+                journal.write_case(result_of(one, **UNRUN))
+            journal.write_footer(footer)
+    folder = resumed("out", CASES)
+    assert (folder.header, folder.finished, folder.attempts) == (HEADER, (), {CASES[0].id: (attempt,)})
+
+
 def test_a_run_that_stopped_at_its_first_failure_came_to_its_end():
     recorded(Path("out"), result_of(CASES[0], outcome=Outcome.FAIL, reason="x"), result_of(CASES[1], **UNRUN), footer=FOOTER)
     with pytest.raises(UsageError, match="came to its end"):
@@ -259,6 +291,8 @@ def test_a_run_that_stopped_at_its_first_failure_came_to_its_end():
         ({"version": "1"}, "begun by version 0, and this is 1"),
         ({"options": {**HEADER.options, "timeout": "600.0"}}, "--timeout is '600.0' now, '300.0' then"),
         ({"options": {**HEADER.options, "require": "cuda"}}, "--require is 'cuda' now, none then"),
+        ({"options": {**HEADER.options, "retries": "2"}}, "--retries is '2' now, none then"),
+        ({"options": {**HEADER.options, "timeout-factor": "2.0"}}, "--timeout-factor is '2.0' now, none then"),
         ({"variables": {}}, "$TORCH_LOGS is none now, '+dynamo' then"),
         ({"selected_whole": 3, "selection": "f" * 64}, "2 then, 3 now"),
         ({"files": {"waivers.yaml": "2" * 64}}, "waivers.yaml is not the file that was read then"),

@@ -1,0 +1,96 @@
+"""The Python stacks that a worker printed when its time was up, cut out of its stderr.
+
+The runner asks for them with a signal, and ``faulthandler`` answers. A worker may print anything besides, also what looks the same: what
+is cut out has faulthandler's form, is the last of its kind, is bounded, and is shown as what the process said of itself.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+_HEAD = re.compile(r"(?P<name>Current thread|Thread) (?P<id>0x[0-9a-f]{1,16})(?: \[.{0,100}\])? \(most recent call first\):\Z")
+_FRAME = re.compile(r'  File (?:"(?P<file>.{1,600})"|\?\?\?), line (?P<line>0|[1-9][0-9]{0,6}|\?\?\?) in (?P<function>.{1,600})')
+_REST = ("  ...", "  <no Python frame>", "  <tstate is freed>")
+"""What faulthandler says in place of frames."""
+
+_MAX_THREADS = 20
+_MAX_FRAMES = 100
+_MAX_LINE = 300
+_MAX_TEXT = 16_000
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A call that had not come back: the file as faulthandler writes it, in ASCII."""
+
+    file: str
+    line: int
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What every thread did, the one that answered first."""
+
+    text: str
+    frames: tuple[Frame, ...]
+
+    def within(self, files: Collection[str]) -> Frame | None:
+        """Return the most recent call that stands in one of the files, if there is one."""
+        names = {file.encode("ascii", "backslashreplace").decode("ascii") for file in files}
+        # two blocks of Python on one line of YAML are told apart by their names
+        return next((frame for frame in self.frames if frame.file in names or frame.file.rpartition("#")[0] in names), None)
+
+
+@dataclass
+class _Thread:
+    is_current: bool
+    lines: list[str]
+    frames: list[Frame] = field(default_factory=list)
+
+
+def last_stack(stderr: str) -> Stack | None:
+    """Return the last stacks that a worker printed, all of one time; None where there are none."""
+    last: dict[str, _Thread] = {}
+    for threads in _dumps(stderr):
+        if any(thread.frames for thread in threads.values()):
+            last = threads
+    if not last:
+        return None
+    ordered = sorted(last.values(), key=lambda thread: not thread.is_current)[:_MAX_THREADS]
+    text = "\n\n".join("\n".join(thread.lines) for thread in ordered)
+    if len(text) > _MAX_TEXT:
+        text = text[:_MAX_TEXT].rpartition("\n")[0] + "\n  ..."
+    return Stack(text, tuple(frame for thread in ordered for frame in thread.frames))
+
+
+def _dumps(stderr: str) -> Iterator[dict[str, _Thread]]:
+    """Yield the threads of each answer: between two threads of one answer stands an empty line, and nothing between two answers."""
+    threads: dict[str, _Thread] = {}
+    latest: _Thread | None = None
+    before = ""
+    for line in stderr.split("\n"):
+        # what was printed before may lack its line end
+        head = _HEAD.search(line[-_MAX_LINE:])
+        if head is not None:
+            if before or head["id"] in threads:
+                yield threads
+                threads = {}
+            latest = threads[head["id"]] = _Thread(head["name"] != "Thread", [head.group()])
+        elif latest is not None and line and not _take_frame(latest, line):
+            yield threads
+            threads, latest = {}, None
+        before = line
+    yield threads
+
+
+def _take_frame(thread: _Thread, line: str) -> bool:
+    """Add a line to a thread; False where it is none of faulthandler's."""
+    found = _FRAME.fullmatch(line)
+    if found is None and line not in _REST:
+        return False
+    if len(thread.lines) <= _MAX_FRAMES:
+        thread.lines.append(line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 3] + "...")
+        if found is not None and found["file"] is not None and found["line"] not in ("???", "0"):
+            thread.frames.append(Frame(found["file"], int(found["line"]), found["function"][:100]))
+    return True

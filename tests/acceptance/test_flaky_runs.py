@@ -1,0 +1,309 @@
+"""Real runs of cases that do not do the same every time: run again alone, repeated, killed in between and gone on with."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from junitparser import xunit2
+
+from runner.model import CaseId, CaseResult
+from runner.outcomes import Outcome
+from runner.record import Run, read_run
+from tests.fakes import ROOT, environment, program
+
+pytestmark = pytest.mark.torch
+
+SPECS = ROOT / "tests" / "specs" / "attempts"
+ALWAYS, HOLDS = "always[backend=host]", "holds[backend=host]"
+FAIL, CRASH, HANG = (f"second-time[backend=host,way={way}]" for way in ("fail", "crash", "hang"))
+CROWDED = [f"crowded[backend=host,one={one}]" for one in "ab"]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run that has ended."""
+
+    out: Path
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def run(self) -> Run:
+        return read_run(self.out / "run.jsonl")
+
+    @property
+    def results(self) -> Mapping[str, CaseResult]:
+        found = {str(result.case_id): result for result in self.run.results}
+        assert len(found) == len(self.run.results)
+        return found
+
+    @property
+    def cases(self) -> dict[str, Any]:
+        return {case.name: case for suite in xunit2.JUnitXml.fromfile(str(self.out / "junit.xml")) for case in suite}
+
+
+def command(folder: Path, *arguments: object) -> list[object]:
+    return ["run", SPECS, "--out", folder / "out", *arguments]
+
+
+def marks(folder: Path) -> dict[str, str]:
+    """Return the environment of specs that tell their first time by marks in a folder."""
+    (folder / "marks").mkdir(exist_ok=True)
+    return environment(MARKS=str(folder / "marks"))
+
+
+def run(folder: Path, *arguments: object) -> Ran:
+    done = program(*command(folder, *arguments), env=marks(folder))
+    assert "Traceback" not in done.stderr
+    return Ran(folder / "out", done.returncode, done.stdout, done.stderr)
+
+
+def selected(*names: str) -> list[str]:
+    return [word for name in names for word in ("--select", name)]
+
+
+# -- retries --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def retried(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    return run(tmp_path_factory.mktemp("retried"), "--retries", "2", "--jobs", "2")
+
+
+def test_what_passes_when_run_again_alone_is_flaky(retried):
+    expected = {ALWAYS: Outcome.FAIL, HOLDS: Outcome.PASS, **dict.fromkeys([FAIL, CRASH, HANG, *CROWDED], Outcome.FLAKY)}
+    assert {name: result.outcome for name, result in retried.results.items()} == expected
+    assert retried.code == 1
+
+
+@pytest.mark.parametrize(("name", "first"), [(FAIL, Outcome.FAIL), (CRASH, Outcome.CRASH), (HANG, Outcome.TIMEOUT)])
+def test_a_flaky_case_keeps_both_attempts(retried, name, first):
+    result = retried.results[name]
+    assert [attempt.outcome for attempt in result.attempts] == [first, Outcome.PASS]
+    assert result.reason.startswith("failed 1 of 2 attempts: ")
+    assert result.reason.endswith("; passed when run again alone")
+    folders = [attempt.folder for attempt in result.attempts]
+    assert len(set(folders)) == 2
+    assert result.folder == folders[0]
+    for folder in folders:
+        assert "this is" in (retried.out / folder / "stdout.txt").read_text()
+
+
+def test_nothing_runs_beside_what_is_run_again(retried):
+    """Each of the two fails as long as it sees the other."""
+    for name in CROWDED:
+        assert "it is crowded" in retried.results[name].reason
+        assert retried.results[name].attempts[1].outcome is Outcome.PASS
+
+
+def test_what_is_run_again_waits_for_everything_else(retried):
+    lines = [line for line in retried.stderr.splitlines() if " attempt " in line or line.startswith("PASS")]
+    numbers = [line.partition(" attempt ")[2][:1] for line in lines]
+    assert numbers.index("2") > max(index for index, number in enumerate(numbers) if number == "1" or not number)
+
+
+def test_what_never_passes_is_its_first_failure(retried):
+    result = retried.results[ALWAYS]
+    assert [attempt.outcome for attempt in result.attempts] == [Outcome.FAIL, Outcome.CRASH, Outcome.CRASH]
+    assert result.reason.startswith("failed 3 of 3 attempts: equals: expected found equal to 1, observed 2; otherwise in attempt 2: CRASH")
+    assert (result.failure_type, [verdict.kind for verdict in result.failed]) == ("equals", ["equals"])
+
+
+def test_what_passes_at_first_is_run_once(retried):
+    assert retried.results[HOLDS].attempts == ()
+
+
+def test_junit_says_what_was_seen(retried):
+    cases = retried.cases
+    assert set(cases) == set(retried.results)
+    (flaky,) = cases[CRASH].result
+    assert (flaky.type, type(flaky).__name__) == ("flaky", "Failure")
+    assert "killed by SIGABRT" in flaky.text
+    assert [one.message for one in cases[ALWAYS].rerun_failures()] == ["exit code 3 while in phase 'api'"] * 2
+    assert cases[HOLDS].is_passed
+
+
+def test_the_console_says_what_was_seen(retried):
+    assert "\nFLAKY  'second-time[backend=host,way=crash]'\nfailed 1 of 2 attempts: killed by SIGABRT" in retried.stdout
+    assert "      5  FLAKY\n" in retried.stdout
+    assert retried.stdout.splitlines()[-1].startswith("executed 7 of 7 selected, 0 unavailable")
+
+
+@pytest.mark.parametrize(("names", "code"), [((HOLDS, FAIL), 0), ((HOLDS, FAIL, ALWAYS), 1), ((FAIL,), 4)])
+def test_flaky_passes_where_the_user_lets_it(tmp_path, names, code):
+    ran = run(tmp_path, *selected(*names), "--retries", "1", "--flaky", "pass")
+    assert (ran.code, ran.results[FAIL].outcome) == (code, Outcome.FLAKY)
+    case = ran.cases[FAIL]
+    assert case.is_passed
+    (failure,) = case.flaky_failures()
+    assert failure.type == "raised"
+    assert "the first time" in failure.stack_trace
+    assert "this is fail" in failure.system_out
+    assert "FLAKY cases do not fail this run" in ran.stdout
+
+
+# -- repeat ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_differs_when_it_is_repeated_is_flaky(tmp_path):
+    ran = run(tmp_path, *selected(HOLDS, FAIL), "--repeat", "3", "--jobs", "1")
+    assert ran.code == 1
+    assert ran.results[FAIL].outcome is Outcome.FLAKY
+    assert ran.results[FAIL].reason.startswith("3 attempts came to 2 PASS, 1 FAIL: raised: ")
+    assert ran.results[HOLDS].outcome is Outcome.PASS
+    assert [attempt.outcome for attempt in ran.results[HOLDS].attempts] == [Outcome.PASS] * 3
+    assert len(list(ran.cases)) == 2
+    assert ran.stdout.splitlines()[-1].startswith("executed 2 of 2 selected")
+
+
+def test_the_first_failure_ends_a_repetition_that_is_to_stop_there(tmp_path):
+    ran = run(tmp_path, *selected(ALWAYS), "--repeat", "50", "--fail-fast", "--jobs", "1")
+    assert ran.code == 1
+    assert ran.results[ALWAYS].outcome is Outcome.FAIL
+    assert ran.results[ALWAYS].reason.endswith("; stopped at the first failure after 1 of 50 attempts")
+
+
+# -- wrong usage ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--retries", "1", "--repeat", "2"], "--retries 1 beside --repeat 2"),
+        (["--retries", "1", "--fail-fast"], "--retries 1 beside --fail-fast"),
+        (["--retries", "-1"], "is less than 0"),
+        (["--repeat", "0"], "is not between 1 and 9999"),
+        (["--repeat", "two"], "is not between 1 and 9999"),
+        (["--repeat", "1000000000"], "is not between 1 and 9999"),
+        (["--flaky", "maybe"], "invalid choice: 'maybe'"),
+        (["--timeout-factor", "0"], "is not between 0.001 and 1000"),
+        (["--timeout-factor", "fast"], "is not between 0.001 and 1000"),
+        (["--timeout-factor", "nan"], "is not between 0.001 and 1000"),
+        (["--timeout-factor", "inf"], "is not between 0.001 and 1000"),
+    ],
+)
+def test_wrong_usage_runs_nothing(tmp_path, arguments, words):
+    ran = run(tmp_path, *arguments)
+    assert (ran.code, words in ran.stderr) == (2, True), ran.stderr
+    assert not ran.out.exists()
+
+
+# -- runs that were ended in between --------------------------------------------------------------------------------
+
+
+SHORT = ["--retries", "2", "--jobs", "1", *selected(ALWAYS, HOLDS, HANG)]
+SLOW = [*SHORT, "--timeout-factor", "20"]
+"""The last of these hangs for 40 seconds; the first has failed by then."""
+
+
+def stopped(folder: Path, *signals: int, arguments: Sequence[str] = SLOW) -> Ran:
+    """Begin a run and send it signals as soon as its last case hangs."""
+    words = [sys.executable, "-m", "runner", *map(str, command(folder, *arguments))]
+    process = subprocess.Popen(words, cwd=ROOT, env=marks(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        end = time.monotonic() + 120
+        while not (folder / "marks" / "hang").exists():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < end, "the run never came so far"
+            time.sleep(0.05)
+        for number in signals:
+            os.kill(process.pid, number)
+            time.sleep(1)  # two that are sent at once are one
+        stdout, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    return Ran(folder / "out", process.returncode, stdout, stderr)
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("killed")
+    ran = stopped(folder, signal.SIGKILL)
+    assert ran.code == -signal.SIGKILL
+    return folder
+
+
+def test_a_killed_run_has_lost_no_attempt(killed):
+    found = read_run(killed / "out" / "run.jsonl")
+    assert found.truncated
+    (attempt,) = found.attempts[CaseId(ALWAYS)]
+    assert (attempt.outcome, attempt.folder) == (Outcome.FAIL, "cases/00001")
+
+
+def test_a_run_is_gone_on_with_by_its_own_rules_alone(killed):
+    for arguments, words in (
+        ([], "--retries is '0' now, '2' then"),
+        (["--retries", "2", "--flaky", "pass"], "--flaky is 'pass' now, 'fail' then"),
+        (["--retries", "2"], "--timeout-factor is '1.0' now, '20.0' then"),
+    ):
+        done = program("run", SPECS, "--resume", killed / "out", *selected(ALWAYS, HOLDS, HANG), *arguments, env=marks(killed))
+        assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+
+
+def test_a_killed_run_goes_on_with_its_attempts(killed):
+    before = read_run(killed / "out" / "run.jsonl")
+    done = program("run", SPECS, "--resume", killed / "out", *SLOW, env=marks(killed))
+    ran = Ran(killed / "out", done.returncode, done.stdout, done.stderr)
+    assert not ran.run.truncated
+    assert {name: result.outcome for name, result in ran.results.items()} == {
+        ALWAYS: Outcome.FAIL,
+        HOLDS: Outcome.PASS,
+        HANG: Outcome.PASS,
+    }
+    first, *others = ran.results[ALWAYS].attempts
+    assert (first.outcome, first.folder) == (Outcome.FAIL, "cases/00001")
+    assert [attempt.outcome for attempt in others] == [Outcome.CRASH] * 2
+    assert ran.results[HOLDS] in before.results
+    assert ran.code == 1
+
+
+def test_a_case_that_had_all_its_attempts_when_the_run_was_killed_gets_its_result(retried, tmp_path):
+    shutil.copytree(retried.out, tmp_path / "out")
+    lines = (retried.out / "run.jsonl").read_bytes().splitlines(keepends=True)
+    missing = [line for line in lines[:-1] if (record := json.loads(line))["kind"] == "case" and record["case_id"] in (ALWAYS, CRASH)]
+    (tmp_path / "out" / "run.jsonl").write_bytes(b"".join(line for line in lines[:-1] if line not in missing))
+    done = program("run", SPECS, "--resume", tmp_path / "out", "--retries", "2", env=marks(tmp_path))
+    resumed = Ran(tmp_path / "out", done.returncode, done.stdout, done.stderr)
+    assert len(missing) == 2
+    assert resumed.results == retried.results
+    assert (resumed.code, resumed.run.truncated) == (1, False)
+    assert "  attempt " not in resumed.stderr
+
+
+def test_an_interrupted_run_says_what_had_failed(tmp_path):
+    ran = stopped(tmp_path, signal.SIGINT, signal.SIGINT)
+    assert ran.code == 130
+    assert ran.results[ALWAYS].outcome is Outcome.NOT_RUN
+    assert ran.results[ALWAYS].reason.startswith("interrupted after 1 of at most 3 attempts: equals: expected found equal to 1")
+    assert [attempt.outcome for attempt in ran.results[ALWAYS].attempts] == [Outcome.FAIL]
+    assert [len(made) for made in ran.run.attempts.values()] == [1]
+    assert ran.results[HANG].outcome is Outcome.NOT_RUN
+    assert not ran.run.truncated
+
+
+def test_an_interrupted_run_begins_no_further_attempt_and_is_gone_on_with(tmp_path):
+    ran = stopped(tmp_path, signal.SIGINT, arguments=SHORT)
+    assert ran.code == 130
+    assert {name: [one.outcome for one in made] for name, made in ran.run.attempts.items()} == {
+        ALWAYS: [Outcome.FAIL],
+        HANG: [Outcome.TIMEOUT],
+    }
+    done = program("run", SPECS, "--resume", ran.out, *SHORT, env=marks(tmp_path))
+    assert done.returncode == 1, done.stderr
+    assert {name: [one.outcome for one in result.attempts] for name, result in ran.results.items()} == {
+        ALWAYS: [Outcome.FAIL, Outcome.CRASH, Outcome.CRASH],
+        HANG: [Outcome.TIMEOUT, Outcome.PASS],
+        HOLDS: [],
+    }
+    assert (ran.results[ALWAYS].outcome, ran.results[HANG].outcome) == (Outcome.FAIL, Outcome.FLAKY)

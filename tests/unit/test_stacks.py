@@ -1,0 +1,218 @@
+"""The stack of a case whose time was up: cut out of whatever else the process printed, and never more than it is."""
+
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from runner.judge import Judged
+from runner.model import Ending, Status
+from runner.outcomes import Outcome
+from runner.stacks import Frame, last_stack
+from tests.fakes import AT, COUNTED, case, place, step, verdict_of
+
+TIMED_OUT = Ending(signal=9, timed_out=True, phase="run")
+ONE = """\
+Current thread 0x00007f1b49272b80 (most recent call first):
+  File "/lib/python3.11/selectors.py", line 415 in select
+  File "specs/area/fake.yaml", line 9 in inner
+  File "specs/area/fake.yaml", line 12 in <lambda>
+  File "runner/worker/case.py", line 50 in run
+"""
+TWO = """\
+Thread 0x00007f1b487fc6c0 (most recent call first):
+  File "/lib/python3.11/threading.py", line 982 in run
+
+Current thread 0x00007f1b49272b80 (most recent call first):
+  File "specs/area/fake.yaml", line 9 in inner
+"""
+SPEC = AT.file
+
+
+FILE = f"/elsewhere/{SPEC}"
+"""The spec's file as its Python names it."""
+
+HUNG = ONE.replace(SPEC, FILE)
+
+
+def block(file: str) -> dict[str, Any]:
+    return {"name": "prelude", "file": file, "line": 3, "text": "pass", "exact": True}
+
+
+def timed_out(stderr: str, **more: Any) -> Judged:
+    body = {"preludes": [block("/elsewhere/specs/area/_defaults.yaml"), block(FILE)], "functions": {"f": {"ref": "math:sqrt"}}}
+    return verdict_of(case(step(COUNTED), body=body), None, ending=TIMED_OUT, stderr=stderr, **more)
+
+
+def text_of(stderr: str) -> str:
+    found = last_stack(stderr)
+    assert found is not None
+    return found.text
+
+
+@pytest.mark.parametrize("before", ["", "a warning\n", "no line end: ", "é\u2028\x1b[31m\n", '  File "x", line 1 in f\n', "\n\n"])
+@pytest.mark.parametrize("after", ["", "another thread says something\n", "\n\n", "half a li"])
+def test_a_stack_is_cut_out_of_what_stands_around_it(before: str, after: str) -> None:
+    assert text_of(before + ONE + after) == ONE.rstrip("\n")
+
+
+def test_every_thread_is_told_the_one_that_answered_first() -> None:
+    first, second = TWO.rstrip("\n").split("\n\n")
+    assert text_of(TWO) == f"{second}\n\n{first}"
+
+
+def test_the_last_of_several_is_taken() -> None:
+    later = ONE.replace("line 9", "line 10")
+    for between in ("", "\n", "words\n"):
+        assert text_of(ONE + between + later) == later.rstrip("\n")
+    assert text_of(later + TWO) == text_of(TWO)
+    assert text_of(ONE + "Current thread 0x1 (most recent call first):\nnot a frame\n") == ONE.rstrip("\n")
+
+
+def test_names_of_threads_are_known() -> None:
+    named = ONE.replace("0x00007f1b49272b80", "0x00007f1b49272b80 [MainThread]")
+    assert text_of(named) == named.rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    "stderr",
+    [
+        "",
+        "words\n",
+        "Traceback (most recent call last):\n" + ONE.partition("\n")[2],
+        "Current thread 0x00007f1b49272b80 (most recent call first):\n",
+        "Current thread 0x00007f1b49272b80 (most recent call first):\n  <no Python frame>\n",
+        'Current thread 0xZZ (most recent call first):\n  File "x", line 1 in f\n',
+        'Current thread 0x00007f1b49272b80 (most recent call first): and more\n  File "x", line 1 in f\n',
+        "Current thread 0x00007f1b49272b80 (most recent call first):\n  File ???, line ??? in ???\n",
+    ],
+)
+def test_what_is_no_stack_is_none(stderr: str) -> None:
+    assert last_stack(stderr) is None
+
+
+def test_it_is_what_this_python_prints() -> None:
+    code = """
+import faulthandler, sys, threading, time
+def wait(): time.sleep(5)
+thread = threading.Thread(target=wait, daemon=True)
+thread.start()
+time.sleep(0.2)
+sys.stderr.write("before: ")
+sys.stderr.flush()
+def ask(): faulthandler.dump_traceback(all_threads=True)
+ask()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    found = last_stack(done.stderr)
+    assert found is not None
+    assert found.text.startswith("Current thread 0x")
+    functions = [frame.function for frame in found.frames]
+    assert functions[0] == "ask"
+    assert "wait" in functions
+    assert found.within({"<string>"}) == Frame("<string>", 9, "ask")
+
+
+@pytest.mark.parametrize(
+    ("file", "written", "found"),
+    [
+        (SPEC, SPEC, True),
+        (SPEC, f"{SPEC}#fn", True),
+        (SPEC, f"{SPEC}x", False),
+        (SPEC, f"x{SPEC}", False),
+        (SPEC, "specs/area/_defaults.yaml", False),
+        ("specs/é \U0001f600.yaml", "specs/\\xe9 \\U0001f600.yaml", True),
+    ],
+)
+def test_a_call_of_the_spec_is_found_by_its_file(file: str, written: str, found: bool) -> None:
+    stack = last_stack(f'Current thread 0x1 (most recent call first):\n  File "x.py", line 1 in f\n  File "{written}", line 7 in g\n')
+    assert stack is not None
+    assert (stack.within({"other.yaml", file}) is not None) is found
+
+
+def test_the_most_recent_call_of_the_spec_counts() -> None:
+    stack = last_stack(ONE)
+    assert stack is not None
+    assert stack.within({SPEC}) == Frame(SPEC, 9, "inner")
+
+
+# -- what a hostile process prints -----------------------------------------------------------------------------------
+
+
+def test_what_is_cut_out_is_bounded() -> None:
+    frame = f'  File "{"f" * 500}", line 1 in {"g" * 500}\n'
+    threads = "".join(f"Thread 0x{number:x} (most recent call first):\n{frame * 500}\n" for number in range(1, 60))
+    stack = last_stack(threads)
+    assert stack is not None
+    assert len(stack.text) <= 16_100
+    assert stack.text.endswith("\n  ...")
+    assert max(map(len, stack.text.split("\n"))) <= 300
+    assert len(stack.frames) <= 20 * 100
+    assert all(len(frame.function) <= 100 for frame in stack.frames)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["\n", "x", "Thread 0x1 (most recent call first):\n", "Current thread 0x1", '  File "', '  File "x", line 1 in f\n', "  ...\n"],
+)
+def test_no_output_takes_long_to_search(piece: str) -> None:
+    begun = time.monotonic()
+    last_stack(piece * (512_000 // len(piece)))
+    many = "".join(f"Thread 0x{number:x} (most recent call first):\n" for number in range(10_000))
+    last_stack(many)
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("line", ["0", "-1", "01", "99999999", "9" * 5000, "1e9", "\u0661"])
+def test_a_line_that_no_file_has_is_no_place(line: str) -> None:
+    stack = last_stack(f'Current thread 0x1 (most recent call first):\n  File "a", line 3 in f\n  File "{SPEC}", line {line} in g\n')
+    assert stack is None or stack.within({SPEC}) is None
+
+
+# -- judged ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_timeout_names_phase_line_and_stack() -> None:
+    found = timed_out(f"words\n{HUNG}")
+    assert found.outcome is Outcome.TIMEOUT
+    assert found.reason == "outlived its deadline while in phase 'run', in inner at line 9 of the spec"
+    assert found.position == place(9)
+    (verdict,) = found.verdicts
+    assert (verdict.kind, verdict.status, verdict.position) == ("timeout", Status.ERROR, place(9))
+    assert verdict.detail == "Python stack when the time was up (most recent call first):\n" + HUNG.rstrip("\n")
+
+
+@pytest.mark.parametrize("where", ["function", "script"])
+def test_all_python_of_a_spec_is_looked_for(where: str) -> None:
+    functions = {"fn": {"block": block(FILE)}} if where == "function" else {}
+    script = step(kind="script", code=block(FILE) if where == "script" else block("/other/x.yaml"))
+    found = verdict_of(case(script, body={"preludes": [], "functions": functions}), None, ending=TIMED_OUT, stderr=HUNG)
+    assert found.position == place(9)
+
+
+@pytest.mark.parametrize("file", ["elsewhere.py", "/elsewhere/specs/area/_defaults.yaml", "/other/specs/area/fake.yaml", SPEC])
+def test_a_stack_outside_the_spec_points_to_the_spec_itself(file: str) -> None:
+    found = timed_out(ONE.replace(SPEC, file))
+    assert found.reason == "outlived its deadline while in phase 'run'"
+    assert found.position == place(1)
+    assert file in found.verdicts[0].detail
+
+
+def test_no_stack_is_said() -> None:
+    found = timed_out("words")
+    assert found.reason == "outlived its deadline while in phase 'run'"
+    assert found.verdicts[0].detail.startswith("no Python stack could be had: ")
+
+
+def test_the_note_on_the_process_stays() -> None:
+    found = timed_out(HUNG, problem="the worker answered twice")
+    assert found.reason.endswith("at line 9 of the spec (the worker answered twice)")
+
+
+@pytest.mark.parametrize("ending", [Ending(signal=11, phase="run"), Ending(exit_code=3, phase="run"), Ending(exit_code=0, phase="run")])
+def test_the_stack_of_another_end_is_not_taken_for_one_of_a_timeout(ending: Ending) -> None:
+    found = verdict_of(case(step(COUNTED)), None, ending=ending, stderr=HUNG)
+    assert found.verdicts[0].detail == ""
+    assert found.position == place(1)
