@@ -6,14 +6,16 @@ Absolute times say little on a shared machine.
 
 - Every test and every case has an inductor cache folder of its own. What torch keeps in the temporary folder (precompiled headers) each
   contestant finds empty, so that each pays for it once.
+- What the runner keeps between runs (answers about the vector ISA, what a template builds to warm up) it finds from its first round on;
+  ``runner --no-kept`` is the same without.
 - All contestants run with torch's defaults but the runner, which compiles with one thread in each worker.
 - CPU seconds are of all processes. Memory is the largest sum of proportional set sizes, looked at every ``--interval`` seconds.
 - *Seconds before the first case*: from the runner's start to the file of the first worker's output. They are part of its wall seconds.
 - *Overhead of a case*: the case's seconds in the journal of a run with ``--jobs 1`` (from before its worker is made until it is reaped),
   less what the same test takes in pytest in one process, set-up and tear-down included; the median over the cases and rounds. What each
   pays once (imports, vector ISA, precompiled headers) falls on its first case, and so not on the median.
-- *The template above a bare import*: the peak of its resident set, less that of ``python -c "import torch"``; proportional sizes beside it.
-  Resident sets are compared because a proportional one shrinks with every worker that shares its pages.
+- *The template above a bare import*: the most of its own memory (resident, and no file's), less that of ``python -c "import torch"``. Resident sets
+  stand beside it: they count the pages of libraries too, of which the machine has one copy for all processes, and which it can drop.
 
 Exit code 1 when a bound is passed; a bound of a contestant that was left out or is not installed is not checked, and said so.
 """
@@ -88,7 +90,7 @@ class Bare:
     """The sizes of a process that has imported torch and nothing else."""
 
     resident: int
-    proportional: int
+    own: int
 
 
 # -- contestants ------------------------------------------------------------------------------------------------------
@@ -141,6 +143,7 @@ def contestants(device: str) -> list[Contestant]:
         Contestant(name=NEW_PROCESS, commands=process_a_test),
         runner(RUNNER),
         runner(ONE_AT_A_TIME, "--jobs", "1"),
+        runner("runner --no-kept", "--no-kept"),
         runner("runner --isolation worker", isolation="worker"),
         runner("runner --isolation none", isolation="none"),
     ]
@@ -211,7 +214,7 @@ def bare_torch() -> Bare:
     """Measure a process that has imported torch, with the threads that a template has."""
     variables = {**os.environ, **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")}
     sizes = resident([PYTHON, "-c", "import sys, torch; print(flush=True); sys.stdin.read()"], environment=variables)
-    return Bare(resident=sizes[0], proportional=sizes[1])
+    return Bare(resident=sizes[0], own=sizes[1])
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------
@@ -247,9 +250,9 @@ def most(turns: Turns, size: Callable[[Cost], int]) -> float | None:
 
 
 def template_above(turns: Turns, bare: Bare) -> float | None:
-    """Return what a template has resident above a bare import of torch, in megabytes."""
-    peak = most(turns, lambda cost: cost.template_peak)
-    return None if peak is None else peak - bare.resident / MEGABYTE
+    """Return what a template has of its own above a bare import of torch, in megabytes."""
+    peak = most(turns, lambda cost: cost.template_own)
+    return None if peak is None else peak - bare.own / MEGABYTE
 
 
 CPU = frozenset({"cpu"})
@@ -303,12 +306,10 @@ def judged(turns: Turns, bare: Bare, device: str) -> list[tuple[Bound, float | N
 
 
 def notes(turns: Turns, bare: Bare) -> Iterator[str]:
-    """Yield what stands beside the bounds: proportional sizes, and the seconds in no phase of a worker."""
-    pss = most(turns, lambda cost: cost.template_pss)
-    if pss is not None:
-        yield f"template {pss:.0f} MB proportional; a bare import {bare.resident / MEGABYTE:.0f} MB resident, " + (
-            f"{bare.proportional / MEGABYTE:.0f} MB proportional"
-        )
+    """Yield what stands beside the bounds: resident sets, and the seconds in no phase of a worker."""
+    peak = most(turns, lambda cost: cost.template_peak)
+    if peak is not None:
+        yield f"resident at most: template {peak:.0f} MB, a bare import {bare.resident / MEGABYTE:.0f} MB, mapped files and all"
     outside = [value for turn in turns.get(ONE_AT_A_TIME, ()) for value in turn.outside.values()]
     if outside:
         yield f"seconds of a case in no phase of its worker (--jobs 1), median: {statistics.median(outside):.3f}"

@@ -34,10 +34,10 @@ class Cost:
     """The largest sum, over all processes at one moment, of proportional set sizes: a page that several share counts once."""
     first_peak: int
     """The most that the command's own process had resident, by the system's count."""
+    template_own: int
+    """The most that a template had resident of memory that is no file's; 0 when there was none."""
     template_peak: int
-    """The most that a template had resident; 0 when there was none."""
-    template_pss: int
-    """The largest proportional set size of a template."""
+    """The most that a template had resident, mapped files and all."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class _Peaks:
     total: int = 0
     first: int = 0
     template: int = 0
-    template_pss: int = 0
+    template_own: int = 0
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Sampler:
             elif parents.get(parents[pid]) == mine and _TEMPLATE in _command_line(pid):
                 # a worker has its template's command line, and is one step further down
                 self.peaks.template = max(self.peaks.template, _kilobytes(pid, "status", b"VmHWM:"))
-                self.peaks.template_pss = max(self.peaks.template_pss, size)
+                self.peaks.template_own = max(self.peaks.template_own, _kilobytes(pid, "status", b"RssAnon:"))
         self.peaks.total = max(self.peaks.total, total)
 
 
@@ -112,16 +112,16 @@ def measure(
         peak=peaks.total,
         first_peak=peaks.first,
         template_peak=peaks.template,
-        template_pss=peaks.template_pss,
+        template_own=peaks.template_own,
     )
 
 
 def resident(command: Sequence[str], *, environment: Mapping[str, str]) -> tuple[int, int]:
-    """Return the resident and the proportional set size of a process that has printed a line and waits for its input to end."""
+    """Return what a process has resident that has printed a line and waits for its input to end: all, and what is no file's."""
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        return _kilobytes(process.pid, "status", b"VmHWM:"), _kilobytes(process.pid, "smaps_rollup", b"Pss:")
+        return _kilobytes(process.pid, "status", b"VmHWM:"), _kilobytes(process.pid, "status", b"RssAnon:")
 
 
 def _pin(cores: frozenset[int]) -> "object":

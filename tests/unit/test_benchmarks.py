@@ -90,7 +90,7 @@ def test_no_two_cases_compile_the_same_function() -> None:
 
 
 def turn(module: Callable[[str], ModuleType], wall: float, seconds: dict[str, float] | None = None, **sizes: int) -> Any:
-    cost = {"peak": 0, "first_peak": 0, "template_peak": 0, "template_pss": 0, **sizes}
+    cost = {"peak": 0, "first_peak": 0, "template_peak": 0, "template_own": 0, **sizes}
     return module("isolation").Turn(
         cost=module("processes").Cost(wall=wall, cpu=wall, **cost), seconds=seconds or {}, outside={}, before_first=None
     )
@@ -112,16 +112,16 @@ def test_the_overhead_is_taken_case_by_case(module: Callable[[str], ModuleType])
 
 def test_what_was_not_sampled_is_no_figure(module: Callable[[str], ModuleType]) -> None:
     isolation = module("isolation")
-    bare = isolation.Bare(resident=200_000_000, proportional=0)
+    bare = isolation.Bare(resident=0, own=200_000_000)
     assert isolation.template_above({isolation.RUNNER: [turn(module, 1.0)]}, bare) is None
-    sampled = [turn(module, 1.0, template_peak=size) for size in (390_000_000, 410_000_000)]
+    sampled = [turn(module, 1.0, template_own=size) for size in (390_000_000, 410_000_000)]
     assert isolation.template_above({isolation.RUNNER: sampled}, bare) == pytest.approx(210)
 
 
 def test_a_gpu_is_held_to_bounds_of_its_own(module: Callable[[str], ModuleType]) -> None:
     isolation = module("isolation")
     turns = {isolation.RUNNER: [turn(module, 40.0)], isolation.ONE_PROCESS: [turn(module, 10.0, {"x": 1.0, "y": 1.0})]}
-    bare = isolation.Bare(resident=1, proportional=1)
+    bare = isolation.Bare(resident=1, own=1)
     cpu, cuda = ({bound.name: figure for bound, figure in isolation.judged(turns, bare, device)} for device in ("cpu", "cuda"))
     assert cpu["runner / pytest in one process, wall"] == 4.0
     assert "runner / pytest in one process, wall" not in cuda
