@@ -18,6 +18,7 @@ from runner.conditions import Surroundings
 from runner.diagnostics import UsageError
 from runner.execute import Engine, Execution, Job, Limits
 from runner.execute.jobs import FACTS, SHARED, Environment, Isolation
+from runner.execute.orphans import Orphans
 from runner.judge import Evidence, Judged, judge
 from runner.language.expand import surroundings
 from runner.language.load import Suite
@@ -74,6 +75,7 @@ class CaseRunner:
         limits = Limits(
             threads=schedule.threads(workers), scratch=self._scratch, isolation=self._isolation, spares=schedule.spares(self._workers)
         )
+        self._orphans = Orphans()
         self._engine = Engine(limits)
         self._services = Services(named_servers(getattr(arguments, "service", ())), self._scratch)
 
@@ -83,6 +85,7 @@ class CaseRunner:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._engine.close()
         self._services.close()
+        self._orphans.close()
         if self._objects is not None:
             kept.prune(self._objects)
         shutil.rmtree(self._scratch, ignore_errors=True)
