@@ -11,16 +11,11 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from runner.execute import outputs
 from runner.execute.inbox import Inbox
 from runner.execute.jobs import Execution, Job
 from runner.model import Ending
 from runner.protocol import loads
-
-_MOST_OUTPUT = 64 << 20
-"""Bytes that a case may leave in each of its output files; when there are more, all but the end goes."""
-
-_END_OF_OUTPUT = 1 << 20
-"""Bytes of that end."""
 
 _MOST_GROWTH = 1 << 30
 """Bytes by which a worker of several cases may grow after its first."""
@@ -46,12 +41,12 @@ class Running:
     def bound_output(self) -> None:
         """Let a flood of output fill no disk."""
         for descriptor in self.outputs:
-            with contextlib.suppress(OSError):  # a full disk is no reason to end a run
-                if (size := os.fstat(descriptor).st_size) > _MOST_OUTPUT:
-                    self.is_cut = True
-                    end = os.pread(descriptor, _END_OF_OUTPUT, size - _END_OF_OUTPUT)
-                    os.ftruncate(descriptor, 0)
-                    os.write(descriptor, _LOST + end)
+            self.is_cut |= outputs.bound(descriptor)
+
+    def finish_output(self) -> None:
+        """Leave the end of what it printed."""
+        for descriptor in self.outputs:
+            self.is_cut |= outputs.finish(descriptor)
 
     def close(self) -> None:
         """Close the descriptors."""
@@ -114,11 +109,11 @@ class Worker:
             job.begin()
         read, write = os.pipe()
         now = time.monotonic()
-        outputs = tuple(os.open(job.folder / name, _OUTPUT_FLAGS, 0o644) for name in OUTPUTS)
-        self.running = Running(job, Inbox(read), now, now + job.timeout, outputs=outputs)
+        files = tuple(os.open(job.folder / name, _OUTPUT_FLAGS, 0o644) for name in OUTPUTS)
+        self.running = Running(job, Inbox(read), now, now + job.timeout, outputs=files)
         message = json.dumps({"plan": job.plan, "last": is_last, "word": self.running.word}).encode()
         with contextlib.suppress(OSError):
-            socket.send_fds(self.control, [message], [write, *outputs])
+            socket.send_fds(self.control, [message], [write, *files])
         os.close(write)
 
     def begin_case(self) -> None:
@@ -201,7 +196,7 @@ class Worker:
         assert running is not None
         # who ended it has killed the children that it left behind, who might hold the pipe
         running.inbox.drain()
-        running.bound_output()
+        running.finish_output()
         running.close()
         self.running = self.done = None
         self.cases += 1
@@ -243,8 +238,6 @@ OUTPUTS = ("stdout.txt", "stderr.txt")
 
 _OUTPUT_FLAGS = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
-_LOST = f"[more than {_MOST_OUTPUT >> 20} MiB were printed: what stood here is lost]\n".encode("ascii")
-
 _CUT = "the worker's last message was cut off"
 
 
@@ -258,7 +251,7 @@ def _is_alive(pid: str) -> bool:
 def _note(running: Running) -> str:
     if running.inbox.is_cut_off:
         return _CUT
-    return f"it printed more than {_MOST_OUTPUT >> 20} MiB, of which the first are lost" if running.is_cut else ""
+    return f"it printed more than {outputs.MOST >> 20} MiB, of which the first are lost" if running.is_cut else ""
 
 
 def _problem(running: Running) -> str:
