@@ -116,6 +116,13 @@ def test_every_attack_is_known_and_tried(ran):
     assert set(OUTCOMES) == {path.stem for path in HOSTILE.glob("[a-z]*.yaml")} == set(ran.results)
 
 
+def test_every_fault_stands_in_the_table():
+    table = (HOSTILE / "README.md").read_text("utf-8")
+    specs = list(HOSTILE.parent.glob("hostile*/[a-z]*.yaml"))
+    assert len(specs) > 60
+    assert [path for path in specs if f"`{path.stem}`" not in table] == []
+
+
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_an_attack_ends_as_it_must(ran, name):
     outcome, reason = OUTCOMES[name]
