@@ -18,6 +18,7 @@ from runner.conditions import Surroundings
 from runner.diagnostics import UsageError
 from runner.execute import Engine, Execution, Job, Limits
 from runner.execute.jobs import FACTS, SHARED, Environment, Isolation
+from runner.execute.orphans import Orphans
 from runner.interrupt import STOP_NOW, Interrupts
 from runner.judge import Evidence, Judged, judge
 from runner.language.expand import surroundings
@@ -84,6 +85,7 @@ class CaseRunner:
             patience=self._patience,
             spares=schedule.spares(self._workers),
         )
+        self._orphans = Orphans()
         self._engine = Engine(limits)
         self._is_asking = False
         self._services = Services(named_servers(getattr(arguments, "service", ())), self._scratch)
@@ -94,6 +96,7 @@ class CaseRunner:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._engine.close()
         self._services.close()
+        self._orphans.close()
         if self._objects is not None:
             kept.prune(self._objects)
         if self._answers is not None:

@@ -4,10 +4,12 @@ A worker is never believed further than it must be: its messages are bounded, th
 ended is what its parent says, not what it says.
 """
 
+import contextlib
 import os
 import selectors
 import signal
 import socket
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,6 +28,9 @@ _START_SECONDS = 300
 
 _STACK_SECONDS = 0.5
 """How long a hanging worker has to print its stack before it is killed."""
+
+_END_SECONDS = 60
+"""How long a process may take to be there, or to be gone once it was killed: then the run goes on without it."""
 
 _MOST_CASES = 100
 """How many cases a worker runs: what none of our checks sees grows with them."""
@@ -89,7 +94,8 @@ class Engine:
             worker.kill()
         for worker in self._workers.values():
             if worker.process is not None:
-                worker.process.wait()
+                with contextlib.suppress(subprocess.TimeoutExpired):  # the system may hold it
+                    worker.process.wait(timeout=_STACK_SECONDS)
             worker.close()
         self._workers.clear()
         for template in self._templates.values():
@@ -262,11 +268,13 @@ class Engine:
                     self._on_pipe(key.data)
                 # what is left wakes the loop, which begins again and looks
         now = time.monotonic()
-        for worker in self._workers.values():
+        for worker in list(self._workers.values()):
             worker.reap()
-            self._watch(worker, now)
+            if worker.number in self._workers:  # it goes with its template
+                self._watch(worker, now)
         self._watch_memory()
         for name, template in list(self._templates.items()):
+            template.process.wake()
             if not template.process.is_ready and now > template.deadline:
                 self._lose_template(name, f"the template did not warm up within {self._start_seconds:g} s")
 
@@ -297,6 +305,7 @@ class Engine:
             worker = self._workers.get(int(message.get("started", message.get("ended", -1))))
             if worker is not None and "started" in message:
                 worker.pid = int(message["pid"])
+                worker.begin_case()
                 if worker.is_retired:
                     worker.kill()
             elif worker is not None:
@@ -307,14 +316,10 @@ class Engine:
         worker = self._workers.get(number)
         if worker is None:
             return
-        message = worker.take()
-        if message is None:
+        if not worker.listen():
             self._selector.unregister(worker.control)
-
-        elif "warm" in message:
-            worker.is_warm = True
-        elif "done" in message and worker.running is not None:
-            worker.done = str(message["done"])[:500]
+        elif worker.spoke_out_of_turn and worker.running is None:
+            self._end(worker)
 
     def _on_pipe(self, worker: Worker) -> None:
         inbox = worker.running.inbox if worker.running else None
@@ -364,17 +369,26 @@ class Engine:
                 self._end(worker)
             return
         if worker.pid is None:
-            if now > running.deadline:
-                running.timed_out = True
-                worker.status = signal.SIGKILL
+            if now > running.begun + _END_SECONDS:
+                self._lose_template(worker.key, f"the template did not fork within {_END_SECONDS} s")
             return
         if running.killed_at is None and now > running.deadline and worker.done is None:
             running.timed_out = True
             running.killed_at = now
             worker.ask_for_stack()
+        elif running.killed_at is not None and now > running.killed_at + _END_SECONDS:
+            self._give_up(worker)
         elif running.killed_at is not None and now > running.killed_at + _STACK_SECONDS:
             worker.kill()
-        worker.bound_output()
+        running.bound_output()
+
+    def _give_up(self, worker: Worker) -> None:
+        """Go on without the end of a worker that was killed: the system holds it, or its template does not tell."""
+        if worker.process is None and worker.key in self._templates:
+            self._lose_template(worker.key, f"the template did not tell within {_END_SECONDS} s that a worker had ended")
+        else:
+            worker.note = f"it did not end within {_END_SECONDS} s of being killed"
+            worker.status = signal.SIGKILL
 
     def _watch_memory(self) -> None:
         limits: dict[int, int] = {}
@@ -384,7 +398,7 @@ class Engine:
         over = self._memory.look(limits)
         for worker in self._busy():
             if worker.pid in over:
-                worker.note = f"it used {_gib(over[worker.pid])}, more than the {_gib(limits[worker.pid])} of --memory-limit"
+                worker.note = f"it used {_amount(over[worker.pid])}, more than the {_amount(limits[worker.pid])} of --memory-limit"
                 worker.kill()
 
     # -- ending -------------------------------------------------------------------------------------------------
@@ -424,5 +438,5 @@ class Engine:
         worker.close()
 
 
-def _gib(size: int) -> str:
-    return f"{size / (1 << 30):.1f} GiB"
+def _amount(size: int) -> str:
+    return f"{size >> 20} MiB" if size < 10 << 30 else f"{size / (1 << 30):.1f} GiB"

@@ -47,8 +47,8 @@ class Inbox:
         return True
 
     def drain(self) -> None:
-        """Take all that is there; whoever could still write has been killed."""
-        while not self.is_closed and self.read():
+        """Take all that is there, and no more than may be sent: of a worker that goes on, a child may still write."""
+        while not self.is_closed and not self.is_flooded and self.read():
             pass
 
     def close(self) -> None:

@@ -1,7 +1,9 @@
 """Starting templates and single workers: the environment, the descriptors, the messages."""
 
+import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +15,9 @@ from runner.execute.jobs import Environment
 from runner.protocol import THREADS
 
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
+
+_CLOSE_SECONDS = 6.0
+"""How long a template may take to kill what its workers left behind; one that is not ready has had none."""
 
 
 def environment_for(wanted: Environment, threads: int, scratch: Path) -> dict[str, str]:
@@ -82,13 +87,21 @@ class TemplateProcess:
         """Return the end of what the template printed."""
         return self.log.read_bytes()[-4000:].decode("utf-8", "replace").strip()
 
+    def wake(self) -> None:
+        """Let it go on where a worker has stopped it."""
+        with contextlib.suppress(ChildProcessError):
+            if os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG) is not None:
+                self.process.send_signal(signal.SIGCONT)
+
     def close(self) -> None:
-        """Hang up; the template ends by itself, and is killed when it does not."""
+        """Hang up; the template ends by itself, and is killed with the compilers that it has started when it does not."""
         self.control.close()
+        self.wake()
         try:
-            self.process.wait(timeout=2)
+            self.process.wait(timeout=_CLOSE_SECONDS if self.is_ready else 0)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            with contextlib.suppress(OSError):
+                os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
 

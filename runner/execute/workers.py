@@ -3,22 +3,19 @@
 import contextlib
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from runner.execute import outputs
 from runner.execute.inbox import Inbox
 from runner.execute.jobs import Execution, Job
 from runner.model import Ending
-
-_MOST_OUTPUT = 64 << 20
-"""Bytes that a case may leave in each of its output files; what it wrote before goes when there are more."""
-
+from runner.protocol import loads
 
 _MOST_GROWTH = 1 << 30
 """Bytes by which a worker of several cases may grow after its first."""
@@ -40,6 +37,18 @@ class Running:
     """Where in its standard error the answer begins when it is asked for its stack."""
     is_cut: bool = False
     """Whether some of what it printed is lost."""
+    word: str = field(default_factory=lambda: secrets.token_hex(8))
+    """What its worker says when it is done with it: a case that claims to be done says another."""
+
+    def bound_output(self) -> None:
+        """Let a flood of output fill no disk."""
+        for descriptor in self.outputs:
+            self.is_cut |= outputs.bound(descriptor)
+
+    def finish_output(self) -> None:
+        """Leave the end of what it printed."""
+        for descriptor in self.outputs:
+            self.is_cut |= outputs.finish(descriptor)
 
     def close(self) -> None:
         """Close the descriptors."""
@@ -70,6 +79,8 @@ class Worker:
     """The moment by which it must be warm."""
     done: str | None = None
     """Set when it says that its case is over: what was odd then, or nothing. A worker of one case just ends."""
+    spoke_out_of_turn: bool = False
+    """Whether it said what our own code would not have said then."""
     is_retired: bool = False
     """It gets no further case."""
     cases: int = 0
@@ -100,20 +111,38 @@ class Worker:
             job.begin()
         read, write = os.pipe()
         now = time.monotonic()
-        outputs = tuple(os.open(job.folder / name, _OUTPUT_FLAGS, 0o644) for name in OUTPUTS)
-        self.running = Running(job, Inbox(read), now, now + job.timeout, outputs=outputs)
-        message = json.dumps({"plan": job.plan, "last": is_last}).encode()
+        files = tuple(os.open(job.folder / name, _OUTPUT_FLAGS, 0o644) for name in OUTPUTS)
+        self.running = Running(job, Inbox(read), now, now + job.timeout, outputs=files)
+        message = json.dumps({"plan": job.plan, "last": is_last, "word": self.running.word}).encode()
         with contextlib.suppress(OSError):
-            socket.send_fds(self.control, [message], [write, *outputs])
+            socket.send_fds(self.control, [message], [write, *files])
         os.close(write)
 
-    def take(self) -> Mapping[str, Any] | None:
-        """Return what it says of itself; None when it has hung up or says nothing that makes sense."""
+    def begin_case(self) -> None:
+        """Let the time of its case begin: it was given one before there was a process to do it."""
+        if self.running is not None:
+            self.running.begun = time.monotonic()
+            self.running.deadline = self.running.begun + self.running.job.timeout
+
+    def listen(self) -> bool:
+        """Take what it says of itself; False when it has hung up."""
         try:
-            message = json.loads(self.control.recv(1 << 16))
-        except (OSError, ValueError):
-            return None
-        return message if isinstance(message, dict) else None
+            data = self.control.recv(1 << 16)
+            message = loads(data) if data else None
+        except OSError:
+            return False
+        except ValueError:
+            message = {}
+        if message is None:
+            return False
+        said = message if isinstance(message, dict) else {}
+        if "done" in said and self.running is not None and said.get("word") == self.running.word:
+            self.done = str(said["done"])[:500]
+        elif "warm" in said and not self.is_warm:
+            self.is_warm = True
+        else:
+            self.spoke_out_of_turn = True
+        return True
 
     def ask_for_stack(self) -> None:
         """Let it print every thread's stack."""
@@ -126,6 +155,8 @@ class Worker:
     def kill(self) -> None:
         """Kill its process group, which it leads: with it go g++ and whatever else it started."""
         if self.pid is not None and not self.has_ended:
+            if self.running is not None and self.running.killed_at is None:
+                self.running.killed_at = time.monotonic()
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, signal.SIGKILL)
 
@@ -142,6 +173,8 @@ class Worker:
     def oddity(self) -> str:
         """Return why it should get no further case after this one; empty when nothing is odd."""
         children, resident = self._seen_by_system()
+        if self.spoke_out_of_turn:
+            return "it said what only the runner's own code may say"
         if children:
             return f"it left {children} process{'' if children == 1 else 'es'} behind"
         grown = resident - (self._resident or resident)
@@ -153,19 +186,13 @@ class Worker:
     def _seen_by_system(self) -> tuple[int, int]:
         """Return how many processes it has started that are still there, and the bytes of its memory."""
         try:
-            children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text("ascii").split()
+            listed = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text("ascii").split()
+            # orphans that have ended by themselves wait for a parent who never asks
+            children = [pid for pid in listed if _is_alive(pid)]
             pages = Path(f"/proc/{self.pid}/statm").read_text("ascii").split()[1]
         except OSError:
             return 0, 0
         return len(children), int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-    def bound_output(self) -> None:
-        """Let a flood of output fill no disk: what came first goes."""
-        for descriptor in self.running.outputs if self.running else ():
-            if os.fstat(descriptor).st_size > _MOST_OUTPUT:
-                os.ftruncate(descriptor, 0)
-                self.running.is_cut = True  # type: ignore[union-attr]  # there are no outputs without it
-                self.running.stack_from = 0  # type: ignore[union-attr]  # what is there now was printed later
 
     def finish(self, note: str = "") -> Execution:
         """Return what became of its case, which is over: the worker has ended, or says that it is done with it."""
@@ -173,6 +200,7 @@ class Worker:
         assert running is not None
         # who ended it has killed the children that it left behind, who might hold the pipe
         running.inbox.drain()
+        running.finish_output()
         running.close()
         self.running = self.done = None
         self.cases += 1
@@ -184,7 +212,7 @@ class Worker:
             isolation=self.isolation,
             after=self.cases - 1,
             worker=self.number,
-            stack_from=running.stack_from,
+            stack_from=0 if running.is_cut else running.stack_from,  # what was cut has moved
             note=self.note or note or _note(running),
             problem=_problem(running),
         )
@@ -213,15 +241,22 @@ OUTPUTS = ("stdout.txt", "stderr.txt")
 """The files in a case's folder that its worker prints into."""
 
 
-_OUTPUT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_OUTPUT_FLAGS = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 _CUT = "the worker's last message was cut off"
+
+
+def _is_alive(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def _note(running: Running) -> str:
     if running.inbox.is_cut_off:
         return _CUT
-    return f"it printed more than {_MOST_OUTPUT >> 20} MiB, of which the first are lost" if running.is_cut else ""
+    return f"it printed more than {outputs.MOST >> 20} MiB, of which the first are lost" if running.is_cut else ""
 
 
 def _problem(running: Running) -> str:

@@ -76,7 +76,7 @@ class Baseline:
         options = compat.option_values()
         yield from (f"option {name} stays changed" for name, value in self._options.items() if options.get(name, value) != value)
         functions = _functions()
-        yield from (f"{name} stays replaced" for name, value in self._functions.items() if functions.get(name, value) is not value)
+        yield from (f"{name} stays replaced" for name, value in self._functions.items() if functions.get(name) is not value)
         yield from (f"thread {thread.name} goes on" for thread in threading.enumerate() if thread not in self._threads)
         if (more := _gpu_memory() - self._allocated) > 0:
             yield f"{more} bytes of GPU memory stay allocated"
@@ -95,7 +95,7 @@ def _functions() -> dict[str, Any]:
         if not name.startswith(_WATCHED):
             continue
         for key, value in list(vars(module).items()):
-            if isinstance(value, types.FunctionType | type):
+            if isinstance(value, _CALLED):
                 found[f"{name}.{key}"] = value
             if isinstance(value, type) and value.__module__ == name:
                 members = list(vars(value).items())
@@ -103,6 +103,7 @@ def _functions() -> dict[str, Any]:
     return found
 
 
+_CALLED = (types.FunctionType, type(functools.cache(len)), type)
 _METHODS = (types.FunctionType, classmethod, staticmethod, property)
 
 

@@ -1,8 +1,8 @@
 """The beginning of a worker's life, in a fork of the template or in a process of its own, and the cases that it is given.
 
 It takes messages on a socket: ``{"plan": FILE, "last": true}`` with three descriptors, the case's pipe, its stdout and its stderr; with
-``last`` the worker ends when the case does, else it says ``{"done": TEXT}``, what was odd afterwards. ``{"warm": KINDS}`` is
-answered by ``{"warm": KINDS}``.
+``last`` the worker ends when the case does, else it says ``{"done": TEXT, "word": WORD}``: what was odd afterwards, and the word that came
+with the case. ``{"warm": KINDS}`` is answered by ``{"warm": KINDS}``.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ import sys
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 FAILED = 70
 """The exit code of a worker whose own code failed."""
 
@@ -34,11 +35,17 @@ def follow_nobody() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0)
 
 
+def adopt_orphans() -> None:
+    """Become the parent of what descendants leave behind, in whatever session, so that it can be counted and ended."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
 def begin(parent: int) -> None:
-    """Leave the parent's session, and die with the parent."""
+    """Leave the parent's session, die with the parent, and keep what descendants leave behind until then."""
     if os.getsid(0) != os.getpid():
         os.setsid()
     follow(parent)
+    adopt_orphans()
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as stream:
         stream.write("1000")  # where memory ends, a case dies and the runner tells of it
     null = os.open(os.devnull, os.O_RDONLY)
@@ -73,7 +80,7 @@ def serve(control: socket.socket) -> None:
             with baseline.kept() as (undo, odd):
                 _work(message["plan"], pipe, undo)
             os.close(pipe)
-            control.send(json.dumps({"done": odd.text[:500]}).encode())
+            control.send(json.dumps({"done": odd.text[:500], "word": message["word"]}).encode())
     except BaseException:  # nothing may return into the template's loop; the exit code and stderr tell
         import traceback
 

@@ -6,7 +6,6 @@ once by ``{"refused": 7, "why": TEXT}`` when a fork would not be safe.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import select
@@ -15,29 +14,30 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from runner import protocol
 from runner.worker import entry
 
-_PR_SET_CHILD_SUBREAPER = 36
+_END_SECONDS = 5.0
+"""How long what was killed may take to end; a process that the system holds is not waited for."""
+
+_FORK_SECONDS = 10.0
+"""How long the system may have no process for us."""
 
 
-def adopt_orphans() -> None:
-    """Become the parent of what workers leave behind, in whatever session, so that it can be ended with the template."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def kill_children() -> None:
-    """Kill the workers and what they left behind."""
-    # a killed child may leave children of its own, who come to us next
-    while children := _children():
+def end_children(spared: Collection[int] = ()) -> None:
+    """Kill our children, but for some, and those that they leave behind, who come to us next."""
+    until = time.monotonic() + _END_SECONDS
+    while children := [pid for pid in _children() if pid not in spared]:
         for pid in children:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(-1, 0)
+                os.waitpid(pid, os.WNOHANG)
+        if time.monotonic() > until:
+            return
+        time.sleep(0.001)
 
 
 def _children() -> list[int]:
@@ -114,11 +114,11 @@ class Template:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._workers: dict[int, int] = {}
-        self._wake, wake = os.pipe()
-        os.set_blocking(wake, False)
+        self._wake, self._waker = os.pipe()
+        os.set_blocking(self._waker, False)
         os.set_blocking(self._wake, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
 
     def run(self) -> None:
         """Serve until the runner hangs up."""
@@ -147,18 +147,37 @@ class Template:
 
     def _fork(self, number: int, control: int) -> None:
         parent = os.getpid()
-        pid = os.fork()
+        try:
+            pid = self._new_process()
+        except OSError as error:
+            self._send({"refused": number, "why": f"the system has no process for a fork: {error.strerror}"})
+            return
         if pid == 0:
             try:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                # nothing by which a worker could speak for the template, or keep it from hearing of an end
                 self._control.close()
+                os.close(self._wake)
+                os.close(self._waker)
                 entry.begin(parent)
                 entry.serve(socket.socket(fileno=control))
             finally:  # whatever goes wrong, a worker never becomes a second template
                 os._exit(entry.FAILED)
         self._workers[pid] = number
         self._send({"started": number, "pid": pid})
+
+    def _new_process(self) -> int:
+        """Fork; where the system has no process for us, wait for workers to end."""
+        until = time.monotonic() + _FORK_SECONDS
+        while True:
+            try:
+                return os.fork()
+            except OSError:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(0.1)
+            self._reap()
 
     def _reap(self) -> None:
         while self._workers:
@@ -170,7 +189,10 @@ class Template:
                 os.killpg(ended.si_pid, signal.SIGKILL)
             pid, status = os.waitpid(ended.si_pid, 0)
             if pid in self._workers:
-                self._send({"ended": self._workers.pop(pid), "status": status})
+                number = self._workers.pop(pid)
+                # a worker that goes on keeps its orphans: what has come to us was left behind by one that ended
+                end_children(spared=self._workers)
+                self._send({"ended": number, "status": status})
 
     def _send(self, message: dict[str, Any]) -> None:
         self._control.send(json.dumps(message).encode())
@@ -181,13 +203,13 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the runner's to handle
     control = socket.socket(fileno=int(sys.argv[1]))
     entry.follow(int(sys.argv[2]))
-    adopt_orphans()
+    entry.adopt_orphans()
     warm(sys.argv[3:])
     entry.follow_nobody()  # from here on it sees that the runner hung up, and may have something to clean up
     try:
         Template(control).run()
     finally:
-        kill_children()
+        end_children()
     os._exit(0)
 
 

@@ -5,6 +5,7 @@ Each spec of ``tests/specs/hostile`` is one attack; they run side by side with a
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,29 +25,46 @@ pytestmark = pytest.mark.torch
 HOSTILE = ROOT / "tests" / "specs" / "hostile"
 
 OUTCOMES = {
+    "abort": (Outcome.CRASH, "killed by SIGABRT while in phase 'api'"),
+    "bomb": (Outcome.PASS, ""),
+    "brood": (Outcome.PASS, ""),
     "child": (Outcome.PASS, ""),
     "closed": (Outcome.CRASH, "exit code 70"),
     "code": (Outcome.ERROR, "generated code is missing"),
     "daemon": (Outcome.PASS, ""),
+    "deadlock": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
+    "deaf": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
     "deep": (Outcome.ERROR, "the worker sent a message that is nested too deep"),
+    "exit-of-python": (Outcome.CRASH, "exit code 70 while in phase"),
+    "exit-three": (Outcome.CRASH, "exit code 3 while in phase 'api'"),
+    "exit-zero": (Outcome.CRASH, "ended without an answer while in phase 'api'"),
+    "fatal": (Outcome.CRASH, "killed by SIGABRT while in phase 'api'"),
     "flood": (Outcome.CRASH, "killed by SIGKILL while in phase 'api' (the worker sent more than 64 MiB)"),
     "furniture": (Outcome.PASS, ""),
     "garbage": (Outcome.ERROR, "the worker sent a message that is no JSON"),
+    "gigabyte": (Outcome.PASS, ""),
     "half": (Outcome.CRASH, "ended without an answer while in phase 'api' (the worker's last message was cut off)"),
+    "hang": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
     "heir": (Outcome.PASS, ""),
+    "heir-abroad": (Outcome.PASS, ""),
     "homeless": (Outcome.PASS, ""),
+    "inherited": (Outcome.PASS, ""),
     "innocent": (Outcome.PASS, ""),
     "lines": (Outcome.ERROR, "the worker sent a message that is no JSON"),
     "list": (Outcome.ERROR, "the worker sent a message that is no map"),
     "long-words": (Outcome.FAIL, "raised: expected no exception, observed builtins.ValueError in phase 'api': xxx"),
     "loud": (Outcome.PASS, ""),
     "nan": (Outcome.ERROR, "the worker sent a message that is no JSON"),
+    "overflow": (Outcome.CRASH, "killed by SIGSEGV while in phase 'api'"),
     "patricide": (Outcome.CRASH, "killed by SIGKILL while in phase 'api' (the template ended"),
     "phases": (Outcome.ERROR, "step 1 was not carried out"),
+    "runaway": (Outcome.PASS, ""),
+    "segfault": (Outcome.CRASH, "killed by SIGSEGV while in phase 'api'"),
     "squatter": (Outcome.ERROR, "the worker left no room for its observation"),
     "steps": (Outcome.ERROR, "the worker's observation makes no sense: it has too many steps"),
     "stopped": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
     "stranger": (Outcome.ERROR, "the worker's observation makes no sense: it is another case's"),
+    "template-stopped": (Outcome.PASS, ""),
     "torn": (Outcome.ERROR, "the worker sent a message that is no JSON"),
     "twice": (Outcome.ERROR, "the worker answered twice"),
 }
@@ -61,6 +79,7 @@ class Ran:
         self.done = program("run", HOSTILE, "--out", self.out, "--timeout", "60", timeout=150)
         self.seconds = time.monotonic() - begun
         self.results: Mapping[str, CaseResult] = {result.name: result for result in read_run(self.out / "run.jsonl").results}
+        self.processes = processes_below(self.out)
         self.left_behind = {name: self._left_behind(result) for name, result in self.results.items()}
 
     def _left_behind(self, result: CaseResult) -> bool | None:
@@ -76,6 +95,18 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def processes_below(folder: Path) -> list[str]:
+    """Return the processes that stand in a folder, as every process of a case does that was not told to go elsewhere."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and os.readlink(entry / "cwd").startswith(str(folder)):
+                found.append((entry / "stat").read_text())
+        except OSError:
+            continue
+    return found
+
+
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return Ran(tmp_path_factory.mktemp("hostile"))
@@ -83,6 +114,13 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 def test_every_attack_is_known_and_tried(ran):
     assert set(OUTCOMES) == {path.stem for path in HOSTILE.glob("[a-z]*.yaml")} == set(ran.results)
+
+
+def test_every_fault_stands_in_the_table():
+    table = (HOSTILE / "README.md").read_text("utf-8")
+    specs = list(HOSTILE.parent.glob("hostile*/[a-z]*.yaml"))
+    assert len(specs) > 60
+    assert [path for path in specs if f"`{path.stem}`" not in table] == []
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
@@ -100,7 +138,24 @@ def test_the_run_itself_is_unhurt(ran):
     assert ran.seconds < 100
 
 
-@pytest.mark.parametrize("name", ["child", "daemon", "heir"])
+def test_no_process_stays(ran):
+    assert ran.processes == []
+
+
+def test_a_process_in_a_folder_is_seen(tmp_path):
+    with subprocess.Popen(["sleep", "60"], cwd=tmp_path) as child:
+        seen = processes_below(tmp_path)
+        child.kill()
+    assert len(seen) == 1
+    assert processes_below(tmp_path) == []
+
+
+def test_the_stack_of_a_hang_is_told(ran):
+    assert 'hang.yaml", line 7 in act' in ran.results["hang"].stderr
+    assert "Fatal Python error: nothing is left of the interpreter" in ran.results["fatal"].stderr
+
+
+@pytest.mark.parametrize("name", ["child", "daemon", "deadlock", "heir", "heir-abroad"])
 def test_what_a_worker_left_behind_is_dead(ran, name):
     assert ran.left_behind[name] is False
 

@@ -1,0 +1,256 @@
+"""What happens to a case happens to no other: memory that ends, compilers that hang, floods of output, and cases that share a worker.
+
+``tests/specs/hostile/README.md`` has the table of faults, of which ``test_hostile_workers`` runs those that need no option.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from junitparser import JUnitXml
+
+from runner.left_behind import open_left_behind
+from runner.model import CaseResult
+from runner.outcomes import Outcome
+from runner.record import read_run
+from tests.fakes import ROOT, environment, program
+
+pytestmark = pytest.mark.torch
+
+SPECS = ROOT / "tests" / "specs"
+
+
+def results_of(out: Path) -> Mapping[str, CaseResult]:
+    """Return the results of a run that came to its end, by id."""
+    run = read_run(out / "run.jsonl")
+    assert not run.truncated
+    return {result.case_id: result for result in run.results}
+
+
+def processes_below(folder: Path) -> list[str]:
+    """Return the command lines of the processes that stand in a folder, or were given a file in it."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and int(entry.name) != os.getpid():
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+                found += [words] if str(folder) in words or os.readlink(entry / "cwd").startswith(str(folder)) else []
+        except OSError:
+            continue
+    return found
+
+
+# -- memory ---------------------------------------------------------------------------------------------------------
+
+EATERS = ("by-a-child", "by-an-orphan", "in-files", "shared", "without-end")
+
+
+@pytest.fixture(scope="module")
+def eaten(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, CaseResult]:
+    out = tmp_path_factory.mktemp("memory") / "out"
+    # two at once: what they take before they are killed must be there
+    done = program("run", SPECS / "hostile-memory", "--memory-limit", "600MiB", "--jobs", 2, "--timeout", 60, "--out", out)
+    assert done.returncode == 1, done.stderr
+    assert processes_below(out) == []
+    return results_of(out)
+
+
+def test_every_way_to_take_memory_is_tried(eaten):
+    assert {result.name for result in eaten.values()} == {*EATERS, "within", "innocent"}
+
+
+@pytest.mark.parametrize("name", EATERS)
+def test_who_takes_too_much_memory_is_killed_and_the_limit_is_named(eaten, name):
+    result = eaten[f"{name}[backend=host]"]
+    assert result.outcome is Outcome.CRASH
+    told = re.fullmatch(
+        r"killed by SIGKILL while in phase 'api' \(it used (\d+) MiB, more than the 600 MiB of --memory-limit\)", result.reason
+    )
+    assert told, result.reason
+    assert int(told[1]) > 600
+    assert result.seconds < 30
+
+
+@pytest.mark.parametrize("name", ["within", "innocent"])
+def test_who_takes_less_is_left_alone(eaten, name):
+    assert eaten[f"{name}[backend=host]"].outcome is Outcome.PASS
+
+
+# -- output ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_flood_of_output_fills_neither_disk_nor_memory(tmp_path):
+    """A gigabyte each on stdout and stderr: the report has the end of both, and says that what came before is lost."""
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "runner", "run", str(SPECS / "hostile"), "--select", "gigabyte[*", "--out", str(out)]
+    with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as runner:
+        peak = 0
+        while runner.poll() is None:
+            peak = max(peak, _most_memory(runner.pid))
+            time.sleep(0.05)
+    assert 0 < peak < 100 << 20
+    assert sum(path.lstat().st_blocks * 512 for path in out.rglob("*")) < 200 << 20
+    (result,) = results_of(out).values()
+    assert result.outcome is Outcome.PASS
+    for text, name in ((result.stdout, "stdout.txt"), (result.stderr, "stderr.txt")):
+        assert text.endswith("\nthe last line\n")
+        with open_left_behind(out / result.folder / name) as stream:
+            assert stream.readline() == b"[more than 64 MiB were printed: what stood here is lost]\n"
+
+
+def _most_memory(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:")), 0)
+
+
+# -- the compiler ---------------------------------------------------------------------------------------------------
+
+COMPILER = """\
+#!/bin/sh
+if [ -e "$0.hangs" ]; then
+    echo $$ >> "$0.pids"
+    sleep 600
+fi
+exec g++ "$@"
+"""
+
+NEIGHBOUR = """\
+summary: A library call on the host gives what Python gives
+backends: [host]
+env: {{CXX: {compiler}}}
+steps:
+  - api: {{call: operator.add, args: [1, 2], as: three}}
+    expect: [{{equals: {{three: 3}}}}]
+"""
+
+HANG_IN_COMPILER = """\
+summary: The compiler hangs when the case asks it, and not before
+backends: [cpu]
+env: {{CXX: {compiler}}}
+timeout: 8
+prelude: |
+  open("{compiler}.hangs", "w").close()
+function: |
+  def fn(x):
+      return x.exp() + 1
+inputs: [{{rand: [8, 8]}}]
+expect: [{{close: {{to: eager}}}}]
+"""
+
+
+def test_a_hang_in_the_compiler_is_the_end_of_one_case(tmp_path):
+    compiler = tmp_path / "slow-g++"
+    compiler.write_text(COMPILER)
+    compiler.chmod(0o755)
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "hang.yaml").write_text(HANG_IN_COMPILER.format(compiler=compiler))
+    (tmp_path / "specs" / "neighbour.yaml").write_text(NEIGHBOUR.format(compiler=compiler))
+    done = program("run", tmp_path / "specs", "--out", tmp_path / "out", "--timeout", 120)
+    results = results_of(tmp_path / "out")
+    assert results["neighbour[backend=host]"].outcome is Outcome.PASS, done.stderr
+    hung = results["hang[backend=cpu]"]
+    assert hung.outcome is Outcome.TIMEOUT
+    assert hung.reason == "outlived its deadline while in phase 'kernel build'"
+    assert "subprocess.py" in hung.stderr
+    assert compiler.with_name("slow-g++.pids").read_text().split(), "the compiler was never asked"
+    assert processes_below(tmp_path) == []
+
+
+# -- company --------------------------------------------------------------------------------------------------------
+
+ALONE = {
+    "abort": (Outcome.CRASH, "killed by SIGABRT while in phase 'api'"),
+    "exit-zero": (Outcome.CRASH, "ended without an answer while in phase 'api'"),
+    "hang": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
+    "hangs-up": (Outcome.PASS, ""),
+    "segfault": (Outcome.CRASH, "killed by SIGSEGV while in phase 'api'"),
+    "wrong": (Outcome.FAIL, "raised: expected no exception, observed builtins.ValueError in phase 'api': it is wrong"),
+}
+"""Faults that are no pass in company, and what they come to when they are run again alone."""
+
+FIRST = {**{name: f"{outcome.label} after" for name, (outcome, _) in ALONE.items()}, "hangs-up": "CRASH after"}
+"""What the journal keeps of how they ended in company."""
+
+ODD = ("babble", "child", "done-already", "option", "orphan", "patch", "thread")
+"""Faults that leave something: the case passes and its worker gets no other."""
+
+BROUGHT_BACK = ("variable",)
+"""What is undone after a case: its worker goes on."""
+
+
+class Company:
+    """A run of cases that share workers, each fault between two cases of its spec that do nothing."""
+
+    def __init__(self, folder: Path, isolation: str, *names: str) -> None:
+        self.out = folder / "out"
+        chosen = [word for name in names for word in ("--select", f"{name}*")]
+        options = ("--isolation", isolation, "--jobs", 1, "--timeout", 60, "--out", self.out)
+        self.done = program("run", SPECS / "hostile-company", *options, *chosen)
+        self.results = results_of(self.out)
+
+    def of(self, name: str, turn: str) -> CaseResult:
+        (found,) = [result for result in self.results.values() if result.name == name and f"turn={turn}]" in result.case_id]
+        return found
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Company:
+    return Company(tmp_path_factory.mktemp("shared"), "worker")
+
+
+def test_every_fault_in_company_is_tried(shared):
+    assert {result.name for result in shared.results.values()} == {*ALONE, *ODD, *BROUGHT_BACK}
+    assert processes_below(shared.out) == []
+
+
+@pytest.mark.parametrize("name", [*ALONE, *ODD, *BROUGHT_BACK])
+def test_the_neighbours_of_a_fault_pass(shared, name):
+    assert shared.of(name, "before").outcome is Outcome.PASS
+    after = shared.of(name, "after")
+    assert after.outcome is Outcome.PASS, after.reason
+    assert after.company == ""
+    assert after.isolation == "shared"
+    assert (after.after == 0) is (name not in BROUGHT_BACK), "whether it got a new worker"
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_what_fails_in_company_is_run_again_alone(shared, name):
+    result = shared.of(name, "during")
+    assert (result.outcome, result.reason) == ALONE[name]
+    assert result.company.startswith(FIRST[name])
+    assert (result.isolation, result.after) == ("fork", 0)
+    assert f"warning: {result.case_id} was {FIRST[name]}" in shared.done.stderr
+
+
+@pytest.mark.parametrize("name", [*ODD, *BROUGHT_BACK])
+def test_what_passes_in_company_is_believed(shared, name):
+    result = shared.of(name, "during")
+    assert (result.outcome, result.company, result.isolation) == (Outcome.PASS, "", "shared")
+    assert result.after > 0
+
+
+@pytest.mark.parametrize("isolation", ["none", "case"])
+def test_no_fault_reaches_the_next_case_in_another_isolation(tmp_path, isolation):
+    ran = Company(tmp_path, isolation, "abort", "orphan")
+    assert processes_below(ran.out) == []
+    assert len(ran.results) == 6
+    for result in ran.results.values():
+        fails = result.name == "abort" and "turn=during" in result.case_id
+        assert (result.outcome, result.reason) == (ALONE["abort"] if fails else (Outcome.PASS, ""))
+    assert len([case for suite in JUnitXml.fromfile(str(ran.out / "junit.xml")) for case in suite]) == 6
+
+
+def test_what_a_worker_without_a_template_leaves_behind_ends_with_the_run(tmp_path):
+    ran = Company(tmp_path, "process", "orphan*turn=during")
+    assert ran.of("orphan", "during").outcome is Outcome.PASS
+    (left,) = ran.out.glob("cases/*/left-behind-orphan")
+    assert not Path("/proc", left.read_text()).exists()
+    assert processes_below(ran.out) == []
