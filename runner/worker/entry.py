@@ -69,7 +69,7 @@ def serve(control: socket.socket) -> None:
                 control.close()
                 _work(message["plan"], pipe, contextlib.ExitStack())
                 break
-            baseline = baseline or _baseline()
+            baseline = baseline or _baseline(message["plan"])
             with baseline.kept() as (undo, odd):
                 _work(message["plan"], pipe, undo)
             os.close(pipe)
@@ -106,9 +106,13 @@ def _warm(kinds: list[str]) -> None:
         warming.compile_something(kind, with_gradients=True)
 
 
-def _baseline() -> Any:
+def _baseline(plan_file: str) -> Any:
+    from runner.worker import objects
     from runner.worker.cleaning import Baseline
 
+    # what it wraps stays wrapped, and is nothing that a case has replaced
+    with open(plan_file, "rb") as stream:
+        objects.install(json.load(stream).get("objects"))
     return Baseline()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from runner.worker import compat
+from runner.worker import compat, registered
 
 _ONCE = functools.cache(lambda: None)
 _CACHE_TYPE = type(_ONCE)
@@ -29,7 +29,7 @@ def compile_something(device: str, *, with_gradients: bool) -> None:
 
     Tracing gradients starts torch's autograd, which asks every driver that torch is built for: nothing for a process that is forked from.
     """
-    before = cache_sizes()
+    before, counters = cache_sizes(), registered.Counters()
     with tempfile.TemporaryDirectory() as folder, compat.cache_folder(folder):
         for function, shapes, wants_gradients in _EXAMPLES:
             if wants_gradients and not with_gradients:
@@ -42,8 +42,10 @@ def compile_something(device: str, *, with_gradients: bool) -> None:
         compat.reset_inductor()
     compat.clear_counters()
     compat.clear_metrics()
+    compat.forget_compiles()
     forget_answers(before)
     gc.collect()
+    counters.set_back(also_names=True)
 
 
 def _pointwise(x: Any, y: Any) -> Any:
@@ -92,7 +94,9 @@ def _may_stay(cache: Any) -> bool:
 
 
 def _was_for_effect(cache: Any) -> bool:
-    """Whether every call returned nothing: it registered something, and would register it again."""
+    """Whether every call returned nothing: it registered something, and would register it again. One that warns once is to warn again."""
+    if "warn" in str(getattr(cache, "__qualname__", "")):
+        return False
     values = [value for held in gc.get_referents(cache) if isinstance(held, dict) and held is not vars(cache) for value in held.values()]
     return bool(values) and all(value is None for value in values)
 
