@@ -14,7 +14,9 @@ import contextlib
 import gc
 import linecache
 import os
+import sys
 import threading
+import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -103,10 +105,17 @@ def _forget() -> None:
     compat.forget_compiles()
     source_module.forget_all()
     linecache.checkcache()
+    _let_warn_again()
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
         compat.free_gpu_memory()
+
+
+def _let_warn_again() -> None:
+    for module in list(sys.modules.values()):
+        if type(module) is types.ModuleType and isinstance(found := vars(module).get("__warningregistry__"), dict):
+            found.clear()
 
 
 def _gpu_memory() -> int:

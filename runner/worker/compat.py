@@ -5,6 +5,7 @@ What is named here was read in the sources of the three versions; a later torch 
 """
 
 import contextlib
+import copy
 import importlib
 import inspect
 import os
@@ -154,8 +155,8 @@ def option_values() -> dict[tuple[str, str], Any]:
 
 
 def set_option(module: str, name: str, value: Any) -> None:
-    """Set an option."""
-    setattr(sys.modules[module], name, value)
+    """Set an option to a copy of a value."""
+    setattr(sys.modules[module], name, copy.deepcopy(value))
 
 
 def forget_compiles() -> None:
@@ -163,7 +164,6 @@ def forget_compiles() -> None:
     from torch._dynamo import utils
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._inductor.codecache import PyCodeCache
-    from torch._inductor.compile_fx import FxCompile
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.compiler._cache import CacheArtifactManager
 
@@ -173,12 +173,12 @@ def forget_compiles() -> None:
     FakeTensorMode.cache_clear()
     utils._compilation_metrics.clear()
     PyCodeCache.linemaps.clear()
-    FxCompile._compile_stats_reset()
     for owner, name in (
         # strings that the structured log has written, each once
         (sys.modules.get("torch._logging.structured"), "INTERN_TABLE"),
         (sys.modules.get("torch.utils._stats"), "simple_call_counter"),
         (BuiltinVariable, "call_function_handler_cache"),
+        (getattr(sys.modules["torch._inductor.compile_fx"], "FxCompile", None), "_compile_stats"),
         (sys.modules.get("torch._inductor.template_heuristics.registry"), "_HEURISTIC_CACHE"),
         (getattr(sys.modules["torch._dynamo.eval_frame"], "DynamoTLS", None), "traced_frame_infos"),
     ):

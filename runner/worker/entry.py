@@ -133,7 +133,15 @@ def main() -> None:
     """Take cases in a new process: ``python -m runner.worker.entry SOCKET PARENT``."""
     control, parent = map(int, sys.argv[1:])
     begin(parent)
+    _import()
     serve(socket.socket(fileno=control))
+
+
+def _import() -> None:
+    """Import what a template has imported: a case finds the same modules wherever it runs."""
+    from runner.worker import compat
+
+    compat.import_inductor()
 
 
 if __name__ == "__main__":

@@ -72,8 +72,8 @@ class Tables:
 def _tables() -> dict[str, Collection[Any]]:
     found: dict[str, Collection[Any]] = {}
     for path in _TABLES:
-        module, _, name = path.rpartition(".")
-        table = getattr(sys.modules.get(module), name, None)
+        module_name, _, key = path.rpartition(".")
+        table = getattr(sys.modules.get(module_name), key, None)
         if table is not None:
             found[path] = frozenset(map(_key, table))
     for name, module in list(sys.modules.items()):

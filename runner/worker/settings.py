@@ -103,14 +103,6 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signa
 """SIGUSR1 is the runner's: faulthandler has it."""
 
 
-def _write_filters(held: list[Any]) -> None:
-    warnings.filters[:] = held  # type: ignore[index]  # it is a list, which typeshed calls a sequence
-    # what has warned once warns again
-    for module in list(sys.modules.values()):
-        if isinstance(found := getattr(module, "__dict__", {}).get("__warningregistry__"), dict):
-            found.clear()
-
-
 def _default_device() -> Any:
     held = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
     return None if held is None else held.device
@@ -219,7 +211,7 @@ SETTINGS: Mapping[str, Setting] = {
     "its thresholds": (gc.get_threshold, lambda held: gc.set_threshold(*held)),
     "the umask": (_umask, os.umask),
     "signal handlers": (_handlers, _write_handlers),
-    "warnings filters": (lambda: list(warnings.filters), _write_filters),
+    "warnings filters": _list(lambda: warnings.filters),  # type: ignore[arg-type, return-value]  # a list, which typeshed calls a sequence
     "what shows a warning": _attribute(warnings, "showwarning"),
     "loggers": (_Loggers, lambda held: _write_loggers(held.held)),
     "grad mode": (torch.is_grad_enabled, torch.set_grad_enabled),
