@@ -23,6 +23,7 @@ from runner.machine import installed_torch
 from runner.model import Case, CaseResult
 from runner.outcomes import Outcome
 from runner.record import JournalWriter, RunFooter, RunHeader, environment_variables, sanitised_command, totals
+from runner.report import one_line
 from runner.report.console import Progress, print_report, wants_bar, wants_color
 from runner.report.junit import write_junit, write_stub
 from runner.runs import JOURNAL, LATEST, REPORTS, RunFolder, open_run, resume_run
@@ -78,6 +79,10 @@ def _check_required(names: Sequence[str], suite: Suite) -> None:
             raise UsageError(f"--require: {message} ({hint})")
 
 
+_LONGEST_WARNING = 2_000
+"""Characters."""
+
+
 class _Run:
     """One run: what was selected, where it is recorded, and the results so far."""
 
@@ -117,7 +122,7 @@ class _Run:
                 self.is_interrupted = True
             progress.close()
             for warning in self.warnings:
-                print(f"warning: {warning}", file=sys.stderr)
+                print(f"warning: {one_line(warning, _LONGEST_WARNING)}", file=sys.stderr)  # it may hold words of a worker
             self._note_unrun(journal)
             code = self._exit_code()
             journal.write_footer(self._footer(code))

@@ -19,7 +19,7 @@ from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # it 
 from runner.model import CaseResult
 from runner.outcomes import JUnitTag, Outcome
 from runner.record import RunHeader
-from runner.report import MESSAGE_LIMIT, TEXT_LIMIT, clip, one_line, plain, slug, timing_lines, verdict_text, visible_name
+from runner.report import MESSAGE_LIMIT, TEXT_LIMIT, clip, company_lines, one_line, plain, slug, timing_lines, verdict_text, visible_name
 
 REPORT_NAME = "torch-conformance"
 
@@ -150,7 +150,7 @@ def _case(result: CaseResult, limit: int, folder: Path | None) -> TestCase:
         file=visible_name(spec_file(result.position.file or result.spec)),
         line=result.position.line,
     )
-    case.stdout = timed = clip("\n".join([*timing_lines(result), *_attachments(result, folder)]), limit // 4)
+    case.stdout = timed = clip("\n".join([*company_lines(result), *timing_lines(result), *_attachments(result, folder)]), limit // 4)
     if result.outcome is not Outcome.PASS:
         text, said, case.stderr = _texts(result, limit - len(timed.encode("utf-8")))
         case.stdout = f"{timed}\n{said}" if timed and said else timed or said

@@ -9,6 +9,7 @@ import copy
 import importlib
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -183,8 +184,12 @@ def forget_compiles() -> None:
         (getattr(sys.modules["torch._dynamo.eval_frame"], "DynamoTLS", None), "traced_frame_infos"),
     ):
         getattr(owner, name, {}).clear()
-    for name in [name for name in sys.modules if name.startswith("torch._inductor.runtime.compile_tasks.")]:
+    for name in [name for name in sys.modules if _GENERATED.match(name)]:
         del sys.modules[name]
+
+
+_GENERATED = re.compile(r"torch\._inductor\.runtime\.compile_tasks\.|c[a-z2-7]{51}\.")
+"""Names of modules that inductor wrote."""
 
 
 def free_gpu_memory() -> None:

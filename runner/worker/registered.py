@@ -4,7 +4,7 @@ import ast
 import itertools
 import sys
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 _WATCHED = ("torch", "triton", "builtins", "importlib", "json", "math", "os", "pickle", "shutil", "subprocess", "tempfile", "time")
@@ -61,12 +61,30 @@ class Tables:
 
     def grown(self) -> Iterator[str]:
         """Yield the tables that hold something else now."""
-        for name, now in _tables().items():
-            held = self._held.get(name, now)
-            if now != held:
-                added = sorted(map(str, set(now) - set(held)))
-                removed = sorted(map(str, set(held) - set(now)))
-                yield f"{name} changed ({', '.join([f'+{one}' for one in added[:3]] + [f'-{one}' for one in removed[:3]])})"
+        changed = {name: now for name, now in _tables().items() if now != self._held.get(name, now)}
+        own = _own_operators() if any(map(_is_of_operators, changed)) else set()
+        for name, now in changed.items():
+            held = set(self._held[name])
+            added = set(now) - held - (own if _is_of_operators(name) else set())
+            if words := [*sorted(f"+{one}" for one in added)[:3], *sorted(f"-{one}" for one in held - set(now))[:3]]:
+                yield f"{name} changed ({', '.join(words)})"
+
+
+def _is_of_operators(name: str) -> bool:
+    return name.startswith("torch.library.")
+
+
+def _own_operators() -> set[Any]:
+    """Return what modules of torch have registered, which it imports when it needs them."""
+    found: set[Any] = set()
+    for name, module in list(sys.modules.items()):
+        if not name.startswith("torch.") or type(module) is not types.ModuleType:
+            continue
+        for value in list(vars(module).values()):
+            library: Any = getattr(value, "_lib", None) if type(value).__name__ == "CustomOpDef" else value
+            if type(library).__name__ == "Library":
+                found |= {library, *map(_key, library._op_defs), *library._op_impls}
+    return found
 
 
 def _tables() -> dict[str, Collection[Any]]:
@@ -85,8 +103,12 @@ def _tables() -> dict[str, Collection[Any]]:
 def _registry(value: Any) -> Collection[Any] | None:
     if type(value) is list and value and type(value[0]).__name__ == "PatternMatcherPass":
         return tuple(itertools.chain.from_iterable(map(_patterns, value)))
-    kind = _KINDS.get(type(value).__name__)
-    return None if kind is None else kind(value)
+    match type(value).__name__:
+        case "PatternMatcherPass":
+            return _patterns(value)
+        case "FunctionIdSet" if value.function_ids is not None:  # else torch has not looked it up yet
+            return frozenset(value.function_ids)
+    return None
 
 
 def _key(entry: Any) -> Any:
@@ -100,12 +122,6 @@ def _key(entry: Any) -> Any:
 def _patterns(found: Any) -> tuple[Any, ...]:
     return tuple((str(key), len(entries)) for key, entries in found.patterns.items())
 
-
-_KINDS: Mapping[str, Callable[[Any], Collection[Any]]] = {
-    "PatternMatcherPass": _patterns,
-    "FunctionIdSet": lambda found: frozenset(found.function_ids or ()),
-}
-"""Classes whose objects are registries, in whatever module they stand."""
 
 _TABLES = (
     "torch._inductor.lowering.lowerings",

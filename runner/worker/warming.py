@@ -38,6 +38,8 @@ def compile_something(device: str, *, with_gradients: bool) -> None:
             with torch.set_grad_enabled(wants_gradients):
                 torch.compile(function)(*arguments)
             compat.reset_dynamo()
+        # what is called in it makes dynamo import what it knows of functions; no kernel is built for that
+        torch.compile(_calls, backend="eager")(torch.rand(4, 4, device=device))
         compat.reset_dynamo()
         compat.reset_inductor()
     compat.clear_counters()
@@ -54,6 +56,16 @@ def _pointwise(x: Any, y: Any) -> Any:
 
 def _product(x: Any, y: Any) -> Any:
     return (x @ y).sin()
+
+
+def _calls(x: Any) -> Any:
+    parts = [torch.nn.functional.relu(x), _helper(x, factor=2)]
+    torch._dynamo.graph_break()
+    return {"sum": sum(parts), "shape": x.shape}
+
+
+def _helper(x: Any, *, factor: int) -> Any:
+    return x * factor
 
 
 _EXAMPLES: tuple[tuple[Callable[..., Any], tuple[tuple[int, ...], ...], bool], ...] = (
