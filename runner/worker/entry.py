@@ -100,8 +100,11 @@ def _flush() -> None:
 
 
 def _warm(kinds: list[str]) -> None:
-    from runner.worker import warming
+    from runner import protocol
+    from runner.worker import compat, warming
 
+    # after a fork torch replaces its pool of threads when it is first asked for; autograd's threads, asking at once, would abort
+    compat.set_threads(int(os.environ.get(protocol.THREADS, "1")))
     for kind in kinds:
         warming.compile_something(kind, with_gradients=True)
 

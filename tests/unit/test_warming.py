@@ -145,6 +145,7 @@ def alone(name, options):
     pid = os.fork()
     if not pid:
         os.close(read)
+        torch.set_num_threads(1)  # as every worker does: autograd's threads would race to replace the pool of the parent
         with os.fdopen(write, "w") as stream:
             json.dump(written(name, options), stream)
         os._exit(0)
