@@ -14,8 +14,8 @@ Absolute times say little on a shared machine.
 - *Overhead of a case*: the case's seconds in the journal of a run with ``--jobs 1`` (from before its worker is made until it is reaped),
   less what the same test takes in pytest in one process, set-up and tear-down included; the median over the cases and rounds. What each
   pays once (imports, vector ISA, precompiled headers) falls on its first case, and so not on the median.
-- *The template above a bare import*: the most of its own memory (resident, and no file's), less that of ``python -c "import torch"``. Resident
-  sets stand beside it: they count the pages of libraries too, of which the machine has one copy for all processes, and can drop it.
+- *The template above a bare import*: the most of its own memory (resident, and no file's), less that of a process that has imported torch.
+  Resident sets stand beside it: they count the pages of libraries too, of which the machine has one copy for all processes.
 
 Exit code 1 when a bound is passed; a bound of a contestant that was left out or is not installed is not checked, and said so.
 """

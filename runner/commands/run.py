@@ -39,6 +39,7 @@ from runner.record import (
     totals,
     without_credentials,
 )
+from runner.report import one_line
 from runner.report.console import Progress, print_report, wants_bar, wants_color
 from runner.report.junit import write_junit, write_stub
 from runner.runs import JOURNAL, LATEST, REPORTS, RunFolder, open_run, resume_run
@@ -154,6 +155,10 @@ def _check_required(names: Sequence[str], suite: Suite) -> None:
             raise UsageError(f"--require: {message} ({hint})")
 
 
+_LONGEST_WARNING = 2_000
+"""Characters."""
+
+
 class _Run:
     """One run: what was selected, where it is recorded, and the results so far."""
 
@@ -203,7 +208,7 @@ class _Run:
             self.is_interrupted |= interrupts.asked > 0
             progress.close()
             for warning in self.warnings:
-                print(f"warning: {warning}", file=sys.stderr)
+                print(f"warning: {one_line(warning, _LONGEST_WARNING)}", file=sys.stderr)  # it may hold words of a worker
             self._note_unrun(journal)
             code = self._exit_code()
             # a run has come to its end when its reports have

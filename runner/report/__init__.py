@@ -118,6 +118,11 @@ def timing_lines(result: CaseResult) -> list[str]:
     return [*map(_timing, result.timings), *(one_line(note) for note in result.notes)]
 
 
+def company_lines(result: CaseResult) -> list[str]:
+    """Return what a case came to after others in a worker, where that is not what counts."""
+    return [f"in company: {one_line(result.company)}; run again alone, which is what counts"] if result.company else []
+
+
 def _timing(timing: Timing) -> str:
     spread = f"{timing.least_ms:.3f} to {timing.most_ms:.3f}"
     return f"{timing.median_ms:10.3f} ms  {one_line(timing.name)} {one_line(timing.form)}, median of {timing.count} ({spread})"

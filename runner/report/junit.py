@@ -20,7 +20,19 @@ from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # it 
 from runner.model import Attempt, CaseResult
 from runner.outcomes import RETRIED, JUnitTag, Outcome
 from runner.record import RunHeader
-from runner.report import MESSAGE_LIMIT, TEXT_LIMIT, attempt_text, clip, one_line, plain, slug, timing_lines, verdict_text, visible_name
+from runner.report import (
+    MESSAGE_LIMIT,
+    TEXT_LIMIT,
+    attempt_text,
+    clip,
+    company_lines,
+    one_line,
+    plain,
+    slug,
+    timing_lines,
+    verdict_text,
+    visible_name,
+)
 from runner.streams import naming
 
 REPORT_NAME = "torch-conformance"
@@ -237,7 +249,7 @@ def _case(result: CaseResult, limit: int, folder: Path | None, *, passed: bool) 
         file=visible_name(_spec_file(result.position.file or result.spec)),
         line=result.position.line,
     )
-    case.stdout = timed = clip("\n".join([*timing_lines(result), *_attachments(result, folder)]), limit // 4)
+    case.stdout = timed = clip("\n".join([*company_lines(result), *timing_lines(result), *_attachments(result, folder)]), limit // 4)
     if not passed:
         reruns = _share(result, limit) if result.outcome in RETRIED and len(result.attempts) > 1 else 0
         text, said, case.stderr = _texts(result, limit - reruns - len(timed.encode("utf-8")))

@@ -5,9 +5,11 @@ What is named here was read in the sources of the three versions; a later torch 
 """
 
 import contextlib
+import copy
 import importlib
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -145,13 +147,49 @@ def patched_options(sections: Mapping[str, Mapping[str, Any]]) -> Iterator[None]
         yield
 
 
-def option_values() -> dict[str, Any]:
-    """Return a copy of every option's value, by its section and name."""
-    return {
-        f"{section}.{name}": value
-        for section, module in _OPTIONS.items()
-        for name, value in importlib.import_module(module).get_config_copy().items()
-    }
+def option_values() -> dict[tuple[str, str], Any]:
+    """Return a copy of every option's value, by the module that holds it and its name: also of those that no section of a spec names."""
+    from torch.utils._config_module import ConfigModule
+
+    modules = [(name, found) for name, found in list(sys.modules.items()) if issubclass(type(found), ConfigModule)]
+    return {(module, name): value for module, found in modules for name, value in found.get_config_copy().items()}
+
+
+def set_option(module: str, name: str, value: Any) -> None:
+    """Set an option to a copy of a value."""
+    setattr(sys.modules[module], name, copy.deepcopy(value))
+
+
+def forget_compiles() -> None:
+    """Forget what torch remembers of compiles beside what its own resets forget."""
+    from torch._dynamo import utils
+    from torch._dynamo.variables.builtin import BuiltinVariable
+    from torch._inductor.codecache import PyCodeCache
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.compiler._cache import CacheArtifactManager
+
+    # what ``save_cache_artifacts`` would pack
+    CacheArtifactManager.clear()
+    # answers of operators' fake implementations, which a case may register under a name that another had
+    FakeTensorMode.cache_clear()
+    utils._compilation_metrics.clear()
+    PyCodeCache.linemaps.clear()
+    for owner, name in (
+        # strings that the structured log has written, each once
+        (sys.modules.get("torch._logging.structured"), "INTERN_TABLE"),
+        (sys.modules.get("torch.utils._stats"), "simple_call_counter"),
+        (BuiltinVariable, "call_function_handler_cache"),
+        (getattr(sys.modules["torch._inductor.compile_fx"], "FxCompile", None), "_compile_stats"),
+        (sys.modules.get("torch._inductor.template_heuristics.registry"), "_HEURISTIC_CACHE"),
+        (getattr(sys.modules["torch._dynamo.eval_frame"], "DynamoTLS", None), "traced_frame_infos"),
+    ):
+        getattr(owner, name, {}).clear()
+    for name in [name for name in sys.modules if _GENERATED.match(name)]:
+        del sys.modules[name]
+
+
+_GENERATED = re.compile(r"torch\._inductor\.runtime\.compile_tasks\.|c[a-z2-7]{51}\.")
+"""Names of modules that inductor wrote."""
 
 
 def free_gpu_memory() -> None:

@@ -76,7 +76,7 @@ def serve(control: socket.socket) -> None:
                 control.close()
                 _work(message["plan"], pipe, contextlib.ExitStack())
                 break
-            baseline = baseline or _baseline()
+            baseline = baseline or _baseline(message["plan"])
             with baseline.kept() as (undo, odd):
                 _work(message["plan"], pipe, undo)
             os.close(pipe)
@@ -107,15 +107,22 @@ def _flush() -> None:
 
 
 def _warm(kinds: list[str]) -> None:
-    from runner.worker import warming
+    from runner import protocol
+    from runner.worker import compat, warming
 
+    # after a fork torch replaces its pool of threads when it is first asked for; autograd's threads, asking at once, would abort
+    compat.set_threads(int(os.environ.get(protocol.THREADS, "1")))
     for kind in kinds:
         warming.compile_something(kind, with_gradients=True)
 
 
-def _baseline() -> Any:
+def _baseline(plan_file: str) -> Any:
+    from runner.worker import objects
     from runner.worker.cleaning import Baseline
 
+    # what it wraps stays wrapped, and is nothing that a case has replaced
+    with open(plan_file, "rb") as stream:
+        objects.install(json.load(stream).get("objects"))
     return Baseline()
 
 
@@ -136,7 +143,15 @@ def main() -> None:
     """Take cases in a new process: ``python -m runner.worker.entry SOCKET PARENT``."""
     control, parent = map(int, sys.argv[1:])
     begin(parent)
+    _import()
     serve(socket.socket(fileno=control))
+
+
+def _import() -> None:
+    """Import what a template has imported: a case finds the same modules wherever it runs."""
+    from runner.worker import compat
+
+    compat.import_inductor()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Names in a case: what its prelude defines, what let and steps bind, what the case itself is made of, and dotted paths."""
 
+import types
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -19,7 +20,16 @@ class Scope:
     def find(self, path: str) -> Any:
         """Return what a name of the prelude or a dotted path stands for."""
         first, _, rest = path.replace(":", ".").partition(".")
-        return follow(self._prelude[first], rest) if first in self._prelude else compat.resolve(path)
+        if first not in self._prelude:
+            return compat.resolve(path)
+        found = self._prelude[first]
+        try:
+            return follow(found, rest)
+        except AttributeError:
+            if not isinstance(found, types.ModuleType):
+                raise
+            # what this process has imported so far decides nothing
+            return compat.resolve(f"{found.__name__}.{rest}")
 
     def named(self, name: str) -> Any:
         """Return a named value with its path of attributes and indices, or a name of the prelude."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from runner.worker import compat
+from runner.worker import compat, registered
 
 _ONCE = functools.cache(lambda: None)
 _CACHE_TYPE = type(_ONCE)
@@ -24,26 +24,39 @@ _ANSWERS_OF_FILES = ("_precompile_header", "triton_key")
 """Functions whose caches hold what was made from installed files: torch's headers, Triton's sources."""
 
 
-def compile_something(device: str, *, with_gradients: bool) -> None:
-    """Compile and run small functions on a device, and forget them.
+def compile_something(device: str, *, with_gradients: bool) -> str:
+    """Compile and run small functions on a device, and forget them; return what torch raised meanwhile, which the next case will see too.
 
     Tracing gradients starts torch's autograd, which asks every driver that torch is built for: nothing for a process that is forked from.
     """
-    before = cache_sizes()
-    with tempfile.TemporaryDirectory() as folder, compat.cache_folder(folder):
-        for function, shapes, wants_gradients in _EXAMPLES:
-            if wants_gradients and not with_gradients:
-                continue
-            arguments = [torch.rand(shape, device=device, requires_grad=wants_gradients) for shape in shapes]
-            with torch.set_grad_enabled(wants_gradients):
-                torch.compile(function)(*arguments)
-            compat.reset_dynamo()
-        compat.reset_dynamo()
-        compat.reset_inductor()
+    before, counters = cache_sizes(), registered.Counters()
+    problem = ""
+    try:
+        with tempfile.TemporaryDirectory() as folder, compat.cache_folder(folder):
+            _compile(device, with_gradients=with_gradients)
+    except Exception as error:  # without a compiler that works there is nothing to do beforehand
+        problem = f"{type(error).__name__}: {error}"
+    compat.reset_dynamo()
+    compat.reset_inductor()
     compat.clear_counters()
     compat.clear_metrics()
+    compat.forget_compiles()
     forget_answers(before)
     gc.collect()
+    counters.set_back(also_names=True)
+    return problem
+
+
+def _compile(device: str, *, with_gradients: bool) -> None:
+    for function, shapes, wants_gradients in _EXAMPLES:
+        if wants_gradients and not with_gradients:
+            continue
+        arguments = [torch.rand(shape, device=device, requires_grad=wants_gradients) for shape in shapes]
+        with torch.set_grad_enabled(wants_gradients):
+            torch.compile(function)(*arguments)
+        compat.reset_dynamo()
+    # what is called in it makes dynamo import what it knows of functions; no kernel is built for that
+    torch.compile(_calls, backend="eager")(torch.rand(4, 4, device=device))
 
 
 def _pointwise(x: Any, y: Any) -> Any:
@@ -52,6 +65,16 @@ def _pointwise(x: Any, y: Any) -> Any:
 
 def _product(x: Any, y: Any) -> Any:
     return (x @ y).sin()
+
+
+def _calls(x: Any) -> Any:
+    parts = [torch.nn.functional.relu(x), _helper(x, factor=2)]
+    torch._dynamo.graph_break()
+    return {"sum": sum(parts), "shape": x.shape}
+
+
+def _helper(x: Any, *, factor: int) -> Any:
+    return x * factor
 
 
 _EXAMPLES: tuple[tuple[Callable[..., Any], tuple[tuple[int, ...], ...], bool], ...] = (
@@ -92,7 +115,9 @@ def _may_stay(cache: Any) -> bool:
 
 
 def _was_for_effect(cache: Any) -> bool:
-    """Whether every call returned nothing: it registered something, and would register it again."""
+    """Whether every call returned nothing: it registered something, and would register it again. One that warns once is to warn again."""
+    if "warn" in str(getattr(cache, "__qualname__", "")):
+        return False
     values = [value for held in gc.get_referents(cache) if isinstance(held, dict) and held is not vars(cache) for value in held.values()]
     return bool(values) and all(value is None for value in values)
 

@@ -281,6 +281,22 @@ def test_names_of_the_prelude_of_torch_and_of_values(torch, session):
             one.scope.find(name)
 
 
+def test_what_is_found_does_not_depend_on_what_is_imported(torch, session, tmp_path, monkeypatch):
+    package = tmp_path / "state_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "inner.py").write_text("answer = 42")
+    monkeypatch.syspath_prepend(tmp_path)
+    one = session(
+        "prelude: |\n  import state_package as short\nfunction: |\n  def fn(x):\n      return x\n"
+        "inputs: [{zeros: [2]}]\nexpect: [{runs: {}}]"
+    )
+    assert one.scope.find("short.inner.answer") == 42
+    for name in ("short.no", "short.inner.no", "short.inner.answer.no"):
+        with pytest.raises((ImportError, AttributeError)):
+            one.scope.find(name)
+
+
 def test_params_are_what_the_case_is(session, tmp_path):
     one = session("matrix: {size: [3]}\nfunction: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\nexpect: [{runs: {}}]")
     params = one.module.namespace["params"]

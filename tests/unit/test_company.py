@@ -1,0 +1,296 @@
+"""What failed in a worker of several cases: whether it is believed, run again alone, and where it is told.
+
+The engine is a stand-in that answers as it is told to; judging, journal and reports are real.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from runner import session
+from runner.cli import main
+from runner.execute import Job
+from runner.execute.jobs import FACTS, SHARED, Execution
+from runner.exits import ExitCode
+from runner.model import CaseResult, Ending, ServiceReport
+from runner.outcomes import Outcome
+from runner.record import read_run
+from tests.conftest import GOOD
+from tests.fakes import ENDED, close_facts, close_leaf, exception, observation, seen
+
+SHARES = GOOD + "isolation: worker\n"
+
+WAIVER = """\
+waivers:
+  - cases: spec[backend=cpu]
+    reason: It is known
+    issue: https://example.org/1
+    until: 2099-12-31
+    failure: {type: raised, match: broken}
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What becomes of a job."""
+
+    steps: tuple[Mapping[str, Any], ...] = ()
+    ending: Ending = ENDED
+    after: int = 0
+    isolation: str = SHARED
+    worker: int = 7
+
+    def of(self, job: Job) -> Execution:
+        facts = observation(*self.steps, id=job.name) if self.steps else None
+        more = {"isolation": self.isolation, "after": self.after, "worker": self.worker}
+        return Execution(job=job, observation=facts, ending=self.ending, seconds=1.5, **more)
+
+
+HELD = Answer((seen(measured={"0": close_facts(close_leaf())}),))
+DIFFERS = Answer((seen(measured={"0": close_facts(close_leaf(mismatches=2, excess=1.0, max_abs=1.0))}),))
+RAISED = Answer((seen(raised=exception(), measured={}, unmeasured={"0": "the step raised"}),))
+CRASHED = Answer(ending=Ending(signal=11, phase="run"))
+LATE = Answer(ending=Ending(signal=9, timed_out=True, phase="trace"))
+
+
+def company(answer: Answer, after: int = 3) -> Answer:
+    return replace(answer, after=after)
+
+
+def alone(answer: Answer) -> Answer:
+    return replace(answer, isolation="fork", worker=8)
+
+
+class Engine:
+    """Gives each job the next answer; remembers the jobs, what was begun, and whom it should give nothing more."""
+
+    answers: deque[Answer]
+    jobs: list[Job]
+    retired: list[int]
+
+    def __init__(self, limits: object) -> None:
+        self.broken: dict[str, str] = {}
+        self.queue: deque[Job] = deque()
+
+    def run(self, jobs: Iterable[Job], *_: object) -> Iterator[Execution]:
+        self.queue.extend(jobs)
+        while self.queue:
+            job = self.queue.popleft()
+            if job.plan == FACTS:
+                facts = {"torch": "2.13.0", "gpus": 0}
+                yield Execution(job=job, observation=facts, ending=ENDED, seconds=1.0, isolation="fork")
+                continue
+            Engine.jobs.append(job)
+            if job.begin is not None:
+                job.begin()
+            yield Engine.answers.popleft().of(job)
+
+    def again(self, job: Job) -> None:
+        self.queue.append(job)
+
+    def retire(self, number: int) -> None:
+        Engine.retired.append(number)
+
+    def close(self) -> None:
+        """End nothing: nothing was started."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run of one spec."""
+
+    code: int
+    result: CaseResult
+    out: Path
+    err: str
+    shown: str
+
+    @property
+    def junit(self) -> ElementTree.Element:
+        return next(ElementTree.parse(self.out / "junit.xml").iter("testcase"))
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that runs a spec with an engine that gives these answers."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(session, "Engine", Engine)
+
+    def go(*answers: Answer, spec: str = SHARES, isolation: str = "worker", more: tuple[str, ...] = ()) -> Ran:
+        Path("spec.yaml").write_text(spec)
+        Engine.answers, Engine.jobs, Engine.retired = deque(answers), [], []
+        capsys.readouterr()
+        code = main(["run", "spec.yaml", "--isolation", isolation, "--out", "out", *more])
+        said = capsys.readouterr()
+        assert not Engine.answers
+        (result,) = read_run(Path("out/run.jsonl")).results
+        return Ran(code, result, tmp_path / "out", said.err, said.out)
+
+    return go
+
+
+def test_a_pass_in_company_is_believed(run: Run) -> None:
+    ran = run(company(HELD))
+    assert (ran.code, ran.result.outcome) == (ExitCode.OK, Outcome.PASS)
+    assert (ran.result.isolation, ran.result.after, ran.result.company) == ("shared", 3, "")
+    assert Engine.retired == []
+    assert "run again alone" not in ran.err
+    assert ran.junit.find("system-out") is None
+
+
+def test_what_fails_in_company_and_passes_alone_passes(run: Run) -> None:
+    ran = run(company(DIFFERS), alone(HELD))
+    assert (ran.code, ran.result.outcome) == (ExitCode.OK, Outcome.PASS)
+    assert ran.result.company.startswith("FAIL after 3 other cases in a worker: close: ")
+    assert (ran.result.isolation, ran.result.after) == ("fork", 0)
+    assert Engine.retired == [7]
+    (warning,) = [line for line in ran.err.splitlines() if "run again alone" in line]
+    assert warning.startswith("warning: spec[backend=cpu] was FAIL after 3 other cases in a worker: close: ")
+    assert warning.endswith("; it was run again alone. If it may share no worker, its spec says 'isolation: case'")
+
+
+def test_what_fails_in_company_and_alone_fails(run: Run) -> None:
+    ran = run(company(DIFFERS), alone(DIFFERS))
+    assert (ran.code, ran.result.outcome) == (ExitCode.FAILED, Outcome.FAIL)
+    assert ran.result.company.startswith("FAIL after 3 other cases")
+    assert "it was run again alone" in ran.err
+
+
+def test_what_fails_first_in_its_worker_is_believed_at_once(run: Run) -> None:
+    ran = run(company(DIFFERS, after=0))
+    assert (ran.code, ran.result.outcome, ran.result.company) == (ExitCode.FAILED, Outcome.FAIL, "")
+    assert Engine.retired == [7]  # what it left behind is nobody's
+    assert len(Engine.jobs) == 1
+
+
+def test_what_fails_in_a_fork_is_believed_at_once(run: Run) -> None:
+    ran = run(alone(DIFFERS), isolation="case")
+    assert (ran.result.outcome, ran.result.company) == (Outcome.FAIL, "")
+    assert Engine.retired == []
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        (RAISED, "FAIL after 3 other cases in a worker: raised: "),
+        (CRASHED, "CRASH after 3 other cases in a worker: killed by SIGSEGV while in phase 'run'"),
+        (LATE, "TIMEOUT after 3 other cases in a worker: outlived its deadline while in phase 'trace'"),
+        (Answer((seen(measured={}),)), "ERROR after 3 other cases in a worker: "),
+        (
+            Answer((replace_steps := seen(graphs=[], executed={}, entered=0, measured={"0": close_facts(close_leaf())}),)),
+            "FELL_BACK after 3",
+        ),
+    ],
+)
+def test_whatever_is_no_pass_is_run_again(first: Answer, said: str, run: Run) -> None:
+    ran = run(company(first), alone(HELD))
+    assert ran.result.outcome is Outcome.PASS
+    assert ran.result.company.startswith(said)
+    assert len(Engine.jobs) == 2
+
+
+def test_one_case_before_it_is_one_case(run: Run) -> None:
+    assert run(company(DIFFERS, after=1), alone(HELD)).result.company.startswith("FAIL after 1 other case in a worker: ")
+
+
+def test_a_known_failure_in_company_is_run_again(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "waivers.yaml").write_text(WAIVER)
+    ran = run(company(RAISED), alone(RAISED), more=("--waivers", "waivers.yaml"))
+    assert ran.result.outcome is Outcome.XFAIL
+    assert ran.result.company.startswith("XFAIL after 3 other cases in a worker: It is known")
+
+
+def test_a_waived_case_that_passes_in_company_is_run_again(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "waivers.yaml").write_text(WAIVER)
+    ran = run(company(HELD), alone(RAISED), more=("--waivers", "waivers.yaml"))
+    assert ran.result.outcome is Outcome.XFAIL
+    assert ran.result.company.startswith("XPASS after 3 other cases in a worker: ")
+
+
+def test_the_second_time_is_a_job_of_its_own(run: Run) -> None:
+    ran = run(company(DIFFERS), alone(HELD))
+    first, second = Engine.jobs
+    assert (first.shares, second.shares) == (True, False)
+    assert first.folder != second.folder
+    assert first.plan != second.plan
+    assert ran.result.folder == str(second.folder.relative_to(ran.out))
+    for job in (first, second):  # what both left stays for who looks into it
+        assert (job.folder / "observation.json").is_file()
+        assert Path(job.plan).is_file()
+
+
+@pytest.mark.parametrize(("isolation", "spec", "shares"), [("none", GOOD, True), ("worker", GOOD, False), ("worker", SHARES, True)])
+def test_who_shares(isolation: str, spec: str, shares: bool, run: Run) -> None:
+    run(HELD, spec=spec, isolation=isolation)
+    assert Engine.jobs[0].shares is shares
+
+
+def test_with_one_worker_for_all_a_failure_is_run_again_alone_too(run: Run) -> None:
+    ran = run(company(DIFFERS), alone(HELD), spec=GOOD, isolation="none")
+    assert (ran.result.outcome, Engine.jobs[1].shares) == (Outcome.PASS, False)
+
+
+class Services:
+    """Starts nothing; remembers for whom it was asked to."""
+
+    log: list[tuple[str, str]]
+    warnings = ()
+
+    def __init__(self, *_: object) -> None:
+        Services.log = []
+
+    def announce(self, count: int) -> None:
+        """Prepare nothing."""
+
+    def start(self, case_id: str, folder: Path) -> None:
+        Services.log.append(("start", folder.name))
+
+    def stop(self, case_id: str) -> ServiceReport:
+        Services.log.append(("stop", ""))
+        return ServiceReport(name="redis", answered={"GET": 1})
+
+    def close(self) -> None:
+        """End nothing."""
+
+
+def test_a_service_is_a_new_one_the_second_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "Services", Services)
+    ran = run(company(DIFFERS), alone(HELD), spec=GOOD + "services: [redis]\n", isolation="none")
+    folders = [job.folder.name for job in Engine.jobs]
+    assert Services.log == [("start", folders[0]), ("stop", ""), ("start", folders[1]), ("stop", "")]
+    assert ran.result.outcome is Outcome.PASS
+
+
+# -- where it is told -----------------------------------------------------------------------------------------------
+
+
+def test_the_junit_report_tells_it_of_a_pass(run: Run) -> None:
+    ran = run(company(DIFFERS), alone(HELD))
+    text = ran.junit.findtext("system-out") or ""
+    assert text.startswith("in company: FAIL after 3 other cases in a worker: close: ")
+    assert text.endswith("; run again alone, which is what counts")
+    assert [child.tag for child in ran.junit] == ["system-out"]
+
+
+def test_the_junit_report_tells_it_of_a_failure(run: Run) -> None:
+    ran = run(company(CRASHED), alone(DIFFERS))
+    assert [child.tag for child in ran.junit] == ["failure", "system-out"]
+    text = ran.junit.findtext("system-out") or ""
+    assert text.startswith("in company: CRASH after 3 other cases in a worker: killed by SIGSEGV")
+
+
+def test_what_a_case_said_in_company_drives_no_terminal(run: Run) -> None:
+    loud = Answer((seen(raised=exception(message="\x1b]0;owned\x07\x1b[31mred\x00\n" * 400), unmeasured={"0": "the step raised"}),))
+    ran = run(company(loud), alone(HELD))
+    assert "\x1b" not in (ran.junit.findtext("system-out") or "")
+    assert "\x1b" not in ran.err
+    assert "\x1b" not in ran.shown
+    assert "\x00" not in ran.err

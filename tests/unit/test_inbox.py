@@ -1,0 +1,179 @@
+"""What the runner takes from a worker's pipe, and what it refuses; the worker's end is held by the test."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from runner.execute import inbox as module
+from runner.execute.inbox import Inbox
+from runner.protocol import dumps
+
+
+class Pipe:
+    """An inbox and the end that a worker writes to."""
+
+    def __init__(self) -> None:
+        read, self.end = os.pipe()
+        self.inbox = Inbox(read)
+
+    def send(self, *data: bytes) -> Inbox:
+        for one in data:
+            os.write(self.end, one)
+            self.inbox.read()
+        return self.inbox
+
+    def hang_up(self) -> None:
+        if self.end >= 0:
+            os.close(self.end)
+            self.end = -1
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    made = Pipe()
+    yield made
+    made.hang_up()
+    made.inbox.close()
+
+
+ANSWER = dumps({"observation": {"format": 1}})
+
+
+def test_nothing_has_come_yet(pipe: Pipe) -> None:
+    assert not pipe.inbox.read()
+    assert (pipe.inbox.phase, pipe.inbox.has_answer, pipe.inbox.problem) == ("import", False, "")
+    assert not pipe.inbox.is_closed
+    assert not pipe.inbox.is_cut_off
+
+
+def test_phases_and_an_observation(pipe: Pipe) -> None:
+    inbox = pipe.send(dumps({"phase": "inputs"}) + dumps({"phase": "trace"}), ANSWER)
+    assert (inbox.phase, inbox.has_answer, inbox.observation, inbox.problem) == ("trace", True, {"format": 1}, "")
+    pipe.hang_up()
+    assert not inbox.read()
+    assert inbox.is_closed
+
+
+def test_a_message_in_pieces(pipe: Pipe) -> None:
+    pipe.send(ANSWER[:7])
+    assert pipe.inbox.is_cut_off
+    assert not pipe.inbox.has_answer
+    pipe.send(ANSWER[7:-1])
+    assert pipe.inbox.is_cut_off
+    pipe.send(ANSWER[-1:])
+    assert pipe.inbox.observation == {"format": 1}
+    assert not pipe.inbox.is_cut_off
+
+
+def test_an_observation_that_is_nothing_is_an_answer(pipe: Pipe) -> None:
+    inbox = pipe.send(dumps({"observation": None}))
+    assert (inbox.has_answer, inbox.observation) == (True, None)
+
+
+def test_a_phase_is_a_short_text(pipe: Pipe) -> None:
+    assert len(pipe.send(dumps({"phase": "x" * 1000})).phase) == 100
+    assert pipe.send(dumps({"phase": ["no", "text"]})).phase == "['no', 'text']"
+
+
+def test_a_phase_after_the_answer_is_the_phase_it_died_in(pipe: Pipe) -> None:
+    assert pipe.send(ANSWER, dumps({"phase": "compare"})).phase == "compare"
+
+
+def test_a_message_with_both_is_a_phase(pipe: Pipe) -> None:
+    inbox = pipe.send(dumps({"phase": "run", "observation": {}}))
+    assert (inbox.phase, inbox.has_answer) == ("run", False)
+
+
+def test_other_messages_say_nothing(pipe: Pipe) -> None:
+    inbox = pipe.send(dumps({"hello": 1}))
+    assert (inbox.phase, inbox.has_answer, inbox.problem) == ("import", False, "")
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"nonsense\n", "the worker sent a message that is no JSON"),
+        (b"\n", "the worker sent a message that is no JSON"),
+        (b"\xff\xfe\n", "the worker sent a message that is no JSON"),
+        (b'{"phase": NaN}\n', "the worker sent a message that is no JSON"),
+        (b'{"observation": 1e999}\n', "the worker sent a message that is no JSON"),
+        (b"[" * 300 + b"]" * 300 + b"\n", "the worker sent a message that is nested too deep"),
+        (b"[]\n", "the worker sent a message that is no map"),
+        (b'"phase"\n', "the worker sent a message that is no map"),
+        (ANSWER + ANSWER, "the worker answered twice"),
+        (ANSWER + dumps({"observation": {"format": 2}}), "the worker answered twice"),
+    ],
+)
+def test_how_the_protocol_is_broken(data: bytes, problem: str, pipe: Pipe) -> None:
+    assert pipe.send(data).problem == problem
+
+
+def test_the_first_observation_stays(pipe: Pipe) -> None:
+    assert pipe.send(ANSWER, dumps({"observation": "second"})).observation == {"format": 1}
+
+
+def test_after_a_problem_nothing_is_believed(pipe: Pipe) -> None:
+    inbox = pipe.send(b"nonsense\n" + ANSWER, ANSWER, dumps({"phase": "run"}))
+    assert (inbox.has_answer, inbox.phase) == (False, "import")
+    assert inbox.problem == "the worker sent a message that is no JSON"
+
+
+def test_a_flood_is_one_even_of_good_messages(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_MESSAGE", 100)
+    inbox = pipe.send(dumps({"phase": "a"}))
+    assert not inbox.is_flooded
+    for _ in range(10):
+        inbox = pipe.send(dumps({"phase": "b"}))
+    assert inbox.is_flooded
+    assert inbox.problem.startswith("the worker sent more than")
+    pipe.send(ANSWER)
+    assert not inbox.has_answer
+
+
+def test_a_line_without_an_end_is_a_flood(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_MESSAGE", 1000)
+    for _ in range(20):
+        pipe.send(b"x" * 100)
+    assert pipe.inbox.is_flooded
+    assert len(pipe.inbox._buffer) <= 1000
+
+
+def test_draining_takes_what_is_there_and_does_not_wait(pipe: Pipe) -> None:
+    os.write(pipe.end, dumps({"phase": "run"}) + ANSWER)
+    pipe.inbox.drain()
+    assert (pipe.inbox.phase, pipe.inbox.has_answer, pipe.inbox.is_closed) == ("run", True, False)
+    pipe.hang_up()
+    pipe.inbox.drain()
+    assert pipe.inbox.is_closed
+    pipe.inbox.drain()
+
+
+def test_what_was_cut_off_when_the_worker_died(pipe: Pipe) -> None:
+    os.write(pipe.end, ANSWER[:-3])
+    pipe.hang_up()
+    pipe.inbox.drain()
+    assert pipe.inbox.is_cut_off
+    assert not pipe.inbox.has_answer
+
+
+def test_a_pipe_is_closed_once(pipe: Pipe) -> None:
+    descriptor = pipe.inbox.descriptor
+    pipe.inbox.close()
+    other = os.open(os.devnull, os.O_RDONLY)
+    try:
+        assert other == descriptor  # the number is another's now
+        pipe.inbox.close()
+        os.fstat(other)
+    finally:
+        os.close(other)
+
+
+def test_a_pipe_that_cannot_be_read_is_at_its_end(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> bytes:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module.os, "read", refuse)
+        assert not pipe.inbox.read()
+    assert pipe.inbox.is_closed

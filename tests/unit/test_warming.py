@@ -1,0 +1,355 @@
+"""What warming leaves in a process: nothing that the code, the numbers or the options of a later compile could tell.
+
+Each process of these tests is a Python of its own; what it compiles afterwards is written down and never built, which costs no compiler.
+"""
+
+import difflib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.execute.jobs import Environment
+from runner.execute.spawn import environment_for
+from tests.fakes import environment, import_torch
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+
+BEGIN = """\
+import contextlib, itertools, json, os, sys, threading, types, warnings
+warnings.simplefilter("ignore")
+from runner.worker import compat, registered, template, warming
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+def numbered():
+    found = {}
+    for owner, name, value in registered._counters():
+        path = f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else owner.__name__
+        found[f"{path}.{name}"] = repr(value)
+    return found
+"""
+
+LOOK = """\
+template.warm(["cpu"])
+import torch
+from torch._dynamo import convert_frame, utils
+from torch._inductor.codecache import PyCodeCache
+from torch.compiler._cache import CacheArtifactManager
+from torch._subclasses.fake_tensor import FakeTensorMode
+print(json.dumps({
+    "counters": compat.counters(),
+    "metrics": {name: value for name, value in compat.metrics().items() if value},
+    "remote": compat.remote_caches(),
+    "modules": len(PyCodeCache.modules) + len(PyCodeCache.linemaps),
+    "imported": [name for name in sys.modules if compat._GENERATED.match(name)],
+    "frames": [convert_frame.FRAME_COUNTER, len(convert_frame.FRAME_COMPILE_COUNTER)],
+    "code": len(convert_frame.input_codes.seen) + len(convert_frame.output_codes.seen),
+    "told": len(utils._compilation_metrics),
+    "artifacts": len(CacheArtifactManager._new_cache_artifacts) + len(CacheArtifactManager._seen_artifacts),
+    "fake": len(FakeTensorMode.cache),
+    "threads": threads(),
+    "danger": template.danger(),
+    "folder": sorted(os.listdir(os.environ["TMPDIR"])),
+    "variables": {name: os.environ.get(name) for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")},
+    "numbered": numbered(),
+    "options": {f"{module}.{name}": repr(value) for (module, name), value in compat.option_values().items()},
+    "settings": [torch.is_grad_enabled(), str(torch.get_default_dtype()), torch.get_num_threads(), torch.get_float32_matmul_precision()],
+}))
+"""
+
+COLD = """\
+import torch
+torch.set_num_threads(1)
+compat.import_inductor()
+print(json.dumps({
+    "options": {f"{module}.{name}": repr(value) for (module, name), value in compat.option_values().items()},
+    "settings": [torch.is_grad_enabled(), str(torch.get_default_dtype()), torch.get_num_threads(), torch.get_float32_matmul_precision()],
+}))
+"""
+
+COMPILE = """\
+import torch
+from torch._inductor.graph import GraphLowering
+
+class Written(Exception):
+    pass
+
+CODE, IDS = [], []
+
+def save(code):
+    CODE.append(code)
+    IDS.append(str(torch._guards.CompileContext.current_compile_id()))
+    raise Written  # nothing is built
+
+def pointwise(x, y):
+    return (x * 2 + y).relu().sum(0), x.exp() @ y
+
+def indexed(x, index):
+    return x[index] + 1
+
+def drawn(x):
+    return torch.rand_like(x) + x
+
+def broken(x):
+    y = torch.nn.functional.gelu(x)
+    torch._dynamo.graph_break()
+    return y.softmax(0)
+
+X, Y = torch.arange(64.0).reshape(8, 8), torch.ones(8, 8)
+EXAMPLES = {
+    "pointwise": (pointwise, (X, Y), {}),
+    "dynamic": (pointwise, (X, Y), {"dynamic": True}),
+    "backward": (pointwise, (X.clone().requires_grad_(), Y), {}),
+    "indexed": (indexed, (X, torch.tensor([1, 3])), {}),
+    "drawn": (drawn, (X,), {}),
+    "broken": (broken, (X,), {}),
+}
+OPTIONS = {
+    "default": {},
+    "simdlen": {"cpp.simdlen": 0, "size_asserts": False},
+    "asserts": {"debug_index_asserts": True, "assert_indirect_indexing": False},
+    "random": {"fallback_random": True},
+    "wrapper": {"cpp_wrapper": True},
+    "profile": {"cpp.enable_kernel_profile": True, "cpp.descriptive_names": "inductor_node"},
+}
+
+def written(name, options):
+    function, arguments, how = EXAMPLES[name]
+    CODE.clear(), IDS.clear()
+    GraphLowering.save_output_code, before = save, GraphLowering.save_output_code
+    try:
+        with compat.patched_options({"config": {"fx_graph_cache": False, **options}, "functorch_config": {"enable_autograd_cache": False}}):
+            with contextlib.suppress(Exception):
+                torch.compile(function, **how)(*arguments)
+    finally:
+        GraphLowering.save_output_code = before
+    return {"code": list(CODE), "ids": list(IDS)}
+
+def all_written(run):
+    return {f"{name} {kind}": run(name, options) for kind, options in OPTIONS.items() for name in EXAMPLES}
+"""
+
+EACH_ALONE = """\
+def alone(name, options):
+    read, write = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(read)
+        torch.set_num_threads(1)  # as every worker does: autograd's threads would race to replace the pool of the parent
+        with os.fdopen(write, "w") as stream:
+            json.dump(written(name, options), stream)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as stream:
+        made = json.load(stream)
+    os.waitpid(pid, 0)
+    return made
+
+print(json.dumps(all_written(alone)))
+"""
+
+ONE_AFTER_ANOTHER = """\
+from runner.worker.cleaning import Baseline
+baseline = Baseline()
+oddities = []
+
+def in_company(name, options):
+    with baseline.kept() as (undo, odd):
+        made = written(name, options)
+    oddities.append(odd.text)
+    return made
+
+print(json.dumps({"found": all_written(in_company), "odd": oddities}))
+"""
+
+
+def python(folder: Path, *parts: str, **variables: str) -> Any:
+    """Run a Python of its own, with the variables of a template, and return what it printed last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = {**environment_for(Environment(), 1, folder), **environment(PYTHONHASHSEED="0"), **variables}
+    wanted.update({name: environment_for(Environment(), 1, folder)[name] for name in ("OMP_NUM_THREADS", "TMPDIR")})
+    command = [sys.executable, "-c", "\n".join([BEGIN, *parts])]
+    done = subprocess.run(command, env=wanted, cwd="/", capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return what a kind of process says, which is run once."""
+
+    @cache
+    def of(kind: str) -> Any:
+        folder = tmp_path_factory.mktemp(kind.replace(" ", "-"))
+        match kind:
+            case "warm":
+                return python(folder, LOOK)
+            case "cold":
+                return python(folder, COLD)
+            case "cold code":
+                return python(folder, "compat.import_inductor()", COMPILE, EACH_ALONE)
+            case "warm code":
+                return python(folder, 'template.warm(["cpu"])', COMPILE, EACH_ALONE)
+            case "shared code":
+                return python(folder, 'template.warm(["cpu"])', COMPILE, ONE_AFTER_ANOTHER)
+        raise ValueError(kind)
+
+    return of
+
+
+# -- what is left ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["counters", "metrics", "remote", "imported", "modules", "code", "told", "artifacts", "fake", "danger"])
+def test_nothing_is_left(name: str, processes: Any) -> None:
+    assert not processes("warm")[name]
+
+
+def test_the_first_frame_of_a_case_is_the_first(processes: Any) -> None:
+    assert processes("warm")["frames"] == [0, 0]
+
+
+def test_no_thread_and_no_folder_are_left(processes: Any) -> None:
+    warm = processes("warm")
+    assert warm["threads"] == 1
+    # torch's own precompiled headers lie there, where it makes some; nothing else
+    assert [name for name in warm["folder"] if not name.startswith("torchinductor_")] == []
+    assert all("warm" in path for path in warm["variables"].values())
+
+
+def test_every_number_begins_anew(processes: Any) -> None:
+    counted = processes("warm")["numbered"]
+    assert counted["torch._functorch.aot_autograd.AOT_COUNTER"] == "count(0)"
+    assert {path for path, value in counted.items() if value not in ("0", "count(0)")} == {"torch._dynamo.logging._step_counter"}
+    assert counted["torch._dynamo.logging._step_counter"] == "count(1)"
+
+
+def test_every_option_and_setting_is_what_it_is_in_a_cold_process(processes: Any) -> None:
+    warm, cold = processes("warm"), processes("cold")
+
+    def without_addresses(found: Mapping[str, str]) -> dict[str, str]:
+        return {name: re.sub(r"0x[0-9a-f]+", "0x", value) for name, value in found.items()}
+
+    assert len(cold["options"]) > 500
+    known = without_addresses(warm["options"])
+    assert {name: known[name] for name in cold["options"]} == without_addresses(cold["options"])
+    assert warm["settings"] == cold["settings"]
+
+
+def test_without_a_compiler_there_is_nothing_to_do_beforehand(tmp_path: Path) -> None:
+    look = """
+        compat.import_inductor()
+        import torch
+        problem = warming.compile_something("cpu", with_gradients=True)
+        print(json.dumps({"problem": problem, "numbered": numbered(), "danger": template.danger(), "grad": torch.is_grad_enabled()}))
+    """
+    found = python(tmp_path, textwrap.dedent(look), CXX="/nowhere/g++")
+    assert "/nowhere/g++" in found["problem"] or "Compiler" in found["problem"]
+    assert (found["danger"], found["grad"]) == ("", True)
+    assert found["numbered"]["torch._functorch.aot_autograd.AOT_COUNTER"] == "count(0)"
+
+
+# -- what is compiled afterwards ------------------------------------------------------------------------------------
+
+
+def test_the_code_of_the_examples_is_code_and_the_options_change_it(processes: Any) -> None:
+    """The tests below compare something."""
+    cold = processes("cold code")
+    assert all(found["code"] for found in cold.values())
+    assert cold["pointwise default"]["ids"] == ["0/0"]
+    for kind, name in {"simdlen": "pointwise", "asserts": "indexed", "random": "drawn", "wrapper": "pointwise"}.items():
+        assert cold[f"{name} {kind}"]["code"] != cold[f"{name} default"]["code"], kind
+
+
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Return the lines in which compiles differ."""
+    assert set(found) == set(wanted)
+    texts = [(name, [*one["ids"], *one["code"]], [*wanted[name]["ids"], *wanted[name]["code"]]) for name, one in found.items()]
+    compared = [(name, difflib.unified_diff("\n".join(old).splitlines(), "\n".join(new).splitlines(), n=0)) for name, new, old in texts]
+    return [f"{name}: {line}" for name, lines in compared for line in lines]
+
+
+def test_a_warm_process_writes_the_code_of_a_cold_one(processes: Any) -> None:
+    assert differences(processes("warm code"), processes("cold code")) == []
+
+
+def test_a_worker_of_many_cases_writes_the_code_of_a_cold_process(processes: Any) -> None:
+    shared = processes("shared code")
+    assert differences(shared["found"], processes("cold code")) == []
+    assert set(shared["odd"]) == {""}
+
+
+# -- drivers --------------------------------------------------------------------------------------------------------
+
+STUB = """\
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static int called(const char *name, int answer) {
+    int file = open(getenv("STUB_CALLS"), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    write(file, name, strlen(name));
+    write(file, "\\n", 1);
+    close(file);
+    return answer;
+}
+#define REFUSES(name) int name() { return called(#name, 100); }
+REFUSES(cuInit) REFUSES(cuGetProcAddress) REFUSES(cuGetProcAddress_v2) REFUSES(cuGetExportTable) REFUSES(cuDeviceGetCount)
+REFUSES(cuDeviceGet) REFUSES(cuCtxGetCurrent) REFUSES(cuDevicePrimaryCtxGetState) REFUSES(cuGetErrorString)
+REFUSES(nvmlInit) REFUSES(nvmlInit_v2) REFUSES(nvmlDeviceGetCount_v2)
+int cuDriverGetVersion(int *version) { *version = 13000; return called("cuDriverGetVersion", 0); }
+"""
+"""A driver without devices that writes down each call."""
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch = import_torch()
+    if torch.version.cuda is None:
+        pytest.skip("this torch is not built for CUDA: there is no driver that it could ask")
+    if (compiler := shutil.which("gcc")) is None:
+        pytest.skip("no gcc: the driver that counts its calls cannot be built")
+    folder = tmp_path_factory.mktemp("driver")
+    (folder / "stub.c").write_text(STUB)
+    for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        subprocess.run([compiler, "-shared", "-fPIC", "-w", "-o", folder / name, folder / "stub.c"], check=True)
+    return folder
+
+
+def calls(driver: Path, folder: Path, *parts: str, **variables: str) -> list[str]:
+    """Return which functions of the driver a Python of its own has called."""
+    log = folder / "calls"
+    path = os.pathsep.join(filter(None, [str(driver), os.environ.get("LD_LIBRARY_PATH")]))
+    python(folder, *parts, "print(json.dumps(None))", STUB_CALLS=str(log), LD_LIBRARY_PATH=path, **variables)
+    return log.read_text().split() if log.exists() else []
+
+
+@pytest.mark.parametrize("asked", ["0", "1"], ids=["cuda", "nvml"])
+def test_the_driver_counts_its_calls(asked: str, driver: Path, tmp_path: Path) -> None:
+    found = calls(driver, tmp_path, "import torch; torch.cuda.is_available()", PYTORCH_NVML_BASED_CUDA_CHECK=asked)
+    assert [name for name in found if name.startswith("nvml" if asked == "1" else "cu")]
+
+
+def test_warming_for_the_cpu_asks_no_driver(driver: Path, tmp_path: Path) -> None:
+    wanted = textwrap.dedent("""\
+        template.warm(["cpu"])
+        assert template.danger() == "", template.danger()
+        pid = os.fork()
+        if not pid:
+            import torch
+            from runner.worker import cleaning
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+    """)
+    assert calls(driver, tmp_path, wanted) == []
