@@ -1,6 +1,7 @@
 """What stands in torch's modules, and in Python's, where a case could have put something else: functions, tables, operators, counters."""
 
 import ast
+import functools
 import itertools
 import sys
 import types
@@ -14,7 +15,7 @@ _COUNTED = ("torch._dynamo", "torch._functorch", "torch._inductor")
 """Packages whose counters begin anew with each case: they stand in generated code and in logs."""
 
 _METHODS = (types.FunctionType, classmethod, staticmethod, property)
-_CALLED = (types.FunctionType, types.BuiltinFunctionType, type)
+_CALLED = (types.FunctionType, types.BuiltinFunctionType, type(functools.cache(len)), type)
 
 Held = tuple[Mapping[Any, Any], Any, Any, str]
 """A namespace or table, a key, what stood there, and the path of the namespace."""

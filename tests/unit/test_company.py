@@ -46,7 +46,7 @@ class Answer:
     worker: int = 7
 
     def of(self, job: Job) -> Execution:
-        facts = observation(*self.steps, id=job.name) if self.steps else None
+        facts = observation(*self.steps, id=job.name.rpartition(" (")[0]) if self.steps else None
         more = {"isolation": self.isolation, "after": self.after, "worker": self.worker}
         return Execution(job=job, observation=facts, ending=self.ending, seconds=1.5, **more)
 
@@ -89,6 +89,9 @@ class Engine:
             if job.begin is not None:
                 job.begin()
             yield Engine.answers.popleft().of(job)
+
+    def heed(self, *_: object) -> None:
+        """Hear of no signal: nothing is waited for."""
 
     def again(self, job: Job) -> None:
         self.queue.append(job)

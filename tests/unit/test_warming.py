@@ -63,7 +63,7 @@ print(json.dumps({
     "folder": sorted(os.listdir(os.environ["TMPDIR"])),
     "variables": {name: os.environ.get(name) for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")},
     "numbered": numbered(),
-    "options": {f"{module}.{name}": repr(value) for (module, name), value in compat.option_values().items()},
+    "options": {f"{module}.{name}": repr(sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value) for (module, name), value in compat.option_values().items()},
     "settings": [torch.is_grad_enabled(), str(torch.get_default_dtype()), torch.get_num_threads(), torch.get_float32_matmul_precision()],
 }))
 """
@@ -73,7 +73,7 @@ import torch
 torch.set_num_threads(1)
 compat.import_inductor()
 print(json.dumps({
-    "options": {f"{module}.{name}": repr(value) for (module, name), value in compat.option_values().items()},
+    "options": {f"{module}.{name}": repr(sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value) for (module, name), value in compat.option_values().items()},
     "settings": [torch.is_grad_enabled(), str(torch.get_default_dtype()), torch.get_num_threads(), torch.get_float32_matmul_precision()],
 }))
 """
