@@ -32,6 +32,10 @@ from runner.worker import compat, registered, template, warming
 def threads():
     return len(os.listdir("/proc/self/task"))
 
+def options():
+    found = {f"{module}.{name}": value for (module, name), value in compat.option_values().items()}
+    return {name: repr(sorted(map(repr, value)) if isinstance(value, set | frozenset) else value) for name, value in found.items()}
+
 def numbered():
     found = {}
     for owner, name, value in registered._counters():
@@ -63,7 +67,7 @@ print(json.dumps({
     "folder": sorted(os.listdir(os.environ["TMPDIR"])),
     "variables": {name: os.environ.get(name) for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")},
     "numbered": numbered(),
-    "options": {f"{module}.{name}": repr(sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value) for (module, name), value in compat.option_values().items()},
+    "options": options(),
     "settings": [torch.is_grad_enabled(), str(torch.get_default_dtype()), torch.get_num_threads(), torch.get_float32_matmul_precision()],
 }))
 """
@@ -73,7 +77,7 @@ import torch
 torch.set_num_threads(1)
 compat.import_inductor()
 print(json.dumps({
-    "options": {f"{module}.{name}": repr(sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value) for (module, name), value in compat.option_values().items()},
+    "options": options(),
     "settings": [torch.is_grad_enabled(), str(torch.get_default_dtype()), torch.get_num_threads(), torch.get_float32_matmul_precision()],
 }))
 """
@@ -177,8 +181,7 @@ print(json.dumps({"found": all_written(in_company), "odd": oddities}))
 def python(folder: Path, *parts: str, **variables: str) -> Any:
     """Run a Python of its own, with the variables of a template, and return what it printed last."""
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = {**environment_for(Environment(), 1, folder), **environment(PYTHONHASHSEED="0"), **variables}
-    wanted.update({name: environment_for(Environment(), 1, folder)[name] for name in ("OMP_NUM_THREADS", "TMPDIR")})
+    wanted = {**environment(PYTHONHASHSEED="0"), **environment_for(Environment(), 1, folder), **variables}
     command = [sys.executable, "-c", "\n".join([BEGIN, *parts])]
     done = subprocess.run(command, env=wanted, cwd="/", capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
