@@ -213,8 +213,11 @@ def threads(count: int) -> int:
 
 
 def spares(count: int) -> int:
-    """Return how many workers may warm up beside ``count`` that run cases: no more than there are cores for both."""
-    return max(0, min(count, int(hardware.cores()) - count))
+    """Return how many workers may warm up beside ``count`` that run cases: no more than there are cores for both.
+
+    Warming up for a GPU takes some times what a small case does, so one worker that runs cases has use for several that warm up.
+    """
+    return max(0, min(3 * count, int(hardware.cores()) - count))
 
 
 MOST_OF_MEMORY = 0.75

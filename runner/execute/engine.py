@@ -174,7 +174,7 @@ class Engine:
             assert worker.running is not None
             self._selector.register(worker.running.inbox.descriptor, selectors.EVENT_READ, worker)
         if room.lease_of_alone is None:
-            self._warm_spares()
+            self._warm_spares(room.most)
 
     def _shares(self, job: Job) -> bool:
         return job.shares and self._limits.isolation in (Isolation.WORKER, Isolation.NONE)
@@ -225,12 +225,13 @@ class Engine:
         """Whether what a first compile does once cannot be done before the fork."""
         return "cuda" in wanted.kinds and wanted.key in self._templates and wanted.key not in self._cold
 
-    def _warm_spares(self) -> None:
-        """Let workers warm up while others run: the next cases find them ready."""
+    def _warm_spares(self, jobs: int) -> None:
+        """Let workers warm up while others run: the next cases find them ready. There are no more than may run, and the spares."""
         for key, template in self._templates.items():
             if template.process.is_ready and self._wants_spares(self._environments[key]):
                 unused = sum(one.key == key and one.running is None and not one.is_retired for one in self._workers.values())
-                for _ in range(min(self._waiting[key], self._limits.spares) - unused):
+                room = jobs + self._limits.spares - len(self._workers)
+                for _ in range(min(self._waiting[key] - unused, room)):
                     self._start(self._environments[key], is_warm=False)
 
     def _start(self, wanted: Environment, *, is_warm: bool = True) -> Worker:

@@ -80,6 +80,11 @@ class Room:
         return tuple(self._leases)
 
     @property
+    def most(self) -> int:
+        """How many jobs may run at once, whatever they need."""
+        return self._capacity.jobs
+
+    @property
     def lease_of_alone(self) -> Lease | None:
         """The lease beside which nothing starts, if there is one."""
         return next((lease for lease in self._leases.values() if lease.is_alone), None)

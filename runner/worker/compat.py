@@ -9,6 +9,7 @@ import copy
 import importlib
 import inspect
 import os
+import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -91,6 +92,39 @@ def import_inductor() -> None:
     with contextlib.suppress(ImportError):
         # its monitor is a thread
         importlib.import_module("tqdm").tqdm.monitor_interval = 0
+
+
+_OF_COMPILES = (
+    *(f"torch._dynamo.{name}" for name in ("backends.inductor", "backends.cudagraphs", "dce_extra_outputs", "repro.after_dynamo")),
+    *(
+        f"torch._inductor.{name}"
+        for name in ("bounds", "choices", "compiler_bisector", "hooks", "kernel_template_choice", "runtime.caching")
+    ),
+    *(f"torch._inductor.{name}" for name in ("extern_node_serializer", "runtime.triton_heuristics", "runtime.static_triton_launcher")),
+    *(f"torch._inductor.codegen.{name}" for name in ("triton", "triton_combo_kernel", "cuda_combined_scheduling", "cpp_wrapper_gpu")),
+    *(f"torch._inductor.codegen.{name}" for name in ("cuda.device_op_overrides", "segmented_tree", "memory_planning", "halide", "mps")),
+    *(f"torch._inductor.codegen.{name}" for name in ("pallas", "wrapper_fxir", "cutlass.scheduling", "rocm.rocm_cpp_scheduling")),
+    *(f"torch._inductor.fx_passes.{name}" for name in ("efficient_conv_bn_eval", "freezing_patterns", "fuse_attention", "misc_patterns")),
+    *(f"torch._inductor.fx_passes.{name}" for name in ("mkldnn_fusion", "pad_mm", "quantization")),
+    *("torch._functorch._aot_autograd.subclass_codegen", "torch._subclasses.schema_check_mode", "torch.fx.experimental.validator"),
+    *("torch._export.db.logging", "torch.export._trace", "torch.export._unlift", "torch.utils.cpp_extension"),
+    *("triton.compiler.code_generator", "triton.compiler.compiler", "triton.runtime.driver", "triton.language.extra.libdevice"),
+    *("sympy.physics.units.systems", "sympy.combinatorics", "sympy.tensor.tensor"),
+)
+"""Modules that the first compile for a GPU of a process imports, in torch 2.11 to 2.13; one that is not there is not missed."""
+
+
+def import_for_gpus() -> None:
+    """Import what a compile for a GPU needs, and let Triton hash its own sources; asks no device."""
+    for name in _OF_COMPILES:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    with contextlib.suppress(ImportError):
+        patterns: Any = importlib.import_module("torch._inductor.fx_passes.serialized_patterns")
+        for found in pkgutil.iter_modules(patterns.__path__):
+            importlib.import_module(f"{patterns.__name__}.{found.name}")
+    with contextlib.suppress(ImportError, AttributeError):
+        importlib.import_module("torch._inductor.runtime.triton_compat").triton_key()
 
 
 @contextlib.contextmanager

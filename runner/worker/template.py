@@ -68,6 +68,11 @@ def warm(kinds: list[str]) -> float:
         compat.pick_vector_isa()
         with compat.without_devices(), _served_to_itself():
             warming.compile_something("cpu", with_gradients=not compat.is_built_for_gpus())
+    if "cuda" in kinds:
+        # what needs the device, each worker does before it has a case
+        with compat.without_devices():
+            compat.import_for_gpus()
+            warming.trace_something()
     warming.freeze()
     return time.perf_counter() - begin
 

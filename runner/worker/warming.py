@@ -36,6 +36,11 @@ def compile_something(device: str, *, with_gradients: bool) -> str:
             _compile(device, with_gradients=with_gradients)
     except Exception as error:  # without a compiler that works there is nothing to do beforehand
         problem = f"{type(error).__name__}: {error}"
+    _forget(before, counters)
+    return problem
+
+
+def _forget(before: dict[int, int], counters: registered.Counters) -> None:
     compat.reset_dynamo()
     compat.reset_inductor()
     compat.clear_counters()
@@ -44,7 +49,15 @@ def compile_something(device: str, *, with_gradients: bool) -> str:
     forget_answers(before)
     gc.collect()
     counters.set_back(also_names=True)
-    return problem
+
+
+def trace_something() -> None:
+    """Let dynamo and AOTAutograd trace small functions, and forget them: asks no device, registers no pattern and builds nothing."""
+    before, counters = cache_sizes(), registered.Counters()
+    with torch.no_grad():
+        torch.compile(_pointwise, backend="aot_eager")(torch.rand(8, 8), torch.rand(8))
+        torch.compile(_calls, backend="eager")(torch.rand(4, 4))
+    _forget(before, counters)
 
 
 def _compile(device: str, *, with_gradients: bool) -> None:
