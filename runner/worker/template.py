@@ -60,6 +60,7 @@ def warm(kinds: list[str]) -> float:
 
     torch.set_num_threads(1)
     compat.import_inductor()
+    compat.settle_math()
     import runner.worker.case
     import runner.worker.session
     import runner.worker.steps  # noqa: F401 - imported for its effect: a fork inherits it

@@ -356,3 +356,17 @@ def test_warming_for_the_cpu_asks_no_driver(driver: Path, tmp_path: Path) -> Non
         assert os.waitpid(pid, 0)[1] == 0
     """)
     assert calls(driver, tmp_path, wanted) == []
+
+
+def test_the_math_library_is_settled_with_one_thread_and_the_threads_are_given_back(tmp_path: Path) -> None:
+    look = """
+        import torch
+        torch.set_num_threads(2)
+        seen = []
+        sin = torch.sin
+        torch.sin = lambda *arguments: (seen.append(torch.get_num_threads()), sin(*arguments))[1]
+        compat.settle_math()
+        compat.set_threads(2)
+        print(json.dumps({"seen": seen, "after": torch.get_num_threads()}))
+    """
+    assert python(tmp_path, textwrap.dedent(look)) == {"seen": [1, 1], "after": 2}
