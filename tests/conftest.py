@@ -1,5 +1,6 @@
 """What every test may ask for."""
 
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -17,6 +18,10 @@ function: |
 inputs: [{rand: [4, 4]}, {rand: [4, 4]}]
 expect: [{close: {to: eager}}]
 """
+
+
+# what a shell's nohup ignores is ignored by every program that the tests start, and some of them are about it
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -17,6 +17,9 @@ _COUNTED = ("torch._dynamo", "torch._functorch", "torch._inductor")
 _METHODS = (types.FunctionType, classmethod, staticmethod, property)
 _CALLED = (types.FunctionType, types.BuiltinFunctionType, type(functools.cache(len)), type)
 
+_DYNAMO_PUTS = ("__compiled_fn", "__resume_at")
+"""How the names begin under which dynamo puts what it compiled into the module of a function, and takes it away when it forgets it."""
+
 Held = tuple[Mapping[Any, Any], Any, Any, str]
 """A namespace or table, a key, what stood there, and the path of the namespace."""
 
@@ -40,7 +43,7 @@ def _places() -> Iterator[Held]:
             continue
         for key, value in list(vars(module).items()):
             # isinstance would ask proxies for their class
-            if issubclass(type(value), _CALLED):
+            if issubclass(type(value), _CALLED) and not str(key).startswith(_DYNAMO_PUTS):
                 yield vars(module), key, value, name
             if type(value) is dict:
                 yield from _entries(value, f"{name}.{key}")

@@ -179,10 +179,10 @@ ALONE = {
 FIRST = {**{name: f"{outcome.label} after" for name, (outcome, _) in ALONE.items()}, "hangs-up": "CRASH after"}
 """What the journal keeps of how they ended in company."""
 
-ODD = ("babble", "child", "done-already", "option", "orphan", "patch", "thread")
+ODD = ("babble", "child", "done-already", "orphan", "patch", "thread")
 """Faults that leave something: the case passes and its worker gets no other."""
 
-BROUGHT_BACK = ("variable",)
+BROUGHT_BACK = ("option", "variable")
 """What is undone after a case: its worker goes on."""
 
 
