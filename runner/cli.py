@@ -263,7 +263,7 @@ def _answer(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return ExitCode.INTERRUPTED
-    except Exception as error:
+    except Exception as error:  # the one place where whatever nobody expected becomes an exit code
         if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
             print(f"torch-conformance: cannot write{_file_of(error)}: {error.strerror}", file=sys.stderr)
             return ExitCode.FAILED

@@ -11,6 +11,7 @@ first compiles. A case that does such things says ``isolation: case``, or leaves
 """
 
 import contextlib
+import functools
 import gc
 import linecache
 import os
@@ -72,7 +73,7 @@ class Baseline:
 
     def _bring_back_options(self) -> Iterator[str]:
         for (module, name), value in self._changed_options().items():
-            yield from _failure(f"option {module}.{name}", lambda: compat.set_option(module, name, value))  # noqa: B023 - called at once
+            yield from _failure(f"option {module}.{name}", functools.partial(compat.set_option, module, name, value))
         yield from (f"option {module}.{name} stays changed" for module, name in self._changed_options())
 
     def _changed_options(self) -> dict[tuple[str, str], object]:
@@ -93,7 +94,7 @@ def _failure(what: str, clean: Callable[[], object]) -> Iterator[str]:
     """Clean; yield why that cannot be done: a case may have broken whatever is used here."""
     try:
         clean()
-    except Exception as error:
+    except Exception as error:  # code of torch that a case may have replaced can raise anything; what is not clean is told, and retires us
         yield f"{what} cannot be brought back: {type(error).__name__}: {error}"[:300]
 
 

@@ -313,7 +313,7 @@ def _build_and_look(command: Command, cmd_line: str, cwd: str, original: Callabl
     rule = os.path.join(cwd, "needs.d")
     try:
         original(f"{cmd_line} -MD -MT needs -MF {shlex.quote(rule)}", cwd)
-    except Exception:  # whatever it is, torch shall say it of its own command
+    except Exception:  # torch's function may raise any error of the compiler's: it is run again without our flag, and says it itself
         original(cmd_line, cwd)
         return None
     try:

@@ -10,7 +10,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch._dynamo
@@ -49,7 +49,7 @@ class Settings:
                 now = SETTINGS[name][0]()
                 if now != held:
                     found[name] = str(now)[:200]
-            except Exception as error:  # torch refuses to read what was set through two doors
+            except Exception as error:  # torch raises where one thing was set through an old and a new door; a case's own object, anything
                 found[name] = f"unreadable: {error}"[:200]
         return found
 
@@ -183,8 +183,6 @@ class _Loggers:
         mine, theirs = ({**one.held, "loggers": {name: one.held["loggers"][name] for name in names}} for one in (self, other))
         return mine == theirs
 
-    __hash__ = None  # type: ignore[assignment]  # it is compared, never kept in a set
-
     def __str__(self) -> str:
         return "changed"
 
@@ -211,7 +209,7 @@ SETTINGS: Mapping[str, Setting] = {
     "its thresholds": (gc.get_threshold, lambda held: gc.set_threshold(*held)),
     "the umask": (_umask, os.umask),
     "signal handlers": (_handlers, _write_handlers),
-    "warnings filters": _list(lambda: warnings.filters),  # type: ignore[arg-type, return-value]  # a list, which typeshed calls a sequence
+    "warnings filters": _list(lambda: cast("list[Any]", warnings.filters)),
     "what shows a warning": _attribute(warnings, "showwarning"),
     "loggers": (_Loggers, lambda held: _write_loggers(held.held)),
     "grad mode": (torch.is_grad_enabled, torch.set_grad_enabled),

@@ -134,7 +134,7 @@ class _Probes:
             return None
         try:
             command = _command(isa)
-        except Exception as error:  # torch's own way of building a command may have moved: it probes then, and says itself what is wrong
+        except Exception as error:  # where torch's builder of commands moved it may raise anything; torch then probes by itself
             print(f"what {isa} can do is not kept: {type(error).__name__}: {error}", file=sys.stderr)
             return None
         flags = tuple(word for word in command.split() if word.startswith("-m"))

@@ -7,18 +7,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from junitparser import xunit2
 
-from runner.model import CaseId, CaseResult
+from runner.model import CaseId
 from runner.outcomes import Outcome
-from runner.record import Run, read_run
+from runner.record import read_run
 from tests.fakes import ROOT, environment, program
+from tests.ran import Ran
 
 pytestmark = pytest.mark.torch
 
@@ -26,30 +26,6 @@ SPECS = ROOT / "tests" / "specs" / "attempts"
 ALWAYS, HOLDS = "always[backend=host]", "holds[backend=host]"
 FAIL, CRASH, HANG = (f"second-time[backend=host,way={way}]" for way in ("fail", "crash", "hang"))
 CROWDED = [f"crowded[backend=host,one={one}]" for one in "ab"]
-
-
-@dataclass(frozen=True)
-class Ran:
-    """A run that has ended."""
-
-    out: Path
-    code: int
-    stdout: str
-    stderr: str
-
-    @property
-    def run(self) -> Run:
-        return read_run(self.out / "run.jsonl")
-
-    @property
-    def results(self) -> Mapping[str, CaseResult]:
-        found = {str(result.case_id): result for result in self.run.results}
-        assert len(found) == len(self.run.results)
-        return found
-
-    @property
-    def cases(self) -> dict[str, Any]:
-        return {case.name: case for suite in xunit2.JUnitXml.fromfile(str(self.out / "junit.xml")) for case in suite}
 
 
 def command(folder: Path, *arguments: object) -> list[object]:
@@ -66,6 +42,10 @@ def run(folder: Path, *arguments: object) -> Ran:
     done = program(*command(folder, *arguments), env=marks(folder))
     assert "Traceback" not in done.stderr
     return Ran(folder / "out", done.returncode, done.stdout, done.stderr)
+
+
+def junit_cases(ran: Ran) -> dict[str, Any]:
+    return {case.name: case for suite in xunit2.JUnitXml.fromfile(str(ran.out / "junit.xml")) for case in suite}
 
 
 def selected(*names: str) -> list[str]:
@@ -124,7 +104,7 @@ def test_what_passes_at_first_is_run_once(retried):
 
 
 def test_junit_says_what_was_seen(retried):
-    cases = retried.cases
+    cases = junit_cases(retried)
     assert set(cases) == set(retried.results)
     (flaky,) = cases[CRASH].result
     assert (flaky.type, type(flaky).__name__) == ("flaky", "Failure")
@@ -143,7 +123,7 @@ def test_the_console_says_what_was_seen(retried):
 def test_flaky_passes_where_the_user_lets_it(tmp_path, names, code):
     ran = run(tmp_path, *selected(*names), "--retries", "1", "--flaky", "pass")
     assert (ran.code, ran.results[FAIL].outcome) == (code, Outcome.FLAKY)
-    case = ran.cases[FAIL]
+    case = junit_cases(ran)[FAIL]
     assert case.is_passed
     (failure,) = case.flaky_failures()
     assert failure.type == "raised"
@@ -162,7 +142,7 @@ def test_what_differs_when_it_is_repeated_is_flaky(tmp_path):
     assert ran.results[FAIL].reason.startswith("3 attempts came to 2 PASS, 1 FAIL: raised: ")
     assert ran.results[HOLDS].outcome is Outcome.PASS
     assert [attempt.outcome for attempt in ran.results[HOLDS].attempts] == [Outcome.PASS] * 3
-    assert len(list(ran.cases)) == 2
+    assert len(list(junit_cases(ran))) == 2
     assert ran.stdout.splitlines()[-1].startswith("executed 2 of 2 selected")
 
 

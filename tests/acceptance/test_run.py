@@ -13,18 +13,17 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from junitparser import Error, Failure, JUnitXml, Skipped
 
-from runner.model import CaseResult
 from runner.outcomes import JUnitTag, Outcome
-from runner.record import Run, read_run
+from runner.record import read_run
 from tests.fakes import ROOT, environment, program
+from tests.ran import Ran
 
 pytestmark = pytest.mark.torch
 
@@ -64,45 +63,17 @@ ODD = "host-fail[backend=host,value=%24HOME%27%60%22%2A]"
 """A case whose values a shell would take apart."""
 
 
-@dataclass(frozen=True)
-class Ran:
-    """A run that has ended: what it said, and what it left."""
-
-    out: Path
-    code: int
-    stdout: str
-    stderr: str
-
-    @property
-    def run(self) -> Run:
-        return read_run(self.out / "run.jsonl")
-
-    @property
-    def results(self) -> Mapping[str, CaseResult]:
-        found = {str(result.case_id): result for result in self.run.results}
-        assert len(found) == len(self.run.results)
-        return found
-
-    @property
-    def outcomes(self) -> dict[str, Outcome]:
-        return {name: result.outcome for name, result in self.results.items()}
-
-    @property
-    def junit(self) -> Any:
-        return JUnitXml.fromfile(str(self.out / "junit.xml"))
-
-    @property
-    def last_line(self) -> str:
-        return self.stdout.splitlines()[-1]
-
-
 def run(out: Path, *arguments: object, **options: Any) -> Ran:
     done = program("run", *arguments, "--out", out, **options)
     return Ran(out, done.returncode, done.stdout, done.stderr)
 
 
+def junit(ran: Ran) -> Any:
+    return JUnitXml.fromfile(str(ran.out / "junit.xml"))
+
+
 def junit_cases(ran: Ran) -> dict[str, Any]:
-    return {case.name: case for suite in ran.junit for case in suite}
+    return {case.name: case for suite in junit(ran) for case in suite}
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +208,7 @@ def test_junit_has_every_case_once_with_the_element_of_its_outcome(judged):
 
 def test_junit_totals_are_those_of_its_cases(judged):
     counts = Counter(outcome.junit for outcome in OUTCOMES.values())
-    report = judged.junit
+    report = junit(judged)
     assert report.tests == len(OUTCOMES)
     assert report.failures == counts[JUnitTag.FAILURE]
     assert report.errors == counts[JUnitTag.ERROR]
@@ -370,7 +341,7 @@ def test_nothing_executed_is_no_success(tmp_path):
     assert (ran.code, ran.outcomes) == (4, {"unavailable[backend=host]": Outcome.UNAVAILABLE})
     assert ran.last_line.startswith("executed 0 of 1 selected, 1 unavailable")
     assert not ran.run.truncated
-    (suite,) = ran.junit
+    (suite,) = junit(ran)
     assert (suite.tests, suite.skipped, suite.failures, suite.errors) == (1, 1, 0, 0)
 
 
