@@ -25,19 +25,21 @@ from typing import Any
 
 from runner.conditions import Surroundings
 from runner.diagnostics import Position
-from runner.expectations import Raised, StepFacts
+from runner.expectations import Raised, StepFacts, side_effects
 from runner.expectations.base import Judgement
 from runner.filecheck import EmptyText, run
 from runner.language.backends import Backend
 from runner.model import AppliedWaiver, Case, Ending, Expected, Json, ServiceReport, Status, Step, Verdict
 from runner.outcomes import Outcome
 from runner.patterns import PatternTooSlow, search
-from runner.plan import expects_raise
+from runner.plan import expects_raise, needs_eager
 from runner.protocol import decode
 from runner.stacks import Stack, last_stack
 
 COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")
 """Phases in which an expected exception means that no compiled graph could run."""
+
+_NOT_CARRIED_OUT = "runner.worker.session.NotCarriedOut"
 
 STACK = "Python stack when the time was up (most recent call first):"
 NO_STACK = "no Python stack could be had: the process was stopped, has its signals blocked, or its stderr is gone"
@@ -87,6 +89,8 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
         return _error(case, f"the worker's observation makes no sense: {problem}", case.position)
     if observation["error"] is not None:
         error = observation["error"]
+        if error["type"] == _NOT_CARRIED_OUT:  # the runner's own words, and no exception of the spec's code
+            return _error(case, f"{error['phase']}: {_first_line(error['message'])}", case.position)
         return _error(case, f"{error['phase']}: {error['type']}: {_first_line(error['message'])}", case.position, error["traceback"])
     try:
         facts = [step_facts(index, step, evidence.code) for index, step in enumerate(observation["steps"])]
@@ -197,20 +201,43 @@ def step_facts(index: int, step: Mapping[str, Any], code: Callable[[int, int], s
 
 def _verdicts(case: Case, here: Surroundings, observation: Json, facts: Sequence[StepFacts]) -> list[Verdict]:
     verdicts: list[Verdict] = []
+    effects: list[Verdict] = []
     for index, step in enumerate(case.steps):
         if index >= len(facts):
             missing = Verdict(kind="error", status=Status.ERROR, position=step.position, observed=f"step {index + 1} was not carried out")
             return [*verdicts, missing]
         known = facts[index]
         if known.raised is not None and not expects_raise(step, here):
-            return [*verdicts, _unexpected(step, known.raised)]
+            return [*verdicts, *effects, _unexpected(step, known.raised)]
         verdicts.extend(_step_verdicts(step, here, observation["steps"][index], known))
+        effects.extend(_effects_verdicts(case, step, here, observation["steps"][index], known))
     if not any(verdict.status is not Status.NOT_APPLICABLE for verdict in verdicts):
         vacuous = Verdict(
             kind="error", status=Status.ERROR, position=case.position, observed="no expectation applies here: the case claims nothing"
         )
-        return [*verdicts, vacuous]
-    return verdicts
+        return [*verdicts, *effects, vacuous]
+    return [*verdicts, *effects]
+
+
+def _effects_verdicts(case: Case, step: Step, here: Surroundings, recorded: Mapping[str, Any], known: StepFacts) -> list[Verdict]:
+    """Judge what a call changed beside its result; of one that raised nothing is asked."""
+    wanted = side_effects.of_step(step, case.steps, here) if needs_eager(case) and known.raised is None else None
+    if wanted is None:
+        return []
+    try:
+        judgement = wanted.judge(recorded.get("effects"))
+    except ANOTHER_FORM as error:
+        judgement = _nonsense(error)
+    return [
+        Verdict(
+            kind=side_effects.KIND,
+            status=judgement.status,
+            position=step.position,
+            expected=judgement.expected,
+            observed=judgement.observed,
+            detail=judgement.detail,
+        )
+    ]
 
 
 def _unexpected(step: Step, raised: Raised) -> Verdict:
@@ -292,15 +319,12 @@ def _proof(case: Case, backend: Backend, here: Surroundings, observation: Json, 
     """Judge what shows that the backend ran; a FAILED proof beside right answers is FELL_BACK."""
     count = sum(step.kind != "bench" for step in case.steps)  # the last steps: they show how long, and nothing else
     steps, facts = observation["steps"][:count], facts[:count]
-    if any(
-        known.raised is not None and known.raised.phase in COMPILING and expects_raise(step, here)
-        for step, known in zip(case.steps, facts, strict=False)
-    ):
-        entered = sum(step["entered"] for step in steps)
-        status = Status.HELD if entered > 0 else Status.FAILED
-        return _proof_verdict(backend, status, "inductor was entered before the exception", f"inductor was entered {entered} times")
-    checks = (_graphs_proof, _code_proof, _choices_proof)
-    for check in checks:
+    refused = [index for index, known in enumerate(facts) if _refused_to_compile(case.steps[index], known, here)]
+    if refused:
+        failed = _steps_proof(case, backend, steps, facts) or _entered_proof(case, backend, steps, refused)
+        expected = "inductor was entered before the exception"
+        return failed or _proof_verdict(backend, Status.HELD, expected, f"inductor was entered {steps[refused[0]]['entered']} times")
+    for check in (_graphs_proof, functools.partial(_steps_proof, case), _code_proof, _choices_proof):
         failed = check(backend, steps, facts)
         if failed is not None:
             return failed
@@ -315,6 +339,53 @@ def _proof_verdict(backend: Backend, status: Status, expected: str, observed: st
     return Verdict(kind="proof", status=status, position=backend.position, expected=expected, observed=observed, detail=detail)
 
 
+def _refused_to_compile(step: Step, known: StepFacts, here: Surroundings) -> bool:
+    return known.raised is not None and known.raised.phase in COMPILING and expects_raise(step, here)
+
+
+def _entered_proof(case: Case, backend: Backend, steps: Sequence[Mapping[str, Any]], refused: Sequence[int]) -> Verdict | None:
+    """Judge the steps in which compiling raised as expected: each must have entered inductor, a backward with its call."""
+    for index in refused:
+        step = case.steps[index]
+        if steps[index]["entered"] == 0 and step.kind != "backward":
+            expected = f"inductor was entered before the exception in step {index + 1} ({step.kind}, line {step.position.line})"
+            return _unproven(backend, expected, "inductor was entered 0 times")
+    return None
+
+
+_COMPILED = ("call", "aot", "backward")
+"""Steps that run what was compiled."""
+
+
+def _steps_proof(case: Case, backend: Backend, steps: Sequence[Mapping[str, Any]], facts: Sequence[StepFacts]) -> Verdict | None:
+    """Judge each step by itself: one that ran eagerly is not excused by another that did not."""
+    wants_none = backend.proof.graphs is not None and backend.proof.graphs.most == 0
+    kind = backend.device.split(":")[0]
+    for number, (step, recorded, known) in enumerate(zip(case.steps, steps, facts, strict=False), start=1):
+        if step.kind not in _COMPILED or step.arguments.get("eager") or known.raised is not None:
+            continue
+        where = f"step {number} ({step.kind}, line {step.position.line})"
+        if recorded["abandoned"]:
+            expected = f"{where} runs as it was compiled"
+            return _unproven(backend, expected, f"dynamo gave up a frame, which ran eagerly: {_first_line(recorded['abandoned'][0])}")
+        if not wants_none and not _executed(step, recorded, kind):
+            return _unproven(backend, f"{where} runs a graph for {kind} that was compiled of its function", _ran(recorded))
+    return None
+
+
+def _executed(step: Step, recorded: Mapping[str, Any], kind: str) -> int:
+    """Return how many graphs for a device a step ran: of a call those that were compiled of its function, which a helper's are not."""
+    own = int(recorded["executed"].get(kind, 0))
+    return own if step.kind == "call" else own + int(recorded["executed_others"].get(kind, 0))
+
+
+def _ran(recorded: Mapping[str, Any]) -> str:
+    own, others = recorded["executed"], recorded["executed_others"]
+    counts = [f"{count} for {device}" for device, count in own.items()]
+    counts += [f"{count} for {device} that other code compiled" for device, count in others.items()]
+    return f"it ran {', '.join(counts)}" if counts else "it ran none: the call was eager"
+
+
 def _graphs_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: Sequence[StepFacts]) -> Verdict | None:
     wanted = backend.proof.graphs
     if wanted is None:
@@ -322,7 +393,7 @@ def _graphs_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: S
     kind = backend.device.split(":")[0]
     none_wanted = wanted.most == 0
     graphs = sum(none_wanted or kind in devices for step in steps for devices in step["graphs"])
-    calls = sum(step["executed"].get(kind, 0) for step in steps)
+    calls = sum(step[which].get(kind, 0) for step in steps for which in ("executed", "executed_others"))
     if wanted.holds(graphs) and (none_wanted or calls > 0):
         return None
     expected = f"{wanted} inductor graphs" + ("" if none_wanted else f" for {kind}, compiled or from a cache, and called")

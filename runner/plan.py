@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.conditions import Surroundings, holds
-from runner.expectations import EAGER
+from runner.expectations import EAGER, side_effects
 from runner.expectations.raises import Raises
 from runner.language.substitution import as_text, resolve_facts
 from runner.model import Case, Step
@@ -48,6 +48,16 @@ def expects_raise(step: Step, here: Surroundings) -> bool:
     return any(isinstance(expected.check, Raises) and holds(expected.check.when, here) for expected in step.expectations)
 
 
+def needs_eager(case: Case) -> bool:
+    """Whether an expectation names the eager reference, or a part of it."""
+    return EAGER in _named(case)
+
+
+def _named(case: Case) -> set[str]:
+    """Return the names that expectations speak of, without the paths below them."""
+    return {name.partition(".")[0] for step in case.steps for expected in step.expectations for name in expected.check.names}
+
+
 def make_plan(
     case: Case, here: Surroundings, facts: Mapping[str, Any], folder: Path, cache: Path, objects: Path | None = None
 ) -> dict[str, Any]:
@@ -55,7 +65,6 @@ def make_plan(
 
     ``objects`` is the folder from which compiled objects may be served.
     """
-    names = {name for step in case.steps for expected in step.expectations for name in expected.check.names}
     plan = {
         "format": 1,
         "id": case.id,
@@ -68,16 +77,19 @@ def make_plan(
         "folder": str(folder),
         "cache": str(cache),
         "objects": str(objects) if objects is not None else None,
-        "needs_eager": EAGER in names,
-        "steps": [_plan_step(step, here, facts) for step in case.steps],
+        "needs_eager": needs_eager(case),
+        "compared": sorted(_named(case)),
+        "steps": [_plan_step(case, step, here, facts) for step in case.steps],
     }
     return dict(encode(plan))
 
 
-def _plan_step(step: Step, here: Surroundings, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _plan_step(case: Case, step: Step, here: Surroundings, facts: Mapping[str, Any]) -> dict[str, Any]:
     wanted = [(index, expected.kind, expected.check.measurement()) for index, expected in enumerate(step.expectations)]
+    effects = side_effects.of_step(step, case.steps, here) if needs_eager(case) else None
     return {
         "kind": step.kind,
+        "effects": None if effects is None else effects.measurement(),
         "arguments": resolve_facts(dict(step.arguments), facts),
         "expects_raise": expects_raise(step, here),
         "measure": [{"index": index, "kind": kind, "arguments": arguments} for index, kind, arguments in wanted if arguments is not None],

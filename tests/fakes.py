@@ -109,16 +109,19 @@ def seen(**changes: Any) -> dict[str, Any]:
         "entered": 1,
         "graphs": [["cpu"]],
         "executed": {"cpu": 1},
+        "executed_others": {},
+        "abandoned": [],
         "choices": [],
         "code": 0,
         "measured": {},
         "unmeasured": {},
+        "effects": effects(),
         **changes,
     }
 
 
 def observation(*steps: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
-    return {"format": 1, "id": ID, "steps": list(steps), "error": None, "phases": {"trace": 0.5}, "peak_bytes": 1, **changes}
+    return {"format": 2, "id": ID, "steps": list(steps), "error": None, "phases": {"trace": 0.5}, "peak_bytes": 1, **changes}
 
 
 ENDED = Ending(exit_code=0, phase="compare")
@@ -158,6 +161,11 @@ def close_leaf(**changes: Any) -> dict[str, Any]:
     numbers = {"numel": 3, "nan_mismatches": 0, "inf_mismatches": 0, "mismatches": 0, "excess": 0.0, "max_abs": 0.0}
     worst = {"worst_index": [1], "worst_value": 1.0, "worst_reference": 1.0, "rtol": 1.3e-6, "atol": 1e-5}
     return {"path": "", **described, **{f"reference_{name}": value for name, value in described.items()}, **numbers, **worst, **changes}
+
+
+def effects(*leaves: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return what a worker measures of the side effects of a call: nothing differs but these values."""
+    return {"compared": 2, "apart": [], "leaves": list(leaves), **changes}
 
 
 def close_facts(*leaves: Mapping[str, Any], **changes: Any) -> dict[str, Any]:

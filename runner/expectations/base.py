@@ -13,9 +13,6 @@ OUTPUT = "output"
 EAGER = "eager"
 """The name of the reference."""
 
-OTHER = "eager of other inputs"
-"""What ``measure`` may ask for beside them: the reference's answer to other inputs, for a stand-in. No spec can write it."""
-
 
 class BadExpectation(Exception):
     """An expectation that has the right shape and no meaning.

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.conditions import Surroundings, holds
-from runner.expectations.base import EAGER, OTHER, OUTPUT, BadExpectation, Judgement, Mutant, StepFacts
-from runner.expectations.stand_ins import NAMES, measure_stand_ins
+from runner.expectations.base import EAGER, OUTPUT, BadExpectation, Judgement, Mutant, StepFacts
+from runner.expectations.stand_ins import NAMES, measure_other_inputs, measure_stand_ins
 from runner.expectations.tolerances import default_tolerance
 from runner.model import Json
 
@@ -66,7 +66,7 @@ class Close:
             return [Judgement.failed(expected=f"the structure {measured['reference_structure']}", observed=measured["structure"])]
         if not measured["leaves"]:
             return [Judgement.error("nothing to compare: the value holds no tensor and no number", expected=expected)]
-        problems = [problem for leaf in measured["leaves"] if (problem := self._problem(leaf)) is not None]
+        problems = [problem for leaf in measured["leaves"] if (problem := self.problem(leaf)) is not None]
         if problems:
             return [problems[0]]
         return [Judgement.held(expected=expected, observed=f"{len(measured['leaves'])} values within tolerance")]
@@ -83,7 +83,8 @@ class Close:
                     changed = [*leaves[:index], {**leaf, **measured}, *leaves[index + 1 :]]
                     yield Mutant(name=name, facts=replace(facts, measured={**facts.measured, "leaves": changed}), where=where)
 
-    def _problem(self, leaf: Mapping[str, Any]) -> Judgement | None:
+    def problem(self, leaf: Mapping[str, Any]) -> Judgement | None:
+        """Return the judgement of a value that is not near its reference; None for one that is."""
         where = f"{self.of}{leaf['path']}"
         for fact in ("type", "shape", "dtype", "device"):
             if leaf[fact] != leaf[f"reference_{fact}"]:
@@ -133,22 +134,40 @@ def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
     reference_leaves, reference_structure = pytree.tree_flatten_with_path(_unnested(value(arguments["to"])))
     facts: dict[str, Any] = {"structure": _structure(structure), "reference_structure": _structure(reference_structure), "leaves": []}
     if len(leaves) == len(reference_leaves):
-        others = _others(arguments, value, len(leaves))
-        for (path, leaf), (_, reference), other in zip(leaves, reference_leaves, others, strict=True):
+        for (path, leaf), (_, reference) in zip(leaves, reference_leaves, strict=True):
             if leaf is not None or reference is not None:
-                facts["leaves"].append({"path": pytree.keystr(path), **_leaf(leaf, reference, other, arguments)})
+                facts["leaves"].append({"path": pytree.keystr(path), **_leaf(leaf, reference, arguments)})
     return facts
 
 
-def _others(arguments: Mapping[str, Any], value: Callable[[str], Any], count: int) -> list[Any]:
+def wants_other_inputs(arguments: Mapping[str, Any]) -> bool:
+    """Whether the reference's answer to other inputs is a stand-in of this measurement."""
+    return (arguments["of"], arguments["to"]) == (OUTPUT, EAGER)
+
+
+def add_other_inputs(facts: dict[str, Any], arguments: Mapping[str, Any], reference: Any, answer: Callable[[], Any]) -> None:
+    """Put the stand-in "other inputs" into what ``measure`` gave.
+
+    ``reference`` is what eager was compared with, ``answer`` gives its answer to other inputs. It is asked when the case has ended: the
+    case must not see one more call of its function.
+    """
+    from torch.utils import _pytree as pytree
+
+    references = [leaf for leaf in pytree.tree_leaves(_unnested(reference)) if leaf is not None]
+    others = _others(answer, len(references))
+    for leaf, right, other in zip(facts["leaves"], references, others, strict=False):
+        if "stand_ins" in leaf:
+            against = functools.partial(differences, rtol=leaf["rtol"], atol=leaf["atol"], equal_nan=arguments["equal_nan"])
+            leaf["stand_ins"]["other inputs"] = measure_other_inputs(right, other, against)
+
+
+def _others(answer: Callable[[], Any], count: int) -> list[Any]:
     """Return each leaf of the answer to other inputs, or why there is none."""
     import torch
     from torch.utils import _pytree as pytree
 
-    if (arguments["of"], arguments["to"]) != (OUTPUT, EAGER):
-        return ["only eager is asked for other inputs"] * count
     try:
-        leaves = pytree.tree_leaves(_unnested(value(OTHER)))
+        leaves = [leaf for leaf in pytree.tree_leaves(_unnested(answer())) if leaf is not None]
     except Exception as error:  # code of a spec may raise anything on inputs that it was not written for
         return [f"{type(error).__name__}: {error}"[:300]] * count
     if len(leaves) != count:
@@ -170,7 +189,19 @@ def _structure(spec: Any) -> str:
     return text if len(text) <= 2000 else f"{text[:2000]}... (sha256 {hashlib.sha256(text.encode()).hexdigest()})"
 
 
-def _leaf(leaf: Any, reference: Any, other: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    facts = describe_leaf(leaf, reference, arguments)
+    if "excess" in facts:
+        rtol, atol = facts["rtol"], facts["atol"]
+        against = functools.partial(differences, rtol=rtol, atol=atol, equal_nan=arguments["equal_nan"])
+        facts["stand_ins"] = measure_stand_ins(reference, rtol=rtol, atol=atol, against=against)
+        if not wants_other_inputs(arguments):
+            facts["stand_ins"]["other inputs"] = {"why_not": "only eager is asked for other inputs"}
+    return facts
+
+
+def describe_leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a value and its reference, and how far apart they are where both are tensors of one shape."""
     import torch
 
     described = _describe(leaf)
@@ -184,9 +215,7 @@ def _leaf(leaf: Any, reference: Any, other: Any, arguments: Mapping[str, Any]) -
         rtol, atol = default_tolerance(described["dtype"], str(facts["reference_dtype"]))
     facts.update(rtol=rtol, atol=atol, numel=leaf.numel())
     if leaf.shape == reference.shape:
-        against = functools.partial(differences, rtol=rtol, atol=atol, equal_nan=arguments["equal_nan"])
-        facts.update(against(leaf, reference))
-        facts["stand_ins"] = measure_stand_ins(reference, other, rtol=rtol, atol=atol, against=against)
+        facts.update(differences(leaf, reference, rtol=rtol, atol=atol, equal_nan=arguments["equal_nan"]))
     return facts
 
 

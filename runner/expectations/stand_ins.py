@@ -29,10 +29,10 @@ class Impossible(Exception):
     """There is no such stand-in for this reference."""
 
 
-def measure_stand_ins(reference: Any, other: Any, *, rtol: float, atol: float, against: Measure) -> dict[str, Json]:
-    """Return, for each name, ``excess``, ``nan_mismatches`` and ``inf_mismatches`` of the stand-in, or ``why_not``.
+def measure_stand_ins(reference: Any, *, rtol: float, atol: float, against: Measure) -> dict[str, Json]:
+    """Return, for each name but "other inputs", ``excess``, ``nan_mismatches`` and ``inf_mismatches`` of the stand-in, or ``why_not``.
 
-    ``reference`` is a tensor of any shape, dtype and device; ``other`` the answer to other inputs, or why there is none.
+    ``reference`` is a tensor of any shape, dtype and device.
     """
     makers: dict[str, Callable[[Any], tuple[Any, Any]]] = {
         "zeros": lambda part: (part.new_zeros(part.shape), part),
@@ -45,8 +45,12 @@ def measure_stand_ins(reference: Any, other: Any, *, rtol: float, atol: float, a
     reference = reference.detach()
     for name, make in makers.items():
         found[name] = _tried(_measured, make, reference, against)
-    found["other inputs"] = {"why_not": other} if isinstance(other, str) else _tried(_other, other, reference, against)
     return found
+
+
+def measure_other_inputs(reference: Any, other: Any, against: Measure) -> Mapping[str, Json]:
+    """Return the same facts of the answer to other inputs; ``other`` is that answer, or why there is none."""
+    return {"why_not": other} if isinstance(other, str) else _tried(_other, other, reference.detach(), against)
 
 
 def _tried(function: Callable[..., Mapping[str, Json]], *arguments: Any) -> Mapping[str, Json]:

@@ -48,7 +48,7 @@ def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack) -> None:
     channel = Channel(descriptor)
     phases = Phases(channel.phase)
     plan = json.loads(Path(plan_file).read_bytes())
-    facts: dict[str, Any] = {"format": 1, "id": plan["id"], "steps": [], "error": None}
+    facts: dict[str, Any] = {"format": 2, "id": plan["id"], "steps": [], "error": None}
     with phases("inputs"):
         try:
             _run_steps(protocol.decode(plan), phases, facts, undo)
@@ -80,9 +80,11 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any], u
     if body.get("services"):
         where = json.loads(Path(plan["cache"], protocol.SERVICES_FILE).read_bytes())
         compat.use_redis(**where["redis"])
-    session = Session(plan, phases, undo)
+    session = Session(plan, phases, undo, witness)
     try:
         session.prepare()
+        # what preludes and values compiled or counted shows nothing of the case's functions
+        witness.take()
         compat.clear_counters()
         compat.clear_metrics()
         for index, step in enumerate(plan["steps"]):
@@ -90,6 +92,7 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any], u
             facts["steps"].append(known)
             if not goes_on:
                 return
+        session.add_other_answers()
     finally:
         session.close()
 
@@ -100,7 +103,7 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
     from runner.worker.steps import CLAIMING, STEPS
 
     raised = None
-    session.begin_step()
+    session.begin_step(step)
     try:
         STEPS[step["kind"]](session, step["arguments"])
     except NotCarriedOut:
@@ -118,7 +121,9 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
         facts["exit"] = session.exit
     if session.bench is not None:
         facts["bench"] = session.bench
-    with session.phases("compare"):
+    if session.effects is not None:
+        facts["effects"] = session.effects
+    with session.phases("compare"), session.unseen():
         facts["measured"], facts["unmeasured"] = _measure(session, step, raised)
     return facts, raised is None or bool(step["expects_raise"])
 
@@ -142,8 +147,10 @@ def _measure(session: Any, step: Mapping[str, Any], raised: Any) -> tuple[dict[s
             unmeasured[key] = "the step raised"
             continue
         try:
-            with torch.no_grad():
-                measured[key] = MEASURES[wanted["kind"]](wanted["arguments"], session.value)
+            with torch.no_grad(), compat.reference_stance():
+                measured[key] = MEASURES[wanted["kind"]](wanted["arguments"], session.values())
+            if wanted["kind"] == "close":
+                session.defer_other_inputs(measured[key], wanted["arguments"])
         except Exception as error:  # comparing values of a spec may raise anything
             unmeasured[key] = f"{type(error).__name__}: {error}"
     return measured, unmeasured

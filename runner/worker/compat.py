@@ -469,6 +469,86 @@ def wrap_builds(around: Callable[[Callable[[str, str], Any]], Callable[[str, str
     return ""
 
 
+def compiled(function: Callable[..., Any], options: Mapping[str, Any]) -> tuple[Callable[..., Any], Any]:
+    """Return what ``torch.compile`` makes of a function, and the backend object with which dynamo will compile its frames."""
+    import torch._dynamo
+
+    backends: list[Any] = []
+    original = torch._dynamo.optimize
+
+    def optimize(*args: Any, **kwargs: Any) -> Any:
+        backends.append(kwargs["backend"] if "backend" in kwargs else args[0])
+        return original(*args, **kwargs)
+
+    torch._dynamo.optimize = optimize
+    try:
+        made = torch.compile(function, **options)
+    finally:
+        torch._dynamo.optimize = original
+    return made, backends[-1] if backends else None
+
+
+def backend_calls() -> list[tuple[str, str]]:
+    """Return the methods by which dynamo calls the backend objects that ``torch.compile`` makes."""
+    import torch
+
+    names = ("_TorchCompileInductorWrapper", "_TorchCompileAOTInductorWrapper", "_TorchCompileWrapper")
+    return [("torch", f"{name}.__call__") for name in names if "__call__" in vars(getattr(torch, name, object))]
+
+
+def is_graph_break(error: Exception) -> bool:
+    """Whether an exception that left the conversion of a frame means that dynamo cannot trace it, as after any graph break.
+
+    Reaching the recompile limit has the same type in torch, and is no graph break: the frame was traced before.
+    """
+    from torch._dynamo import exc
+
+    at_limit = getattr(error, "frame_exec_strategy", None) is not None or "recompile limit" in str(error)[:2000].lower()
+    breaks = tuple(getattr(exc, name) for name in ("Unsupported", "UserError", "SkipFrame") if hasattr(exc, name))
+    return isinstance(error, breaks) and not at_limit
+
+
+def is_erased(value: Any) -> bool:
+    """Whether freezing has discarded a parameter: every use of it raises."""
+    found = sys.modules.get("torch._inductor.freezing")
+    return found is not None and isinstance(value, found.ErasedTensor)
+
+
+def reference_stance() -> contextlib.AbstractContextManager[Any]:
+    """Return the context in which functions that ``torch.compile`` made run as they were written."""
+    import torch.compiler
+
+    stance: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
+
+
+@contextlib.contextmanager
+def counts_kept() -> Iterator[None]:
+    """Bring counters, metrics and statistics of remote caches back to what they are now when the context ends."""
+    from torch._dynamo.utils import counters as found
+    from torch._inductor import metrics as numbers
+
+    counted = {space: dict(names) for space, names in found.items()}
+    measured = {name: copy.copy(value) for name, value in vars(numbers).items() if _is_metric(name, value)}
+    remote = {name: copy.copy(seen) for name, seen in _remote_cache_stats().items()}
+    try:
+        yield
+    finally:
+        for space in [space for space in found if space not in counted]:
+            del found[space]
+        for space, names in counted.items():
+            found[space].clear()
+            found[space].update(names)
+        for name, value in measured.items():
+            setattr(numbers, name, value)
+        _remote_cache_stats().clear()
+        _remote_cache_stats().update(remote)
+
+
+def _is_metric(name: str, value: Any) -> bool:
+    return not name.startswith("_") and isinstance(value, int | float | list) and not isinstance(value, bool)
+
+
 def on_output_code(save: Callable[[str], None]) -> None:
     """Call ``save`` with each piece of code that inductor writes or takes from a cache."""
     from torch._inductor.graph import GraphLowering

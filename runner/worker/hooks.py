@@ -3,12 +3,18 @@
 import contextlib
 import functools
 import math
+import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.worker import compat
+
+_MOST_REASONS = 20
+_MOST_REASON = 500
+"""How many reasons for abandoned frames are sent, and how many characters of each."""
 
 
 class Phases:
@@ -65,31 +71,61 @@ class _Phase:
 
 
 @dataclass
-class Witness:
-    """What was seen since the last ``take``."""
+class Seen:
+    """What the hooks recorded in one step."""
 
     entered: int = 0
     """Calls of inductor's entry."""
     graphs: list[list[str]] = field(default_factory=list)
     """For each graph compiled or served from a cache, the devices that it runs on."""
     executed: dict[str, int] = field(default_factory=dict)
-    """Calls of compiled graphs, by device."""
+    """Calls of graphs that the case's own ``torch.compile`` compiled, by device."""
+    executed_others: dict[str, int] = field(default_factory=dict)
+    """Calls of all other compiled graphs, by device: backward graphs that were compiled late, and what code of the spec compiled itself."""
+    abandoned: list[str] = field(default_factory=list)
+    """A reason for each frame that dynamo gave up after an error or at its recompile limit: it runs eagerly, and torch raises nothing."""
     code: list[str] = field(default_factory=list)
     choices: list[dict[str, float]] = field(default_factory=list)
 
-    def take(self) -> "Witness":
-        """Return what was seen, and start anew."""
-        seen = Witness(self.entered, self.graphs, self.executed, list(dict.fromkeys(self.code)), self.choices)
-        self.entered, self.graphs, self.executed, self.code, self.choices = 0, [], {}, [], []
-        return seen
+
+class Witness:
+    """Records what the hooks see. ``paused`` keeps what is not the case's doing out of the record."""
+
+    def __init__(self) -> None:
+        self.seen = Seen()
+
+    def take(self) -> Seen:
+        """Return what was recorded since the last call, and start anew."""
+        seen, self.seen = self.seen, Seen()
+        return replace(seen, code=list(dict.fromkeys(seen.code)))
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[Seen]:
+        """Record into the given ``Seen`` instead, until the context ends."""
+        kept, self.seen = self.seen, Seen()
+        try:
+            yield self.seen
+        finally:
+            self.seen = kept
 
 
 @dataclass
 class Watch:
-    """Who watches: the phases and the witness of the case that runs. A worker of several cases has the hooks once."""
+    """What the hooks of this process know of the case that runs; a worker of several cases has the hooks once."""
 
     phases: Phases
     witness: Witness
+    backends: list[Any] = field(default_factory=list)
+    """The backend objects with which dynamo compiles the case's functions."""
+    depth: int = 0
+    """How many calls of these are on the stack."""
+    own: dict[int, weakref.ref[Any]] = field(default_factory=dict)
+    """The graphs that they compiled, by ``id``."""
+
+    @property
+    def seen(self) -> Seen:
+        """Where hooks write."""
+        return self.witness.seen
 
 
 _watch = Watch(Phases(lambda _: None), Witness())
@@ -97,8 +133,14 @@ _installed: list[bool] = []
 
 
 def watch(phases: Phases, witness: Witness) -> None:
-    """Let a case see what happens from here on."""
+    """Record for a case from here on."""
     _watch.phases, _watch.witness = phases, witness
+    _watch.backends, _watch.depth, _watch.own = [], 0, {}
+
+
+def claim(backend: Any) -> None:
+    """Count the graphs that this backend object compiles as the case's own."""
+    _watch.backends.append(backend)
 
 
 def install() -> None:
@@ -109,6 +151,9 @@ def install() -> None:
     for module, name, phase in compat.PHASES:
         compat.wrap(module, name, functools.partial(_in_phase, phase))
     for module, name, around in (
+        *((module, name, _compiling_own) for module, name in compat.backend_calls()),
+        ("torch._dynamo.convert_frame", "ConvertFrame.__call__", _noticing_abandoned),
+        ("torch._dynamo.convert_frame", "ConvertFrameAssert.__call__", _keeping_errors),
         ("torch._inductor.compile_fx", "compile_fx", _counting_entries),
         ("torch._inductor.output_code", "CompiledFxGraph.post_compile", _recording_graphs),
         ("torch._inductor.output_code", "CompiledFxGraph.__call__", _counting_calls),
@@ -116,8 +161,8 @@ def install() -> None:
         ("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", _counting_ahead),
     ):
         compat.wrap(module, name, around)
-    compat.on_output_code(lambda code: _watch.witness.code.append(code))
-    compat.on_timed_choices(lambda timings: _watch.witness.choices.append(dict(timings)))
+    compat.on_output_code(lambda code: _watch.seen.code.append(code))
+    compat.on_timed_choices(lambda timings: _watch.seen.choices.append(dict(timings)))
 
 
 def _in_phase(phase: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,16 +179,70 @@ def _in_phase(phase: str, original: Callable[..., Any]) -> Callable[..., Any]:
 def _counting_entries(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        _watch.witness.entered += 1
+        _watch.seen.entered += 1
         return original(*args, **kwargs)
 
     return wrapper
 
 
+def _compiling_own(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(backend: Any, *args: Any, **kwargs: Any) -> Any:
+        is_own = any(backend is claimed for claimed in _watch.backends)
+        _watch.depth += is_own
+        try:
+            return original(backend, *args, **kwargs)
+        finally:
+            _watch.depth -= is_own
+
+    return wrapper
+
+
+_errors = threading.local()
+"""The last exception that left a conversion of a frame in this thread."""
+
+
+def _keeping_errors(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except Exception as error:
+            _errors.last = error
+            raise
+
+    return wrapper
+
+
+def _noticing_abandoned(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        _errors.last = None
+        try:
+            made = original(*args, **kwargs)
+            error = _errors.last
+            if error is not None and not compat.is_graph_break(error):
+                _watch.seen.abandoned.append(_reason(error))
+            return made
+        finally:
+            _errors.last = None  # its traceback holds the frames' values
+
+    return wrapper
+
+
+def _reason(error: Exception) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"[:_MOST_REASON]
+    except Exception as other:  # __str__ of an exception of a spec may raise anything
+        return f"{type(error).__name__}, without a text: {type(other).__name__}"
+
+
 def _recording_graphs(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(graph: Any, *args: Any, **kwargs: Any) -> Any:
-        _watch.witness.graphs.append(sorted(graph.device_types))
+        _watch.seen.graphs.append(sorted(graph.device_types))
+        if _watch.depth:
+            _watch.own[id(graph)] = weakref.ref(graph)
         return original(graph, *args, **kwargs)
 
     return wrapper
@@ -152,21 +251,26 @@ def _recording_graphs(original: Callable[..., Any]) -> Callable[..., Any]:
 def _counting_calls(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(graph: Any, inputs: Any) -> Any:
-        executed = _watch.witness.executed
-        for device in graph.device_types:
-            executed[device] = executed.get(device, 0) + 1
+        known = _watch.own.get(id(graph))
+        is_own = known is not None and known() is graph
+        _count(_watch.seen.executed if is_own else _watch.seen.executed_others, graph.device_types)
         return original(graph, inputs)
 
     return wrapper
 
 
+def _count(counts: dict[str, int], devices: Iterable[str]) -> None:
+    for device in devices:
+        counts[device] = counts.get(device, 0) + 1
+
+
 def _recording_ahead(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(cls: Any, graph: Any, wrapper_code: str, kernel_code: str, *args: Any, **kwargs: Any) -> Any:
-        witness = _watch.witness
-        witness.code.extend(code for code in (wrapper_code, kernel_code) if code)
+        seen = _watch.seen
+        seen.code.extend(code for code in (wrapper_code, kernel_code) if code)
         made = original(cls, graph, wrapper_code, kernel_code, *args, **kwargs)
-        witness.graphs.append(sorted(graph.device_types))
+        seen.graphs.append(sorted(graph.device_types))
         return made
 
     return wrapper
@@ -175,15 +279,20 @@ def _recording_ahead(original: Callable[..., Any]) -> Callable[..., Any]:
 def _counting_ahead(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(package: Any, *args: Any, **kwargs: Any) -> Any:
-        device = package.get_metadata()["AOTI_DEVICE_KEY"]
-        executed = _watch.witness.executed
-        executed[device] = executed.get(device, 0) + 1
+        _count(_watch.seen.executed_others, [package.get_metadata()["AOTI_DEVICE_KEY"]])
         return original(package, *args, **kwargs)
 
     return wrapper
 
 
-def as_facts(seen: Witness) -> Mapping[str, Any]:
+def as_facts(seen: Seen) -> Mapping[str, Any]:
     """Return what was seen as plain data, but for the code, which goes to files. A choice that could not be timed counts as infinity."""
     choices = [sorted(name for name, time in timed.items() if math.isfinite(time)) for timed in seen.choices]
-    return {"entered": seen.entered, "graphs": seen.graphs, "executed": seen.executed, "choices": choices}
+    return {
+        "entered": seen.entered,
+        "graphs": seen.graphs,
+        "executed": seen.executed,
+        "executed_others": seen.executed_others,
+        "abandoned": seen.abandoned[:_MOST_REASONS],
+        "choices": choices,
+    }

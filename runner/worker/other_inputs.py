@@ -11,6 +11,10 @@ MOST_BYTES = 64 << 20
 """Of modules and arguments together: what is larger is not copied once more."""
 
 
+MOST_BYTES_OF_CASE = 256 << 20
+"""Of the copies of all steps together: they are kept until the case has ended."""
+
+
 def drawn(called: Sequence[Any], plan: Mapping[str, Any]) -> list[Any]:
     """Return copies of a target and its arguments, with every floating tensor among these drawn anew.
 
@@ -22,7 +26,7 @@ def drawn(called: Sequence[Any], plan: Mapping[str, Any]) -> list[Any]:
         raise LookupError("the case watches what runs: it would see one more call")
     if any(isinstance(entry, Mapping) and entry.get("on_device") for entry in body["inputs"]):
         raise LookupError("the inputs are made on the device")
-    if _bytes(called) > MOST_BYTES:
+    if bytes_of(called) > MOST_BYTES:
         raise LookupError(f"modules and arguments are larger than {MOST_BYTES >> 20} MiB")
     if not any(_may_be_drawn(leaf) for leaf in pytree.tree_leaves(list(called[1:]))):
         raise LookupError("no argument is a floating tensor")
@@ -36,7 +40,8 @@ def _measured_kinds(plan: Mapping[str, Any]) -> set[str]:
     return {wanted["kind"] for step in plan["steps"] for wanted in step["measure"]}
 
 
-def _bytes(called: Sequence[Any]) -> int:
+def bytes_of(called: Sequence[Any]) -> int:
+    """Return the size of the tensors of modules and arguments."""
     leaves = pytree.tree_leaves(list(called))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     for module in leaves:

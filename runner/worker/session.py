@@ -13,13 +13,15 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from runner.expectations.base import OTHER
+from runner.expectations import close
 from runner.expectations.dead import WEAK
 from runner.expectations.log import STDERR
 from runner.expectations.texts import MOST
-from runner.worker import compat, inputs, other_inputs, spies
+from runner.worker import compat, copies, hooks, inputs, other_inputs, spies
 from runner.worker.ahead import Ahead
-from runner.worker.hooks import Phases
+from runner.worker.copies import snapshot
+from runner.worker.effects import Effects
+from runner.worker.hooks import Phases, Witness
 from runner.worker.scope import Scope, follow
 from runner.worker.source_module import SpecModule
 
@@ -60,14 +62,22 @@ class Side:
 class Session:
     """The state of a case while its steps run."""
 
-    def __init__(self, plan: Mapping[str, Any], phases: Phases, undo: contextlib.ExitStack) -> None:
+    def __init__(self, plan: Mapping[str, Any], phases: Phases, undo: contextlib.ExitStack, witness: Witness | None = None) -> None:
         self.plan = plan
         self._undo = undo
+        self._witness = witness or Witness()
         self.phases = phases
         self.device: str = plan["device"]
         self.seed: int = plan["seed"]
         self.cache_folders = 0
         self.snapshots: dict[str, Any] = {}
+        """What names bound by steps stood for then; of those that an expectation names."""
+        self._bound: str | None = None
+        """The name that the current step gave its result."""
+        self.effects_wanted: Mapping[str, Any] | None = None
+        """The tolerance with which the current step's side effects are compared; None where they are not."""
+        self.effects: dict[str, Any] | None = None
+        """What the current step's call changed, compared with what eager's changed."""
         self.spies: dict[str, spies.Spy] = {}
         self.exit: dict[str, Any] | None = None
         self.bench: dict[str, Any] | None = None
@@ -76,6 +86,8 @@ class Session:
         self.eager_output: Any = None
         self.has_eager_output = False
         self.asked: Asked | None = None
+        self._drawn_bytes = 0
+        self._deferred: list[Callable[[], None]] = []
         self.params = {**plan["params"], "backend": plan["backend"], "device": plan["device"]}
         self.module = SpecModule(plan["module_key"], {"torch": torch, "params": Params(self.params)})
         self.scope = Scope(self.module.namespace)
@@ -119,7 +131,7 @@ class Session:
     def _make_values(self) -> None:
         handlers = self.plan["body"]["handlers"]
         for name, entry in self.plan["body"]["let"].items():
-            self.scope.values[name] = self.snapshots[name] = inputs.value(entry, self.maker)
+            self.scope.values[name] = inputs.value(entry, self.maker)
             for handler, wanted in handlers.items():
                 if wanted["ref"].split(".")[0] == name:
                     self._closing.enter_context(compat.virtualized(handler, self.scope.named(wanted["ref"])))
@@ -147,30 +159,82 @@ class Session:
     # -- calling ------------------------------------------------------------------------------------------------
 
     def call(
-        self, name: str, arguments: Sequence[Any] | None, contexts: Sequence[Any] | None, *, eager: bool = False, ahead: bool = False
+        self,
+        name: str,
+        arguments: Sequence[Any] | None,
+        contexts: Sequence[Any] | None,
+        *,
+        eager: bool = False,
+        ahead: bool = False,
+        effects: Mapping[str, Any] | None = None,
     ) -> None:
         """Call a function: its reference first, where one is wanted, from the same state of the generators.
 
-        ``eager`` calls the function itself, ``ahead`` what it becomes when it is compiled ahead of time.
+        ``eager`` calls the function itself, ``ahead`` what it becomes when it is compiled ahead of time. ``effects`` is the tolerance with
+        which its side effects are compared with those of the reference; None where they are not.
         """
         contexts = self.plan["body"]["context"] if contexts is None else contexts
         with self.phases("inputs"), needed("the arguments"):
             given = None if arguments is None else [inputs.make(entry, self.maker) for entry in arguments]
         self.has_eager_output = False
+        compared = None
         if self.eager is not None and not eager:
-            state = _generator_state()
-            self.asked = Asked(state, contexts)
-            with self.phases("eager"), needed("the eager reference"):
-                copies = copy.deepcopy(given)
-                self.eager_output = self._run(self.eager, self.eager.targets[name], name, copies, contexts)
-                self.has_eager_output = True
-            _restore_generators(state)
+            with needed("the eager reference"):
+                copied = copy.deepcopy(given)
+            if effects is not None:
+                compared = Effects(effects, parameters=not ahead)
+                with self.phases("compare"):
+                    compared.before(self._called(self.compiled, name, given), self._called(self.eager, name, copied))
+            self._call_reference(self.eager, name, copied, contexts)
         target = self.compiled.targets[name] if eager or ahead else self.compiled_target(name)
         if ahead:
             target = self._ahead.target(target)
         with self.phases("eager" if eager else "trace"):
             self.output = self._run(self.compiled, target, name, given, contexts)
             synchronize(self.device)
+        if compared is not None and self.eager is not None:
+            with self.phases("compare"), self.unseen():
+                self.effects = compared.after(self.compiled.called, self.eager.called)
+
+    @staticmethod
+    def _called(side: Side, name: str, given: list[Any] | None) -> list[Any]:
+        return [side.targets[name], *(side.arguments if given is None else given)]
+
+    def _call_reference(self, side: Side, name: str, given: list[Any] | None, contexts: Sequence[Any]) -> None:
+        state = _generator_state()
+        self.asked = Asked(state, contexts)
+        with self.phases("eager"), self.reference():
+            result = self._run(side, side.targets[name], name, given, contexts)
+            self._keep_reference(result)
+        _restore_generators(state)
+        if not _has_history(result):
+            side.result = None  # no backward will ask for it, and the copy is enough
+
+    def _keep_reference(self, result: Any) -> None:
+        # a copy: the compiled call may write to what the reference returned, a buffer that both sides share
+        self.eager_output = snapshot(result)
+        self.has_eager_output = True
+
+    @contextlib.contextmanager
+    def reference(self) -> Iterator[None]:
+        """Run the eager reference: compilation is off, and neither counters nor spies see it.
+
+        A compiled graph that runs all the same makes it no reference; then, as after any exception, ``NotCarriedOut`` is raised.
+        """
+        with self.unseen() as seen, needed("the eager reference"), compat.reference_stance():
+            yield
+            synchronize(self.device)
+        count = sum({**seen.executed, **seen.executed_others}.values())
+        if count:
+            raise NotCarriedOut(
+                f"the eager reference executed {count} compiled graph{'s' * (count != 1)}: code of the spec compiled a part of it"
+            )
+
+    @contextlib.contextmanager
+    def unseen(self) -> Iterator[hooks.Seen]:
+        """Do what is no doing of the case: the witness, counters, metrics and spies do not record it."""
+        with self._witness.paused() as seen, compat.counts_kept(), spies.paused(self.spies.values()):
+            yield seen
 
     def _run(self, side: Side, target: Any, name: str, given: list[Any] | None, contexts: Sequence[Any]) -> Any:
         arguments = side.arguments if given is None else given
@@ -189,7 +253,8 @@ class Session:
             options = dict(self.plan["body"]["compile"])
             if isinstance(options.get("backend"), Mapping):
                 options["backend"] = self.scope.named(options["backend"]["ref"])
-            self._compiled[name] = torch.compile(self.compiled.targets[name], **options)
+            self._compiled[name], backend = compat.compiled(self.compiled.targets[name], options)
+            hooks.claim(backend)
         return self._compiled[name]
 
     def _only_compiled(self) -> Any:
@@ -202,35 +267,53 @@ class Session:
         self.has_eager_output = False
         if self.eager is not None and of is None:
             self.asked = None if self.asked is None else replace(self.asked, gradients=True)
-            with self.phases("eager"), needed("the eager reference"):
-                self.eager_output = gradients_of(self.eager.result, self.eager.called)
-                self.has_eager_output = True
+            with self.phases("eager"), self.reference():
+                self._keep_reference(gradients_of(self.eager.result, self.eager.called))
         with self.phases("trace"):  # the backward graph is compiled when it is first run
             self.output = gradients_of(self.compiled.result if of is None else self.scope.named(of), self.compiled.called)
             synchronize(self.device)
 
-    def other_answer(self) -> Any:
-        """Return the reference's answer to other inputs, which ``close`` must refuse; raise ``LookupError`` where there is none.
+    def other_answer(self) -> Callable[[], Any]:
+        """Return what gives the reference's answer to other inputs, which ``close`` must refuse; raise ``LookupError`` where there is none.
 
-        The case sees nothing of it: target and arguments are copies, the generators are put back.
+        The copies are made now and called when the case has ended: code of the case that counts its calls must not see one more.
         """
         if self.eager is None or self.asked is None or not self.has_eager_output:
             raise LookupError("no eager reference was run in this step")
         called = other_inputs.drawn(self.eager.called, self.plan)
-        state = _generator_state()
+        self._drawn_bytes += other_inputs.bytes_of(called)
+        if self._drawn_bytes > other_inputs.MOST_BYTES_OF_CASE:
+            raise LookupError(f"the copies for earlier steps are larger than {other_inputs.MOST_BYTES_OF_CASE >> 20} MiB")
+        return functools.partial(self._answer, called, self.asked)
+
+    def defer_other_inputs(self, facts: dict[str, Any], arguments: Mapping[str, Any]) -> None:
+        """Complete what ``close`` measured with the stand-in "other inputs", when the case has ended."""
+        if not close.wants_other_inputs(arguments):
+            return
         try:
-            # from the state in which the reference began: what differs is the inputs' doing
-            _restore_generators(self.asked.generators)
-            with torch.enable_grad():
-                for tensor in gradient_leaves(called):
-                    tensor.grad = None
-                with contextlib.ExitStack() as stack:
-                    for context in self.asked.contexts:
-                        stack.enter_context(context_of(context, self.device))
-                    result = called[0](*called[1:])
-                return gradients_of(result, called) if self.asked.gradients else result
-        finally:
-            _restore_generators(state)
+            answer = self.other_answer()
+        except Exception as error:  # copying modules and arguments of a spec may raise anything
+            close.add_other_inputs(facts, arguments, self.eager_output, functools.partial(_raise, error))
+        else:
+            self._deferred.append(functools.partial(close.add_other_inputs, facts, arguments, self.eager_output, answer))
+
+    def add_other_answers(self) -> None:
+        """Call the functions with other inputs, after the last step."""
+        with self.phases("compare"), torch.no_grad():
+            for add in self._deferred:
+                add()
+
+    def _answer(self, called: list[Any], asked: Asked) -> Any:
+        # from the state in which the reference began: what differs is the inputs' doing
+        _restore_generators(asked.generators)
+        with self.unseen(), compat.reference_stance(), torch.enable_grad():
+            for tensor in gradient_leaves(called):
+                tensor.grad = None
+            with contextlib.ExitStack() as stack:
+                for context in asked.contexts:
+                    stack.enter_context(context_of(context, self.device))
+                result = called[0](*called[1:])
+            return gradients_of(result, called) if asked.gradients else result
 
     # -- naming -------------------------------------------------------------------------------------------------
 
@@ -238,7 +321,24 @@ class Session:
         """Give the step's result a name; what later comparisons see is a copy made now."""
         if name is not None:
             self.scope.values[name] = self.output
-            self.snapshots[name] = snapshot(self.output)
+            self._bound = name
+            if name in self.plan["compared"]:
+                self.snapshots[name] = copies.frozen(self.output)
+
+    def values(self) -> Callable[[str], Any]:
+        """Return what gives the values that one expectation names; it refuses two names for one object that can change."""
+        objects: dict[str, Any] = {}
+
+        def value(name: str) -> Any:
+            found = self.value(name)
+            now = self.scope.values[name] if name == self._bound else found
+            for other, known in objects.items():
+                if other != name and copies.same_object(now, known):
+                    raise LookupError(f"'{other}' and '{name}' are one object: a comparison of the two cannot fail")
+            objects[name] = now
+            return copies.measured(found)
+
+        return value
 
     def value(self, name: str) -> Any:
         """Return what an expectation names: output, eager, or the copy of a named value."""
@@ -248,14 +348,21 @@ class Session:
             if not self.has_eager_output:
                 raise LookupError("no eager reference was run in this step")
             return self.eager_output
-        if name == OTHER:
-            return self.other_answer()
         if name == STDERR:
             return self.log_of_step()
         if name == WEAK:
             return self.weak
         first, _, rest = name.partition(".")
-        return follow(self.snapshots[first], rest) if first in self.snapshots else self.scope.named(name)
+        return self._snapshot(first, rest) if first in self.snapshots else self.scope.named(name)
+
+    def _snapshot(self, first: str, rest: str) -> Any:
+        found = self.snapshots[first]
+        if not isinstance(found, copies.Live):
+            found = follow(found, rest)
+        for leaf in pytree.tree_leaves(found):
+            if isinstance(leaf, copies.Live):
+                raise leaf.refuse(first)
+        return found
 
     def log_of_step(self) -> str:
         """Return the end of what was written to standard error since the step began."""
@@ -265,17 +372,15 @@ class Session:
             stream.seek(max(self.log_begin, size - MOST))
             return stream.read().decode("utf-8", "backslashreplace")
 
-    def begin_step(self) -> None:
-        """Note where the step's part of standard error begins."""
+    def begin_step(self, step: Mapping[str, Any]) -> None:
+        """Note what the step wants, and where its part of standard error begins."""
+        self.effects_wanted = step.get("effects")
         self.exit = None
         self.bench = None
+        self.effects = None
+        self._bound = None
         sys.stderr.flush()
         self.log_begin = os.fstat(2).st_size
-
-
-def snapshot(value: Any) -> Any:
-    """Return a copy of a value's tensors that later steps cannot change."""
-    return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), value)
 
 
 def gradient_leaves(called: Sequence[Any]) -> list[torch.Tensor]:
@@ -285,6 +390,14 @@ def gradient_leaves(called: Sequence[Any]) -> list[torch.Tensor]:
     parameters = [parameter for module in modules for parameter in module.parameters()]
     wanted = [tensor for tensor in [*tensors, *parameters] if tensor.requires_grad and tensor.is_leaf]
     return list({id(tensor): tensor for tensor in wanted}.values())
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def _has_history(result: Any) -> bool:
+    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(result))
 
 
 def total_of(result: Any) -> Any:

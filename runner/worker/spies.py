@@ -2,8 +2,8 @@
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from runner.protocol import encode
@@ -22,6 +22,8 @@ class Spy:
         self.spec = spec
         self.count = 0
         self.entries: list[Any] = []
+        self.is_paused = False
+        """Whether calls leave no entry: what the runner itself calls is no doing of the case."""
         self._record = self._function(scope, "record")
         self._result = self._function(scope, "result")
         instead = spec.get("instead")
@@ -43,6 +45,8 @@ class Spy:
 
     def saw(self, *args: Any, **kwargs: Any) -> None:
         """Keep an entry of a call."""
+        if self.is_paused:
+            return
         found = {} if self._record is None else self._record(*args, **kwargs)
         for entry in found if isinstance(found, list) else [found]:
             if not isinstance(entry, dict):
@@ -58,6 +62,19 @@ class Spy:
     def clear(self) -> None:
         """Forget the entries."""
         self.count, self.entries = 0, []
+
+
+@contextmanager
+def paused(spies: Iterable[Spy]) -> Iterator[None]:
+    """Let calls leave no entries while the context lasts."""
+    kept = list(spies)
+    for spy in kept:
+        spy.is_paused = True
+    try:
+        yield
+    finally:
+        for spy in kept:
+            spy.is_paused = False
 
 
 def _returning(value: Any) -> Function:

@@ -17,13 +17,14 @@ Arguments = Mapping[str, Any]
 def _call(session: Session, arguments: Arguments) -> None:
     names = list(session.compiled.targets)
     name = arguments.get("function", names[0])
-    session.call(name, arguments.get("inputs"), arguments.get("context"), eager=bool(arguments.get("eager", False)))
+    eager = bool(arguments.get("eager", False))
+    session.call(name, arguments.get("inputs"), arguments.get("context"), eager=eager, effects=session.effects_wanted)
     session.bind(arguments.get("as"))
 
 
 def _aot(session: Session, arguments: Arguments) -> None:
     name = arguments.get("function", next(iter(session.compiled.targets)))
-    session.call(name, arguments.get("inputs"), arguments.get("context"), ahead=True)
+    session.call(name, arguments.get("inputs"), arguments.get("context"), ahead=True, effects=session.effects_wanted)
     session.bind(arguments.get("as"))
 
 

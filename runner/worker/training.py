@@ -8,7 +8,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from runner.protocol import encode
-from runner.worker.session import Session, Side, needed, snapshot, synchronize
+from runner.worker.copies import snapshot
+from runner.worker.session import Session, Side, needed, synchronize
 
 
 def take_step(session: Session, arguments: Mapping[str, Any]) -> None:
@@ -20,7 +21,7 @@ def take_step(session: Session, arguments: Mapping[str, Any]) -> None:
     session.has_eager_output = False
     session.asked = None  # what other inputs would make of the parameters is not known
     if session.eager is not None:
-        with session.phases("eager"), needed("the eager reference"):
+        with session.phases("eager"), session.reference():
             session.eager_output = _step(session, session.eager, arguments)
             session.has_eager_output = True
     with session.phases("optimizer"):

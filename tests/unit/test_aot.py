@@ -167,8 +167,8 @@ def test_a_graph_counts_when_it_was_built(torch):
     built = _recording_ahead(lambda cls, graph, wrapper, kernels, extern, *, device_type: [device_type])
     assert built(None, GRAPH, "int main()", "", None, device_type="cuda") == ["cuda"]
     assert built(None, GRAPH, "int again()", "kernel", None, device_type="cuda") == ["cuda"]
-    assert witness.graphs == [["cpu", "cuda"], ["cpu", "cuda"]]
-    assert witness.code == ["int main()", "int again()", "kernel"]
+    assert witness.seen.graphs == [["cpu", "cuda"], ["cpu", "cuda"]]
+    assert witness.seen.code == ["int main()", "int again()", "kernel"]
 
 
 def test_a_graph_that_could_not_be_built_leaves_its_code_and_is_no_graph(torch):
@@ -181,7 +181,7 @@ def test_a_graph_that_could_not_be_built_leaves_its_code_and_is_no_graph(torch):
     watch(Phases(lambda phase: None), witness)
     with pytest.raises(RuntimeError, match="no compiler"):
         _recording_ahead(refuse)(None, GRAPH, "wrapper", "kernel", None)
-    assert (witness.graphs, witness.code) == ([], ["wrapper", "kernel"])
+    assert (witness.seen.graphs, witness.seen.code) == ([], ["wrapper", "kernel"])
 
 
 def test_a_run_counts_for_the_device_that_the_package_was_built_for(torch):
@@ -192,7 +192,7 @@ def test_a_run_counts_for_the_device_that_the_package_was_built_for(torch):
     package = SimpleNamespace(get_metadata=lambda: {"AOTI_DEVICE_KEY": "cuda"})
     run = _counting_ahead(lambda package, *arguments: sum(arguments))
     assert [run(package, 1, 2), run(package, 3)] == [3, 3]
-    assert witness.executed == {"cuda": 2}
+    assert witness.seen.executed_others == {"cuda": 2}
 
 
 def test_what_is_watched_is_there(torch):

@@ -21,6 +21,7 @@ from tests.fakes import (
     case,
     close_facts,
     close_leaf,
+    effects,
     exception,
     expected,
     observation,
@@ -42,6 +43,7 @@ EXITED = Ending(exit_code=3, phase="run")
 
 PROVEN: dict[str, Any] = {}
 UNPROVEN: dict[str, Any] = {"graphs": [], "executed": {}}
+CLOSE = expected("close", {"to": "eager"}, line=15)
 BROKEN = observation(seen(), error=exception("builtins.ValueError", "bad shape", "inputs"))
 
 TABLE = [
@@ -157,10 +159,10 @@ NONSENSE = [
     {},
     True,
     *(without(observation(seen()), key) for key in ("format", "id", "steps", "error", "phases", "peak_bytes")),
-    *(without(observation(seen()), "steps", 0, key) for key in seen()),
+    *(without(observation(seen()), "steps", 0, key) for key in seen() if key != "effects"),
     observation(seen(), id="area/other[backend=cpu]"),
     observation(seen(), id=7),
-    observation(seen(), format=2),
+    observation(seen(), format=1),
     observation(seen(), more=1),
     observation(seen(), error="text"),
     observation(seen(), error={}),
@@ -187,6 +189,12 @@ NONSENSE = [
     changed(graphs=1),
     changed(executed={"cpu": -1}),
     changed(executed={"cpu": "1"}),
+    changed(executed_others={"cpu": -1}),
+    changed(abandoned=[7]),
+    changed(abandoned=["x"] * 21),
+    changed(effects={}),
+    changed(effects={**effects(), "compared": -1}),
+    changed(effects={**effects(), "leaves": ["x"]}),
     changed(choices=[{"a": 1}]),
     changed(code=-1),
     changed(code=10_001),
@@ -374,9 +382,9 @@ def test_graphs_must_be_for_the_device_and_called(graphs: Any, executed: Any, ou
 
 def test_graphs_and_calls_of_all_steps_count():
     steps = step(HOLDS), step(HOLDS)
-    compiled, called = seen(executed={}), seen(graphs=[])
+    compiled, called = seen(), seen(graphs=[])
     assert verdict_of(case(*steps), observation(compiled, called)).outcome is Outcome.PASS
-    assert verdict_of(case(*steps), observation(compiled, seen(graphs=[], executed={}))).outcome is Outcome.FELL_BACK
+    assert verdict_of(case(*steps), observation(called, called)).outcome is Outcome.FELL_BACK
 
 
 def test_a_device_with_an_index_is_its_kind():
@@ -413,6 +421,8 @@ def test_a_fallback_names_what_was_seen():
 
 
 # The lines that matter of what torch 2.13 writes for a product by Composable Kernel.
+ON_CUDA: dict[str, Any] = {"graphs": [["cuda"]], "executed": {"cuda": 1}}
+
 CK_CODE = """rocm_fused_mm_0 = async_compile.rocm(r'''
 * Generated code for CK inductor backend
 * See torch._inductor.codegen.rocm.ck_universal_gemm_template.CKGemmTemplate
@@ -434,11 +444,11 @@ rocm_fused_mm_0.rocm_fused_mm_0(c_void_p(a_1.data_ptr()), c_void_p(b_1.data_ptr(
     ],
 )
 def test_the_code_must_show_the_backend(code: Any, outcome: Outcome):
-    assert proof_of(changed(code=len(code)), by=backend("rocm-ck"), code=code)[0] is outcome
+    assert proof_of(changed(code=len(code), **ON_CUDA), by=backend("rocm-ck"), code=code)[0] is outcome
 
 
 def test_the_code_of_any_step_shows_the_backend():
-    facts = observation(seen(code=1), seen(code=1))
+    facts = observation(seen(code=1, **ON_CUDA), seen(code=1, **ON_CUDA))
     found = verdict_of(case(step(HOLDS), step(HOLDS)), facts, by=backend("rocm-ck"), code={(0, 0): "mm", (1, 0): CK_CODE})
     assert found.outcome is Outcome.PASS
 
@@ -455,7 +465,7 @@ def test_the_code_of_any_step_shows_the_backend():
     ],
 )
 def test_choices_must_have_been_timed(choices: Any, outcome: Outcome):
-    assert proof_of(changed(choices=choices), by=backend("rocm-mixed"))[0] is outcome
+    assert proof_of(changed(choices=choices, **ON_CUDA), by=backend("rocm-mixed"))[0] is outcome
 
 
 def test_as_many_choices_as_the_proof_asks_for():
@@ -505,3 +515,108 @@ def test_an_expected_exception_of_the_wrong_kind_is_no_fallback():
 
 def test_the_id_that_is_compared_is_the_cases():
     assert verdict_of(case(step(HOLDS), id="area/another[backend=cpu]"), observation(seen(), id=ID)).outcome is Outcome.ERROR
+
+
+# -- the proof of each step -----------------------------------------------------------------------------------------
+
+EAGERLY: dict[str, Any] = {"graphs": [], "executed": {}, "executed_others": {}}
+
+
+def test_a_step_that_ran_eagerly_is_not_excused_by_another():
+    found = verdict_of(case(step(HOLDS), step(HOLDS, line=20)), observation(seen(), seen(**EAGERLY)))
+    assert found.outcome is Outcome.FELL_BACK
+    assert found.reason.startswith("proof: expected step 2 (call, line 20) runs a graph for cpu")
+    assert found.reason.endswith("it ran none: the call was eager")
+
+
+def test_a_graph_that_other_code_compiled_shows_nothing_of_a_call():
+    facts = seen(executed={}, executed_others={"cpu": 2})
+    found = verdict_of(case(step(HOLDS)), observation(facts))
+    assert found.outcome is Outcome.FELL_BACK
+    assert found.reason.endswith("it ran 2 for cpu that other code compiled")
+
+
+@pytest.mark.parametrize("kind", ["aot", "backward"])
+def test_a_package_and_a_backward_may_run_what_was_compiled_elsewhere(kind: str):
+    facts = observation(seen(), seen(executed={}, executed_others={"cpu": 1}))
+    assert verdict_of(case(step(HOLDS), step(HOLDS, kind=kind)), facts).outcome is Outcome.PASS
+    facts = observation(seen(), seen(**EAGERLY))
+    assert verdict_of(case(step(HOLDS), step(HOLDS, kind=kind)), facts).outcome is Outcome.FELL_BACK
+
+
+def test_a_graph_for_another_device_shows_nothing():
+    found = verdict_of(case(step(HOLDS), step(HOLDS)), observation(seen(), seen(executed={"cuda": 1})))
+    assert found.outcome is Outcome.FELL_BACK
+
+
+@pytest.mark.parametrize(("kind", "arguments"), [("api", {}), ("reset", {}), ("call", {"eager": True})])
+def test_a_step_that_runs_nothing_compiled_needs_no_graph(kind: str, arguments: dict[str, Any]):
+    facts = observation(seen(), seen(**EAGERLY))
+    assert verdict_of(case(step(HOLDS), step(HOLDS, kind=kind, **arguments)), facts).outcome is Outcome.PASS
+
+
+def test_a_frame_that_dynamo_gave_up_is_a_fall_back():
+    found = verdict_of(case(step(HOLDS)), observation(seen(abandoned=["InductorError: no lowering"])))
+    assert found.outcome is Outcome.FELL_BACK
+    assert "dynamo gave up a frame, which ran eagerly: InductorError: no lowering" in found.reason
+
+
+def test_a_failed_claim_comes_before_a_step_without_proof():
+    assert verdict_of(case(step(FAILS)), observation(seen(**EAGERLY))).outcome is Outcome.FAIL
+
+
+# -- side effects ---------------------------------------------------------------------------------------------------
+
+NEAR = {"0": close_facts(close_leaf())}
+CHANGED = close_leaf(path="argument [0]", mismatches=1, excess=1.0, max_abs=1.0)
+
+
+def test_a_side_effect_that_differs_from_eagers_fails():
+    found = verdict_of(case(step(CLOSE)), changed(measured=NEAR, effects=effects(CHANGED)))
+    assert (found.outcome, found.failure_type) == (Outcome.FAIL, "side-effects")
+    assert found.reason.startswith("side-effects: expected argument [0] within atol=1e-05")
+
+
+def test_side_effects_like_eagers_hold():
+    found = verdict_of(case(step(CLOSE)), changed(measured=NEAR, effects=effects()))
+    assert found.outcome is Outcome.PASS
+    (held,) = [verdict for verdict in found.verdicts if verdict.kind == "side-effects"]
+    assert held.observed == "2 values within tolerance"
+
+
+def test_values_that_differed_before_are_named():
+    found = verdict_of(case(step(CLOSE)), changed(measured=NEAR, effects=effects(apart=["function.weight"])))
+    assert "; 1 differed before the call" in next(v.observed for v in found.verdicts if v.kind == "side-effects")
+
+
+def test_side_effects_that_were_not_measured_are_an_error():
+    found = verdict_of(case(step(CLOSE)), observation(without(seen(measured=NEAR), "effects")))
+    assert found.outcome is Outcome.ERROR
+
+
+@pytest.mark.parametrize("arguments", [{"side_effects": False}, {"eager": True}])
+def test_side_effects_that_are_not_compared(arguments: dict[str, Any]):
+    facts = observation(seen(measured=NEAR), {**without(seen(), "effects")})
+    found = verdict_of(case(step(CLOSE), step(HOLDS, **arguments)), facts | {"steps": [seen(measured=NEAR), facts["steps"][1]]})
+    assert found.outcome is Outcome.PASS
+
+
+def test_the_tolerance_of_another_step_holds_where_a_step_has_none():
+    wide = expected("close", {"to": "eager", "atol": 2.0, "rtol": 0.0})
+    leaf = {**CHANGED, "atol": 2.0, "rtol": 0.0}
+    facts = observation(seen(effects=effects(leaf)), seen(measured={"0": close_facts(close_leaf(atol=2.0, rtol=0.0))}))
+    assert verdict_of(case(step(HOLDS), step(wide)), facts).outcome is Outcome.PASS
+
+
+def test_a_case_without_a_reference_has_no_side_effects_to_compare():
+    assert verdict_of(case(step(HOLDS)), observation(without(seen(), "effects"))).outcome is Outcome.PASS
+
+
+def test_an_expected_exception_in_one_step_excuses_no_other():
+    failing = seen(raised=exception(phase="codegen"), **EAGERLY)
+    steps = step(HOLDS, line=20), step(RAISES, line=30)
+    assert verdict_of(case(*steps), observation(seen(), failing)).outcome is Outcome.PASS
+    found = verdict_of(case(*steps), observation(seen(**EAGERLY), failing))
+    assert (found.outcome, "line 20" in found.reason) == (Outcome.FELL_BACK, True)
+    found = verdict_of(case(*steps), observation(seen(), {**failing, "entered": 0}))
+    assert (found.outcome, "line 30" in found.reason) == (Outcome.FELL_BACK, True)

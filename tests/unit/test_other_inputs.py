@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from runner.expectations.base import OTHER
 from runner.language.expand import surroundings
 from runner.language.load import load
 from runner.plan import make_plan
@@ -53,16 +52,16 @@ DOUBLE = "function: |\n  def fn(x, n):\n      return x * n\nexpect: [{close: {to
 
 def test_other_numbers_of_the_same_form(start: Start) -> None:
     session = start(DOUBLE + "inputs: [{rand: [3, 4], strides: [1, 3]}, {randint: [3, 4], high: 9}]")
-    other = session.value(OTHER)
+    other = session.other_answer()()
     assert other.shape == session.eager_output.shape
     assert not torch.equal(other, session.eager_output)
-    assert torch.equal(session.value(OTHER), other), "the same each time"
+    assert torch.equal(session.other_answer()(), other), "the same each time"
     assert 0 <= float(other.min()) < float(other.max()) <= 8
 
 
 def test_numbers_that_are_all_the_same_get_another_value(start: Start) -> None:
     session = start(DOUBLE + "inputs: [{ones: [3]}, 2]")
-    assert not torch.equal(session.value(OTHER), torch.full((3,), 2.0))
+    assert not torch.equal(session.other_answer()(), torch.full((3,), 2.0))
 
 
 def test_nothing_of_it_is_seen(start: Start) -> None:
@@ -73,7 +72,7 @@ def test_nothing_of_it_is_seen(start: Start) -> None:
     before = copy.deepcopy((session.eager.arguments, session.compiled.arguments, session.eager_output, session.output))
     state = torch.get_rng_state()
     counters = {name: dict(found) for name, found in torch._dynamo.utils.counters.items()}
-    session.value(OTHER)
+    session.other_answer()()
     after = (session.eager.arguments, session.compiled.arguments, session.eager_output, session.output)
     for one, same in zip(torch.utils._pytree.tree_leaves(before), torch.utils._pytree.tree_leaves(after), strict=True):
         assert torch.equal(one, same)
@@ -83,7 +82,7 @@ def test_nothing_of_it_is_seen(start: Start) -> None:
 
 def test_the_same_random_numbers_are_drawn_so_that_only_inputs_differ(start: Start) -> None:
     session = start("function: |\n  def fn(x):\n      return torch.rand(9) + 0 * x\ninputs: [{rand: [9]}]\nexpect: [{close: {to: eager}}]")
-    assert torch.equal(session.value(OTHER), session.eager_output)
+    assert torch.equal(session.other_answer()(), session.eager_output)
 
 
 def test_gradients_of_other_inputs(start: Start) -> None:
@@ -91,7 +90,7 @@ def test_gradients_of_other_inputs(start: Start) -> None:
         "function: |\n  def fn(x):\n      return x * x\ninputs: [{rand: [9], requires_grad: true}]\n"
         "steps: [{call: {}}, {backward: {}, expect: [{close: {to: eager}}]}]"
     )
-    (gradient,) = session.value(OTHER)
+    (gradient,) = session.other_answer()()
     (right,) = session.eager_output
     assert gradient.shape == right.shape
     assert not torch.equal(gradient, right)
@@ -102,7 +101,7 @@ def test_a_module_with_a_state_of_its_own_keeps_it(start: Start) -> None:
     session = start("function: {module: torch.nn.BatchNorm1d, args: [4]}\ninputs: [{rand: [3, 4]}]\nexpect: [{close: {to: eager}}]")
     target = session.eager.called[0]
     before = target.running_mean.clone()
-    assert not torch.equal(session.value(OTHER), session.eager_output)
+    assert not torch.equal(session.other_answer()(), session.eager_output)
     assert torch.equal(target.running_mean, before)
 
 
@@ -120,11 +119,37 @@ def test_where_there_is_none(start: Start, text: str, body: dict[str, Any], why:
     session = start(text)
     session.plan["body"].update(body)
     with pytest.raises(LookupError, match=why):
-        session.value(OTHER)
+        session.other_answer()()
+
+
+def test_the_function_is_called_when_the_case_has_ended(start: Start) -> None:
+    session = start(
+        "prelude: |\n  seen = []\nfunction: |\n  def fn(x):\n      seen.append(1)\n      return x * 2\n"
+        "inputs: [{rand: [3]}]\nexpect: [{close: {to: eager}}]"
+    )
+    from runner.expectations import close
+
+    arguments = {"of": "output", "to": "eager", "rtol": None, "atol": None, "equal_nan": True}
+    facts = close.measure(arguments, session.value)
+    calls = len(session.scope.named("seen"))
+    session.defer_other_inputs(facts, arguments)
+    assert len(session.scope.named("seen")) == calls
+    assert "other inputs" not in facts["leaves"][0]["stand_ins"]
+    session.add_other_answers()
+    assert len(session.scope.named("seen")) == calls + 1
+    assert facts["leaves"][0]["stand_ins"]["other inputs"]["excess"] > 1e-3
+
+
+def test_copies_for_many_steps_are_bounded(start: Start) -> None:
+    session = start(DOUBLE + "inputs: [{rand: [2048, 2048]}, 2]")
+    for _ in range(16):
+        session.other_answer()
+    with pytest.raises(LookupError, match="earlier steps are larger than 256 MiB"):
+        session.other_answer()
 
 
 def test_there_is_none_without_a_reference(start: Start) -> None:
     session = start(DOUBLE + "inputs: [{rand: [3]}, 2]")
     session.has_eager_output = False
     with pytest.raises(LookupError, match="no eager reference"):
-        session.value(OTHER)
+        session.other_answer()()

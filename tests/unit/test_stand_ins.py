@@ -7,8 +7,8 @@ import pytest
 
 from runner.audit import Fate
 from runner.expectations import EXPECTATIONS, StepFacts, close
-from runner.expectations.base import EAGER, OTHER, OUTPUT
-from runner.expectations.stand_ins import EQUAL, NAMES, measure_stand_ins
+from runner.expectations.base import EAGER, OUTPUT
+from runner.expectations.stand_ins import EQUAL, NAMES, measure_other_inputs, measure_stand_ins
 from runner.model import Status
 from tests.fakes import HERE, import_torch
 
@@ -22,7 +22,8 @@ NO_OTHER = "no other inputs here"
 def measured(reference: Any, other: Any = NO_OTHER, *, rtol: float = 1.3e-6, atol: float = 1e-5) -> dict[str, str]:
     """Return what each stand-in comes to: ``far``, ``near``, or why there is none."""
     against = functools.partial(close.differences, rtol=rtol, atol=atol)
-    found = measure_stand_ins(reference, other, rtol=rtol, atol=atol, against=against)
+    found = measure_stand_ins(reference, rtol=rtol, atol=atol, against=against)
+    found["other inputs"] = measure_other_inputs(reference, other, against)
     assert list(found) == list(NAMES)
     return {name: facts.get("why_not") or _how_far(facts, atol) for name, facts in found.items()}
 
@@ -105,7 +106,7 @@ def test_a_large_tensor_is_measured_in_a_part_and_wholly_where_that_says_nothing
         sizes.append(reference.numel())
         return close.differences(stand_in, reference, rtol=0, atol=0)
 
-    measure_stand_ins(torch.rand(1000, 1000), NO_OTHER, rtol=0, atol=0, against=against)
+    measure_stand_ins(torch.rand(1000, 1000), rtol=0, atol=0, against=against)
     assert max(sizes) <= 1 << 17
     assert len(sizes) == 5
 
@@ -122,9 +123,15 @@ def test_a_dtype_that_lacks_the_operation_spoils_nothing() -> None:
 # -- measured for an expectation ------------------------------------------------------------------------------------
 
 
+OTHER = "the answer to other inputs"
+
+
 def facts(values: dict[str, Any], **arguments: Any) -> Any:
     check = EXPECTATIONS["close"].parse({"to": "eager", **arguments})
-    known = StepFacts(measured=close.measure(check.measurement(), values.__getitem__))
+    measured_facts = close.measure(check.measurement(), values.__getitem__)
+    if close.wants_other_inputs(check.measurement()):
+        close.add_other_inputs(measured_facts, check.measurement(), values[check.to], lambda: values[OTHER])
+    known = StepFacts(measured=measured_facts)
     assert [one.status for one in check.judge(known, HERE)] == [Status.HELD]
     return {
         f"{mutant.name} of {mutant.where}": mutant.why_not or Fate.SURVIVED

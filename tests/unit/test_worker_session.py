@@ -225,7 +225,8 @@ def test_gradients_come_in_order_arguments_first(torch, session, compiler):
             assert bias.tolist() == [10.0, 10.0]
             assert unused is None
         assert gradients[0] is not one.eager_output[0]
-    assert one.snapshots["gradients"][0].tolist() == [30.0, 30.0]
+    assert one.scope.values["gradients"][0].tolist() == [30.0, 30.0]
+    assert "gradients" not in one.snapshots, "nothing compares it"
 
 
 def test_a_parameter_that_is_used_twice_has_one_gradient(torch, session):
@@ -392,17 +393,44 @@ def test_phases_are_a_stack_that_counts_the_innermost(torch):
 
 
 def test_a_witness_forgets_what_it_gave(torch):
-    from runner.worker.hooks import Witness, as_facts
+    from runner.worker.hooks import Seen, Witness, as_facts
 
-    witness = Witness(entered=2, graphs=[["cpu"]], executed={"cpu": 3}, code=["a", "b", "a"], choices=[{"y": 1.0, "x": 2.0}])
+    witness = Witness()
+    witness.seen = Seen(
+        entered=2,
+        graphs=[["cpu"]],
+        executed={"cpu": 3},
+        executed_others={"cpu": 1},
+        abandoned=["it broke"],
+        code=["a", "b", "a"],
+        choices=[{"y": 1.0, "x": 2.0}],
+    )
     seen = witness.take()
     assert seen.code == ["a", "b"]
-    assert as_facts(seen) == {"entered": 2, "graphs": [["cpu"]], "executed": {"cpu": 3}, "choices": [["x", "y"]]}
-    assert as_facts(witness.take()) == {"entered": 0, "graphs": [], "executed": {}, "choices": []}
+    assert as_facts(seen) == {
+        "entered": 2,
+        "graphs": [["cpu"]],
+        "executed": {"cpu": 3},
+        "executed_others": {"cpu": 1},
+        "abandoned": ["it broke"],
+        "choices": [["x", "y"]],
+    }
+    empty = {"entered": 0, "graphs": [], "executed": {}, "executed_others": {}, "abandoned": [], "choices": []}
+    assert as_facts(witness.take()) == empty
+
+
+def test_a_paused_witness_records_apart(torch):
+    from runner.worker.hooks import Witness
+
+    witness = Witness()
+    witness.seen.entered = 1
+    with witness.paused() as apart:
+        witness.seen.entered += 5
+    assert (apart.entered, witness.seen.entered) == (5, 1)
 
 
 def test_a_choice_that_could_not_be_timed_was_not_timed(torch):
-    from runner.worker.hooks import Witness, as_facts
+    from runner.worker.hooks import Seen, as_facts
 
-    witness = Witness(choices=[{"rocm_ck_0": float("inf"), "mm": 1.0}, {"rocm_ck_1": float("nan")}])
-    assert as_facts(witness)["choices"] == [["mm"], []]
+    seen = Seen(choices=[{"rocm_ck_0": float("inf"), "mm": 1.0}, {"rocm_ck_1": float("nan")}])
+    assert as_facts(seen)["choices"] == [["mm"], []]

@@ -1,0 +1,112 @@
+"""Copies of what a case made: later steps, and code of the case, cannot change them."""
+
+import copy
+import enum
+import functools
+import types
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+_IMMUTABLE = (
+    *(type(None), bool, int, float, complex, str, bytes, range, slice, type, enum.Enum),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.SymInt),
+    *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType),
+)
+
+
+class Live:
+    """Takes the place of an object that cannot be copied: what it was when it got its name is not known later."""
+
+    def __init__(self, kind: type, why: Exception) -> None:
+        self.kind = f"{kind.__module__}.{kind.__qualname__}"
+        self.why = f"{type(why).__name__}: {why}"[:200]
+
+    def refuse(self, name: str) -> LookupError:
+        """Return why a comparison of the named value is refused."""
+        return LookupError(
+            f"'{name}' holds a {self.kind}, which cannot be copied ({self.why}): what it was when it got this name is not known; "
+            "give the name to plain values or tensors instead"
+        )
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of a Python subclass as the base class sees its storage.
+
+    ``__torch_function__`` of the subclass has no part in what is measured then. Wrapper subclasses and nested tensors have no storage of
+    their own and are returned as they are.
+    """
+    kind = type(tensor)
+    if kind in _PLAIN or is_traceable_wrapper_subclass(tensor):
+        return tensor
+    with torch._C.DisableTorchFunctionSubclass():
+        if tensor.is_nested or tensor.layout is not torch.strided:
+            return tensor
+        if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and not _has_memory(tensor):
+            return tensor
+        found: torch.Tensor = torch.Tensor.as_subclass(tensor, torch.Tensor)
+        return found
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    try:
+        return bool(torch.Tensor.data_ptr(tensor) != 0)
+    except RuntimeError:  # a wrapper without a storage
+        return False
+
+
+def measured(value: Any) -> Any:
+    """Return a value with every tensor in it as ``plain`` gives it."""
+    return pytree.tree_map_only(torch.Tensor, plain, value)
+
+
+def snapshot(value: Any) -> Any:
+    """Return a copy of a value's tensors that later steps cannot change; strides and gaps between elements are kept."""
+    return pytree.tree_map_only(torch.Tensor, _copy, value)
+
+
+def frozen(value: Any) -> Any:
+    """Return a copy of a value: of its tensors and of every other object in it; one that cannot be copied becomes ``Live``.
+
+    Objects that occur twice in the value are one object in the copy.
+    """
+    return pytree.tree_map(functools.partial(_frozen, memo={}), value)
+
+
+def _frozen(leaf: Any, memo: dict[int, Any]) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return _copy(leaf)
+    if isinstance(leaf, _IMMUTABLE):
+        return leaf
+    try:
+        return copy.deepcopy(leaf, memo)
+    except Exception as error:  # __deepcopy__ and __reduce__ of an object of a spec may raise anything
+        return Live(type(leaf), error)
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    found = plain(tensor).detach()
+    made: torch.Tensor = found.clone()
+    if _is_strided(found) and made.stride() != found.stride():
+        return _with_gaps(found)
+    return made
+
+
+def _is_strided(tensor: torch.Tensor) -> bool:
+    return type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_nested and tensor.numel() > 0
+
+
+def _with_gaps(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a tensor whose elements overlap or have gaps between them: ``clone`` would give it other strides."""
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    memory = tensor.as_strided((extent,), (1,), tensor.storage_offset()).clone()
+    return memory.as_strided(tensor.shape, tensor.stride(), 0)
+
+
+def same_object(one: Any, other: Any) -> bool:
+    """Whether two names stand for one object that can change: a comparison of the two cannot fail."""
+    return one is other and not isinstance(one, _IMMUTABLE) and one != ()

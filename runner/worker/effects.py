@@ -1,0 +1,118 @@
+"""Side effects of a call: what became of its arguments, parameters and buffers, on the compiled side and on the eager one.
+
+Both sides begin with equal copies. What is compared after a call is what was equal, or near, before it: where a step that runs on one
+side alone has set them apart, the call is not to blame, and the path is reported as ``apart``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from runner.expectations.close import describe_leaf
+from runner.worker import compat
+from runner.worker.copies import plain
+
+MOST = 50
+"""How many differing values are sent."""
+
+Leaves = dict[str, Any]
+
+
+@dataclass
+class Effects:
+    """What a call changed, compared; ``facts`` is what the runner judges."""
+
+    tolerance: Mapping[str, Any]
+    """``rtol`` and ``atol`` (both None for those of the dtype) and ``equal_nan``."""
+    parameters: bool
+    """Whether parameters and buffers are compared: a package compiled ahead of time has its own."""
+    _apart: set[str] = field(default_factory=set)
+
+    def before(self, compiled: Sequence[Any], eager: Sequence[Any]) -> None:
+        """Note what differs already before the call. Both are the target and its arguments."""
+        ours, theirs = self._leaves(compiled), self._leaves(eager)
+        self._apart = {path for path in ours if path not in theirs or self._problem(ours[path], theirs[path]) is not None}
+
+    def after(self, compiled: Sequence[Any], eager: Sequence[Any]) -> dict[str, Any]:
+        """Return how many values were compared, which were not, and the facts of those that differ."""
+        ours, theirs = self._leaves(compiled), self._leaves(eager)
+        differing = []
+        compared = [path for path in {**theirs, **ours} if path not in self._apart]
+        for path in compared:
+            facts = self._problem(ours.get(path, _ABSENT), theirs.get(path, _ABSENT))
+            if facts is not None:
+                differing.append({"path": path, **facts})
+        return {"compared": len(compared), "apart": sorted(self._apart)[:MOST], "leaves": differing[:MOST]}
+
+    def _leaves(self, called: Sequence[Any]) -> Leaves:
+        """Return the values that a call can change, by their paths: tensors once each, and what containers hold."""
+        found: Leaves = {}
+        seen: set[int] = set()
+        target, *arguments = called
+        paths, _ = pytree.tree_flatten_with_path(list(arguments))
+        for path, leaf in paths:
+            name = f"argument {pytree.keystr(path)}"
+            if isinstance(leaf, torch.nn.Module):
+                self._add_module(found, seen, name, leaf)
+            elif not isinstance(leaf, torch.Tensor) or id(leaf) not in seen:
+                seen.add(id(leaf))
+                found[name] = leaf
+        owner = getattr(target, "__self__", target)
+        if isinstance(owner, torch.nn.Module):
+            self._add_module(found, seen, "function", owner)
+        return found
+
+    def _add_module(self, found: Leaves, seen: set[int], name: str, module: torch.nn.Module) -> None:
+        if not self.parameters:
+            return
+        for path, tensor in [*module.named_parameters(), *module.named_buffers()]:
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                found[f"{name}.{path}"] = tensor
+
+    def _problem(self, ours: Any, theirs: Any) -> dict[str, Any] | None:
+        """Return the facts of two values that are not alike; None where they are, and for parameters that freezing has erased."""
+        if compat.is_erased(ours) or (ours is theirs and not isinstance(ours, torch.Tensor)):
+            return None
+        if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
+            ours, theirs = plain(ours).detach(), plain(theirs).detach()
+            if _equal(ours, theirs):
+                return None
+        elif not (_is_value(ours) and _is_value(theirs)) and type(ours) is type(theirs):
+            return None  # objects whose equality is not ours to define
+        facts: dict[str, Any] = describe_leaf(ours, theirs, self.tolerance)
+        return None if _is_near(facts) else facts
+
+
+class Absent:
+    """Stands where one side has no such value."""
+
+    def __repr__(self) -> str:
+        return "absent"
+
+
+_ABSENT = Absent()
+
+
+def _is_value(leaf: Any) -> bool:
+    return isinstance(leaf, bool | int | float | complex | str | bytes | Absent | torch.Tensor) or leaf is None
+
+
+def _equal(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    described = (ours.shape, ours.dtype, ours.device, ours.layout, ours.is_nested)
+    if described != (theirs.shape, theirs.dtype, theirs.device, theirs.layout, theirs.is_nested):
+        return False
+    try:
+        return bool(torch.equal(ours, theirs))
+    except (RuntimeError, NotImplementedError):  # nested, sparse and quantized tensors: measured by what close does with them
+        return False
+
+
+def _is_near(facts: Mapping[str, Any]) -> bool:
+    if facts["type"] != "tensor":
+        return facts.get("equal") is True
+    same = all(facts[name] == facts[f"reference_{name}"] for name in ("type", "shape", "dtype", "device"))
+    return same and not any(facts[name] for name in ("mismatches", "nan_mismatches", "inf_mismatches"))

@@ -1,0 +1,52 @@
+"""Specs that a credulous runner passes: what is seen of each, and the outcome that it must have."""
+
+import pytest
+
+from runner.outcomes import Outcome
+from tests.fakes import ROOT, program
+from tests.ran import Ran
+
+pytestmark = pytest.mark.torch
+
+SPECS = ROOT / "tests" / "specs" / "proof"
+
+EXPECTED: dict[str, tuple[Outcome, str]] = {
+    "past-the-recompile-limit": (Outcome.FELL_BACK, "step 3 (call, line 10) runs as it was compiled"),
+    "helper-disabled": (Outcome.FELL_BACK, "it ran none: the call was eager"),
+    "errors-suppressed": (Outcome.FELL_BACK, "no lowering today"),
+    "compiled-in-the-prelude": (Outcome.FELL_BACK, "observed 0 graphs, 1 calls"),
+    "compiled-by-a-helper": (Outcome.FELL_BACK, "it ran 1 for cpu that other code compiled"),
+    "reference-compiled-by-a-helper": (Outcome.FAIL, "close: expected output within"),
+    "reference-runs-a-graph": (Outcome.ERROR, "the eager reference executed 1 compiled graph"),
+    "reference-overwritten": (Outcome.FAIL, "close: expected output within"),
+    "argument-changed-otherwise": (Outcome.FAIL, "side-effects: expected argument [0] within"),
+    "buffer-changed-otherwise": (Outcome.FAIL, "side-effects: expected function.seen within"),
+    "list-changed-otherwise": (Outcome.FAIL, "side-effects: expected argument [1][1] is 2, observed 1"),
+    "argument-resized": (Outcome.FAIL, "side-effects: expected argument [0] of shape [4], observed [1, 4]"),
+    "difference-meant": (Outcome.PASS, ""),
+    "running-statistics": (Outcome.PASS, ""),
+    "one-object": (Outcome.ERROR, "'output' and 'inputs.0' are one object"),
+    "named-values-are-copies": (Outcome.FAIL, "equals: expected before equal to the value of after"),
+    "named-value-cannot-be-copied": (Outcome.ERROR, "which cannot be copied"),
+    "subclass-lies": (Outcome.FAIL, "close: expected output within"),
+    "reference-does-not-count": (Outcome.PASS, ""),
+}
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    out = tmp_path_factory.mktemp("proof") / "out"
+    done = program("run", SPECS, "--out", out, timeout=500)
+    return Ran(out, done.returncode, done.stdout, done.stderr)
+
+
+def test_each_spec_has_its_row(ran: Ran) -> None:
+    assert {result.name for result in ran.results.values()} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_outcome(ran: Ran, name: str) -> None:
+    (result,) = [result for result in ran.results.values() if result.name == name]
+    outcome, words = EXPECTED[name]
+    assert result.outcome is outcome, result.reason
+    assert words in result.reason
