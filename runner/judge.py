@@ -39,7 +39,8 @@ from runner.stacks import Stack, last_stack
 COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")
 """Phases in which an expected exception means that no compiled graph could run."""
 
-_NOT_CARRIED_OUT = "runner.worker.session.NotCarriedOut"
+_OWN_WORDS = ("runner.worker.session.NotCarriedOut", "runner.worker.seal.Broken")
+"""Exceptions that the worker itself raises: their text needs neither type nor traceback."""
 
 STACK = "Python stack when the time was up (most recent call first):"
 NO_STACK = "no Python stack could be had: the process was stopped, has its signals blocked, or its stderr is gone"
@@ -89,7 +90,7 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
         return _error(case, f"the worker's observation makes no sense: {problem}", case.position)
     if observation["error"] is not None:
         error = observation["error"]
-        if error["type"] == _NOT_CARRIED_OUT:  # the runner's own words, and no exception of the spec's code
+        if error["type"] in _OWN_WORDS:  # the runner's own words, and no exception of the spec's code
             return _error(case, f"{error['phase']}: {_first_line(error['message'])}", case.position)
         return _error(case, f"{error['phase']}: {error['type']}: {_first_line(error['message'])}", case.position, error["traceback"])
     try:

@@ -13,6 +13,7 @@ from typing import Any
 from runner import protocol
 from runner.worker import compat, hooks, objects
 from runner.worker.hooks import Phases, Witness
+from runner.worker.seal import Broken, Seal
 
 _MAX_TRACEBACK = 20_000
 _MAX_MESSAGE = 200_000
@@ -52,6 +53,8 @@ def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack) -> None:
     with phases("inputs"):
         try:
             _run_steps(protocol.decode(plan), phases, facts, undo)
+        except Broken as error:
+            facts["error"] = _exception(error, "compare")
         except Exception as error:  # the worker's boundary: code of a spec may raise anything
             cause = error.__cause__ if isinstance(error, NotCarriedOut) else None
             facts["error"] = _exception(cause or error, getattr(error, "_conformance_phase", "inputs"))
@@ -63,6 +66,8 @@ def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack) -> None:
 
 
 def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any], undo: contextlib.ExitStack) -> None:
+    import runner.expectations  # noqa: F401 - what measures is sealed with the rest
+    from runner.worker import steps  # noqa: F401 - likewise
     from runner.worker.session import Session
 
     body = plan["body"]
@@ -81,8 +86,10 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any], u
         where = json.loads(Path(plan["cache"], protocol.SERVICES_FILE).read_bytes())
         compat.use_redis(**where["redis"])
     session = Session(plan, phases, undo, witness)
+    seal = Seal()
     try:
         session.prepare()
+        seal.check()
         # what preludes and values compiled or counted shows nothing of the case's functions
         witness.take()
         compat.clear_counters()
@@ -90,9 +97,11 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any], u
         for index, step in enumerate(plan["steps"]):
             known, goes_on = _run_step(session, plan, index, step, witness)
             facts["steps"].append(known)
+            seal.check()
             if not goes_on:
                 return
         session.add_other_answers()
+        seal.check()
     finally:
         session.close()
 

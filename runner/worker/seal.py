@@ -1,0 +1,95 @@
+"""Whether code of a case has replaced a part of the runner, or of torch what measures: such a worker is not believed.
+
+The seal is taken before code of the spec runs, and compared with what is there after each step. It finds functions, classes, methods and
+tables of ``runner`` that were replaced, functions whose code was changed in place, and replaced operations of torch by which tensors are
+compared. It does not find code that restores what it replaced before the comparison; SECURITY.md names that.
+"""
+
+import inspect
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_PACKAGE = "runner"
+
+_METHODS = (types.FunctionType, classmethod, staticmethod, property)
+
+_COMPARING = {
+    "torch": ("equal", "full_like", "isinf", "isnan", "nextafter", "no_grad", "tensor", "unravel_index", "view_as_real", "where"),
+    "torch.Tensor": (
+        *("__and__", "__eq__", "__float__", "__ge__", "__getitem__", "__gt__", "__int__", "__invert__", "__le__", "__lt__", "__mul__"),
+        *("__ne__", "__or__", "__rmul__", "__rsub__", "__sub__", "__xor__", "abs", "all", "any", "argmax", "clone", "cpu", "detach"),
+        *("device", "dtype", "flip", "is_contiguous", "isfinite", "isnan", "item", "long", "max", "min", "narrow", "numel", "reshape"),
+        *("shape", "stride", "sum", "to", "tolist", "unsqueeze", "view"),
+    ),
+}
+"""Operations by which tensors are compared."""
+
+Held = tuple[Mapping[Any, Any], Any, Any, str]
+"""A namespace, a key, what stood there, and the path of the namespace."""
+
+
+class Broken(Exception):
+    """Code of the case has replaced a part of the runner."""
+
+
+class Seal:
+    """What stood in the modules of the runner when it was made."""
+
+    def __init__(self) -> None:
+        self._held = list(_held())
+        self._comparing = list(_comparing())
+        self._code = [(value, _body(value), path) for _, key, value, path in self._held for path in [f"{path}.{key}"] if _has_body(value)]
+
+    def check(self) -> None:
+        """Raise ``Broken`` when a part of the runner is another one now."""
+        changed = [*self._replaced(), *self._replaced_in_torch(), *(path for function, body, path in self._code if _body(function) != body)]
+        if changed:
+            more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+            raise Broken(f"code of the case replaced {changed[0]}{more}: what this worker measured is not believed")
+
+    def _replaced(self) -> Iterator[str]:
+        for namespace, key, value, path in self._held:
+            if namespace.get(key) is not value:
+                yield f"{path}.{key}" if isinstance(key, str) else f"{path}[{key!r}]"
+
+    def _replaced_in_torch(self) -> Iterator[str]:
+        for owner, name, value, path in self._comparing:
+            if inspect.getattr_static(owner, name, None) is not value:
+                yield f"{path}.{name}"
+
+
+def _comparing() -> Iterator[tuple[Any, str, Any, str]]:
+    torch = sys.modules.get("torch")
+    for path, names in _COMPARING.items():
+        owner = torch if path == "torch" else getattr(torch, "Tensor", None)
+        yield from ((owner, name, inspect.getattr_static(owner, name, None), path) for name in names)
+
+
+def _held() -> Iterator[Held]:
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] != _PACKAGE or type(module) is not types.ModuleType:
+            continue
+        for key, value in list(vars(module).items()):
+            if key.startswith("__"):
+                continue
+            yield vars(module), key, value, name
+            if isinstance(value, dict):
+                yield from ((value, entry, held, f"{name}.{key}") for entry, held in list(value.items()) if callable(held))
+            if isinstance(value, type) and value.__module__ == name:
+                members = list(vars(value).items())
+                yield from ((vars(value), member, held, f"{name}.{key}") for member, held in members if isinstance(held, _METHODS))
+
+
+def _function(value: Any) -> Any:
+    return getattr(value, "__func__", getattr(value, "fget", value))
+
+
+def _has_body(value: Any) -> bool:
+    return isinstance(_function(value), types.FunctionType)
+
+
+def _body(value: Any) -> tuple[Any, ...]:
+    function = _function(value)
+    return function.__code__, function.__defaults__, function.__kwdefaults__
