@@ -166,6 +166,8 @@ class Case:
     survivors: tuple[WrittenReason, ...] = ()
     exclusive: bool = False
     """Whether its spec says that nothing may run beside it."""
+    left_out: tuple[Step, ...] = ()
+    """Its bench steps, where this run times nothing: they stood below ``steps``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,6 +294,8 @@ class CaseResult:
     """Files in the case's folder that belong to its report: chrome traces."""
     notes: tuple[str, ...] = ()
     """What a person should know of timings and attachments: why one is missing."""
+    benches_left_out: int = 0
+    """How many bench steps of the case were not run, because the run was started without ``--bench``."""
     objects_served: int = 0
     """Commands of the C++ compiler whose output came from the folder of ``--object-cache``; then the case is no conformance run's."""
     objects_built: int = 0

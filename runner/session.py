@@ -251,6 +251,7 @@ class CaseRunner:
             stderr=_tail(folder / "stderr.txt"),
             objects_served=_count(objects.get("served")),
             objects_built=_count(objects.get("built")),
+            benches_left_out=len(case.left_out),
             **({} if problem else _benches(folder, execution.observation)),
         )
 

@@ -29,7 +29,7 @@ from runner.outcomes import Outcome
 from runner.plan import digest_of
 from runner.record import JournalError, RunHeader, read_run
 from runner.runs import JOURNAL, LATEST, RunFolder, find_run
-from runner.selection import Shard, select
+from runner.selection import Shard, select, without_benches
 from runner.session import CaseRunner, recorded
 from runner.waivers import Waivers
 
@@ -151,7 +151,8 @@ def _executed(arguments: argparse.Namespace, shard: Shard | None, folder: Path) 
 def _run(
     cases: Sequence[Case], suite: Suite, arguments: argparse.Namespace, folder: Path
 ) -> tuple[list[tuple[Case, CaseResult]], Surroundings]:
-    """Run what can run here."""
+    """Run what can run here; times are no facts that anything is expected of, so nothing is timed."""
+    cases = [without_benches(case) for case in cases]
     by_id = {case.id: case for case in cases}
     waivers = Waivers(WaiverFiles(waivers=(), documents=(), given=frozenset()), today=datetime.now(UTC).date())
     workers = schedule.workers(arguments.jobs)

@@ -43,7 +43,7 @@ from runner.report import one_line
 from runner.report.console import Progress, print_report, wants_bar, wants_color
 from runner.report.junit import write_junit, write_stub
 from runner.runs import JOURNAL, LATEST, REPORTS, RunFolder, open_run, resume_run
-from runner.selection import Shard, select
+from runner.selection import Shard, select, without_benches
 from runner.services import named_servers, reach
 from runner.session import CaseRunner, recorded, result_of_unavailable, result_of_unrun
 from runner.times import seconds_of_run
@@ -64,6 +64,8 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     waivers = Waivers(load_waivers(arguments.waivers, suite.backends), today=datetime.now(UTC).date())
     shard = Shard.parse(arguments.shard) if arguments.shard else None
     whole = select(suite.cases, suite.backends, names=arguments.backend, globs=arguments.select)
+    if not arguments.bench:
+        whole = [without_benches(case) for case in whole]
     selected = [case for case in whole if shard is None or shard.holds(case)]
     _check_required(arguments.require, suite)
     if not selected:
@@ -387,6 +389,8 @@ class _Run:
             parts += ["--waivers", str(file)]
         for server in self.arguments.service:
             parts += ["--service", server]
+        if self.arguments.bench and not case.left_out and any(step.kind == "bench" for step in case.steps):
+            parts.append("--bench")
         return shlex.join([*parts, "--select", case.id])
 
     def _footer(self, code: ExitCode) -> RunFooter:

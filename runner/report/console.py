@@ -125,6 +125,7 @@ def print_report(
     parts = (_expected, _blocks, _groups, _timings, _totals)
     lines = [line for part in parts for line in part(results, color=color)]
     lines += _objects(results, objects)
+    lines += _left_out(results)
     if truncated:
         lines.append("truncated: this run did not reach its end")
     if lets_flaky_pass and any(result.outcome is Outcome.FLAKY for result in results):
@@ -186,6 +187,15 @@ def _totals(results: Sequence[CaseResult], *, color: bool) -> Iterable[str]:
     for outcome in Outcome:
         if counts[outcome] or outcome is Outcome.PASS:
             yield f"{counts[outcome]:7}  {_painted(outcome, color=color)}"
+
+
+def _left_out(results: Sequence[CaseResult]) -> Iterable[str]:
+    """Say how many bench steps were not run."""
+    count = sum(result.benches_left_out for result in results)
+    if count:
+        cases = sum(result.benches_left_out > 0 for result in results)
+        steps = f"{count} bench step{'' if count == 1 else 's'} of {cases} case{'' if cases == 1 else 's'}"
+        yield f"{steps} left out: nothing was timed (run --bench times them)"
 
 
 def _objects(results: Sequence[CaseResult], folder: Path | None) -> Iterable[str]:
