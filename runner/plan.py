@@ -31,7 +31,9 @@ def digest_of(case: Case) -> str:
     del body["isolation"]  # how it is run is no part of what is claimed
     preludes = [block["text"] for block in body.pop("preludes")]
     functions = {name: value["block"]["text"] if "block" in value else value for name, value in body.pop("functions").items()}
-    judged = [[step.kind, _arguments(step), [(one.kind, repr(one.check)) for one in step.expectations]] for step in (*case.steps, *case.left_out)]
+    judged = [
+        [step.kind, _arguments(step), [(one.kind, repr(one.check)) for one in step.expectations]] for step in (*case.steps, *case.left_out)
+    ]
     whole: list[Any] = [body, preludes, functions, judged, dict(case.params), case.backend]
     if case.control is not None:
         whole.append([case.control.patch, case.control.fails])

@@ -1,4 +1,7 @@
-"""Which of the cases, by backend, by glob on ids, by shard; and which of their steps. Only ``*`` and ``?`` are special in a glob, so that an id selects itself."""
+"""Which of the cases, by backend, by glob on ids, by shard; and which of their steps.
+
+Only ``*`` and ``?`` are special in a glob, so that an id selects itself.
+"""
 
 import re
 from collections.abc import Sequence

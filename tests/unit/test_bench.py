@@ -274,7 +274,9 @@ def test_without_bench_the_other_steps_keep_their_numbers_and_nothing_runs_alone
 
 def test_the_digest_is_the_same_with_and_without_bench_and_holds_what_would_be_timed() -> None:
     assert digest_of(without_benches(TIMED)) == digest_of(TIMED)
-    assert digest_of(without_benches(case(step(COUNTED), step(kind="bench", repeat=4), step(kind="bench"), body=WHOLE))) != digest_of(without_benches(TIMED))
+    assert digest_of(without_benches(case(step(COUNTED), step(kind="bench", repeat=4), step(kind="bench"), body=WHOLE))) != digest_of(
+        without_benches(TIMED)
+    )
     assert digest_of(without_benches(case(step(COUNTED), body=WHOLE))) != digest_of(TIMED)
 
 
