@@ -5,13 +5,12 @@ import dataclasses
 import functools
 import json
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from runner import availability, kept, schedule
+from runner import availability, kept, schedule, scratch
 from runner.availability import Verdict as AvailabilityVerdict
 from runner.capabilities import Machine
 from runner.conditions import Surroundings
@@ -21,6 +20,7 @@ from runner.execute.jobs import FACTS, SHARED, Environment, Isolation
 from runner.execute.orphans import Orphans
 from runner.interrupt import STOP_NOW, Interrupts
 from runner.judge import Evidence, Judged, judge
+from runner.language.backends import Backend
 from runner.language.expand import surroundings
 from runner.language.load import Suite
 from runner.language.schema import fits
@@ -77,7 +77,8 @@ class CaseRunner:
         environments = schedule.environments([case for case in cases if _may_run(case, machine)])
         self._environments = {key: _knowing(environment, answers) for key, environment in environments.items()}
         self._no_objects: dict[str, None] = {}
-        self._scratch = Path(tempfile.mkdtemp(prefix="torch-conformance-"))
+        self._own = scratch.make()
+        self._scratch = self._own.path
         limits = Limits(
             threads=schedule.threads(workers),
             scratch=self._scratch,
@@ -101,7 +102,7 @@ class CaseRunner:
             kept.prune(self._objects)
         if self._answers is not None:
             kept.prune(self._answers / WARM, most=kept.WARM_BYTES)
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._own.close()
 
     @property
     def warnings(self) -> list[str]:
@@ -240,7 +241,7 @@ class CaseRunner:
             self._no_objects[str(why)[:500]] = None
         return _case_result(
             case,
-            apply(judge(case, backend, here, evidence), case.id, here, self._waivers),
+            apply(self._judged(case, backend, here, evidence), case.id, here, self._waivers),
             seconds=round(execution.seconds, 3),
             phases=_phases(execution.observation),
             isolation=execution.isolation,
@@ -254,6 +255,13 @@ class CaseRunner:
             benches_left_out=len(case.left_out),
             **({} if problem else _benches(folder, execution.observation)),
         )
+
+    def _judged(self, case: Case, backend: Backend, here: Surroundings, evidence: Evidence) -> Judged:
+        """Judge a case; what failed where torch had no room to build claims nothing."""
+        judged = judge(case, backend, here, evidence)
+        if judged.outcome is Outcome.PASS or evidence.problem or not (problem := scratch.shortage(self._scratch)):
+            return judged
+        return judge(case, backend, here, dataclasses.replace(evidence, problem=problem))
 
 
 def _may_run(case: Case, machine: Machine) -> bool:

@@ -5,7 +5,6 @@ import contextlib
 import json
 import shlex
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from runner import availability, schedule
+from runner import availability, schedule, scratch
 from runner.audit import Audit, ControlResult, Fate, Trial, audit, judge_control, try_case, with_control
 from runner.capabilities import Machine
 from runner.conditions import Surroundings
@@ -51,11 +50,11 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     """Audit a run, or the cases of paths; exit 1 for a survivor without a reason, 4 when nothing was audited."""
     shard = Shard.parse(arguments.shard) if arguments.shard else None
     with contextlib.ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="torch-conformance-audit-")))
         run = _run_of(arguments.targets)
-        ran = _recorded(run, arguments, shard) if run is not None else _executed(arguments, shard, scratch / "cases")
+        folder = stack.enter_context(scratch.make()).path if run is None or arguments.run else Path()
+        ran = _recorded(run, arguments, shard) if run is not None else _executed(arguments, shard, folder / "cases")
         found = audit([(case, trials) for case, result in ran.results if (trials := _tried(ran, case, result)) is not None])
-        controls = _controls(ran, arguments, scratch / "controls") if arguments.run else []
+        controls = _controls(ran, arguments, folder / "controls") if arguments.run else []
     report = _as_json(found, controls) if arguments.json else None
     print("\n".join(_lines(found, controls)) if report is None else json.dumps(report, indent=2, allow_nan=False))
     if not found.trials and not controls:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from runner import __version__, availability, kept, schedule
+from runner import __version__, availability, kept, schedule, scratch
 from runner.agreement import machine_differences
 from runner.attempts import Policy
 from runner.audit import Trial, audit, try_case
@@ -56,6 +56,7 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     policy = Policy.of(retries=arguments.retries, repeat=arguments.repeat, fail_fast=arguments.fail_fast)
     memory_limit = schedule.memory_limit(arguments.memory_limit)
     reach(named_servers(arguments.service))
+    scratch.check()
     # looked at once, and before anything is run: a worker could change what lies there
     arguments.object_cache = kept.object_folder(arguments.object_cache)
     if not arguments.no_kept:
