@@ -22,11 +22,15 @@ from runner.diagnostics import UsageError, one_line
 PREFIX = "torch-conformance-"
 LOCK = ".lock"
 
-LEAST_BYTES = 64 << 20
-"""A run does not begin with less: one template takes more for its precompiled header."""
+LEAST_BYTES = 256 << 20
+"""A run does not begin with less: a precompiled header of torch 2.13 takes 150 MB."""
 
 _SHORT_BYTES = 8 << 20
 _SHORT_FILES = 64
+_SUSPECT_BYTES = 1 << 30
+"""With less than this free, a message about a full disk is believed: the compiler has removed what it could not finish."""
+
+_FULL = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
 _PROBE_BYTES = 1 << 20
 
 _SPLITS = {" ": "a space", "\t": "a tab", "\n": "a line break", "'": "a quote (')", '"': 'a quote (")', "\\": "a backslash"}
@@ -141,13 +145,13 @@ def _problem_of_file(descriptor: int, execute: Callable[[int], None]) -> str:
     return ""
 
 
-def shortage(folder: Path) -> str:
-    """Return what there is no room for any more where a folder lies; empty where there is room."""
+def shortage(folder: Path, said: str = "") -> str:
+    """Return what there is no room for any more where a folder lies; empty where there is room. ``said`` is what a failed case printed."""
     try:
         space, files = _free(folder)
     except OSError as error:
         return f"{folder}: {error.strerror}"
-    if space < _SHORT_BYTES:
+    if space < _SHORT_BYTES or (space < _SUSPECT_BYTES and any(words in said for words in _FULL)):
         return f"no space is left in {folder.parent} ({_mib(space)} free); make room there, or name another folder with TMPDIR"
     if files is not None and files < _SHORT_FILES:
         return f"no room is left for files in {folder.parent}; make room there, or name another folder with TMPDIR"

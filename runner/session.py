@@ -259,9 +259,11 @@ class CaseRunner:
     def _judged(self, case: Case, backend: Backend, here: Surroundings, evidence: Evidence) -> Judged:
         """Judge a case; what failed where torch had no room to build claims nothing."""
         judged = judge(case, backend, here, evidence)
-        if judged.outcome is Outcome.PASS or evidence.problem or not (problem := scratch.shortage(self._scratch)):
+        if judged.outcome is Outcome.PASS or evidence.problem:
             return judged
-        return judge(case, backend, here, dataclasses.replace(evidence, problem=problem))
+        said = "\n".join(f"{verdict.observed}\n{verdict.detail}" for verdict in judged.verdicts)
+        problem = scratch.shortage(self._scratch, said)
+        return judged if not problem else judge(case, backend, here, dataclasses.replace(evidence, problem=problem))
 
 
 def _may_run(case: Case, machine: Machine) -> bool:

@@ -54,7 +54,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("room", "words"),
     [
-        ((1 << 20, 1000), "1 MiB are free there, and a run needs 64 MiB or more"),
+        ((1 << 20, 1000), "1 MiB are free there, and a run needs 256 MiB or more"),
         ((0, None), "0 MiB are free"),
         ((1 << 30, 3), "no room for more files"),
         ((1 << 30, None), ""),
@@ -102,6 +102,16 @@ def test_a_shortage_is_seen_while_cases_run(tmp_path: Path, monkeypatch: pytest.
     assert f"no space is left in {tmp_path} (4 MiB free)" in scratch.shortage(tmp_path / "run")
     monkeypatch.setattr(scratch, "_free", lambda _: (1 << 30, 1))
     assert "no room is left for files" in scratch.shortage(tmp_path / "run")
+
+
+def test_what_the_compiler_says_of_a_full_disk_is_believed_where_little_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "cpp_prefix.h:1490:2: fatal error: cannot write PCH file: No space left on device"
+    (tmp_path / "run").mkdir()
+    monkeypatch.setattr(scratch, "_free", lambda _: (100 << 20, None))
+    assert scratch.shortage(tmp_path / "run") == ""
+    assert f"no space is left in {tmp_path} (100 MiB free)" in scratch.shortage(tmp_path / "run", said)
+    monkeypatch.setattr(scratch, "_free", lambda _: (100 << 30, None))
+    assert scratch.shortage(tmp_path / "run", said) == ""
 
 
 # -- afterwards -----------------------------------------------------------------------------------------------------
