@@ -194,6 +194,26 @@ class ServiceReport:
     """Why it cannot be trusted to have served the case; empty when nothing was wrong."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningCase:
+    """A case that runs just now, or the engine's name for it."""
+
+    name: str
+    since: float
+    """As ``time.monotonic`` counts."""
+    phase: str
+    """What its worker said last; it may say anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What an engine waits for just now."""
+
+    starting: float | None = None
+    """Since when a template warms up: the longest of several; None where none does."""
+    running: tuple[RunningCase, ...] = ()
+
+
 class WaiverEffect(Enum):
     """What became of a waiver that is for a case."""
 

@@ -26,7 +26,7 @@ from runner.language.load import Suite
 from runner.language.schema import fits
 from runner.language.templates import TemplateError
 from runner.left_behind import open_left_behind
-from runner.model import Availability, Case, CaseResult, Json, Timing
+from runner.model import Activity, Availability, Case, CaseResult, Json, Timing
 from runner.outcomes import Outcome
 from runner.plan import digest_of, make_plan
 from runner.protocol import KEPT, MAX_ATTACHMENT, WARM
@@ -89,6 +89,8 @@ class CaseRunner:
         self._orphans = Orphans()
         self._engine = Engine(limits)
         self._is_asking = False
+        self._ids: dict[str, str] = {}
+        """The case of each job, by its name."""
         self._services = Services(named_servers(getattr(arguments, "service", ())), self._scratch)
 
     def __enter__(self) -> "CaseRunner":
@@ -115,12 +117,13 @@ class CaseRunner:
         for name, what in self._company.values():
             yield f"{name} was {what}; it was run again alone. If it may share no worker, its spec says 'isolation: case'"
 
-    def heed(self, interrupts: Interrupts, say: Callable[[str], None]) -> None:
-        """Begin nothing more when that is asked for, and raise ``KeyboardInterrupt`` when asked to stop now."""
+    def heed(self, interrupts: Interrupts, say: Callable[[str], None], show: Callable[[Activity], None]) -> None:
+        """Begin nothing more when that is asked for, and raise ``KeyboardInterrupt`` when asked to stop now; show what is waited for."""
         said: list[int] = []
 
         def asked() -> None:
             interrupts.forget_wake()
+            show(self._activity())
             if interrupts.asked >= STOP_NOW or (interrupts.asked and self._is_asking):
                 raise KeyboardInterrupt
             if interrupts.asked:
@@ -130,6 +133,14 @@ class CaseRunner:
                     say(f"interrupted: finishing {count} running case{'' if count == 1 else 's'}; again stops now")
 
         self._engine.heed(interrupts.wake, asked)
+
+    def _activity(self) -> Activity:
+        """Return what is waited for, with the ids of cases; asking what the machine is belongs to starting torch."""
+        now = self._engine.activity
+        asking = [case.since for case in now.running if case.name == FACTS]
+        running = [dataclasses.replace(case, name=self._ids[case.name]) for case in now.running if case.name in self._ids]
+        starting = min([*asking, *([] if now.starting is None else [now.starting])], default=None)
+        return Activity(starting=starting, running=tuple(running))
 
     def look_at_machine(self) -> Machine:
         """Ask a worker what the machine is, if any case may run at all."""
@@ -198,6 +209,7 @@ class CaseRunner:
         cache = self._scratch / folder.name
         here = surroundings(self._suite.backends.by_name[case.backend], known)
         name = f"{case.id} ({folder.name})"  # of this attempt: another may run beside it
+        self._ids[name] = case.id
         plan = make_plan(case, here, self._machine.facts, folder, cache, self._objects)
         with naming(folder / "plan.json"):
             (folder / "plan.json").write_text(json.dumps(plan, indent=1, ensure_ascii=True), encoding="ascii")

@@ -40,8 +40,9 @@ from runner.record import (
     without_credentials,
 )
 from runner.report import one_line
-from runner.report.console import Progress, print_report, wants_bar, wants_color
+from runner.report.console import print_report, wants_bar, wants_color
 from runner.report.junit import write_junit, write_stub
+from runner.report.progress import Progress
 from runner.runs import JOURNAL, LATEST, REPORTS, RunFolder, open_run, resume_run
 from runner.selection import Shard, select, without_benches
 from runner.services import named_servers, reach
@@ -201,7 +202,7 @@ class _Run:
             live=wants_bar(sys.stderr, os.environ),
             lets_flaky_pass=self.header.lets_flaky_pass,
         )
-        with JournalWriter(self.folder.journal) as journal, Interrupts() as interrupts:
+        with progress, JournalWriter(self.folder.journal) as journal, Interrupts() as interrupts:
             if not self.has_header:
                 self._write_stubs()
             try:
@@ -229,7 +230,7 @@ class _Run:
         progress.start(len(unknown))
         glance = availability.glance(installed_torch(), named_servers(self.arguments.service))
         with CaseRunner(self.arguments, self.suite, self.waivers, waiting, self.folder, self.workers, glance, self.wishes) as cases:
-            cases.heed(interrupts, progress.note)
+            cases.heed(interrupts, progress.note, progress.show)
             machine = cases.look_at_machine()
             self._place(machine.facts, journal)
             self._take_killed(journal, progress)

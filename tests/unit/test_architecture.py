@@ -94,7 +94,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 }
 """Each room (a module or a folder of runner/) and what it may import besides itself and what all may."""
 
-LATE = ("jinja2", "jsonschema", "numpy", "torch", "triton")
+LATE = ("jinja2", "jsonschema", "numpy", "rich", "torch", "triton")
 """Packages that cost too much to be imported by every command: within functions only, and torch by the worker alone."""
 
 
