@@ -113,6 +113,7 @@ class Progress:
         self._patience = FIRST_HEARTBEAT
         if self._live is not None:
             self._live.console.print(_line(outcome, words), soft_wrap=True)
+            self._live.refresh()
             return
         label = "" if outcome is None else f"\x1b[{color_of(outcome)}m{outcome.label}\x1b[0m" if self._color else outcome.label
         write(self._stream, f"{label}{words}\n")
@@ -142,7 +143,7 @@ class Progress:
         lines: list[RenderableType] = [self._bar()]
         if self._activity.starting is not None:
             lines.append(_fitted(f"  {_starting(self._activity, now)}"))
-        lines += [_fitted(f"  {_seconds(now - case.since):>6}  {_phase(case)}  {shown_id(case.name)}") for case in self._longest()]
+        lines += [_fitted(f"  {_seconds(now - case.since):>6}  {_phase(case):<12}  {shown_id(case.name)}") for case in self._longest()]
         if (more := len(self._activity.running) - _SHOWN) > 0:
             lines.append(_fitted(f"          and {more} more"))
         return Group(*lines)
@@ -154,19 +155,23 @@ class Progress:
         row = Table.grid(padding=(0, 1))
         row.add_column(no_wrap=True, width=_BAR)
         row.add_column(no_wrap=True)
-        row.add_row(ProgressBar(total=max(self._total, 1), completed=self._ended.total(), width=_BAR), self._counts())
+        style = "red" if any(outcome.is_failure and not self._is_let(outcome) for outcome in self._ended) else "green"
+        bar = ProgressBar(total=max(self._total, 1), completed=self._ended.total(), width=_BAR, complete_style=style, finished_style=style)
+        row.add_row(bar, self._counts())
         return row
 
     def _counts(self) -> "Text":
         counts = _fitted(f"{self._ended.total()}/{self._total}")
         for outcome in Outcome:
             if count := self._ended[outcome]:
-                is_let = outcome is Outcome.FLAKY and self._lets_flaky_pass
                 counts.append(f"  {count} ")
-                counts.append(outcome.label, _STYLES[33 if is_let else color_of(outcome)])
+                counts.append(outcome.label, "yellow" if self._is_let(outcome) else _STYLES[color_of(outcome)])
         if self._activity.running:
             counts.append(f"  {len(self._activity.running)} running")
         return counts
+
+    def _is_let(self, outcome: Outcome) -> bool:
+        return outcome is Outcome.FLAKY and self._lets_flaky_pass
 
 
 _STYLES = {31: "red", 32: "green", 33: "yellow"}

@@ -67,7 +67,7 @@ def test_a_terminal_says_what_the_run_waits_for(folder: Path) -> None:
     assert re.search(r"starting torch \(\d+ s\)", seen)
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)
     for second in (1, 2):
-        assert re.search(rf" {second} s  api  'sleeps\[backend=host,name=one\]'", plain), plain
+        assert re.search(rf" {second} s  api +'sleeps\[backend=host,name=one\]'", plain), plain
     assert "2 running" in plain
     assert "%5Bred%5Dtwo" in plain
     assert re.search(r"\x1b\[31mFAIL\x1b\[0m  \d/4", seen)

@@ -16,6 +16,14 @@ from tests.unit.test_console import Terminal, result
 SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
+@pytest.fixture(autouse=True)
+def usual_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+
+
 class Clock:
     now = 1000.0
 
@@ -137,7 +145,7 @@ def test_the_status_says_what_runs_since_when() -> None:
     shown.progress.show(running("long", "short", since=960.0, starting=990.0))
     first, *rest = shown.drawn
     assert first.endswith("0/3  2 running")
-    assert rest == ["    starting torch (11 s)".replace("    ", "  ", 1), "    41 s  trace  long", "    40 s  trace  short"]
+    assert rest == ["  starting torch (11 s)", "    41 s  trace         long", "    40 s  trace         short"]
 
 
 def test_the_status_counts_outcomes() -> None:
@@ -176,6 +184,13 @@ def test_nothing_is_coloured_where_nobody_wants_it() -> None:
         shown = Shown(live=True, color=color)
         shown.progress.case_finished(result())
         assert bool(re.search(r"\x1b\[[0-9;]*3[1-3]m", shown.stream.getvalue())) is color
+
+
+@pytest.mark.parametrize(("lets_pass", "painted"), [(True, "\x1b[33mFLAKY"), (False, "\x1b[31mFLAKY")])
+def test_a_flaky_case_is_painted_as_it_counts(lets_pass: bool, painted: str) -> None:
+    shown = Shown(live=True, color=True, lets_flaky_pass=lets_pass)
+    shown.progress.case_finished(result(0, Outcome.FLAKY))
+    assert painted in shown.stream.getvalue().replace("\x1b[31mFLAKY\x1b[0m  1/3", "")
 
 
 @pytest.mark.parametrize("columns", [1, 10, 40, 80])
