@@ -44,7 +44,7 @@ def place(tmp_path: Path) -> Path:
     return place
 
 
-@pytest.mark.parametrize("isolation", ["case", "process"])
+@pytest.mark.parametrize("isolation", ["case", "process", "none"])
 def test_torch_writes_into_the_cases_folder_alone(place: Path, isolation: str) -> None:
     before = files_below(place)
     out = place.parent / "out"
