@@ -119,7 +119,9 @@ def run_command(folder: Path, *options: str, device: str) -> Sequence[Sequence[s
 
 def isolations() -> frozenset[str]:
     """Return the ways to isolate a case that ``run --help`` knows."""
-    words = subprocess.run([PYTHON, "-m", "runner", "run", "--help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    words = subprocess.run(
+        [PYTHON, "-m", "runner", "run", "--help"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=240
+    ).stdout
     return frozenset(words.partition("--isolation {")[2].partition("}")[0].split(","))
 
 

@@ -63,7 +63,7 @@ class Sampler:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._thread.join()
+        self._thread.join(timeout=60)
 
     def _sample(self) -> None:
         while not self._over.wait(self.interval or None):
@@ -98,7 +98,9 @@ def measure(
     with Sampler(interval) as sampler, log.open("wb") as stream:
         begin = time.perf_counter()
         for command in commands:
-            done = subprocess.Popen(command, cwd=cwd, env=environment, stdout=stream, stderr=stream, preexec_fn=_pin(cores)).wait()
+            done = subprocess.Popen(command, cwd=cwd, env=environment, stdout=stream, stderr=stream, preexec_fn=_pin(cores)).wait(
+                timeout=3600
+            )
             if done != 0:
                 words = log.read_text("utf-8", "replace")[-3000:]
                 raise SystemExit(f"{' '.join(command)}\nended with {done}:\n{words}")

@@ -67,7 +67,7 @@ class Comparison:
 def seconds(command: Sequence[str]) -> float:
     """Return the wall seconds of one run; a command that fails is no measurement."""
     begin = time.perf_counter()
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False, timeout=240)
     took = time.perf_counter() - begin
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command[:4])} ... ended with {done.returncode}: {done.stderr.decode()[-500:]}")

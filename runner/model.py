@@ -166,6 +166,8 @@ class Case:
     survivors: tuple[WrittenReason, ...] = ()
     exclusive: bool = False
     """Whether its spec says that nothing may run beside it."""
+    left_out: tuple[Step, ...] = ()
+    """Its bench steps, where this run times nothing: they stood below ``steps``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +192,26 @@ class ServiceReport:
     """Keys of the case that could not be deleted from a server that is not ours."""
     problem: str = ""
     """Why it cannot be trusted to have served the case; empty when nothing was wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningCase:
+    """A case that runs just now, or the engine's name for it."""
+
+    name: str
+    since: float
+    """As ``time.monotonic`` counts."""
+    phase: str
+    """What its worker said last; it may say anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What an engine waits for just now."""
+
+    starting: float | None = None
+    """Since when a template warms up: the longest of several; None where none does."""
+    running: tuple[RunningCase, ...] = ()
 
 
 class WaiverEffect(Enum):
@@ -292,6 +314,8 @@ class CaseResult:
     """Files in the case's folder that belong to its report: chrome traces."""
     notes: tuple[str, ...] = ()
     """What a person should know of timings and attachments: why one is missing."""
+    benches_left_out: int = 0
+    """How many bench steps of the case were not run, because the run was started without ``--bench``."""
     objects_served: int = 0
     """Commands of the C++ compiler whose output came from the folder of ``--object-cache``; then the case is no conformance run's."""
     objects_built: int = 0

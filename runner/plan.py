@@ -25,13 +25,15 @@ def seed_of(case: Case) -> int:
 def digest_of(case: Case) -> str:
     """Return the sha256 of what is run and judged, so that a recorded result can be tied to it.
 
-    Where the file lies, and on which line something stands, does not count.
+    Where the file lies, and on which line something stands, does not count; nor does it whether the run times its bench steps.
     """
     body = dict(case.body)
     del body["isolation"]  # how it is run is no part of what is claimed
     preludes = [block["text"] for block in body.pop("preludes")]
     functions = {name: value["block"]["text"] if "block" in value else value for name, value in body.pop("functions").items()}
-    judged = [[step.kind, _arguments(step), [(one.kind, repr(one.check)) for one in step.expectations]] for step in case.steps]
+    judged = [
+        [step.kind, _arguments(step), [(one.kind, repr(one.check)) for one in step.expectations]] for step in (*case.steps, *case.left_out)
+    ]
     whole: list[Any] = [body, preludes, functions, judged, dict(case.params), case.backend]
     if case.control is not None:
         whole.append([case.control.patch, case.control.fails])

@@ -1,8 +1,11 @@
-"""Which of the cases: by backend, by glob on ids, by shard. Only ``*`` and ``?`` are special in a glob, so that an id selects itself."""
+"""Which of the cases, by backend, by glob on ids, by shard; and which of their steps.
+
+Only ``*`` and ``?`` are special in a glob, so that an id selects itself.
+"""
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runner.diagnostics import UsageError, unknown
 from runner.language.backends import Backends
@@ -50,3 +53,9 @@ def select(
     found = [case for case in cases if not names or case.backend in names]
     found = [case for case in found if not patterns or any(pattern.fullmatch(case.id) for pattern in patterns)]
     return [case for case in found if shard is None or shard.holds(case)]
+
+
+def without_benches(case: Case) -> Case:
+    """Return the case as it runs without ``--bench``. Bench steps are the last ones, so no other step changes its number."""
+    kept = tuple(step for step in case.steps if step.kind != "bench")
+    return replace(case, steps=kept, left_out=(*case.steps[len(kept) :], *case.left_out)) if len(kept) < len(case.steps) else case

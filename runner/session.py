@@ -5,13 +5,12 @@ import dataclasses
 import functools
 import json
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from runner import availability, kept, schedule
+from runner import availability, kept, schedule, scratch
 from runner.availability import Verdict as AvailabilityVerdict
 from runner.capabilities import Machine
 from runner.conditions import Surroundings
@@ -21,12 +20,13 @@ from runner.execute.jobs import FACTS, SHARED, Environment, Isolation
 from runner.execute.orphans import Orphans
 from runner.interrupt import STOP_NOW, Interrupts
 from runner.judge import Evidence, Judged, judge
+from runner.language.backends import Backend
 from runner.language.expand import surroundings
 from runner.language.load import Suite
 from runner.language.schema import fits
 from runner.language.templates import TemplateError
 from runner.left_behind import open_left_behind
-from runner.model import Availability, Case, CaseResult, Json, Timing
+from runner.model import Activity, Availability, Case, CaseResult, Json, Timing
 from runner.outcomes import Outcome
 from runner.plan import digest_of, make_plan
 from runner.protocol import KEPT, MAX_ATTACHMENT, WARM
@@ -77,7 +77,8 @@ class CaseRunner:
         environments = schedule.environments([case for case in cases if _may_run(case, machine)])
         self._environments = {key: _knowing(environment, answers) for key, environment in environments.items()}
         self._no_objects: dict[str, None] = {}
-        self._scratch = Path(tempfile.mkdtemp(prefix="torch-conformance-"))
+        self._own = scratch.make()
+        self._scratch = self._own.path
         limits = Limits(
             threads=schedule.threads(workers),
             scratch=self._scratch,
@@ -88,6 +89,8 @@ class CaseRunner:
         self._orphans = Orphans()
         self._engine = Engine(limits)
         self._is_asking = False
+        self._ids: dict[str, str] = {}
+        """The case of each job, by its name."""
         self._services = Services(named_servers(getattr(arguments, "service", ())), self._scratch)
 
     def __enter__(self) -> "CaseRunner":
@@ -101,7 +104,7 @@ class CaseRunner:
             kept.prune(self._objects)
         if self._answers is not None:
             kept.prune(self._answers / WARM, most=kept.WARM_BYTES)
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._own.close()
 
     @property
     def warnings(self) -> list[str]:
@@ -114,12 +117,13 @@ class CaseRunner:
         for name, what in self._company.values():
             yield f"{name} was {what}; it was run again alone. If it may share no worker, its spec says 'isolation: case'"
 
-    def heed(self, interrupts: Interrupts, say: Callable[[str], None]) -> None:
-        """Begin nothing more when that is asked for, and raise ``KeyboardInterrupt`` when asked to stop now."""
+    def heed(self, interrupts: Interrupts, say: Callable[[str], None], show: Callable[[Activity], None]) -> None:
+        """Begin nothing more when that is asked for, and raise ``KeyboardInterrupt`` when asked to stop now; show what is waited for."""
         said: list[int] = []
 
         def asked() -> None:
             interrupts.forget_wake()
+            show(self._activity())
             if interrupts.asked >= STOP_NOW or (interrupts.asked and self._is_asking):
                 raise KeyboardInterrupt
             if interrupts.asked:
@@ -129,6 +133,14 @@ class CaseRunner:
                     say(f"interrupted: finishing {count} running case{'' if count == 1 else 's'}; again stops now")
 
         self._engine.heed(interrupts.wake, asked)
+
+    def _activity(self) -> Activity:
+        """Return what is waited for, with the ids of cases; asking what the machine is belongs to starting torch."""
+        now = self._engine.activity
+        asking = [case.since for case in now.running if case.name == FACTS]
+        running = [dataclasses.replace(case, name=self._ids[case.name]) for case in now.running if case.name in self._ids]
+        starting = min([*asking, *([] if now.starting is None else [now.starting])], default=None)
+        return Activity(starting=starting, running=tuple(running))
 
     def look_at_machine(self) -> Machine:
         """Ask a worker what the machine is, if any case may run at all."""
@@ -197,6 +209,7 @@ class CaseRunner:
         cache = self._scratch / folder.name
         here = surroundings(self._suite.backends.by_name[case.backend], known)
         name = f"{case.id} ({folder.name})"  # of this attempt: another may run beside it
+        self._ids[name] = case.id
         plan = make_plan(case, here, self._machine.facts, folder, cache, self._objects)
         with naming(folder / "plan.json"):
             (folder / "plan.json").write_text(json.dumps(plan, indent=1, ensure_ascii=True), encoding="ascii")
@@ -240,7 +253,7 @@ class CaseRunner:
             self._no_objects[str(why)[:500]] = None
         return _case_result(
             case,
-            apply(judge(case, backend, here, evidence), case.id, here, self._waivers),
+            apply(self._judged(case, backend, here, evidence), case.id, here, self._waivers),
             seconds=round(execution.seconds, 3),
             phases=_phases(execution.observation),
             isolation=execution.isolation,
@@ -251,8 +264,18 @@ class CaseRunner:
             stderr=_tail(folder / "stderr.txt"),
             objects_served=_count(objects.get("served")),
             objects_built=_count(objects.get("built")),
+            benches_left_out=len(case.left_out),
             **({} if problem else _benches(folder, execution.observation)),
         )
+
+    def _judged(self, case: Case, backend: Backend, here: Surroundings, evidence: Evidence) -> Judged:
+        """Judge a case; what failed where torch had no room to build claims nothing."""
+        judged = judge(case, backend, here, evidence)
+        if judged.outcome is Outcome.PASS or evidence.problem:
+            return judged
+        said = "\n".join(f"{verdict.observed}\n{verdict.detail}" for verdict in judged.verdicts)
+        problem = scratch.shortage(self._scratch, said)
+        return judged if not problem else judge(case, backend, here, dataclasses.replace(evidence, problem=problem))
 
 
 def _may_run(case: Case, machine: Machine) -> bool:

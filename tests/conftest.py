@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -20,8 +21,19 @@ expect: [{close: {to: eager}}]
 """
 
 
-# what a shell's nohup ignores is ignored by every program that the tests start, and some of them are about it
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def _ignore_here(_: int, __: FrameType | None) -> None:
+    """Do nothing. Unlike ``SIG_IGN``, a handler is not inherited by the programs that a test starts: they get the default."""
+
+
+def _usual_signals() -> None:
+    """Give the programs that tests start the usual signals: where tests run in the background of a script, SIGINT is ignored."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # Python ignores these two itself
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, _ignore_here)
+
+
+_usual_signals()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -184,6 +185,21 @@ def program(*arguments: object, timeout: float = 240, **options: Any) -> "subpro
     command = [sys.executable, "-m", "runner", *map(str, arguments)]
     options = {"cwd": ROOT, "env": environment(), **options}
     return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False, **options)
+
+
+def line_with(process: "subprocess.Popen[str]", words: str, seconds: float = 120) -> str:
+    """Read standard error of a process up to a line with these words; one that does not write it in time is killed, and the test fails."""
+    assert process.stderr is not None
+    bound = threading.Timer(seconds, process.kill)
+    bound.start()
+    try:
+        line = ""
+        while words not in line:
+            line = process.stderr.readline()
+            assert line, f"it ended, or {seconds} s went by, without '{words}'"
+        return line
+    finally:
+        bound.cancel()
 
 
 def import_torch() -> Any:

@@ -5,7 +5,6 @@ import contextlib
 import json
 import shlex
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from runner import availability, schedule
+from runner import availability, schedule, scratch
 from runner.audit import Audit, ControlResult, Fate, Trial, audit, judge_control, try_case, with_control
 from runner.capabilities import Machine
 from runner.conditions import Surroundings
@@ -29,7 +28,7 @@ from runner.outcomes import Outcome
 from runner.plan import digest_of
 from runner.record import JournalError, RunHeader, read_run
 from runner.runs import JOURNAL, LATEST, RunFolder, find_run
-from runner.selection import Shard, select
+from runner.selection import Shard, select, without_benches
 from runner.session import CaseRunner, recorded
 from runner.waivers import Waivers
 
@@ -51,11 +50,11 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     """Audit a run, or the cases of paths; exit 1 for a survivor without a reason, 4 when nothing was audited."""
     shard = Shard.parse(arguments.shard) if arguments.shard else None
     with contextlib.ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="torch-conformance-audit-")))
         run = _run_of(arguments.targets)
-        ran = _recorded(run, arguments, shard) if run is not None else _executed(arguments, shard, scratch / "cases")
+        folder = stack.enter_context(scratch.make()).path if run is None or arguments.run else Path()
+        ran = _recorded(run, arguments, shard) if run is not None else _executed(arguments, shard, folder / "cases")
         found = audit([(case, trials) for case, result in ran.results if (trials := _tried(ran, case, result)) is not None])
-        controls = _controls(ran, arguments, scratch / "controls") if arguments.run else []
+        controls = _controls(ran, arguments, folder / "controls") if arguments.run else []
     report = _as_json(found, controls) if arguments.json else None
     print("\n".join(_lines(found, controls)) if report is None else json.dumps(report, indent=2, allow_nan=False))
     if not found.trials and not controls:
@@ -151,7 +150,8 @@ def _executed(arguments: argparse.Namespace, shard: Shard | None, folder: Path) 
 def _run(
     cases: Sequence[Case], suite: Suite, arguments: argparse.Namespace, folder: Path
 ) -> tuple[list[tuple[Case, CaseResult]], Surroundings]:
-    """Run what can run here."""
+    """Run what can run here; times are no facts that anything is expected of, so nothing is timed."""
+    cases = [without_benches(case) for case in cases]
     by_id = {case.id: case for case in cases}
     waivers = Waivers(WaiverFiles(waivers=(), documents=(), given=frozenset()), today=datetime.now(UTC).date())
     workers = schedule.workers(arguments.jobs)

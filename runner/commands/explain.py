@@ -18,7 +18,7 @@ from runner.model import Availability, Case
 from runner.plan import digest_of, seed_of
 from runner.protocol import encode
 from runner.schedule import is_exclusive
-from runner.selection import select
+from runner.selection import select, without_benches
 from runner.sharing import why_alone
 
 
@@ -57,11 +57,12 @@ def _text(case: Case, verdict: Verdict, backend: str) -> Iterator[str]:
     yield f"  file       {case.position}"
     yield f"  backend    {case.backend} on {case.device}: {backend}"
     yield f"  runs here  {_WORDS[verdict.availability]}{': ' + verdict.reason if verdict.reason else ''}"
-    alone = why_alone(case)
+    usual = without_benches(case)
+    alone = why_alone(usual)
     yield f"  process    {'of its own: ' + alone if alone else 'shared with others under --isolation worker'}"
     yield f"  seed       {seed_of(case)}"
     if is_exclusive(case):
-        yield "  alone      nothing runs beside it"
+        yield f"  alone      nothing runs beside it{'' if is_exclusive(usual) else ' under --bench'}"
     yield from (f"  covers     {test}" for test in case.covers)
     body = as_text(dict(case.body))
     for section in SECTIONS:
@@ -91,6 +92,7 @@ def _code(case: Case) -> Iterator[str]:
 def _steps(case: Case) -> Iterator[str]:
     for number, step in enumerate(case.steps, start=1):
         arguments = json.dumps(as_text(dict(step.arguments)), default=str) if step.arguments else ""
-        yield f"  step {number}     {step.kind} {arguments}".rstrip()
+        only = "    (with run --bench only)" if step.kind == "bench" else ""
+        yield f"  step {number}     {step.kind} {arguments}".rstrip() + only
         for expected in step.expectations:
             yield f"    expect   {expected.check!r}    at line {expected.position.line}"

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from runner import __version__, availability, kept, schedule
+from runner import __version__, availability, kept, schedule, scratch
 from runner.agreement import machine_differences
 from runner.attempts import Policy
 from runner.audit import Trial, audit, try_case
@@ -40,10 +40,11 @@ from runner.record import (
     without_credentials,
 )
 from runner.report import one_line
-from runner.report.console import Progress, print_report, wants_bar, wants_color
+from runner.report.console import print_report, wants_bar, wants_color
 from runner.report.junit import write_junit, write_stub
+from runner.report.progress import Progress
 from runner.runs import JOURNAL, LATEST, REPORTS, RunFolder, open_run, resume_run
-from runner.selection import Shard, select
+from runner.selection import Shard, select, without_benches
 from runner.services import named_servers, reach
 from runner.session import CaseRunner, recorded, result_of_unavailable, result_of_unrun
 from runner.times import seconds_of_run
@@ -56,6 +57,7 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     policy = Policy.of(retries=arguments.retries, repeat=arguments.repeat, fail_fast=arguments.fail_fast)
     memory_limit = schedule.memory_limit(arguments.memory_limit)
     reach(named_servers(arguments.service))
+    scratch.check()
     # looked at once, and before anything is run: a worker could change what lies there
     arguments.object_cache = kept.object_folder(arguments.object_cache)
     if not arguments.no_kept:
@@ -64,6 +66,8 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     waivers = Waivers(load_waivers(arguments.waivers, suite.backends), today=datetime.now(UTC).date())
     shard = Shard.parse(arguments.shard) if arguments.shard else None
     whole = select(suite.cases, suite.backends, names=arguments.backend, globs=arguments.select)
+    if not arguments.bench:
+        whole = [without_benches(case) for case in whole]
     selected = [case for case in whole if shard is None or shard.holds(case)]
     _check_required(arguments.require, suite)
     if not selected:
@@ -198,7 +202,7 @@ class _Run:
             live=wants_bar(sys.stderr, os.environ),
             lets_flaky_pass=self.header.lets_flaky_pass,
         )
-        with JournalWriter(self.folder.journal) as journal, Interrupts() as interrupts:
+        with progress, JournalWriter(self.folder.journal) as journal, Interrupts() as interrupts:
             if not self.has_header:
                 self._write_stubs()
             try:
@@ -226,7 +230,7 @@ class _Run:
         progress.start(len(unknown))
         glance = availability.glance(installed_torch(), named_servers(self.arguments.service))
         with CaseRunner(self.arguments, self.suite, self.waivers, waiting, self.folder, self.workers, glance, self.wishes) as cases:
-            cases.heed(interrupts, progress.note)
+            cases.heed(interrupts, progress.note, progress.show)
             machine = cases.look_at_machine()
             self._place(machine.facts, journal)
             self._take_killed(journal, progress)
@@ -387,6 +391,8 @@ class _Run:
             parts += ["--waivers", str(file)]
         for server in self.arguments.service:
             parts += ["--service", server]
+        if self.arguments.bench and not case.left_out and any(step.kind == "bench" for step in case.steps):
+            parts.append("--bench")
         return shlex.join([*parts, "--select", case.id])
 
     def _footer(self, code: ExitCode) -> RunFooter:

@@ -22,6 +22,7 @@ from runner.execute.memory import MemoryWatch
 from runner.execute.room import Capacity, Queue, Room
 from runner.execute.spawn import TemplateProcess, start_process
 from runner.execute.workers import Worker
+from runner.model import Activity, RunningCase
 
 _START_SECONDS = 300
 """How long a template may take to warm up."""
@@ -116,6 +117,20 @@ class Engine:
     def cold(self) -> Mapping[str, str]:
         """Why workers could not be warmed up before they had a case, by the key of their environment."""
         return dict(self._cold)
+
+    @property
+    def activity(self) -> Activity:
+        """What is waited for just now."""
+        starting = [one.deadline - self._start_seconds for one in self._templates.values() if not one.process.is_ready]
+        running = [(worker.running, worker.pid) for worker in self._busy()]
+        return Activity(
+            starting=min(starting, default=None),
+            running=tuple(
+                RunningCase(name=one.job.name, since=one.begun, phase=one.inbox.phase if pid is not None else "")
+                for one, pid in running
+                if one is not None
+            ),
+        )
 
     def run(self, jobs: Iterable[Job], capacity: Capacity) -> Iterator[Execution]:
         """Run every job, in order as far as there is room, and yield each as it ends."""

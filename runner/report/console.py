@@ -1,8 +1,6 @@
-"""What a person sees: progress on standard error while the run goes, the report on standard output at its end."""
+"""What a person sees on standard output at the end of a run (``progress`` has what is seen while it goes)."""
 
-import os
 import shlex
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,98 +14,21 @@ BLOCK_LIMIT = 6_000
 """Bytes of one case's block; the JUnit report and the run's folder have the rest."""
 
 _STDERR_LIMIT = 1_500
-_BAR = 24
+_DUMB = ("dumb", "unknown")
+"""Values of TERM for terminals that can do nothing but print."""
+
 _GROUPED = (Outcome.NOT_RUN, Outcome.UNAVAILABLE)
 """Outcomes of cases that nothing was tried on: their reasons are few, the cases many."""
 
 
 def wants_color(stream: TextIO, environ: Mapping[str, str]) -> bool:
     """Return whether to colour: a terminal, and NO_COLOR empty or unset."""
-    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") not in _DUMB
 
 
 def wants_bar(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Return whether to draw a bar: a terminal that a person looks at."""
-    return stream.isatty() and not environ.get("CI") and environ.get("TERM") != "dumb"
-
-
-class Progress:
-    """How far a run is: one line that is drawn again (``live``), or one line for each case that ended."""
-
-    def __init__(self, stream: TextIO, *, color: bool, live: bool, lets_flaky_pass: bool = False) -> None:
-        self._stream = stream
-        self._lets_flaky_pass = lets_flaky_pass
-        self._color = color
-        self._live = live
-        self._total = 0
-        self._done = 0
-        self._failed = 0
-        self._running: dict[str, None] = {}
-        self._drawn = 0
-
-    def start(self, total: int) -> None:
-        """Begin a run of ``total`` cases."""
-        self._total = total
-        self._draw()
-
-    def case_started(self, case_id: str) -> None:
-        """Show a case as running."""
-        self._running[case_id] = None
-        self._draw()
-
-    def case_finished(self, result: CaseResult) -> None:
-        """Count a case; where there is no bar, or where it failed, leave a line of it."""
-        self._running.pop(result.case_id, None)
-        self._done += 1
-        self._failed += result.outcome.is_failure and not (self._lets_flaky_pass and result.outcome is Outcome.FLAKY)
-        if result.outcome.is_failure or not self._live:
-            self._erase()
-            _write(self._stream, self._line(result) + "\n")
-        self._draw()
-
-    def note(self, text: str) -> None:
-        """Leave a line that is no case's."""
-        self._erase()
-        _write(self._stream, text + "\n")
-        self._draw()
-
-    def attempt_finished(self, result: CaseResult, which: str) -> None:
-        """Leave a line of one of several attempts of a case, where there is no bar, or where it failed."""
-        if result.outcome.is_failure or not self._live:
-            self._erase()
-            _write(self._stream, self._line(result, which) + "\n")
-        self._draw()
-
-    def close(self) -> None:
-        """Take the bar away."""
-        self._erase()
-        self._stream.flush()
-
-    def _line(self, result: CaseResult, count: str = "") -> str:
-        width = len(str(self._total))
-        count = count or f"{self._done:{width}}/{self._total}"
-        because = f": {one_line(result.reason)}" if result.outcome.is_failure else ""
-        head = _painted(result.outcome, color=self._color)
-        return f"{head}  {count}  {result.seconds:.1f}s  {shown_id(result.case_id)}{because}"
-
-    def _draw(self) -> None:
-        if not self._live:
-            return
-        full = _BAR * self._done // max(self._total, 1)
-        failed = f"  {self._failed} failed" if self._failed else ""
-        running = f"  {shown_id(next(reversed(self._running)))}" if self._running else ""
-        line = f"[{'#' * full}{'-' * (_BAR - full)}] {self._done}/{self._total}{failed}{running}"
-        # One column short of the edge: a full line would wrap, and the next could not take its place.
-        line = fitted(line, _columns(self._stream) - 1)
-        self._erase()
-        _write(self._stream, line)
-        self._drawn = display_width(line)
-
-    def _erase(self) -> None:
-        # Blanks rather than a sequence, so that the bar needs no more of a terminal than a carriage return.
-        if self._drawn:
-            _write(self._stream, "\r" + " " * self._drawn + "\r")
-            self._drawn = 0
+    """Return whether to draw a status: on a terminal that a person looks at."""
+    return stream.isatty() and not environ.get("CI") and environ.get("TERM") not in _DUMB
 
 
 def print_report(
@@ -125,12 +46,13 @@ def print_report(
     parts = (_expected, _blocks, _groups, _timings, _totals)
     lines = [line for part in parts for line in part(results, color=color)]
     lines += _objects(results, objects)
+    lines += _left_out(results)
     if truncated:
         lines.append("truncated: this run did not reach its end")
     if lets_flaky_pass and any(result.outcome is Outcome.FLAKY for result in results):
         lines.append("FLAKY cases do not fail this run (--flaky pass)")
     lines.append(_last_line(results, selected, report_path))
-    _write(stream, "\n".join(lines) + "\n")
+    write(stream, "\n".join(lines) + "\n")
 
 
 def _expected(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
@@ -188,6 +110,15 @@ def _totals(results: Sequence[CaseResult], *, color: bool) -> Iterable[str]:
             yield f"{counts[outcome]:7}  {_painted(outcome, color=color)}"
 
 
+def _left_out(results: Sequence[CaseResult]) -> Iterable[str]:
+    """Say how many bench steps were not run."""
+    count = sum(result.benches_left_out for result in results)
+    if count:
+        cases = sum(result.benches_left_out > 0 for result in results)
+        steps = f"{count} bench step{'' if count == 1 else 's'} of {cases} case{'' if cases == 1 else 's'}"
+        yield f"{steps} left out: nothing was timed (run --bench times them)"
+
+
 def _objects(results: Sequence[CaseResult], folder: Path | None) -> Iterable[str]:
     """Say how much of what the C++ compiler should have built came from a folder."""
     served = sum(result.objects_served for result in results)
@@ -207,10 +138,12 @@ def _last_line(results: Sequence[CaseResult], selected: int, report_path: Path |
 
 
 def _painted(outcome: Outcome, *, color: bool) -> str:
-    if not color:
-        return outcome.label
-    code = 31 if outcome.is_failure else 32 if outcome.junit is JUnitTag.NONE else 33
-    return f"\x1b[{code}m{outcome.label}\x1b[0m"
+    return f"\x1b[{color_of(outcome)}m{outcome.label}\x1b[0m" if color else outcome.label
+
+
+def color_of(outcome: Outcome) -> int:
+    """Return the number of an outcome's colour: red, green or yellow."""
+    return 31 if outcome.is_failure else 32 if outcome.junit is JUnitTag.NONE else 33
 
 
 def shown_id(case_id: str) -> str:
@@ -218,39 +151,7 @@ def shown_id(case_id: str) -> str:
     return shlex.quote(one_line(case_id, limit=10_000))
 
 
-def display_width(text: str) -> int:
-    """Return the columns that a plain text takes on a terminal."""
-    return sum(_character_width(character) for character in text)
-
-
-def _character_width(character: str) -> int:
-    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
-
-
-def fitted(text: str, columns: int) -> str:
-    """Return ``text`` cut so that it takes at most ``columns`` columns."""
-    if display_width(text) <= columns:
-        return text
-    kept, room = [], columns - 3
-    for character in text:
-        room -= _character_width(character)
-        if room < 0:
-            break
-        kept.append(character)
-    return ("".join(kept) + "...")[: max(columns, 0)]
-
-
-def _columns(stream: TextIO) -> int:
-    try:
-        columns = os.get_terminal_size(stream.fileno()).columns
-    except (OSError, ValueError):
-        columns = 0
-    return columns or 80
-
-
-def _write(stream: TextIO, text: str) -> None:
+def write(stream: TextIO, text: str) -> None:
     """Write what the stream's encoding can say, and the rest as escapes."""
     encoding = stream.encoding or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding))

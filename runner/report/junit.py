@@ -144,7 +144,7 @@ def _document(
     for spec, group in _by_spec(results).items():
         # When not even the messages fit, the environment is said once.
         said = {} if suites and not limit else properties
-        suites.append(_suite(spec, group, header, properties=said, limit=limit, folder=folder))
+        suites.append(_suite(spec, group, header, properties={**said, **_left_out(group)}, limit=limit, folder=folder))
         if most is not None and suites.size > most:
             return b""
     data = suites.document(math.fsum(_seconds(result) for result in results))
@@ -165,6 +165,12 @@ def _properties(header: RunHeader) -> dict[str, str]:
     variables = {f"env.{name}": value for name, value in header.variables.items()}
     known = {**run, **header.environment, **variables}
     return {visible_name(name): clip(plain(value), _PROPERTY_LIMIT) for name, value in known.items() if value}
+
+
+def _left_out(group: Sequence[CaseResult]) -> dict[str, str]:
+    """Return how many bench steps of a suite were not run; nothing where there were none."""
+    count = sum(result.benches_left_out for result in group)
+    return {"bench-steps-left-out": str(count)} if count else {}
 
 
 def _truncated_suite(header: RunHeader, properties: Mapping[str, str]) -> ET.Element:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import protocol
-from runner.worker import compat, hooks, objects
+from runner.worker import compat, hooks, objects, own_files
 from runner.worker.hooks import Phases, Witness
 from runner.worker.seal import Broken, Seal
 
@@ -73,6 +73,9 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any], u
     body = plan["body"]
     os.chdir(plan["folder"])  # what code of a spec leaves in its working folder stays with the case
     compat.use_cache_dir(os.path.join(plan["cache"], "cache"))
+    own_files.redirect(plan["folder"], plan["cache"])
+    own_files.write_no_bytecode()
+    paths = compat.follow_variables(plan["folder"])
     compat.set_threads(int(os.environ.get(protocol.THREADS, "1")))
     witness = Witness()
     hooks.watch(phases, witness)
@@ -81,6 +84,7 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any], u
     objects.install(plan["objects"], own=[plan["folder"], plan["cache"], tempfile.gettempdir()])
     compat.set_torch_state(body["torch"])
     options = {"config": {"compile_threads": 1, **body["config"]}, **{k: body[k] for k in ("dynamo_config", "functorch_config")}}
+    options = {section: {**paths.get(section, {}), **found} for section, found in options.items()}
     undo.enter_context(compat.patched_options(options))
     if body.get("services"):
         where = json.loads(Path(plan["cache"], protocol.SERVICES_FILE).read_bytes())

@@ -15,6 +15,8 @@ import socket
 import sys
 from typing import Any
 
+from runner.worker import own_files
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 FAILED = 70
@@ -143,6 +145,7 @@ def main() -> None:
     """Take cases in a new process: ``python -m runner.worker.entry SOCKET PARENT``."""
     control, parent = map(int, sys.argv[1:])
     begin(parent)
+    own_files.begin_in_scratch()
     _import()
     serve(socket.socket(fileno=control))
 

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from runner import protocol
-from runner.worker import entry
+from runner.worker import entry, own_files
 
 _END_SECONDS = 5.0
 """How long what was killed may take to end; a process that the system holds is not waited for."""
@@ -210,6 +210,7 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     entry.follow(int(sys.argv[2]))
     entry.adopt_orphans()
+    own_files.begin_in_scratch()
     warm(sys.argv[3:])
     entry.follow_nobody()  # from here on it sees that the runner hung up, and may have something to clean up
     try:

@@ -25,7 +25,7 @@ from junitparser import JUnitXml
 
 from runner.outcomes import Outcome
 from runner.record import Run, read_run
-from tests.fakes import ROOT, environment, program
+from tests.fakes import ROOT, environment, line_with, program
 
 pytestmark = pytest.mark.torch
 
@@ -76,12 +76,7 @@ class Started:
 
     def says(self, words: str) -> str:
         """Read standard error up to a line with these words."""
-        assert self.process.stderr is not None
-        line = ""
-        while words not in line:
-            line = self.process.stderr.readline()
-            assert line, f"it ended and did not say '{words}'"
-        return line
+        return line_with(self.process, words)
 
     def ended(self, code: int) -> tuple[str, str]:
         stdout, stderr = self.process.communicate(timeout=60)
@@ -140,7 +135,7 @@ def start(tmp_path: Path, spec: Path) -> Iterator[Callable[..., Started]]:
     yield starts
     for one in begun:
         one.process.kill()
-        one.process.communicate()
+        one.process.communicate(timeout=60)
 
 
 def resumed(out: Path, spec: Path, *more: object) -> "subprocess.CompletedProcess[str]":
@@ -241,7 +236,7 @@ def test_a_killed_run_that_is_gone_on_with_gives_the_report_of_an_unbroken_one(s
     run = start()
     run.waiting(2)
     run.process.kill()
-    run.process.wait()
+    run.process.wait(timeout=60)
     waited(lambda: not list(processes_with(run.mark)), seconds=10)
     assert run.run.truncated
     assert run.outcomes == {name: UNBROKEN[name] for name in IDS[:3]}
@@ -299,7 +294,7 @@ def test_a_run_goes_on_with_the_specs_that_it_began_with(start, spec):
     run = start()
     run.waiting(2)
     run.process.kill()
-    run.process.wait()
+    run.process.wait(timeout=60)
     spec.write_text(SPEC.replace("params.number % 3", "params.number % 2"))
     done = resumed(run.out, spec, "--jobs", "2")
     assert (done.returncode, "is not the case that was run then" in done.stderr) == (2, True), done.stderr
@@ -313,11 +308,12 @@ def small(tmp_path: Path) -> Iterator[Path]:
     """Return a folder on a file system of 256 KiB."""
     place = tmp_path / "small"
     place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", place], capture_output=True, text=True, check=False)
+    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", place]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     if mounted.returncode:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
     yield place
-    subprocess.run(["umount", "-l", place], check=True)
+    subprocess.run(["umount", "-l", place], check=True, timeout=240)
 
 
 def fill(place: Path) -> None:
@@ -351,7 +347,7 @@ def test_a_full_disk_is_told_before_anything_is_run(small, spec):
 
 def test_a_folder_that_may_only_be_read_is_told_before_anything_is_run(small, spec):
     (small / "out").mkdir()
-    subprocess.run(["mount", "-o", "remount,ro", small], check=True)
+    subprocess.run(["mount", "-o", "remount,ro", small], check=True, timeout=240)
     for place in (small / "out", small / "new"):
         done = program("run", spec, "--out", place)
         assert (done.returncode, "Read-only file system" in done.stderr) == (2, True), done.stderr
@@ -409,7 +405,14 @@ def test_a_full_standard_output_is_no_success(spec, tmp_path):
     with Path("/dev/full").open("wb") as full:
         command = [sys.executable, "-m", "runner", "run", spec, "--select", IDS[0], "--out", tmp_path / "out", "--jobs", "1"]
         done = subprocess.run(
-            [str(word) for word in command], cwd=ROOT, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            [str(word) for word in command],
+            cwd=ROOT,
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=240,
         )
     assert done.returncode == 1, done.stderr
     assert done.stderr.splitlines()[-1] == "torch-conformance: cannot write to standard output: No space left on device"

@@ -193,7 +193,7 @@ def stopped(folder: Path, *signals: int, arguments: Sequence[str] = SLOW) -> Ran
     try:
         end = time.monotonic() + 120
         while not (folder / "marks" / "hang").exists():
-            assert process.poll() is None, process.communicate()
+            assert process.poll() is None, process.communicate(timeout=60)
             assert time.monotonic() < end, "the run never came so far"
             time.sleep(0.05)
         for number in signals:
@@ -202,7 +202,7 @@ def stopped(folder: Path, *signals: int, arguments: Sequence[str] = SLOW) -> Ran
         stdout, stderr = process.communicate(timeout=60)
     finally:
         process.kill()
-        process.wait()
+        process.wait(timeout=60)
     return Ran(folder / "out", process.returncode, stdout, stderr)
 
 

@@ -22,7 +22,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 
 from runner.outcomes import JUnitTag, Outcome
 from runner.record import read_run
-from tests.fakes import ROOT, environment, program
+from tests.fakes import ROOT, environment, line_with, program
 from tests.ran import Ran
 
 pytestmark = pytest.mark.torch
@@ -552,8 +552,7 @@ def test_an_interrupt_ends_everything_and_says_so(tmp_path, isolation):
     pids = [int(pid) for path in waiting for pid in path.read_text().split()]
     assert set(pids) <= set(processes_with(mark))
     started.send_signal(signal.SIGINT)
-    assert started.stderr is not None
-    assert started.stderr.readline() == "interrupted: finishing 2 running cases; again stops now\n"
+    assert line_with(started, "interrupted") == "interrupted: finishing 2 running cases; again stops now\n"
     started.send_signal(signal.SIGINT)
     stdout, stderr = started.communicate(timeout=30)
     assert started.returncode == 130, stderr
@@ -610,7 +609,7 @@ def test_a_killed_run_leaves_no_process_and_can_be_resumed(tmp_path):
     started = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     waited(lambda: len(list(out.glob("cases/*/waiting"))) == 2)
     started.kill()
-    started.wait()
+    started.wait(timeout=60)
     waited(lambda: not list(processes_with(mark)), seconds=10)
     assert read_run(out / "run.jsonl").truncated
     (case,) = [case for suite in JUnitXml.fromfile(str(out / "junit.xml")) for case in suite]

@@ -41,7 +41,7 @@ class Program:
         report.unlink(missing_ok=True)
         variables = {**os.environ, "PYTHONPATH": f"{self.folder / 'watch'}{os.pathsep}{ROOT}", "WATCH_FILE": str(report)}
         command = [sys.executable, "-m", "runner", *arguments]
-        done = subprocess.run(command, cwd=self.folder, env=variables, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=self.folder, env=variables, capture_output=True, text=True, check=False, timeout=240)
         self.modules = set(json.loads(report.read_text()))
         return done
 
@@ -63,7 +63,7 @@ def test_the_watch_sees_torch(program: Program) -> None:
     report = program.folder / "watch" / "modules.json"
     variables = {**os.environ, "PYTHONPATH": str(program.folder / "watch"), "WATCH_FILE": str(report)}
     (program.folder / "torch.py").write_text("")
-    subprocess.run([sys.executable, "-c", "import torch"], cwd=program.folder, env=variables, check=True)
+    subprocess.run([sys.executable, "-c", "import torch"], cwd=program.folder, env=variables, check=True, timeout=240)
     assert "torch" in json.loads(report.read_text())
 
 

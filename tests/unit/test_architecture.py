@@ -30,6 +30,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "interrupt",
         "kept",
         "merge",
+        "scratch",
         "session",
         "services",
         "protocol",
@@ -44,6 +45,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "outcomes": (),
     "folders": (),
     "kept": (),
+    "scratch": (),
     "model": ("outcomes",),
     "conditions": (),
     "capabilities": ("conditions",),
@@ -85,14 +87,14 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "services": ("protocol",),
     "audit": ("conditions", "expectations", "judge", "patterns", "plan", "protocol"),
     "session": (
-        *("availability", "capabilities", "conditions", "execute", "interrupt", "judge", "kept", "language.expand", "language.load"),
-        *("language.schema", "language.templates", "left_behind", "outcomes", "plan", "protocol", "runs", "schedule", "services"),
-        *("sharing", "streams", "waivers"),
+        *("availability", "capabilities", "conditions", "execute", "interrupt", "judge", "kept", "language.backends", "language.expand"),
+        *("language.load", "language.schema", "language.templates", "left_behind", "outcomes", "plan", "protocol", "runs", "schedule"),
+        *("scratch", "services", "sharing", "streams", "waivers"),
     ),
 }
 """Each room (a module or a folder of runner/) and what it may import besides itself and what all may."""
 
-LATE = ("jinja2", "jsonschema", "numpy", "torch", "triton")
+LATE = ("jinja2", "jsonschema", "numpy", "rich", "torch", "triton")
 """Packages that cost too much to be imported by every command: within functions only, and torch by the worker alone."""
 
 

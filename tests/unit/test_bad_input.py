@@ -177,7 +177,7 @@ def test_what_is_no_utf_8_terminal_gets_escapes(folder: Path) -> None:
     (folder / "bad.yaml").write_text("größe: 4\n", "utf-8")
     variables = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "runner", "validate", "specs"]
-    done = subprocess.run(command, cwd=folder.parent, env=variables, capture_output=True, check=False)
+    done = subprocess.run(command, cwd=folder.parent, env=variables, capture_output=True, check=False, timeout=240)
     assert done.returncode == ExitCode.USAGE
     assert rb"unknown key 'gr\xf6\xdfe'" in done.stdout
     assert done.stderr == b""
@@ -223,7 +223,7 @@ def test_no_permission(anybodys_folder: Path) -> None:
         (anybodys_folder / "specs" / name).chmod(mode)
     command = [sys.executable, "-c", NO_PERMISSION, str(INVALID / "unknown-config.yaml")]
     done = subprocess.run(
-        command, cwd=anybodys_folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+        command, cwd=anybodys_folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False, timeout=240
     )
     assert done.stdout.split("--\n")[1].splitlines() == [
         "specs/file/spec.yaml:1:1: cannot be read: Permission denied (check the path and its permissions)",

@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from runner import schedule
 from runner import session as carrier
 from runner.model import CaseResult, Timing
 from runner.outcomes import Outcome
+from runner.plan import digest_of
 from runner.protocol import MAX_ATTACHMENT
 from runner.report.junit import write_junit
+from runner.selection import without_benches
 from tests.fakes import COUNTED, backend, case, observation, seen, step, verdict_of
 from tests.unit.test_console import reported
 from tests.unit.test_console import result as console_result
@@ -251,6 +254,50 @@ def test_an_attachment_is_a_file_of_the_case_and_of_bounded_size(tmp_path: Path)
     assert found["attachments"] == ("good.json",)
     assert found["notes"][0] == "said by the worker"
     assert [note.split()[0] for note in found["notes"][1:]] == names[2:]
+
+
+# -- without --bench ------------------------------------------------------------------------------------------------
+
+WHOLE = {"preludes": [], "functions": {}}
+TIMED = case(step(COUNTED), step(kind="bench", repeat=3), step(kind="bench"), body=WHOLE)
+
+
+def test_without_bench_the_other_steps_keep_their_numbers_and_nothing_runs_alone() -> None:
+    left = without_benches(TIMED)
+    assert left.steps == TIMED.steps[:1]
+    assert left.left_out == TIMED.steps[1:]
+    assert (schedule.is_exclusive(TIMED), schedule.is_exclusive(left)) == (True, False)
+    assert schedule.is_exclusive(without_benches(replace(TIMED, exclusive=True)))
+    assert without_benches(left) == left
+    assert without_benches(case(step(COUNTED))) == case(step(COUNTED))
+
+
+def test_the_digest_is_the_same_with_and_without_bench_and_holds_what_would_be_timed() -> None:
+    assert digest_of(without_benches(TIMED)) == digest_of(TIMED)
+    assert digest_of(without_benches(case(step(COUNTED), step(kind="bench", repeat=4), step(kind="bench"), body=WHOLE))) != digest_of(
+        without_benches(TIMED)
+    )
+    assert digest_of(without_benches(case(step(COUNTED), body=WHOLE))) != digest_of(TIMED)
+
+
+def test_facts_of_a_run_with_bench_can_be_judged_and_those_of_one_without_need_no_bench() -> None:
+    assert verdict_of(without_benches(TIMED), observation(seen())).outcome is Outcome.PASS
+    assert verdict_of(TIMED, observation(seen(), timed(), timed())).outcome is Outcome.PASS
+    assert verdict_of(TIMED, observation(seen())).outcome is Outcome.ERROR
+
+
+def test_reports_count_what_was_left_out(tmp_path: Path) -> None:
+    text = reported(
+        console_result(outcome=Outcome.PASS, benches_left_out=2),
+        console_result(1, outcome=Outcome.PASS, benches_left_out=1),
+        console_result(2, outcome=Outcome.PASS),
+    )
+    assert "3 bench steps of 2 cases left out: nothing was timed (run --bench times them)\n" in text
+    assert "1 bench step of 1 case left out" in reported(console_result(outcome=Outcome.PASS, benches_left_out=1))
+    assert "bench" not in reported(console_result(outcome=Outcome.PASS))
+    write_junit(tmp_path / "junit.xml", HEADER, [junit_result(outcome=Outcome.PASS, benches_left_out=2)])
+    properties = {found.get("name"): found.get("value") for found in ET.parse(tmp_path / "junit.xml").iter("property")}
+    assert properties["bench-steps-left-out"] == "2"
 
 
 # -- where people read them -----------------------------------------------------------------------------------------

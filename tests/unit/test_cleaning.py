@@ -123,7 +123,7 @@ BROUGHT_BACK: dict[str, tuple[Callable[[], object], Callable[[], Any]]] = {
     "the recursion limit": (lambda: sys.setrecursionlimit(3210), sys.getrecursionlimit),
     "garbage collection": (gc.disable, gc.isenabled),
     "a signal's handler": (lambda: signal.signal(signal.SIGALRM, signal.SIG_IGN), lambda: signal.getsignal(signal.SIGALRM)),
-    "the umask": (lambda: os.umask(0o027), lambda: subprocess.check_output(["sh", "-c", "umask"])),
+    "the umask": (lambda: os.umask(0o027), lambda: subprocess.check_output(["sh", "-c", "umask"], timeout=240)),
     "torch's logs": (set_logs, logged),
     "a logger's level": (lambda: logging.getLogger("torch").setLevel(5), lambda: logging.getLogger("torch").level),
     "a handler of the root": (lambda: logging.root.addHandler(Lines()), lambda: len(logging.root.handlers)),
@@ -349,7 +349,7 @@ def test_a_thread_is_said(baseline: Baseline) -> None:
     thread = threading.Thread(target=go_on.wait, name="left-behind", daemon=True)
     assert after(baseline, thread.start) == "thread left-behind goes on"
     go_on.set()
-    thread.join()
+    thread.join(timeout=60)
     assert after(baseline, lambda: None) == ""
 
 

@@ -12,8 +12,7 @@ import pytest
 from runner.diagnostics import Position
 from runner.model import Attempt, CaseId, CaseResult, Status, Verdict
 from runner.outcomes import Outcome
-from runner.report import console
-from runner.report.console import Progress, display_width, fitted, print_report, shown_id, wants_bar, wants_color
+from runner.report.console import BLOCK_LIMIT, print_report, shown_id, wants_bar, wants_color
 
 AT = Position(file="specs/area/one.yaml", line=12, column=9)
 COUNTER = Verdict(kind="counter", status=Status.FAILED, position=AT, expected="hit 1", observed="hit 0", detail="def call(args):\n    pass")
@@ -169,7 +168,7 @@ def test_nothing_of_a_case_drives_the_terminal(field: str, color: bool) -> None:
 def test_a_huge_case_does_not_flood_the_terminal() -> None:
     huge = "x" * 1_000_000
     text = reported(result(outcome=Outcome.CRASH, stderr=huge, reason=huge, verdicts=(replace(COUNTER, detail=huge),)))
-    assert len(text) < console.BLOCK_LIMIT + 3_000
+    assert len(text) < BLOCK_LIMIT + 3_000
     assert "repro: torch-conformance repro" in text
 
 
@@ -193,57 +192,6 @@ def test_ids_can_be_pasted(case_id: str, shown: str) -> None:
     assert shown_id(case_id) == shown
 
 
-# Progress.
-
-
-def lines_of(*results: CaseResult, total: int, color: bool = False) -> list[str]:
-    stream = io.StringIO()
-    progress = Progress(stream, color=color, live=False)
-    progress.start(total)
-    for each in results:
-        progress.case_started(each.case_id)
-        progress.case_finished(each)
-    progress.close()
-    return stream.getvalue().splitlines()
-
-
-def test_without_a_terminal_there_is_one_line_for_each_finished_case() -> None:
-    assert lines_of(result(1, Outcome.PASS), result(2), result(3, Outcome.UNAVAILABLE), total=40) == [
-        "PASS   1/40  1.3s  'area/one[backend=cpu,n=1]'",
-        "FAIL   2/40  1.3s  'area/one[backend=cpu,n=2]': it did not hold",
-        "UNAVAILABLE   3/40  1.3s  'area/one[backend=cpu,n=3]'",
-    ]
-
-
-@pytest.mark.parametrize("outcome", Outcome)
-def test_every_outcome_has_a_line_and_stays_on_it(outcome: Outcome) -> None:
-    (line,) = lines_of(result(outcome=outcome, reason="two\nlines\x1b[2J\r\u2028"), total=1)
-    assert line.startswith(f"{outcome.label}  1/1  1.3s  ")
-    assert "\x1b" not in line
-
-
-def test_an_attempt_has_a_line_and_is_no_case_that_ended() -> None:
-    stream = io.StringIO()
-    progress = Progress(stream, color=False, live=False)
-    progress.start(2)
-    progress.attempt_finished(result(0, Outcome.CRASH), "attempt 1 of at most 3")
-    progress.case_finished(result(1, Outcome.PASS))
-    first, second = stream.getvalue().splitlines()
-    assert first == "CRASH  attempt 1 of at most 3  1.3s  'area/one[backend=cpu,n=0]': it did not hold"
-    assert second.startswith("PASS  1/2  ")
-
-
-@pytest.mark.parametrize(("lets_pass", "counted"), [(False, "  2 failed"), (True, "  1 failed")])
-def test_the_bar_counts_what_fails_the_run(lets_pass: bool, counted: str) -> None:
-    stream = Terminal()
-    progress = Progress(stream, color=False, live=True, lets_flaky_pass=lets_pass)
-    progress.start(3)
-    progress.attempt_finished(result(0, Outcome.FAIL), "attempt 1 of 2")
-    for outcome in (Outcome.FLAKY, Outcome.FAIL):
-        progress.case_finished(result(1, outcome))
-    assert counted in stream.getvalue().split("\r")[-1]
-
-
 @pytest.mark.parametrize("lets_pass", [False, True])
 def test_a_flaky_case_is_shown_whether_it_may_pass_or_not(lets_pass: bool) -> None:
     attempt = Attempt(outcome=Outcome.PASS, reason="", failure_type="", seconds=0.5, isolation="fork", folder="cases/00009")
@@ -264,83 +212,6 @@ def test_a_flaky_case_is_shown_whether_it_may_pass_or_not(lets_pass: bool) -> No
     assert "--flaky pass" not in reported(result(outcome=Outcome.FAIL), lets_flaky_pass=lets_pass)
 
 
-def test_progress_is_coloured_when_asked() -> None:
-    assert lines_of(result(), total=1, color=True)[0].startswith("\x1b[31mFAIL\x1b[0m  1/1")
-
-
-def screen(text: str) -> list[str]:
-    """Return the lines that stand on a terminal after ``text``."""
-    shown = []
-    for line in text.split("\n"):
-        cells: list[str] = []
-        for piece in line.split("\r"):
-            cells[: len(piece)] = piece
-        shown.append("".join(cells).rstrip())
-    return shown
-
-
-def drawn(*, columns: int, monkeypatch: pytest.MonkeyPatch, case_id: str = "area/one[n=1]", total: int = 4) -> tuple[Terminal, Progress]:
-    monkeypatch.setattr(console, "_columns", lambda _: columns)
-    stream = Terminal()
-    progress = Progress(stream, color=False, live=True)
-    progress.start(total)
-    progress.case_started(case_id)
-    return stream, progress
-
-
-def test_the_bar_is_one_line_that_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream, progress = drawn(columns=100, monkeypatch=monkeypatch)
-    assert screen(stream.getvalue()) == ["[------------------------] 0/4  'area/one[n=1]'"]
-    progress.case_finished(result(1, Outcome.PASS, case_id=CaseId("area/one[n=1]")))
-    assert screen(stream.getvalue()) == ["[######------------------] 1/4"]
-    progress.case_finished(result(2))
-    assert screen(stream.getvalue()) == [
-        "FAIL  2/4  1.3s  'area/one[backend=cpu,n=2]': it did not hold",
-        "[############------------] 2/4  1 failed",
-    ]
-    progress.close()
-    assert screen(stream.getvalue())[-1] == ""
-
-
-def test_a_note_leaves_a_line_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream, progress = drawn(columns=100, monkeypatch=monkeypatch)
-    progress.note("interrupted: finishing 2 running cases")
-    assert screen(stream.getvalue()) == ["interrupted: finishing 2 running cases", "[------------------------] 0/4  'area/one[n=1]'"]
-
-
-@pytest.mark.parametrize("columns", [1, 2, 3, 10, 40, 80])
-@pytest.mark.parametrize("case_id", ["x" * 200, "漢字" * 60, "\U0001f600" * 90, "e\u0301" * 200])
-def test_the_bar_never_wraps(monkeypatch: pytest.MonkeyPatch, columns: int, case_id: str) -> None:
-    stream, _ = drawn(columns=columns, monkeypatch=monkeypatch, case_id=case_id)
-    for piece in re.split(r"[\r\n]", stream.getvalue()):
-        assert display_width(piece) < max(columns, 1)
-
-
-def test_a_bar_of_no_cases_divides_by_nothing() -> None:
-    stream = Terminal()
-    progress = Progress(stream, color=False, live=True)
-    progress.start(0)
-    progress.close()
-    assert "0/0" in stream.getvalue()
-
-
-def test_the_bar_needs_no_escape_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream, progress = drawn(columns=80, monkeypatch=monkeypatch, case_id="a\x1b[2J\x07")
-    progress.close()
-    assert "\x1b" not in stream.getvalue()
-    assert "\x07" not in stream.getvalue()
-
-
-@pytest.mark.parametrize(("text", "width"), [("abc", 3), ("漢字", 4), ("e\u0301", 1), ("\u200d", 0), ("\U0001f600", 2), ("ｱ", 1), ("", 0)])
-def test_width_is_counted_in_columns(text: str, width: int) -> None:
-    assert display_width(text) == width
-
-
-@pytest.mark.parametrize(("columns", "shown"), [(10, "漢字漢字漢"), (9, "漢字漢..."), (8, "漢字..."), (3, "..."), (2, ".."), (0, "")])
-def test_text_is_cut_by_columns(columns: int, shown: str) -> None:
-    assert fitted("漢字漢字漢", columns) == shown
-
-
 @pytest.mark.parametrize(
     ("environ", "color", "bar"),
     [
@@ -348,6 +219,7 @@ def test_text_is_cut_by_columns(columns: int, shown: str) -> None:
         ({"NO_COLOR": "1"}, False, True),
         ({"NO_COLOR": ""}, True, True),
         ({"TERM": "dumb"}, False, False),
+        ({"TERM": "unknown"}, False, False),
         ({"CI": "true"}, True, False),
     ],
 )
@@ -355,14 +227,6 @@ def test_a_terminal_is_used_as_its_user_says(environ: Mapping[str, str], color: 
     assert (wants_color(Terminal(), environ), wants_bar(Terminal(), environ)) == (color, bar)
     assert not wants_color(io.StringIO(), environ)
     assert not wants_bar(io.StringIO(), environ)
-
-
-def test_a_bar_that_is_gone_is_not_wiped_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream, progress = drawn(columns=80, monkeypatch=monkeypatch)
-    progress.close()
-    closed = stream.getvalue()
-    progress.close()
-    assert stream.getvalue() == closed
 
 
 # Compiled objects.

@@ -62,14 +62,16 @@ def test_the_first_spec_passes_and_the_failure_shown_is_real(tmp_path: Path) -> 
     (folder / "right.yaml").write_text(right, encoding="utf-8")
     (folder / "relu.yaml").write_text(wrong, encoding="utf-8")
     command = [sys.executable, "-m", "runner", "run", "specs/first", "--backend", "cpu", "--select", "*dynamic=true?"]
-    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False, timeout=240
+    )
     assert done.returncode == 1, done.stderr
     assert block("failure") in done.stdout
     assert "1  PASS" in done.stdout
 
 
 def test_no_document_holds_a_machine_path() -> None:
-    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split("\0")
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=240).stdout.split("\0")
     assert any(files) or not (ROOT / ".git").exists()
     paths = re.compile(r"(?<![\w.])/(?:work|root|home/\w+)/[\w.-]+")
     for name in filter(None, files):
@@ -81,5 +83,7 @@ def test_no_document_holds_a_machine_path() -> None:
 
 def test_a_help_of_every_command() -> None:
     for command in ("validate", "list", "run", "explain", "audit", "merge"):
-        done = subprocess.run([sys.executable, "-m", "runner", command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "runner", command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=240
+        )
         assert done.stdout.startswith(f"usage: torch-conformance {command}")

@@ -51,7 +51,7 @@ class Stuck:
         self.control.close()
         self.theirs.close()
         for child in self.children:
-            child.wait()
+            child.wait(timeout=60)
 
 
 class Silent(Stuck):
@@ -122,7 +122,7 @@ def test_a_stopped_template_goes_on(sleeper):
         asleep.wake()
         assert state(sleeper) != "T"
     sleeper.kill()
-    sleeper.wait()
+    sleeper.wait(timeout=60)
     asleep.wake()
 
 

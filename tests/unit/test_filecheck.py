@@ -420,7 +420,7 @@ def test_other_threads_are_told_so() -> None:
 
     thread = threading.Thread(target=judge)
     thread.start()
-    thread.join()
+    thread.join(timeout=60)
     assert [str(problem) for problem in caught] == ["a time limit can be set in the main thread only"]
 
 
@@ -512,7 +512,7 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
 def test_nothing_is_written_and_the_environment_does_not_matter(tmp_path: Path) -> None:
     code = "from runner.filecheck import parse, run\nassert run(parse('CHECK-DAG: a\\nCHECK-DAG: b\\nCHECK-NOT: c\\n'), 'b a').held\n"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(tmp_path), "FILECHECK_OPTS": "-v"}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=True, timeout=240)
     assert (done.stdout, done.stderr, list(tmp_path.iterdir())) == (b"", b"", [])
 
 

@@ -89,6 +89,6 @@ def test_another_thread_sets_no_handlers() -> None:
     before = [signal.getsignal(number) for number in HANDLED]
     thread = threading.Thread(target=enter)
     thread.start()
-    thread.join()
+    thread.join(timeout=60)
     assert found == [0]
     assert [signal.getsignal(number) for number in HANDLED] == before

@@ -15,5 +15,5 @@ ROOT = Path(__file__).resolve().parents[2]
     ids=" ".join,
 )
 def test_clean(arguments: list[str]) -> None:
-    done = subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -94,7 +94,9 @@ def test_installed_torch_is_found_and_not_imported(tmp_path: Path) -> None:
     root = package(tmp_path, "__version__ = '2.12.0'\n")
     (root / "__init__.py").write_text("raise SystemExit('imported')\n")
     program = "import sys; sys.path.insert(0, sys.argv[1])\nfrom runner.machine import installed_torch\nprint(installed_torch().root)"
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=240
+    )
     assert (done.returncode, done.stdout.strip()) == (0, str(root)), done.stderr
 
 

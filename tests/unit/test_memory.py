@@ -155,7 +155,7 @@ def held() -> Iterator[Callable[..., int]]:
     yield hold
     for one in started:
         os.killpg(one.pid, signal.SIGKILL)
-        one.wait()
+        one.wait(timeout=60)
         assert one.stdout is not None
         one.stdout.close()
 

@@ -526,7 +526,7 @@ def test_looking_up_imports_no_torch() -> None:
         "import sys\nfrom runner.language.names import NameKind, NameTables\nfrom runner.machine import installed_torch\n"
         "NameTables.load(installed_torch()).lookup(NameKind.INDUCTOR_CONFIG, 'nothing')\nassert 'torch' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=REPOSITORY)
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=REPOSITORY, timeout=240)
 
 
 # Against the installed torch.

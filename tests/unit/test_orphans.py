@@ -63,7 +63,7 @@ def test_the_children_of_what_is_killed_are_killed_too(orphans):
         pids = [child.pid, *map(int, child.stdout.readline().split())]
         assert pids[1] not in children()
     child.stdout.close()
-    child.wait()
+    child.wait(timeout=60)
     assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
 
 

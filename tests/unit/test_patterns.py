@@ -48,7 +48,7 @@ def in_a_thread(work: Callable[[], object]) -> object:
 
     thread = threading.Thread(target=body)
     thread.start()
-    thread.join()
+    thread.join(timeout=60)
     return answers[0]
 
 

@@ -93,6 +93,7 @@ FULL = CaseResult(
     timings=(Timing(name="fn", form="compiled", median_ms=1.25, least_ms=1.0, most_ms=2.5, count=10),),
     attachments=("trace-1.json",),
     notes=("trace-2.json was left out",),
+    benches_left_out=2,
     objects_served=2,
     objects_built=1,
     attempts=(
@@ -425,7 +426,7 @@ def test_a_header_of_an_older_version_is_read(journal: Path) -> None:
 def test_what_has_no_room_is_told_with_the_name_of_the_file(tmp_path: Path) -> None:
     """The limit is the process's own: a child's."""
     done = subprocess.run(
-        [sys.executable, "-c", NO_ROOM, str(tmp_path / "run.jsonl")], capture_output=True, text=True, check=True, cwd=ROOT
+        [sys.executable, "-c", NO_ROOM, str(tmp_path / "run.jsonl")], capture_output=True, text=True, check=True, cwd=ROOT, timeout=240
     )
     assert done.stdout.splitlines() == [f"[Errno {errno.EFBIG}] File too large: '{tmp_path / 'run.jsonl'}'", "torn 1"]
 

@@ -267,7 +267,7 @@ def test_a_server_that_was_killed_before_its_case_is_replaced(services: Services
     services.announce(1)
     assert services._spare is not None
     services._spare.process.kill()
-    services._spare.process.wait()
+    services._spare.process.wait(timeout=60)
     services.start("case", tmp_path)
     assert client(url_of(tmp_path)).get("key") is None
     assert services.stop("case") == ServiceReport(name="redis", answered={"GET": 1})

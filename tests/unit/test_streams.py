@@ -93,9 +93,11 @@ def test_the_streams_are_given_back(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_a_file_receives_is_whole_and_in_order(tmp_path: Path) -> None:
     with (tmp_path / "out").open("wb") as stream:
-        done = subprocess.run(command("list", GOOD, "--json"), cwd=ROOT, env=environment(), stdout=stream, stderr=stream, check=False)
+        done = subprocess.run(
+            command("list", GOOD, "--json"), cwd=ROOT, env=environment(), stdout=stream, stderr=stream, check=False, timeout=240
+        )
     assert done.returncode == 0
-    piped = subprocess.run(command("list", GOOD, "--json"), cwd=ROOT, env=environment(), capture_output=True, check=True)
+    piped = subprocess.run(command("list", GOOD, "--json"), cwd=ROOT, env=environment(), capture_output=True, check=True, timeout=240)
     assert (tmp_path / "out").read_bytes() == piped.stdout
     assert len(piped.stdout) > 1000
 

@@ -234,7 +234,7 @@ def test_plain_names_need_no_parser() -> None:
         "parse('a {{ n.x }}').evaluate({'n': {'x': 1}})\n"
         "sys.exit('jinja2' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False, timeout=240).returncode == 0
 
 
 # -- where templates stand ------------------------------------------------------------------------------------------

@@ -326,7 +326,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("driver")
     (folder / "stub.c").write_text(STUB)
     for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-        subprocess.run([compiler, "-shared", "-fPIC", "-w", "-o", folder / name, folder / "stub.c"], check=True)
+        subprocess.run([compiler, "-shared", "-fPIC", "-w", "-o", folder / name, folder / "stub.c"], check=True, timeout=240)
     return folder
 
 

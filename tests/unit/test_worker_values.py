@@ -249,7 +249,7 @@ def test_what_the_prelude_defines_is_found_in_another_process(session, tmp_path)
     )
     name = type(do(one)).__module__
     code = f"import pickle, {name} as m; print(m.Request.answer, m.matrix['size'], pickle.loads(pickle.dumps(m.Request())).answer)"
-    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=False)
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=False, timeout=240)
     assert child.stdout.split() == ["42", "3", "42"], child.stderr
 
 
@@ -264,6 +264,10 @@ def test_a_child_that_raises_leaves_its_code_and_its_words(session, tmp_path):
         "  - spawn: {call: write, args: [{ref: box}]}\n    expect: [{exit: {code: 0}}, {equals: {box: [5.0, 5.0]}}]\n"
     )
     run = subprocess.run(
-        [sys.executable, "-m", "runner", "run", str(spec), "--out", str(tmp_path / "run")], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "runner", "run", str(spec), "--out", str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
     )
     assert run.returncode == 0, run.stdout + run.stderr

@@ -1,0 +1,240 @@
+"""What is seen while a run goes: lines, heartbeats, and the status on a terminal."""
+
+import io
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from runner.model import Activity, CaseId, CaseResult, RunningCase
+from runner.outcomes import Outcome
+from runner.report import progress as module
+from runner.report.progress import FIRST_HEARTBEAT, LAST_HEARTBEAT, Progress
+from tests.unit.test_console import Terminal, result
+
+SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.fixture(autouse=True)
+def usual_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Shown:
+    """A progress, its clock, and what it wrote."""
+
+    def __init__(self, *, live: bool = False, color: bool = False, total: int = 3, **more: Any) -> None:
+        self.stream = Terminal() if live else io.StringIO()
+        self.clock = Clock()
+        self.progress = Progress(self.stream, color=color, live=live, clock=self.clock, **more)
+        self.progress.start(total)
+
+    def after(self, seconds: float, activity: Activity) -> list[str]:
+        """Let time go by; return the lines that were written at its end."""
+        before = len(self.stream.getvalue())
+        self.clock.now += seconds
+        self.progress.show(activity)
+        return self.stream.getvalue()[before:].splitlines()
+
+    @property
+    def drawn(self) -> list[str]:
+        """Return the lines that were drawn last."""
+        self.clock.now += 1
+        begin = len(self.stream.getvalue())
+        self.progress.show(self.progress._activity)
+        text = SEQUENCE.sub("", self.stream.getvalue()[begin:]).replace("\r", "")
+        return [line.rstrip() for line in text.split("\n")]
+
+
+def running(*names: str, since: float = 1000.0, phase: str = "trace", **more: Any) -> Activity:
+    return Activity(running=tuple(RunningCase(name=name, since=since + number, phase=phase) for number, name in enumerate(names)), **more)
+
+
+# -- lines ----------------------------------------------------------------------------------------------------------
+
+
+def lines_of(*results: CaseResult, total: int, color: bool = False) -> list[str]:
+    shown = Shown(total=total, color=color)
+    for each in results:
+        shown.progress.case_finished(each)
+    shown.progress.close()
+    return shown.stream.getvalue().splitlines()
+
+
+def test_without_a_terminal_there_is_one_line_for_each_finished_case() -> None:
+    assert lines_of(result(1, Outcome.PASS), result(2), result(3, Outcome.UNAVAILABLE), total=40) == [
+        "PASS   1/40  1.3s  'area/one[backend=cpu,n=1]'",
+        "FAIL   2/40  1.3s  'area/one[backend=cpu,n=2]': it did not hold",
+        "UNAVAILABLE   3/40  1.3s  'area/one[backend=cpu,n=3]'",
+    ]
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_every_outcome_has_a_line_and_stays_on_it(outcome: Outcome) -> None:
+    (line,) = lines_of(result(outcome=outcome, reason="two\nlines\x1b[2J\r\u2028"), total=1)
+    assert line.startswith(f"{outcome.label}  1/1  1.3s  ")
+    assert "\x1b" not in line
+
+
+def test_an_attempt_has_a_line_and_is_no_case_that_ended() -> None:
+    shown = Shown(total=2)
+    shown.progress.attempt_finished(result(0, Outcome.CRASH), "attempt 1 of at most 3")
+    shown.progress.case_finished(result(1, Outcome.PASS))
+    first, second = shown.stream.getvalue().splitlines()
+    assert first == "CRASH  attempt 1 of at most 3  1.3s  'area/one[backend=cpu,n=0]': it did not hold"
+    assert second.startswith("PASS  1/2  ")
+
+
+def test_lines_are_coloured_when_asked() -> None:
+    assert lines_of(result(), total=1, color=True)[0].startswith("\x1b[31mFAIL\x1b[0m  1/1")
+
+
+# -- heartbeats -----------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_that_is_no_terminal_hears_what_a_silent_run_waits_for() -> None:
+    shown = Shown()
+    assert shown.after(FIRST_HEARTBEAT - 1, Activity(starting=1000.0)) == []
+    assert shown.after(1, Activity(starting=1000.0)) == ["0/3 ended; starting torch (30 s)"]
+    assert shown.after(1, running("a[n=1]", "b")) == []
+    assert shown.after(59, running("a[n=1]", "b")) == ["0/3 ended; running 'a[n=1]' (90 s, trace), b (89 s, trace)"]
+
+
+def test_heartbeats_become_rare_and_are_frequent_again_after_a_line() -> None:
+    shown = Shown()
+    silences = []
+    for _ in range(7):
+        silent = 0
+        while not shown.after(1, running("a")):
+            silent += 1
+        silences.append(silent + 1)
+    assert silences == [30, 60, 120, 240, 300, 300, 300]
+    assert silences[-1] == LAST_HEARTBEAT
+    shown.progress.case_finished(result(1, Outcome.PASS))
+    assert shown.after(29, running("a")) == []
+    assert len(shown.after(1, running("a"))) == 1
+
+
+def test_a_run_that_waits_for_nothing_is_silent() -> None:
+    assert Shown().after(1000, Activity()) == []
+
+
+def test_many_running_cases_make_one_line_and_no_word_of_a_worker_leaves_it() -> None:
+    (line,) = Shown().after(100, running(*(f"case-{n}" for n in range(20)), phase="x\n::error::y\x1b[2J"))
+    assert line.endswith(" and 12 more")
+    assert "\x1b" not in line
+    assert not line.startswith("::")
+
+
+# -- a terminal -----------------------------------------------------------------------------------------------------
+
+
+def test_the_status_says_what_runs_since_when() -> None:
+    shown = Shown(live=True)
+    shown.progress.show(running("long", "short", since=960.0, starting=990.0))
+    first, *rest = shown.drawn
+    assert first.endswith("0/3  2 running")
+    assert rest == ["  starting torch (11 s)", "    41 s  trace         long", "    40 s  trace         short"]
+
+
+def test_the_status_counts_outcomes() -> None:
+    shown = Shown(live=True)
+    for number, outcome in enumerate((Outcome.PASS, Outcome.FAIL, Outcome.FLAKY)):
+        shown.progress.case_finished(result(number, outcome))
+    assert shown.drawn[0].endswith("3/3  1 PASS  1 FAIL  1 FLAKY")
+
+
+def test_only_failures_leave_a_line_above_the_status() -> None:
+    shown = Shown(live=True)
+    shown.progress.case_finished(result(1, Outcome.PASS))
+    assert "n=1" not in shown.stream.getvalue()
+    shown.progress.case_finished(result(2))
+    shown.progress.note("interrupted: finishing 2 running cases")
+    text = SEQUENCE.sub("", shown.stream.getvalue())
+    assert "FAIL  2/3  1.3s  'area/one[backend=cpu,n=2]': it did not hold\n" in text
+    assert "interrupted: finishing 2 running cases\n" in text
+
+
+def test_names_are_no_markup_and_drive_no_terminal() -> None:
+    shown = Shown(live=True)
+    shown.progress.show(running("[red]a[/red]\x1b[2J\x07", phase="[bold]\x1b]0;x\x07"))
+    assert "[red]a[/red]" in shown.drawn[1]
+    assert "[bold]" in shown.drawn[1]
+    shown.progress.case_finished(result(case_id=CaseId("[link=x]b[/link]\x1b[2J"), reason="[/] :bomb: \x07"))
+    text = shown.stream.getvalue()
+    assert "[link=x]b[/link]" in text
+    assert "[/] :bomb:" in text
+    assert "\x1b[2J" not in text
+    assert "\x07" not in text
+
+
+def test_nothing_is_coloured_where_nobody_wants_it() -> None:
+    for color in (False, True):
+        shown = Shown(live=True, color=color)
+        shown.progress.case_finished(result())
+        assert bool(re.search(r"\x1b\[[0-9;]*3[1-3]m", shown.stream.getvalue())) is color
+
+
+@pytest.mark.parametrize(("lets_pass", "painted"), [(True, "\x1b[33mFLAKY"), (False, "\x1b[31mFLAKY")])
+def test_a_flaky_case_is_painted_as_it_counts(lets_pass: bool, painted: str) -> None:
+    shown = Shown(live=True, color=True, lets_flaky_pass=lets_pass)
+    shown.progress.case_finished(result(0, Outcome.FLAKY))
+    assert painted in shown.stream.getvalue().replace("\x1b[31mFLAKY\x1b[0m  1/3", "")
+
+
+@pytest.mark.parametrize("columns", [1, 10, 40, 80])
+@pytest.mark.parametrize("name", ["x" * 300, "漢字" * 60, "\U0001f600" * 90])
+def test_the_status_never_wraps(monkeypatch: pytest.MonkeyPatch, columns: int, name: str) -> None:
+    from rich.cells import cell_len
+
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = Shown(live=True)
+    shown.progress.show(running(name))
+    assert all(cell_len(line) <= columns for line in shown.drawn)
+
+
+def test_more_cases_than_are_shown_are_counted() -> None:
+    shown = Shown(live=True)
+    shown.progress.show(running(*(f"case-{n}" for n in range(module._SHOWN + 5))))
+    assert shown.drawn[-1].endswith("and 5 more")
+    assert len(shown.drawn) == module._SHOWN + 2
+
+
+def test_the_status_is_drawn_no_more_often_than_is_seen() -> None:
+    shown = Shown(live=True)
+    shown.after(1, running("a"))
+    assert shown.after(0.01, running("a")) == []
+    assert shown.after(0.2, running("a")) != []
+
+
+def test_a_status_that_is_gone_is_not_taken_away_again_and_the_cursor_stays() -> None:
+    shown = Shown(live=True)
+    shown.progress.close()
+    closed = shown.stream.getvalue()
+    shown.progress.close()
+    assert shown.stream.getvalue() == closed
+    assert closed.rindex("\x1b[?25h") > closed.rindex("\x1b[?25l")
+
+
+def test_a_run_of_no_cases_divides_by_nothing() -> None:
+    assert Shown(live=True, total=0).drawn[0].endswith("0/0")
+
+
+def test_a_terminal_that_knows_ascii_alone_gets_no_more() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
+    one = Progress(stream, color=False, live=True)
+    one.start(3)
+    one.show(running("x" * 300))
+    one.case_finished(replace(result(), reason="plain"))
+    one.close()

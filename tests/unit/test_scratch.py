@@ -1,0 +1,215 @@
+"""The folder of what a run needs only while it goes."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runner import scratch
+from runner.diagnostics import UsageError
+from tests.fakes import ROOT, environment, program
+
+ROOM = (1 << 30, 1000)
+
+
+def forbidden(_: int) -> None:
+    raise PermissionError(1, "Operation not permitted")
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    yield tmp_path
+    for found in tmp_path.iterdir():  # so that pytest can remove it
+        if found.is_dir() and not found.is_symlink():
+            found.chmod(0o700)
+
+
+# -- before the first case ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a b", "it's", 'say"so', "back\\slash", "tab\there", "line\nbreak"])
+def test_a_path_at_which_torch_takes_a_command_line_apart_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / name / "below").mkdir(parents=True)
+    assert "takes the compiler's command line apart" in scratch.problem_of(tmp_path / name / "below")
+
+
+@pytest.mark.parametrize("name", ["ä", "a$b", "a;b", "(a)", "a#b", "a&b", "a*b", "日本", "a,b", "a=b", "a:b", "{{a}}", "%41", "-a", "~"])
+def test_what_torch_can_take_is_taken(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    assert scratch.problem_of(tmp_path / name, free=lambda _: ROOM) == ""
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    folder.mkdir()
+    assert "no UTF-8" in scratch.problem_of(folder)
+
+
+@pytest.mark.parametrize(
+    ("room", "words"),
+    [
+        ((1 << 20, 1000), "1 MiB are free there, and a run needs 256 MiB or more"),
+        ((0, None), "0 MiB are free"),
+        ((1 << 30, 3), "no room for more files"),
+        ((1 << 30, None), ""),
+    ],
+)
+def test_a_folder_without_room_is_refused(room: tuple[int, int | None], words: str, tmp_path: Path) -> None:
+    found = scratch.problem_of(tmp_path, free=lambda _: room)
+    assert words in found
+    assert bool(words) == bool(found)
+
+
+def test_a_folder_from_which_nothing_may_be_executed_is_refused_and_nothing_is_left_there(tmp_path: Path) -> None:
+    assert "noexec" in scratch.problem_of(tmp_path, free=lambda _: ROOM, execute=forbidden)
+    assert scratch.problem_of(tmp_path, free=lambda _: ROOM) == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_folder_and_a_file_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert scratch.problem_of(tmp_path / "absent") == "there is no such folder"
+    assert scratch.problem_of(tmp_path / "file") == "this is no folder"
+
+
+@pytest.mark.parametrize("command", ["run", "audit"])
+@pytest.mark.parametrize(("name", "word"), [("with space", "a space"), ("absent", "no such folder")])
+def test_the_folder_is_named_before_anything_runs(command: str, name: str, word: str, tmp_path: Path) -> None:
+    (tmp_path / "with space").mkdir()
+    spec = ROOT / "tests" / "specs" / "judged" / "host-pass.yaml"
+    done = program(command, spec, cwd=tmp_path, env=environment(TMPDIR=str(tmp_path / name)))
+    assert done.returncode == 2
+    assert f"TMPDIR={tmp_path / name}: " in done.stderr
+    assert word in done.stderr
+    assert "name another folder with TMPDIR" in done.stderr
+    assert not (tmp_path / "reports").exists()
+
+
+# -- while it goes --------------------------------------------------------------------------------------------------
+
+
+def test_a_shortage_is_seen_while_cases_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "No such file" in scratch.shortage(tmp_path / "run")
+    (tmp_path / "run").mkdir()
+    assert scratch.shortage(tmp_path / "run") == ""
+    monkeypatch.setattr(scratch, "_free", lambda _: (4 << 20, None))
+    assert f"no space is left in {tmp_path} (4 MiB free)" in scratch.shortage(tmp_path / "run")
+    monkeypatch.setattr(scratch, "_free", lambda _: (1 << 30, 1))
+    assert "no room is left for files" in scratch.shortage(tmp_path / "run")
+
+
+def test_what_the_compiler_says_of_a_full_disk_is_believed_where_little_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "cpp_prefix.h:1490:2: fatal error: cannot write PCH file: No space left on device"
+    (tmp_path / "run").mkdir()
+    monkeypatch.setattr(scratch, "_free", lambda _: (100 << 20, None))
+    assert scratch.shortage(tmp_path / "run") == ""
+    assert f"no space is left in {tmp_path} (100 MiB free)" in scratch.shortage(tmp_path / "run", said)
+    monkeypatch.setattr(scratch, "_free", lambda _: (100 << 30, None))
+    assert scratch.shortage(tmp_path / "run", said) == ""
+
+
+# -- afterwards -----------------------------------------------------------------------------------------------------
+
+HOLD = """
+import sys, time
+from runner import scratch
+one = scratch.make()
+(one.path / "template-1" / "deep").mkdir(parents=True)
+(one.path / "template-1" / "deep" / "file").write_text("x")
+(one.path / "template-1" / "outside").symlink_to(sys.argv[1])
+print(one.path, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def killed(base: Path) -> Path:
+    """Return what a run leaves that was killed."""
+    precious = base / "precious"
+    precious.mkdir()
+    (precious / "kept").touch()
+    command = [sys.executable, "-c", HOLD, str(precious)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(TMPDIR=str(base))) as process:
+        try:
+            assert process.stdout is not None
+            path = Path(process.stdout.readline().strip())
+            assert scratch.remove_dead(base) == 0, "its run lives"
+            assert (path / "template-1").is_dir()
+        finally:
+            process.send_signal(signal.SIGKILL)
+        process.wait(timeout=30)
+    return path
+
+
+def test_the_next_run_removes_what_a_killed_one_left(killed: Path, base: Path) -> None:
+    assert killed.is_dir()
+    with scratch.make() as one:
+        assert not killed.exists()
+        assert one.path.is_dir()
+        assert (base / "precious" / "kept").exists()
+    assert not one.path.exists()
+
+
+def test_folders_that_a_case_made_unwritable_go_too(killed: Path, base: Path) -> None:
+    (killed / "template-1" / "deep").chmod(0o500)
+    (killed / "template-1").chmod(0)
+    assert scratch.remove_dead(base) == 1
+    assert not killed.exists()
+
+
+def test_what_is_not_surely_a_dead_run_of_ours_stays(killed: Path, base: Path) -> None:
+    (base / "torch-conformance-link").symlink_to(killed)
+    without = base / "torch-conformance-older"
+    without.mkdir(mode=0o700)
+    (without / "file").touch()
+    shared = base / "torch-conformance-shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    (shared / scratch.LOCK).touch()
+    linked = base / "torch-conformance-linked"
+    linked.mkdir(mode=0o700)
+    (linked / scratch.LOCK).symlink_to(base / "precious" / "kept")
+    pipe = base / "torch-conformance-pipe"
+    pipe.mkdir(mode=0o700)
+    os.mkfifo(pipe / scratch.LOCK)
+    (base / "torch-conformance-file").touch()
+    assert scratch.remove_dead(base) == 1
+    assert not killed.exists()
+    left = {found.name for found in base.iterdir()}
+    assert left == {"precious", *(f"torch-conformance-{name}" for name in ("link", "older", "shared", "linked", "pipe", "file"))}
+    assert (without / "file").exists()
+
+
+def test_another_container_that_holds_the_lock_is_alive_whatever_its_process_id(base: Path) -> None:
+    one = scratch.make()
+    with (one.path / scratch.LOCK).open("rb") as theirs:
+        one.close()  # removes the folder; another descriptor still holds nothing of it
+        assert fcntl.flock(theirs, fcntl.LOCK_SH) is None
+    assert not one.path.exists()
+
+
+def test_a_file_system_without_locks_is_left_alone(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", unsupported)
+        one = scratch.make()
+        assert list(one.path.iterdir()) == []
+    assert scratch.remove_dead(base) == 0
+    one.close()
+    assert not one.path.exists()
+
+
+def test_an_unusable_default_is_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(scratch.tempfile, "gettempdir", lambda: str(tmp_path / "absent"))
+    with pytest.raises(UsageError, match=r"the folder for temporary files, .*/absent: there is no such folder; name another"):
+        scratch.check()
