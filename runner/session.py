@@ -197,7 +197,7 @@ class CaseRunner:
         cache = self._scratch / folder.name
         here = surroundings(self._suite.backends.by_name[case.backend], known)
         name = f"{case.id} ({folder.name})"  # of this attempt: another may run beside it
-        plan = make_plan(case, here, self._machine.facts, folder, cache, self._objects)
+        plan = make_plan(case, here, self._machine.facts, folder, cache, self._objects) | {"torch_root": self._machine.torch_root}
         with naming(folder / "plan.json"):
             (folder / "plan.json").write_text(json.dumps(plan, indent=1, ensure_ascii=True), encoding="ascii")
         return Job(

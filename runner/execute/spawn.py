@@ -6,15 +6,13 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from runner import child_python
 from runner.execute.jobs import Environment
 from runner.protocol import THREADS
-
-_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 
 _CLOSE_SECONDS = 6.0
 """How long a template may take to kill what its workers left behind; one that is not ready has had none."""
@@ -35,14 +33,12 @@ def environment_for(wanted: Environment, threads: int, scratch: Path) -> dict[st
     temporary = scratch / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     variables["TMPDIR"] = str(temporary)
-    # the workers' package is this one, wherever the runner was started from
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [_PACKAGE_ROOT, variables.get("PYTHONPATH")]))
     for name, value in wanted.variables.items():
         if value is None:
             variables.pop(name, None)
         else:
             variables[name] = value
-    return variables
+    return child_python.variables(variables, scratch)
 
 
 class TemplateProcess:
@@ -52,7 +48,7 @@ class TemplateProcess:
         scratch.mkdir(parents=True, exist_ok=True)
         self.log = scratch / "template.log"
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-m", "runner.worker.template", str(theirs.fileno()), str(os.getpid()), *sorted(wanted.kinds)]
+        command = child_python.command("runner.worker.template", str(theirs.fileno()), str(os.getpid()), *sorted(wanted.kinds))
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command,
@@ -107,7 +103,7 @@ class TemplateProcess:
 
 def start_process(wanted: Environment, control: int, threads: int, scratch: Path) -> subprocess.Popen[bytes]:
     """Start a worker in a process of its own: slow, and never unsafe."""
-    command = [sys.executable, "-m", "runner.worker.entry", str(control), str(os.getpid())]
+    command = child_python.command("runner.worker.entry", str(control), str(os.getpid()))
     environment = environment_for(wanted, threads, scratch)
     with (scratch / "workers.log").open("ab") as log:
         # a session of its own from the first moment: it can be killed as a group before it has run a line
