@@ -108,7 +108,7 @@ class CaseRunner:
         """What a person should know of how the cases were isolated."""
         return [
             f"cases got a new process each instead of a fork, which is slow: {why}" for why in dict.fromkeys(self._engine.broken.values())
-        ] + [*self._in_company(), *self._services.warnings, *(f"--object-cache: {why}" for why in self._no_objects)]
+        ] + [*self._in_company(), *self._services.warnings, *(f"--object-cache: {why}" for why in self._no_objects), *self._engine.left_over]
 
     def _in_company(self) -> Iterator[str]:
         for name, what in self._company.values():
@@ -251,8 +251,13 @@ class CaseRunner:
             stderr=_tail(folder / "stderr.txt"),
             objects_served=_count(objects.get("served")),
             objects_built=_count(objects.get("built")),
-            **({} if problem else _benches(folder, execution.observation)),
+            **_with_note({} if problem else _benches(folder, execution.observation), execution.left_over),
         )
+
+
+def _with_note(benches: dict[str, Any], note: str) -> dict[str, Any]:
+    """Add what outlived the case's answer to what is noted of it."""
+    return {**benches, "notes": (*benches.get("notes", ()), note)} if note else benches
 
 
 def _may_run(case: Case, machine: Machine) -> bool:

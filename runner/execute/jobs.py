@@ -85,3 +85,5 @@ class Execution:
     """Why it got no fork, or what was odd about its worker afterwards."""
     problem: str = ""
     """How it broke the protocol: nothing of what it sent is believed."""
+    left_over: str = ""
+    """What of its worker outlived the answer, or the kill; empty when all had ended."""

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,7 @@ class TemplateProcess:
         theirs.close()
         self.control = mine
         self.is_ready = False
+        self._kill_at: float | None = None
 
     def fork(self, number: int, control: int) -> bool:
         """Ask for a worker with a control socket; False when the template is gone."""
@@ -89,16 +91,26 @@ class TemplateProcess:
             if os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG) is not None:
                 self.process.send_signal(signal.SIGCONT)
 
-    def close(self) -> None:
-        """Hang up; the template ends by itself, and is killed with the compilers that it has started when it does not."""
-        self.control.close()
-        self.wake()
-        try:
-            self.process.wait(timeout=_CLOSE_SECONDS if self.is_ready else 0)
-        except subprocess.TimeoutExpired:
+    def hang_up(self) -> None:
+        """Let the template kill what its workers left behind, and end."""
+        if self._kill_at is None:
+            self._kill_at = time.monotonic() + (_CLOSE_SECONDS if self.is_ready else 0)
+            self.control.close()
+            self.wake()
+
+    def has_left(self) -> bool:
+        """Whether it has ended since it was hung up on; one that does not end is killed with the compilers that it has started."""
+        if self.process.poll() is None and self._kill_at is not None and time.monotonic() >= self._kill_at:
             with contextlib.suppress(OSError):
                 os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        return self.process.poll() is not None
+
+    def close(self) -> None:
+        """Hang up and wait for its end; what the system holds even then is not waited for."""
+        self.hang_up()
+        until = time.monotonic() + 2 * _CLOSE_SECONDS
+        while not self.has_left() and time.monotonic() < until:
+            time.sleep(0.005)
 
 
 def start_process(wanted: Environment, control: int, threads: int, scratch: Path) -> subprocess.Popen[bytes]:

@@ -75,6 +75,8 @@ class Engine:
 
     def __init__(self, limits: object) -> None:
         self.broken: dict[str, str] = {}
+        self.left_over: tuple[str, ...] = ()
+        self.left_over: tuple[str, ...] = ()
         self.queue: deque[Job] = deque()
 
     def run(self, jobs: Iterable[Job], *_: object) -> Iterator[Execution]:
