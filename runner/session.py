@@ -65,6 +65,7 @@ class CaseRunner:
         self._timeout: float = arguments.timeout
         self._patience: float = arguments.timeout_factor
         self._isolation = Isolation(arguments.isolation)
+        self._shares_across_folders = self._isolation is Isolation.NONE or getattr(arguments, "share_across_folders", False)
         self._company: dict[str, tuple[str, str]] = {}
         """By the name of the attempt that followed alone: a case, and what it came to after others in a worker."""
         self._suite = suite
@@ -108,7 +109,12 @@ class CaseRunner:
         """What a person should know of how the cases were isolated."""
         return [
             f"cases got a new process each instead of a fork, which is slow: {why}" for why in dict.fromkeys(self._engine.broken.values())
-        ] + [*self._in_company(), *self._services.warnings, *(f"--object-cache: {why}" for why in self._no_objects), *self._engine.left_over]
+        ] + [
+            *self._in_company(),
+            *self._services.warnings,
+            *(f"--object-cache: {why}" for why in self._no_objects),
+            *self._engine.left_over,
+        ]
 
     def _in_company(self) -> Iterator[str]:
         for name, what in self._company.values():
@@ -180,12 +186,14 @@ class CaseRunner:
 
     def _company_of(self, result: CaseResult, execution: Execution) -> str:
         """Return what a case came to that may be the doing of others, and retire their worker: it is run again alone. Empty for its own."""
-        if execution.isolation != SHARED or result.outcome is Outcome.PASS:
+        if execution.isolation != SHARED or (result.outcome is Outcome.PASS and not execution.contaminated):
             return ""
         self._engine.retire(execution.worker)
         if execution.after == 0:
             return ""
         cases = f"{execution.after} other case{'' if execution.after == 1 else 's'}"
+        if execution.contaminated:
+            return f"{result.outcome.label} after {cases} in a worker, and changed what measures it: {execution.contaminated}"
         return f"{result.outcome.label} after {cases} in a worker: {result.reason}"
 
     def _in_order(self, cases: Sequence[Case]) -> list[Case]:
@@ -207,6 +215,7 @@ class CaseRunner:
             environment=self._environment_of(case),
             timeout=(case.body["timeout"] or self._timeout) * self._patience,
             shares=not alone and (self._isolation is Isolation.NONE or not why_alone(case)),
+            group="" if self._shares_across_folders else str(Path(case.spec).parent),
             begin=functools.partial(self._services.start, name, cache) if case.body["services"] else None,
             needs=schedule.needs_of(case, self._machine),
             memory_limit=self._wishes.memory_limit,

@@ -44,6 +44,9 @@ _FORK_SECONDS = 30
 _WARM_ALONE = 2
 """How many workers are warmed up for cases that run alone: each idle one holds a context on its GPU."""
 
+_MOST_GROUPS = 4
+"""How many workers of several cases may wait for cases of their group, however few run at once."""
+
 _MOST_CASES = 100
 """How many cases a worker runs: what none of our checks sees grows with them."""
 
@@ -205,6 +208,7 @@ class Engine:
             worker.give(job, is_last=not self._shares(job))
             assert worker.running is not None
             self._selector.register(worker.running.inbox.descriptor, selectors.EVENT_READ, worker)
+        self._retire_unused(room.most)
         if room.lease_of_alone is None:
             self._warm_spares(room.most)
 
@@ -256,7 +260,14 @@ class Engine:
         """Return a worker that waits for such a case: rather one that has run others than one that has not."""
         fresh_alone = not self._shares(job)
         idle = [one for one in self._workers.values() if one.key == job.environment.key and one.is_idle]
-        return max((one for one in idle if not (fresh_alone and one.cases)), key=lambda one: one.cases, default=None)
+        may = [one for one in idle if not one.cases or (one.group == job.group and not fresh_alone)]
+        return max(may, key=lambda one: one.cases, default=None)
+
+    def _retire_unused(self, most: int) -> None:
+        """End the workers of other groups that have waited longest, where more wait than can be of use."""
+        waiting = sorted((one for one in self._workers.values() if one.is_idle and one.cases), key=lambda one: one.used_at)
+        for worker in waiting[: max(0, len(waiting) - max(most, _MOST_GROUPS))]:
+            self._end(worker)
 
     def _wants_spares(self, wanted: Environment) -> bool:
         """Whether what a first compile does once cannot be done before the fork."""

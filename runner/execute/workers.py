@@ -87,6 +87,12 @@ class Worker:
     """Whether it said what our own code would not have said then."""
     is_retired: bool = False
     """It gets no further case."""
+    contaminated: str = ""
+    """What its last case changed of what measures cases."""
+    group: str = ""
+    """Whose cases it runs."""
+    used_at: float = 0.0
+    """When its last case was over."""
     is_abandoned: bool = False
     """Whether its case was finished without waiting for the end of its process, which may come later."""
     left_over: str = ""
@@ -125,6 +131,7 @@ class Worker:
         read, write = os.pipe()
         now = time.monotonic()
         files = tuple(os.open(job.folder / name, _OUTPUT_FLAGS, 0o644) for name in OUTPUTS)
+        self.group, self.contaminated = job.group, ""
         self.running = Running(job, Inbox(read), now, now + job.timeout, outputs=files)
         message = json.dumps({"plan": job.plan, "last": is_last, "word": self.running.word}).encode()
         with contextlib.suppress(OSError):
@@ -151,6 +158,7 @@ class Worker:
         said = message if isinstance(message, dict) else {}
         if "done" in said and self.running is not None and said.get("word") == self.running.word:
             self.done = str(said["done"])[:500]
+            self.contaminated = str(said.get("contaminated", ""))[:500]
         elif "warm" in said and not self.is_warm:
             self.is_warm = True
         else:
@@ -224,6 +232,7 @@ class Worker:
         running.close()
         self.running = self.done = None
         self.cases += 1
+        self.used_at = time.monotonic()
         left_over = "; ".join(filter(None, [_OVERSTAYED if running.overstayed else "", self.left_over]))
         return Execution(
             job=running.job,
@@ -237,6 +246,7 @@ class Worker:
             note=self.note or left_over or note or _note(running),
             problem=_problem(running),
             left_over=left_over,
+            contaminated=self.contaminated,
         )
 
     def _ending(self, running: Running) -> Ending:

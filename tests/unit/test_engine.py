@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -255,7 +255,7 @@ def test_what_was_not_answered_is_late_as_ever(tmp_path, monkeypatch):
 class Kept(Stuck):
     """A template that is there, and whose workers are ready at once and never end."""
 
-    made: list["Kept"] = []
+    made: ClassVar[list["Kept"]] = []
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -288,6 +288,33 @@ def test_workers_that_went_with_their_template_take_no_room_of_spares(tmp_path, 
     assert [one.job.name for one in done] == ["0", "1", "2", "3"]
     assert len(Kept.made) == 3
     assert time.monotonic() - begun < 30
+
+
+def test_a_worker_of_several_cases_takes_those_of_one_group(tmp_path, monkeypatch):
+    serve = ANSWER_AND.split("data, (pipe", 1)[0].format(before="") + (
+        "control = socket.socket(fileno=int(sys.argv[1]))\n"
+        "while True:\n"
+        "    data, fds, _, _ = socket.recv_fds(control, 1 << 16, 3)\n"
+        "    if not data: break\n"
+        "    os.write(fds[0], b'{\"observation\": 7}\\n')\n"
+        "    [os.close(fd) for fd in fds]\n"
+        "    control.send(json.dumps({'done': '', 'word': json.loads(data)['word']}).encode())\n"
+    )
+    starts(monkeypatch, serve)
+    monkeypatch.setattr(module.Engine, "_may_start", lambda *_: True)
+    groups = ["a", "b", "a", "b", "a", "c", "d", "e", "f", "a"]
+    jobs = [
+        Job(name=str(n), plan="x", folder=tmp_path / str(n), environment=Environment(), timeout=30, shares=True, group=group)
+        for n, group in enumerate(groups)
+    ]
+    with Engine(Limits(threads=1, scratch=tmp_path, isolation=Isolation.WORKER)) as engine:
+        done = list(engine.run(jobs, Capacity(jobs=1, cores=2.0, memory=1 << 40)))
+        assert sum(not one.is_retired for one in engine._workers.values()) <= 5
+    by_worker: dict[int, set[str]] = {}
+    for one in done:
+        by_worker.setdefault(one.worker, set()).add(one.job.group)
+    assert all(len(found) == 1 for found in by_worker.values())
+    assert [one.after for one in done][:6] == [0, 0, 1, 1, 2, 0]
 
 
 # -- the template -----------------------------------------------------------------------------------------------------
