@@ -32,7 +32,7 @@ from runner.plan import digest_of, make_plan
 from runner.protocol import KEPT, MAX_ATTACHMENT, WARM
 from runner.runs import RunFolder
 from runner.services import Services, named_servers
-from runner.sharing import why_alone
+from runner.sharing import needs_new_process, why_alone
 from runner.streams import OUT_OF_SPACE, naming
 from runner.waivers import Waivers, apply
 
@@ -214,7 +214,8 @@ class CaseRunner:
             folder=folder,
             environment=self._environment_of(case),
             timeout=(case.body["timeout"] or self._timeout) * self._patience,
-            shares=not alone and (self._isolation is Isolation.NONE or not why_alone(case)),
+            shares=not alone and not needs_new_process(case) and (self._isolation is Isolation.NONE or not why_alone(case)),
+            new_process=needs_new_process(case),
             group="" if self._shares_across_folders else str(Path(case.spec).parent),
             begin=functools.partial(self._services.start, name, cache) if case.body["services"] else None,
             needs=schedule.needs_of(case, self._machine),

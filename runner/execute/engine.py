@@ -170,6 +170,8 @@ class Engine:
         self._queue.put(job)
 
     def _count_waiting(self, job: Job, number: int) -> None:
+        if job.new_process:
+            return  # no worker is warmed up for it
         self._waiting[job.environment.key] += number
         if job.needs.exclusive:
             self._waiting_alone[job.environment.key] += number
@@ -202,7 +204,7 @@ class Engine:
         """Give waiting jobs to workers while there is room."""
         while (job := self._queue.next(room, self._may_start)) is not None:
             self._count_waiting(job, -1)
-            worker = self._idle_worker(job) or self._start(job.environment)
+            worker = self._idle_worker(job) or self._start(job.environment, is_new=job.new_process)
             if self._shares(job):
                 worker.isolation = SHARED
             worker.give(job, is_last=not self._shares(job))
@@ -218,7 +220,7 @@ class Engine:
     def _may_start(self, job: Job) -> bool:
         """Whether a job can start now; begins to warm its template when there is none."""
         key = job.environment.key
-        if self._limits.isolation is Isolation.PROCESS or key in self._broken:
+        if self._limits.isolation is Isolation.PROCESS or job.new_process or key in self._broken:
             return True
         if key not in self._templates:
             self._warm(job.environment)
@@ -258,6 +260,8 @@ class Engine:
 
     def _idle_worker(self, job: Job) -> Worker | None:
         """Return a worker that waits for such a case: rather one that has run others than one that has not."""
+        if job.new_process:
+            return None
         fresh_alone = not self._shares(job)
         idle = [one for one in self._workers.values() if one.key == job.environment.key and one.is_idle]
         may = [one for one in idle if not one.cases or (one.group == job.group and not fresh_alone)]
@@ -284,13 +288,13 @@ class Engine:
                 for _ in range(min(useful - unused, room)):
                     self._start(self._environments[key], is_warm=False)
 
-    def _start(self, wanted: Environment, *, is_warm: bool = True) -> Worker:
+    def _start(self, wanted: Environment, *, is_warm: bool = True, is_new: bool = False) -> Worker:
         """Start a worker: by a fork where that is safe, else in a process of its own, which warms nothing up."""
         self._next += 1
         key = wanted.key
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         worker = Worker(number=self._next, key=key, control=mine, isolation="fork", is_warm=is_warm)
-        template = self._templates.get(key) if key not in self._broken else None
+        template = self._templates.get(key) if key not in self._broken and not is_new else None
         if template is None or not template.process.fork(worker.number, theirs.fileno()):
             worker.isolation = "process"
             worker.note = self._broken.get(key, "")

@@ -57,6 +57,8 @@ class Job:
     """Seconds."""
     shares: bool = False
     """Whether it may run in a worker that ran other cases before."""
+    new_process: bool = False
+    """Whether it gets a new Python, however other jobs get their processes."""
     group: str = ""
     """A worker that ran cases of one group runs none of another."""
     begin: Callable[[], None] | None = None
