@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from runner.capabilities import CAPABILITIES, Machine
+from runner.diagnostics import UsageError
 from runner.machine import InstalledTorch, release
 from runner.model import Availability, Case
+
+TORCH_ROOT = "torch_root"
+"""The fact that says which folder a worker imported torch from: compared, and not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +59,27 @@ def glance(installed: InstalledTorch | None, servers: Iterable[str] = ()) -> Mac
         redis=_package_folder("redis") is not None,
         fakeredis=_package_folder("fakeredis") is not None,
         servers=frozenset(servers),
+        torch_root=str(installed.root) if installed else None,
     )
 
 
 def informed(machine: Machine, facts: Mapping[str, Any]) -> Machine:
-    """Return the machine with what a worker found out."""
-    return replace(machine, gpus=int(facts.get("gpus", 0)), gpu_memory=facts.get("gpu_memory"), arch=facts.get("arch"), facts=dict(facts))
+    """Return the machine with what a worker found out; raise ``UsageError`` where its torch is not the one that was inspected."""
+    known = {name: value for name, value in facts.items() if name != TORCH_ROOT}
+    if isinstance(root := facts.get(TORCH_ROOT), str):
+        _refuse_other_torch(machine, root, str(facts.get("torch")))
+    return replace(machine, gpus=int(facts.get("gpus", 0)), gpu_memory=facts.get("gpu_memory"), arch=facts.get("arch"), facts=known)
+
+
+def _refuse_other_torch(machine: Machine, root: str, version: str) -> None:
+    """Conditions and names were decided for the torch that was inspected: with another, they say nothing."""
+    inspected = machine.torch_root or ""
+    if os.path.realpath(root) != os.path.realpath(inspected) or version != machine.torch:
+        shows = f"'{sys.executable} -P -c \"import torch\"' imports what workers import"
+        raise UsageError(
+            f"the workers import torch {version} from {root}, but the specs were read for torch {machine.torch} in "
+            f"{inspected or 'no folder'} (remove one of the two, or correct PYTHONPATH or the .pth file that names it; {shows})"
+        )
 
 
 def _may_have_gpu() -> bool:

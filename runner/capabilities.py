@@ -40,6 +40,8 @@ class Machine:
     """Whether the embedded server is installed."""
     servers: frozenset[str] = frozenset()
     """Services for which the command line names a server."""
+    torch_root: str | None = None
+    """The folder of the torch that was inspected; None when it is not known."""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property

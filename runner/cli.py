@@ -189,8 +189,13 @@ def _isolation(command: argparse.ArgumentParser) -> None:
         "--isolation",
         choices=["case", "worker", "none", "process"],
         default="case",
-        help="case: a process for each, forked from a warm one (default); worker: one after another in a process that is cleaned, "
-        "where specs allow it; none: one process for all; process: a new Python for each",
+        help="case: a process for each, forked from a warm one (default); worker: those of a folder one after another in a process that is "
+        "cleaned, where specs allow it; none: one process for all; process: a new Python for each",
+    )
+    command.add_argument(
+        "--share-across-folders",
+        action="store_true",
+        help="with --isolation worker: a worker may run specs of several folders, whose authors then trust each other",
     )
 
 

@@ -32,7 +32,7 @@ from runner.plan import digest_of, make_plan
 from runner.protocol import KEPT, MAX_ATTACHMENT, WARM
 from runner.runs import RunFolder
 from runner.services import Services, named_servers
-from runner.sharing import why_alone
+from runner.sharing import needs_new_process, why_alone
 from runner.streams import OUT_OF_SPACE, naming
 from runner.waivers import Waivers, apply
 
@@ -65,6 +65,7 @@ class CaseRunner:
         self._timeout: float = arguments.timeout
         self._patience: float = arguments.timeout_factor
         self._isolation = Isolation(arguments.isolation)
+        self._shares_across_folders = self._isolation is Isolation.NONE or getattr(arguments, "share_across_folders", False)
         self._company: dict[str, tuple[str, str]] = {}
         """By the name of the attempt that followed alone: a case, and what it came to after others in a worker."""
         self._suite = suite
@@ -111,7 +112,12 @@ class CaseRunner:
         """What a person should know of how the cases were isolated."""
         return [
             f"cases got a new process each instead of a fork, which is slow: {why}" for why in dict.fromkeys(self._engine.broken.values())
-        ] + [*self._in_company(), *self._services.warnings, *(f"--object-cache: {why}" for why in self._no_objects)]
+        ] + [
+            *self._in_company(),
+            *self._services.warnings,
+            *(f"--object-cache: {why}" for why in self._no_objects),
+            *self._engine.left_over,
+        ]
 
     def _in_company(self) -> Iterator[str]:
         for name, what in self._company.values():
@@ -192,12 +198,14 @@ class CaseRunner:
 
     def _company_of(self, result: CaseResult, execution: Execution) -> str:
         """Return what a case came to that may be the doing of others, and retire their worker: it is run again alone. Empty for its own."""
-        if execution.isolation != SHARED or result.outcome is Outcome.PASS:
+        if execution.isolation != SHARED or (result.outcome is Outcome.PASS and not execution.contaminated):
             return ""
         self._engine.retire(execution.worker)
         if execution.after == 0:
             return ""
         cases = f"{execution.after} other case{'' if execution.after == 1 else 's'}"
+        if execution.contaminated:
+            return f"{result.outcome.label} after {cases} in a worker, and changed what measures it: {execution.contaminated}"
         return f"{result.outcome.label} after {cases} in a worker: {result.reason}"
 
     def _in_order(self, cases: Sequence[Case]) -> list[Case]:
@@ -210,7 +218,7 @@ class CaseRunner:
         here = surroundings(self._suite.backends.by_name[case.backend], known)
         name = f"{case.id} ({folder.name})"  # of this attempt: another may run beside it
         self._ids[name] = case.id
-        plan = make_plan(case, here, self._machine.facts, folder, cache, self._objects)
+        plan = make_plan(case, here, self._machine.facts, folder, cache, self._objects) | {"torch_root": self._machine.torch_root}
         with naming(folder / "plan.json"):
             (folder / "plan.json").write_text(json.dumps(plan, indent=1, ensure_ascii=True), encoding="ascii")
         return Job(
@@ -219,7 +227,9 @@ class CaseRunner:
             folder=folder,
             environment=self._environment_of(case),
             timeout=(case.body["timeout"] or self._timeout) * self._patience,
-            shares=not alone and (self._isolation is Isolation.NONE or not why_alone(case)),
+            shares=not alone and not needs_new_process(case) and (self._isolation is Isolation.NONE or not why_alone(case)),
+            new_process=needs_new_process(case),
+            group="" if self._shares_across_folders else str(Path(case.spec).parent),
             begin=functools.partial(self._services.start, name, cache) if case.body["services"] else None,
             needs=schedule.needs_of(case, self._machine),
             memory_limit=self._wishes.memory_limit,
@@ -265,7 +275,7 @@ class CaseRunner:
             objects_served=_count(objects.get("served")),
             objects_built=_count(objects.get("built")),
             benches_left_out=len(case.left_out),
-            **({} if problem else _benches(folder, execution.observation)),
+            **_with_note({} if problem else _benches(folder, execution.observation), execution.left_over),
         )
 
     def _judged(self, case: Case, backend: Backend, here: Surroundings, evidence: Evidence) -> Judged:
@@ -276,6 +286,11 @@ class CaseRunner:
         said = "\n".join(f"{verdict.observed}\n{verdict.detail}" for verdict in judged.verdicts)
         problem = scratch.shortage(self._scratch, said)
         return judged if not problem else judge(case, backend, here, dataclasses.replace(evidence, problem=problem))
+
+
+def _with_note(benches: dict[str, Any], note: str) -> dict[str, Any]:
+    """Add what outlived the case's answer to what is noted of it."""
+    return {**benches, "notes": (*benches.get("notes", ()), note)} if note else benches
 
 
 def _may_run(case: Case, machine: Machine) -> bool:

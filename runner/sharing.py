@@ -32,8 +32,15 @@ OWN_PROCESS: Mapping[str, tuple[Callable[[Case], bool], str]] = {
 """What a case may not share a worker with, whatever its spec says: how it is seen, and why."""
 
 
+def needs_new_process(case: Case) -> bool:
+    """Whether a case is run in a new Python, in which torch has compiled nothing yet."""
+    return bool(case.body.get("isolation") == "process")
+
+
 def why_alone(case: Case) -> str:
     """Return why a case has a worker of its own; empty when it may share one."""
+    if needs_new_process(case):
+        return "its spec says 'isolation: process'"
     if case.body.get("isolation") != "worker":
         return "its spec does not say 'isolation: worker'"
     return next((f"{word}: {why}" for word, (holds, why) in OWN_PROCESS.items() if holds(case)), "")

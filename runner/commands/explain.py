@@ -19,7 +19,7 @@ from runner.plan import digest_of, seed_of
 from runner.protocol import encode
 from runner.schedule import is_exclusive
 from runner.selection import select, without_benches
-from runner.sharing import why_alone
+from runner.sharing import needs_new_process, why_alone
 
 
 def main(arguments: argparse.Namespace) -> ExitCode:
@@ -59,7 +59,8 @@ def _text(case: Case, verdict: Verdict, backend: str) -> Iterator[str]:
     yield f"  runs here  {_WORDS[verdict.availability]}{': ' + verdict.reason if verdict.reason else ''}"
     usual = without_benches(case)
     alone = why_alone(usual)
-    yield f"  process    {'of its own: ' + alone if alone else 'shared with others under --isolation worker'}"
+    own = "a new Python" if needs_new_process(case) else "of its own"
+    yield f"  process    {own + ': ' + alone if alone else 'shared with others under --isolation worker'}"
     yield f"  seed       {seed_of(case)}"
     if is_exclusive(case):
         yield f"  alone      nothing runs beside it{'' if is_exclusive(usual) else ' under --bench'}"

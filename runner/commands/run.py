@@ -53,6 +53,10 @@ from runner.waivers import Waivers, warnings
 
 def main(arguments: argparse.Namespace) -> ExitCode:
     """Run the selected cases; the exit code says what a CI system may conclude."""
+    if arguments.share_across_folders and arguments.isolation != "worker":
+        raise UsageError(
+            f"--share-across-folders says nothing with --isolation {arguments.isolation} (write --isolation worker, or leave it out)"
+        )
     workers = schedule.workers(arguments.jobs)
     policy = Policy.of(retries=arguments.retries, repeat=arguments.repeat, fail_fast=arguments.fail_fast)
     memory_limit = schedule.memory_limit(arguments.memory_limit)

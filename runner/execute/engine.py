@@ -12,7 +12,7 @@ import socket
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from runner.execute.jobs import FACTS, SHARED, Environment, Execution, Isolation
 from runner.execute.memory import MemoryWatch
 from runner.execute.room import Capacity, Queue, Room
 from runner.execute.spawn import TemplateProcess, start_process
-from runner.execute.workers import Worker
+from runner.execute.workers import Running, Worker
 from runner.model import Activity, RunningCase
 
 _START_SECONDS = 300
@@ -30,8 +30,23 @@ _START_SECONDS = 300
 _STACK_SECONDS = 0.5
 """How long a hanging worker has to print its stack before it is killed."""
 
-_END_SECONDS = 60
-"""How long a process may take to be there, or to be gone once it was killed: then the run goes on without it."""
+_EXIT_SECONDS = 2.0
+"""How long a worker may take to end once it has answered: then it is killed. A GPU's driver may hold a process for minutes."""
+
+_CLEAN_SECONDS = 20.0
+"""How long a worker of several cases may take to clean up once it has answered."""
+
+_GONE_SECONDS = 3.0
+"""How long a killed worker may take to be gone: then its case is over, and the next one begins beside what the system still holds."""
+
+_FORK_SECONDS = 30
+"""How long a template may take to fork: then the run goes on without it."""
+
+_WARM_ALONE = 2
+"""How many workers are warmed up for cases that run alone: each idle one holds a context on its GPU."""
+
+_MOST_GROUPS = 4
+"""How many workers of several cases may wait for cases of their group, however few run at once."""
 
 _MOST_CASES = 100
 """How many cases a worker runs: what none of our checks sees grows with them."""
@@ -82,6 +97,11 @@ class Engine:
         self._next = 0
         self._cold: dict[str, str] = {}
         """Environments whose workers could not be warmed up beforehand, and why."""
+        self._waiting_alone: Counter[str] = Counter()
+        """How many of the jobs that wait run with nothing beside them."""
+        self._leaving: list[TemplateProcess] = []
+        """Templates that were hung up on and end by themselves."""
+        self._left_over: dict[int, str] = {}
 
     def __enter__(self) -> "Engine":
         return self
@@ -99,9 +119,13 @@ class Engine:
                     worker.process.wait(timeout=_STACK_SECONDS)
             worker.close()
         self._workers.clear()
-        for template in self._templates.values():
-            template.process.close()
+        leaving = [*self._leaving, *(template.process for template in self._templates.values())]
+        for process in leaving:
+            process.hang_up()  # all at once: each takes its time to kill what its workers left
+        for process in leaving:
+            process.close()
         self._templates.clear()
+        self._leaving.clear()
         self._selector.close()
 
     @property
@@ -132,6 +156,11 @@ class Engine:
             ),
         )
 
+    @property
+    def left_over(self) -> tuple[str, ...]:
+        """Which workers outlived their case, in the order of their cases."""
+        return tuple(self._left_over.values())
+
     def run(self, jobs: Iterable[Job], capacity: Capacity) -> Iterator[Execution]:
         """Run every job, in order as far as there is room, and yield each as it ends."""
         for job in jobs:
@@ -152,8 +181,15 @@ class Engine:
         if self._is_stopping:
             return
         self._environments[job.environment.key] = job.environment
-        self._waiting[job.environment.key] += 1
+        self._count_waiting(job, 1)
         self._queue.put(job)
+
+    def _count_waiting(self, job: Job, number: int) -> None:
+        if job.new_process:
+            return  # no worker is warmed up for it
+        self._waiting[job.environment.key] += number
+        if job.needs.exclusive:
+            self._waiting_alone[job.environment.key] += number
 
     def retire(self, number: int) -> None:
         """Give a worker no further case."""
@@ -171,6 +207,7 @@ class Engine:
         self._is_stopping = True
         self._queue = Queue(())
         self._waiting.clear()
+        self._waiting_alone.clear()
         return len(self._busy())
 
     # -- starting -----------------------------------------------------------------------------------------------
@@ -181,13 +218,14 @@ class Engine:
     def _fill(self, room: Room) -> None:
         """Give waiting jobs to workers while there is room."""
         while (job := self._queue.next(room, self._may_start)) is not None:
-            self._waiting[job.environment.key] -= 1
-            worker = self._idle_worker(job) or self._start(job.environment)
+            self._count_waiting(job, -1)
+            worker = self._idle_worker(job) or self._start(job.environment, is_new=job.new_process)
             if self._shares(job):
                 worker.isolation = SHARED
             worker.give(job, is_last=not self._shares(job))
             assert worker.running is not None
             self._selector.register(worker.running.inbox.descriptor, selectors.EVENT_READ, worker)
+        self._retire_unused(room.most)
         if room.lease_of_alone is None:
             self._warm_spares(room.most)
 
@@ -197,7 +235,7 @@ class Engine:
     def _may_start(self, job: Job) -> bool:
         """Whether a job can start now; begins to warm its template when there is none."""
         key = job.environment.key
-        if self._limits.isolation is Isolation.PROCESS or key in self._broken:
+        if self._limits.isolation is Isolation.PROCESS or job.new_process or key in self._broken:
             return True
         if key not in self._templates:
             self._warm(job.environment)
@@ -205,7 +243,7 @@ class Engine:
             return False
         if job.plan == FACTS or not self._wants_spares(job.environment) or self._idle_worker(job):
             return True
-        if not any(one.key == key and not one.is_warm for one in self._workers.values()):
+        if not any(one.key == key and not one.is_warm and not one.is_retired for one in self._workers.values()):
             self._start(job.environment, is_warm=False)
         return False
 
@@ -228,13 +266,27 @@ class Engine:
     def _drop_template(self, key: str) -> None:
         template = self._templates.pop(key)
         self._selector.unregister(template.process.control)
-        template.process.close()
+        template.process.hang_up()
+        self._leaving.append(template.process)
+        for worker in self._workers.values():
+            if worker.key == key and worker.process is None and worker.running is None:
+                self._end(worker)
+                worker.status = signal.SIGKILL  # nobody reports the end of an idle worker that goes with its template
 
     def _idle_worker(self, job: Job) -> Worker | None:
         """Return a worker that waits for such a case: rather one that has run others than one that has not."""
+        if job.new_process:
+            return None
         fresh_alone = not self._shares(job)
         idle = [one for one in self._workers.values() if one.key == job.environment.key and one.is_idle]
-        return max((one for one in idle if not (fresh_alone and one.cases)), key=lambda one: one.cases, default=None)
+        may = [one for one in idle if not one.cases or (one.group == job.group and not fresh_alone)]
+        return max(may, key=lambda one: one.cases, default=None)
+
+    def _retire_unused(self, most: int) -> None:
+        """End the workers of other groups that have waited longest, where more wait than can be of use."""
+        waiting = sorted((one for one in self._workers.values() if one.is_idle and one.cases), key=lambda one: one.used_at)
+        for worker in waiting[: max(0, len(waiting) - max(most, _MOST_GROUPS))]:
+            self._end(worker)
 
     def _wants_spares(self, wanted: Environment) -> bool:
         """Whether what a first compile does once cannot be done before the fork."""
@@ -245,17 +297,19 @@ class Engine:
         for key, template in self._templates.items():
             if template.process.is_ready and self._wants_spares(self._environments[key]):
                 unused = sum(one.key == key and one.running is None and not one.is_retired for one in self._workers.values())
-                room = jobs + self._limits.spares - len(self._workers)
-                for _ in range(min(self._waiting[key] - unused, room)):
+                room = jobs + self._limits.spares - sum(not one.is_retired for one in self._workers.values())
+                # of those that run one after another only the next has use for a warm worker, and the one after it
+                useful = self._waiting[key] - max(0, self._waiting_alone[key] - _WARM_ALONE)
+                for _ in range(min(useful - unused, room)):
                     self._start(self._environments[key], is_warm=False)
 
-    def _start(self, wanted: Environment, *, is_warm: bool = True) -> Worker:
+    def _start(self, wanted: Environment, *, is_warm: bool = True, is_new: bool = False) -> Worker:
         """Start a worker: by a fork where that is safe, else in a process of its own, which warms nothing up."""
         self._next += 1
         key = wanted.key
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         worker = Worker(number=self._next, key=key, control=mine, isolation="fork", is_warm=is_warm)
-        template = self._templates.get(key) if key not in self._broken else None
+        template = self._templates.get(key) if key not in self._broken and not is_new else None
         if template is None or not template.process.fork(worker.number, theirs.fileno()):
             worker.isolation = "process"
             worker.note = self._broken.get(key, "")
@@ -289,6 +343,7 @@ class Engine:
             if worker.number in self._workers:  # it goes with its template
                 self._watch(worker, now)
         self._watch_memory()
+        self._leaving = [process for process in self._leaving if not process.has_left()]
         for name, template in list(self._templates.items()):
             template.process.wake()
             if not template.process.is_ready and now > template.deadline:
@@ -297,9 +352,10 @@ class Engine:
     def _patience(self) -> float:
         """Return how long to sleep: until the next deadline, and shortly where something has just ended."""
         now = time.monotonic()
-        if any(worker.has_ended or (worker.running and worker.running.killed_at) for worker in self._workers.values()):
+        running = [worker.running for worker in self._workers.values() if worker.running]
+        if any(worker.has_ended for worker in self._workers.values()) or any(one.killed_at or one.answered_at for one in running):
             return 0.02
-        deadlines = [worker.running.deadline for worker in self._workers.values() if worker.running]
+        deadlines = [one.deadline for one in running]
         if any(worker.running and worker.running.job.memory_limit for worker in self._workers.values()):
             deadlines.append(self._memory.due)
         deadlines += [template.deadline for template in self._templates.values() if not template.process.is_ready]
@@ -326,6 +382,8 @@ class Engine:
                     worker.kill()
             elif worker is not None:
                 worker.status = int(message["status"])
+                if held := message.get("held"):
+                    worker.left_over = f"processes that were started by a case and killed had not ended 1 s later: {_numbers(held)}"
 
     def _on_control(self, number: int) -> None:
         """A worker says that it is warm, or done with its case; or it has hung up, and its end will be told by its parent."""
@@ -342,6 +400,8 @@ class Engine:
         if inbox is None:
             return
         inbox.read()
+        if inbox.has_answer and worker.running is not None and worker.running.answered_at is None:
+            worker.running.answered_at = time.monotonic()
         if inbox.is_closed or inbox.is_flooded:
             self._stop_reading(inbox)
         if inbox.is_flooded:
@@ -385,26 +445,27 @@ class Engine:
                 self._end(worker)
             return
         if worker.pid is None:
-            if now > running.begun + _END_SECONDS:
-                self._lose_template(worker.key, f"the template did not fork within {_END_SECONDS} s")
+            if now > running.begun + _FORK_SECONDS:
+                self._lose_template(worker.key, f"the template did not fork within {_FORK_SECONDS} s")
             return
-        if running.killed_at is None and now > running.deadline and worker.done is None:
+        if running.killed_at is not None:
+            self._watch_killed(worker, running, now - running.killed_at)
+        elif worker.done is None and running.answered_at is not None:
+            if now > running.answered_at + (_CLEAN_SECONDS if worker.isolation == SHARED else _EXIT_SECONDS):
+                running.overstayed = True
+                worker.kill()
+        elif worker.done is None and now > running.deadline:
             running.timed_out = True
             running.killed_at = now
             worker.ask_for_stack()
-        elif running.killed_at is not None and now > running.killed_at + _END_SECONDS:
-            self._give_up(worker)
-        elif running.killed_at is not None and now > running.killed_at + _STACK_SECONDS:
-            worker.kill()
         running.bound_output()
 
-    def _give_up(self, worker: Worker) -> None:
-        """Go on without the end of a worker that was killed: the system holds it, or its template does not tell."""
-        if worker.process is None and worker.key in self._templates:
-            self._lose_template(worker.key, f"the template did not tell within {_END_SECONDS} s that a worker had ended")
-        else:
-            worker.note = f"it did not end within {_END_SECONDS} s of being killed"
-            worker.status = signal.SIGKILL
+    def _watch_killed(self, worker: Worker, running: Running, since: float) -> None:
+        """Finish the case of a killed worker: when its process is gone, or without that where the system holds it."""
+        if since > (_STACK_SECONDS if running.overstayed else _GONE_SECONDS):
+            worker.abandon(round(since, 1))
+        elif since > _STACK_SECONDS:
+            worker.kill()
 
     def _watch_memory(self) -> None:
         limits: dict[int, int] = {}
@@ -421,12 +482,15 @@ class Engine:
 
     def _finished(self) -> Iterator[Execution]:
         for worker in list(self._workers.values()):
-            if worker.running is None or not (worker.has_ended or worker.done is not None):
+            if worker.running is None or not worker.is_through:
                 continue
-            odd = "" if worker.has_ended else worker.oddity()
+            goes_on = not worker.has_ended and not worker.is_abandoned
+            odd = worker.oddity() if goes_on else ""
             self._stop_reading(worker.running.inbox)
             execution = worker.finish(odd)
-            if not worker.has_ended and (odd or execution.problem or worker.cases >= _MOST_CASES):
+            if execution.left_over:
+                self._left_over[worker.number] = f"{execution.job.name}: {execution.left_over}"
+            if goes_on and (odd or execution.problem or worker.cases >= _MOST_CASES):
                 self._end(worker)
             yield execution
 
@@ -452,6 +516,10 @@ class Engine:
             if registered is not None and registered in self._selector.get_map():
                 self._selector.unregister(registered)
         worker.close()
+
+
+def _numbers(pids: Sequence[int]) -> str:
+    return ", ".join(map(str, pids[:5])) + (", ..." if len(pids) > 5 else "")
 
 
 def _amount(size: int) -> str:

@@ -57,6 +57,10 @@ class Job:
     """Seconds."""
     shares: bool = False
     """Whether it may run in a worker that ran other cases before."""
+    new_process: bool = False
+    """Whether it gets a new Python, however other jobs get their processes."""
+    group: str = ""
+    """A worker that ran cases of one group runs none of another."""
     begin: Callable[[], None] | None = None
     """Called before it is given to a worker, again where it is given to another."""
     needs: Needs = field(default_factory=Needs)
@@ -85,3 +89,7 @@ class Execution:
     """Why it got no fork, or what was odd about its worker afterwards."""
     problem: str = ""
     """How it broke the protocol: nothing of what it sent is believed."""
+    left_over: str = ""
+    """What of its worker outlived the answer, or the kill; empty when all had ended."""
+    contaminated: str = ""
+    """What it changed, in a worker of several cases, of what measures it: it is run again alone."""

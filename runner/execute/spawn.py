@@ -6,15 +6,14 @@ import os
 import signal
 import socket
 import subprocess
-import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from runner import child_python
 from runner.execute.jobs import Environment
 from runner.protocol import THREADS
-
-_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 
 _CLOSE_SECONDS = 6.0
 """How long a template may take to kill what its workers left behind; one that is not ready has had none."""
@@ -35,14 +34,12 @@ def environment_for(wanted: Environment, threads: int, scratch: Path) -> dict[st
     temporary = scratch / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     variables["TMPDIR"] = str(temporary)
-    # the workers' package is this one, wherever the runner was started from
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [_PACKAGE_ROOT, variables.get("PYTHONPATH")]))
     for name, value in wanted.variables.items():
         if value is None:
             variables.pop(name, None)
         else:
             variables[name] = value
-    return variables
+    return child_python.variables(variables, scratch)
 
 
 class TemplateProcess:
@@ -52,7 +49,7 @@ class TemplateProcess:
         scratch.mkdir(parents=True, exist_ok=True)
         self.log = scratch / "template.log"
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-m", "runner.worker.template", str(theirs.fileno()), str(os.getpid()), *sorted(wanted.kinds)]
+        command = child_python.command("runner.worker.template", str(theirs.fileno()), str(os.getpid()), *sorted(wanted.kinds))
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command,
@@ -66,6 +63,7 @@ class TemplateProcess:
         theirs.close()
         self.control = mine
         self.is_ready = False
+        self._kill_at: float | None = None
 
     def fork(self, number: int, control: int) -> bool:
         """Ask for a worker with a control socket; False when the template is gone."""
@@ -93,21 +91,31 @@ class TemplateProcess:
             if os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG) is not None:
                 self.process.send_signal(signal.SIGCONT)
 
-    def close(self) -> None:
-        """Hang up; the template ends by itself, and is killed with the compilers that it has started when it does not."""
-        self.control.close()
-        self.wake()
-        try:
-            self.process.wait(timeout=_CLOSE_SECONDS if self.is_ready else 0)
-        except subprocess.TimeoutExpired:
+    def hang_up(self) -> None:
+        """Let the template kill what its workers left behind, and end."""
+        if self._kill_at is None:
+            self._kill_at = time.monotonic() + (_CLOSE_SECONDS if self.is_ready else 0)
+            self.control.close()
+            self.wake()
+
+    def has_left(self) -> bool:
+        """Whether it has ended since it was hung up on; one that does not end is killed with the compilers that it has started."""
+        if self.process.poll() is None and self._kill_at is not None and time.monotonic() >= self._kill_at:
             with contextlib.suppress(OSError):
                 os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        return self.process.poll() is not None
+
+    def close(self) -> None:
+        """Hang up and wait for its end; what the system holds even then is not waited for."""
+        self.hang_up()
+        until = time.monotonic() + 2 * _CLOSE_SECONDS
+        while not self.has_left() and time.monotonic() < until:
+            time.sleep(0.005)
 
 
 def start_process(wanted: Environment, control: int, threads: int, scratch: Path) -> subprocess.Popen[bytes]:
     """Start a worker in a process of its own: slow, and never unsafe."""
-    command = [sys.executable, "-m", "runner.worker.entry", str(control), str(os.getpid())]
+    command = child_python.command("runner.worker.entry", str(control), str(os.getpid()))
     environment = environment_for(wanted, threads, scratch)
     with (scratch / "workers.log").open("ab") as log:
         # a session of its own from the first moment: it can be killed as a group before it has run a line

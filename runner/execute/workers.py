@@ -37,6 +37,10 @@ class Running:
     """Where in its standard error the answer begins when it is asked for its stack."""
     is_cut: bool = False
     """Whether some of what it printed is lost."""
+    answered_at: float | None = None
+    """When its observation had come."""
+    overstayed: bool = False
+    """Whether it was killed because it did not end after its answer."""
     word: str = field(default_factory=lambda: secrets.token_hex(8))
     """What its worker says when it is done with it: a case that claims to be done says another."""
 
@@ -83,6 +87,16 @@ class Worker:
     """Whether it said what our own code would not have said then."""
     is_retired: bool = False
     """It gets no further case."""
+    contaminated: str = ""
+    """What its last case changed of what measures cases."""
+    group: str = ""
+    """Whose cases it runs."""
+    used_at: float = 0.0
+    """When its last case was over."""
+    is_abandoned: bool = False
+    """Whether its case was finished without waiting for the end of its process, which may come later."""
+    left_over: str = ""
+    """What stays of it after its case, for a person."""
     cases: int = 0
     running: Running | None = None
     _resident: int = 0
@@ -92,6 +106,11 @@ class Worker:
     def has_ended(self) -> bool:
         """Whether the process is gone, and with it all that it had started."""
         return self.status is not None
+
+    @property
+    def is_through(self) -> bool:
+        """Whether its case is over: the process is gone, is not waited for, or says that it goes on."""
+        return self.has_ended or self.is_abandoned or self.done is not None
 
     @property
     def is_idle(self) -> bool:
@@ -112,6 +131,7 @@ class Worker:
         read, write = os.pipe()
         now = time.monotonic()
         files = tuple(os.open(job.folder / name, _OUTPUT_FLAGS, 0o644) for name in OUTPUTS)
+        self.group, self.contaminated = job.group, ""
         self.running = Running(job, Inbox(read), now, now + job.timeout, outputs=files)
         message = json.dumps({"plan": job.plan, "last": is_last, "word": self.running.word}).encode()
         with contextlib.suppress(OSError):
@@ -138,6 +158,7 @@ class Worker:
         said = message if isinstance(message, dict) else {}
         if "done" in said and self.running is not None and said.get("word") == self.running.word:
             self.done = str(said["done"])[:500]
+            self.contaminated = str(said.get("contaminated", ""))[:500]
         elif "warm" in said and not self.is_warm:
             self.is_warm = True
         else:
@@ -159,6 +180,13 @@ class Worker:
                 self.running.killed_at = time.monotonic()
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, signal.SIGKILL)
+
+    def abandon(self, seconds: float) -> None:
+        """Go on without its end: it was killed, and the system still holds it."""
+        self.is_abandoned = self.is_retired = True
+        state = state_of(self.pid)
+        what = f"had not ended (state {state})" if state not in ("", "Z", "X") else "was not reported to have ended"
+        self.left_over = f"its process {self.pid} {what} {seconds:g} s after it was killed"
 
     def reap(self) -> None:
         """Take the end of a worker that is our own child; its children go with it."""
@@ -204,6 +232,8 @@ class Worker:
         running.close()
         self.running = self.done = None
         self.cases += 1
+        self.used_at = time.monotonic()
+        left_over = "; ".join(filter(None, [_OVERSTAYED if running.overstayed else "", self.left_over]))
         return Execution(
             job=running.job,
             observation=running.inbox.observation,
@@ -213,12 +243,18 @@ class Worker:
             after=self.cases - 1,
             worker=self.number,
             stack_from=0 if running.is_cut else running.stack_from,  # what was cut has moved
-            note=self.note or note or _note(running),
+            note=self.note or left_over or note or _note(running),
             problem=_problem(running),
+            left_over=left_over,
+            contaminated=self.contaminated,
         )
 
     def _ending(self, running: Running) -> Ending:
-        status = self.status or 0  # one that goes on has ended its case as it should
+        # one that goes on has ended its case as it should, and of one that is not waited for all is known that will be judged
+        killed = signal.SIGKILL if running.killed_at is not None else 0
+        status = self.status if self.status is not None else 0 if self.done is not None else killed
+        if running.overstayed and status == signal.SIGKILL:
+            status = 0  # it had answered, and we killed it
         signaled = os.WIFSIGNALED(status)
         return Ending(
             exit_code=None if signaled else os.waitstatus_to_exitcode(status),
@@ -246,11 +282,19 @@ _OUTPUT_FLAGS = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CUT = "the worker's last message was cut off"
 
 
+_OVERSTAYED = "its worker had answered and did not end, so it was killed"
+
+
 def _is_alive(pid: str) -> bool:
+    return state_of(pid) not in ("", "Z", "X")
+
+
+def state_of(pid: int | str | None) -> str:
+    """Return the letter of a process's state; empty when there is no such process."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()[0] not in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return ""
 
 
 def _note(running: Running) -> str:

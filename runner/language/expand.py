@@ -13,6 +13,7 @@ from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check_functions import entry_of
 from runner.language.check_names import OPTION_KINDS, used_names
 from runner.language.names import NameKind, NameTables
+from runner.language.once import isolation_of
 from runner.model import Case, CaseId, Control, Expected, Requirement, Step, WrittenReason
 
 
@@ -189,8 +190,7 @@ class _Expansion:
         return substitution.filled(next(inherited, []), options.layer_names(backend))
 
     def _isolation(self) -> str:
-        layers = (self.document, *(document for document in reversed(self.anatomy.spec.defaults)))
-        return next((str(document.data["isolation"]) for document in layers if "isolation" in document.data), "case")
+        return isolation_of(self.anatomy)
 
     def _all_steps(self, data: Any) -> tuple[Step, ...]:
         if self._steps is None or not self.templated.isdisjoint(("steps", "expect")):

@@ -19,6 +19,7 @@ from runner.language.check_templates import check_backends, check_templates
 from runner.language.expand import duplicate_ids, expand
 from runner.language.files import DefaultsReader, SpecFile, SpecPath, discover
 from runner.language.names import NameTables
+from runner.language.once import spy_warnings
 from runner.language.source import Document, read
 from runner.machine import installed_torch, release
 from runner.model import Case
@@ -32,6 +33,8 @@ class Suite:
     backends: Backends
     documents: tuple[Document, ...]
     """The files that were read: specs with their defaults."""
+    warnings: tuple[Diagnostic, ...] = ()
+    """What is allowed, and probably not what its author means."""
 
     @property
     def digests(self) -> dict[str, str]:
@@ -83,7 +86,8 @@ def load_specs(
     if problems:
         raise InvalidSpecs(problems)
     documents = tuple(document for anatomy in anatomies for document in (*anatomy.spec.defaults, anatomy.document))
-    return Suite(cases=tuple(cases), backends=backends, documents=documents)
+    warnings = tuple(sorted({warning for anatomy in anatomies for warning in spy_warnings(anatomy, backends)}))
+    return Suite(cases=tuple(cases), backends=backends, documents=documents, warnings=warnings)
 
 
 def surroundings_of(torch_version: str | None, machine: Machine | None) -> Surroundings:

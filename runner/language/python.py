@@ -195,7 +195,7 @@ def find_name(path: str, prelude: set[str]) -> tuple[str, str] | None:
     if not is_installed(first):
         return f"no package '{first}' is installed", did_you_mean(
             first, [*prelude, "torch", "triton"]
-        ) or "install it, or name it under requires: {module: ...}"
+        ) or "install it, put its folder on PYTHONPATH, or name it under requires: {module: ...}"
     return _find_in_files(first, path.replace(":", "."))
 
 

@@ -7,12 +7,12 @@ import secrets
 import select
 import socket
 import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runner import child_python
 from runner.diagnostics import UsageError, unknown
 from runner.model import ServiceReport
 from runner.protocol import SERVICES_FILE
@@ -21,7 +21,6 @@ _NAMES = ("redis",)
 _REACH_SECONDS = 5.0
 _START_SECONDS = 60.0
 _STOP_SECONDS = 40.0
-_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +86,9 @@ class _Server:
         self.password = secrets.token_urlsafe(24)
         self.tag = f"torch-conformance:{secrets.token_hex(8)}"
         self._log = log
-        variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [_PACKAGE_ROOT, os.environ.get("PYTHONPATH")]))}
-        # -P: a folder named redis where the user stands is not the package; a session of its own: Ctrl-C is the runner's
-        command = [sys.executable, "-P", "-m", "runner.services.serve"]
+        variables = child_python.variables(os.environ, log.parent)
+        command = child_python.command("runner.services.serve")
+        # a session of its own: Ctrl-C is the runner's
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
                 command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True

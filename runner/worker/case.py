@@ -71,6 +71,7 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any], u
     from runner.worker.session import Session
 
     body = plan["body"]
+    compat.refuse_other_torch(plan.get("torch_root"))
     os.chdir(plan["folder"])  # what code of a spec leaves in its working folder stays with the case
     compat.use_cache_dir(os.path.join(plan["cache"], "cache"))
     own_files.redirect(plan["folder"], plan["cache"])

@@ -5,16 +5,25 @@ metrics, what torch remembers of compiles, modules of specs and of generated cod
 worker gets no further case: functions, classes and entries of tables that were replaced, what was registered with torch, threads,
 memory of a GPU. The runner looks for processes and growth itself.
 
-What nobody sees: what the text of ``settings.SETTINGS`` names; attributes of objects, and of classes where they are no methods; what was
-put into packages that are not watched; what was registered in C++; that torch patches optimizers, ``torch.jit`` and distributions when it
-first compiles. A case that does such things says ``isolation: case``, or leaves it unsaid.
+What was changed in this program's own modules, in Python's standard library or in builtins makes the case *contaminated*: it could have
+changed how it is measured, so the runner does not believe it and runs it again alone. Of our modules every name, constant, table, list,
+class attribute and function is compared (code, defaults, closures too), and that no name was added; of the standard library what can be
+called, and that no name was added that hides a builtin.
+
+What nobody sees: what the text of ``settings.SETTINGS`` names; attributes of objects that are no modules or classes; attributes of classes
+outside of our modules where they are no methods; tables within tables; what was put into other packages (numpy, sympy); what was changed
+in C, through ``ctypes`` or the garbage collector, or in this check itself; what was registered in C++; that torch patches optimizers,
+``torch.jit`` and distributions when it first compiles; what was changed and changed back. A case that does such things says
+``isolation: case``, or leaves it unsaid.
 """
 
 import contextlib
 import functools
 import gc
+import importlib
 import linecache
 import os
+import pkgutil
 import sys
 import threading
 import types
@@ -23,8 +32,9 @@ from dataclasses import dataclass
 
 import torch
 
+from runner import expectations, worker
 from runner.worker import compat, hooks, source_module, warming
-from runner.worker.registered import Counters, Places, Tables
+from runner.worker.registered import OURS, PYTHON, Counters, Places, Tables
 from runner.worker.settings import Settings
 
 
@@ -33,6 +43,8 @@ class Odd:
     """What could not be brought back."""
 
     text: str = ""
+    contaminated: str = ""
+    """What it changed of what measures it."""
 
 
 class Baseline:
@@ -40,10 +52,13 @@ class Baseline:
 
     def __init__(self) -> None:
         hooks.install()
+        _import_all()
         self._options = compat.option_values()
         self._settings = Settings()
         self._counters = Counters()
         self._places = Places()
+        # bound here, and looked at before anything of ours that a case may have replaced
+        self._of_ours, self._of_python = Places(OURS).replaced, Places(PYTHON).replaced
         self._tables = Tables()
         self._threads = set(threading.enumerate())
         self._allocated = _gpu_memory()
@@ -56,13 +71,16 @@ class Baseline:
         with contextlib.ExitStack() as undo:
             yield undo, odd
             kept = undo.pop_all()
-        said = [
-            *_failure("what it had changed", kept.close),
+        said = [*_failure("what it had changed", kept.close)]
+        changed = list(self._of_ours())
+        said += [
             *self._bring_back(),
             *_failure("answers that torch had kept", lambda: warming.forget_answers(sizes)),
             *self._oddities(),
         ]
-        odd.text = "; ".join(said)
+        changed += self._of_python()  # what a setting is brought back by is in it
+        odd.contaminated = ", ".join(changed)[:_MOST_TEXT]
+        odd.text = "; ".join([*(f"{path} stays replaced" for path in changed), *said])
 
     def _bring_back(self) -> Iterator[str]:
         yield from _failure("the working folder", lambda: os.chdir("/"))
@@ -88,6 +106,17 @@ class Baseline:
             yield f"{more} bytes of GPU memory stay allocated"
         if torch.cuda.is_initialized() and torch.cuda.current_stream() != torch.cuda.default_stream():
             yield "another stream stays the current one"
+
+
+_MOST_TEXT = 300
+
+
+def _import_all() -> None:
+    """Import all that a later case may import of this program: a case could leave something else in its place."""
+    for package in (expectations, worker):
+        for found in pkgutil.iter_modules(package.__path__):
+            if found.name not in ("template", "entry"):  # the program that runs, which would be there twice
+                importlib.import_module(f"{package.__name__}.{found.name}")
 
 
 def _failure(what: str, clean: Callable[[], object]) -> Iterator[str]:

@@ -37,6 +37,19 @@ def resolve(path: str) -> Any:
     raise ImportError(f"no module for '{path}'")
 
 
+def torch_root() -> str:
+    """Return the folder of the torch that this process has imported."""
+    import torch
+
+    return os.path.dirname(os.path.abspath(str(torch.__file__)))
+
+
+def refuse_other_torch(inspected: str | None) -> None:
+    """Raise ``ImportError`` where this process has another torch than the one that the plan was made for: a case's ``env`` may do that."""
+    if inspected is not None and os.path.realpath(torch_root()) != os.path.realpath(inspected):
+        raise ImportError(f"this worker imported torch from {torch_root()}, but the case was planned for the torch in {inspected}")
+
+
 def set_torch_state(state: Mapping[str, Any]) -> None:
     """Apply the ``torch:`` section of a spec."""
     import torch

@@ -1,8 +1,8 @@
 """The beginning of a worker's life, in a fork of the template or in a process of its own, and the cases that it is given.
 
 It takes messages on a socket: ``{"plan": FILE, "last": true}`` with three descriptors, the case's pipe, its stdout and its stderr; with
-``last`` the worker ends when the case does, else it says ``{"done": TEXT, "word": WORD}``: what was odd afterwards, and the word that came
-with the case. ``{"warm": KINDS}`` is answered by ``{"warm": KINDS}``.
+``last`` the worker ends when the case does, else it says ``{"done": TEXT, "contaminated": TEXT, "word": WORD}``: what was odd afterwards,
+what the case changed of what measures it, and the word that came with the case. ``{"warm": KINDS}`` is answered by ``{"warm": KINDS}``.
 """
 
 import contextlib
@@ -82,7 +82,8 @@ def serve(control: socket.socket) -> None:
             with baseline.kept() as (undo, odd):
                 _work(message["plan"], pipe, undo)
             os.close(pipe)
-            control.send(json.dumps({"done": odd.text[:500], "word": message["word"]}).encode())
+            said = {"done": odd.text[:500], "contaminated": odd.contaminated, "word": message["word"]}
+            control.send(json.dumps(said).encode())
     except BaseException:  # nothing may return into the template's loop; the exit code and stderr tell
         import traceback
 

@@ -14,6 +14,7 @@ def collect() -> dict[str, Any]:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     facts: dict[str, Any] = {
         "torch": torch.__version__,
+        "torch_root": compat.torch_root(),
         "torch_git": torch.version.git_version,
         "python": platform.python_version(),
         "platform": platform.platform(),

@@ -1,15 +1,21 @@
-"""What stands in torch's modules, and in Python's, where a case could have put something else: functions, tables, operators, counters."""
+"""What stands in torch's modules, and in Python's and our own, where a case could have put something else: functions, tables, counters."""
 
 import ast
+import builtins
 import functools
 import itertools
 import sys
 import types
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-_WATCHED = ("torch", "triton", "builtins", "importlib", "json", "math", "os", "pickle", "shutil", "subprocess", "tempfile", "time")
-"""Packages of which all that can be called must stay what it was; those below them too."""
+OURS = frozenset({"runner"})
+"""This program: of its modules and classes everything is watched, constants and containers too, and no name may be added."""
+
+PYTHON = frozenset(sys.stdlib_module_names)
+"""What this program and every spec uses of Python."""
+
+TORCH = frozenset({"torch", "triton"})
 
 _COUNTED = ("torch._dynamo", "torch._functorch", "torch._inductor")
 """Packages whose counters begin anew with each case: they stand in generated code and in logs."""
@@ -25,36 +31,149 @@ Held = tuple[Mapping[Any, Any], Any, Any, str]
 
 
 class Places:
-    """What stood in the watched modules, in their classes, and in those of their tables that hold functions."""
+    """What stood in the watched modules, in their classes and in their tables of functions; and what functions are made of.
 
-    def __init__(self) -> None:
-        self._held = list(_places())
+    ``roots`` names the packages.
+    """
 
-    def replaced(self) -> Iterator[str]:
-        """Yield the paths of what is gone, or is another now."""
-        for namespace, key, value, path in self._held:
+    def __init__(self, roots: frozenset[str] = TORCH) -> None:
+        modules = _modules(roots)
+        held = list(_places(modules))
+        loaded = {name: module for name, module in modules.items() if name != "__main__"}
+        names = [(namespace, _added(namespace, path), path) for namespace, path in _namespaces(modules)]
+        functions = list(_functions(held))
+        codes = [(function, function.__code__, path) for function, path in functions]
+        parts = [] if roots is TORCH else [(one, _made_of(one), path) for one, path in itertools.chain(functions, _containers(held))]
+        self.replaced: Callable[[], Iterator[str]] = _check(held, loaded, names, codes, parts)
+        """Yields the paths of what is gone, is another now, or was added."""
+
+
+def _check(held: list[Held], modules: Mapping[str, Any], names: list[Any], codes: list[Any], parts: list[Any]) -> Any:
+    """Return the check. What it uses is bound when it is made: a case may have replaced builtins, or what stands in this module."""
+    loaded, text, made_of, added = sys.modules, str, _bound(_made_of), _bound(_added)
+
+    def replaced() -> Iterator[str]:
+        for name, module in modules.items():
+            if loaded.get(name) is not module:
+                yield f"sys.modules[{name}]"
+        for namespace, key, value, path in held:
             if namespace.get(key) is not value:
-                yield f"{path}.{key}" if isinstance(key, str) else f"{path}[{key}]"
+                yield f"{path}.{key}" if type(key) is text else f"{path}[{key}]"
+        for namespace, known, path in names:
+            for key in added(namespace, path) - known:
+                yield f"{path}.{key}"
+        for function, code, path in codes:
+            if function.__code__ is not code:
+                yield f"{path}.__code__"
+        for thing, wanted, path in parts:
+            if made_of(thing) != wanted:
+                yield f"what is in {path}"
+
+    return _bound(replaced)
 
 
-def _places() -> Iterator[Held]:
-    for name, module in list(sys.modules.items()):
-        if name.split(".")[0] not in _WATCHED or type(module) is not types.ModuleType:
+def _bound(function: Any) -> Any:
+    """Return a copy of a function that has its own globals, so that nothing that is put into this module or into builtins reaches it."""
+    own = {**globals(), "__builtins__": dict(vars(builtins))}
+    own["_content"] = types.FunctionType(_content.__code__, own)
+    return types.FunctionType(function.__code__, own, function.__name__, function.__defaults__, function.__closure__)
+
+
+def _modules(roots: Collection[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {name: module for name, module in list(sys.modules.items()) if name.split(".")[0] in roots}
+    main = sys.modules.get("__main__")
+    if roots is OURS and str(getattr(getattr(main, "__spec__", None), "name", "")).startswith("runner."):
+        found["__main__"] = main
+    return {name: module for name, module in found.items() if issubclass(type(module), types.ModuleType)}
+
+
+def _is_ours(path: str) -> bool:
+    return path.split(".")[0] in ("runner", "__main__")
+
+
+def _places(modules: Mapping[str, Any]) -> Iterator[Held]:
+    for name, module in modules.items():
+        if type(module) is not types.ModuleType:
             continue
         for key, value in list(vars(module).items()):
+            if name == "sys" and str(key).startswith("last_"):
+                continue  # Python's own note of the last exception
             # isinstance would ask proxies for their class
-            if issubclass(type(value), _CALLED) and not str(key).startswith(_DYNAMO_PUTS):
+            if (_is_ours(name) and key not in _OF_MODULES) or (issubclass(type(value), _CALLED) and not str(key).startswith(_DYNAMO_PUTS)):
                 yield vars(module), key, value, name
             if type(value) is dict:
                 yield from _entries(value, f"{name}.{key}")
             if issubclass(type(value), type) and value.__module__ == name:
+                wanted = object if _is_ours(name) else _METHODS
                 members = list(vars(value).items())
-                yield from ((vars(value), member, held, f"{name}.{key}") for member, held in members if isinstance(held, _METHODS))
+                yield from ((vars(value), one, held, f"{name}.{key}") for one, held in members if isinstance(held, wanted))
 
 
 def _entries(table: dict[Any, Any], path: str) -> Iterator[Held]:
     if not path.endswith(".__builtins__"):
-        yield from ((table, key, value, path) for key, value in table.items() if issubclass(type(value), types.FunctionType | type))
+        wanted: Any = object if _is_ours(path) else types.FunctionType | type
+        yield from ((table, key, value, path) for key, value in list(table.items()) if issubclass(type(value), wanted))
+
+
+_OF_MODULES = ("__warningregistry__", "__builtins__", "__cached__")
+
+_OF_DYNAMO = (*_DYNAMO_PUTS, "__import_", "__builtins_dict__")
+"""How the names begin that dynamo puts into the module of a function that it traces."""
+
+_MODULE = types.ModuleType
+
+_SHADOWABLE = frozenset(vars(builtins))
+"""Names that a module finds in builtins until it has its own."""
+
+
+def _namespaces(modules: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
+    for name, module in modules.items():
+        if type(module) is types.ModuleType:
+            yield vars(module), name
+            if _is_ours(name):
+                for key, value in list(vars(module).items()):
+                    if type(value) is dict and key != "__builtins__":
+                        yield value, f"{name}.{key}"
+                    elif issubclass(type(value), type) and value.__module__ == name:
+                        yield vars(value), f"{name}.{key}"
+
+
+def _added(namespace: Any, path: str) -> set[Any]:
+    """Return the names of a namespace to which none may be added: all of ours and of builtins, and elsewhere those that hide a builtin."""
+    if path == "builtins":
+        return {key for key in namespace if key != "_"}
+    if path.split(".")[0] in ("runner", "__main__"):
+        known = (key for key, value in list(namespace.items()) if key not in _OF_MODULES and type(value) is not _MODULE)
+        return {key for key in known if not (type(key) is str and key.startswith(_OF_DYNAMO))}
+    return {key for key in list(namespace) if key in _SHADOWABLE}
+
+
+def _functions(held: list[Held]) -> Iterator[tuple[Any, str]]:
+    for _, key, value, path in held:
+        inner = getattr(value, "__func__", None) if type(value) in (classmethod, staticmethod) else value
+        inner = value.fget if type(value) is property else inner
+        if type(inner) is types.FunctionType:
+            yield inner, f"{path}.{key}"
+
+
+def _containers(held: list[Held]) -> Iterator[tuple[Any, str]]:
+    yield from ((value, f"{path}.{key}") for _, key, value, path in held if type(value) in (list, set) and _is_ours(path))
+
+
+def _made_of(thing: Any) -> tuple[Any, ...]:
+    """Return the identities of what a function, a list or a set consists of."""
+    if type(thing) in (list, set):
+        return (*sorted(id(one) for one in thing),)
+    cells = [_content(cell) for cell in thing.__closure__ or ()]
+    keywords = thing.__kwdefaults__ or {}
+    return (*(id(part) for part in [thing.__defaults__, *cells]), *((name, id(keywords[name])) for name in keywords))
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is empty
+        return None
 
 
 class Tables:

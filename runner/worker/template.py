@@ -14,30 +14,43 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from runner import protocol
 from runner.worker import entry, own_files
 
 _END_SECONDS = 5.0
-"""How long what was killed may take to end; a process that the system holds is not waited for."""
+"""How long what was killed may take to end when the template itself ends; a process that the system holds is not waited for."""
+
+_ORPHANS_SECONDS = 1.0
+"""How long what an ended worker left behind may take to end before the worker's own end is reported all the same."""
+
+_POLL_SECONDS = 0.002
+"""How often killed processes are looked for; meanwhile the template forks."""
 
 _FORK_SECONDS = 10.0
 """How long the system may have no process for us."""
 
 
-def end_children(spared: Collection[int] = ()) -> None:
-    """Kill our children, but for some, and those that they leave behind, who come to us next."""
+def end_children() -> None:
+    """Kill our children, and those that they leave behind, who come to us next."""
     until = time.monotonic() + _END_SECONDS
-    while children := [pid for pid in _children() if pid not in spared]:
-        for pid in children:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, os.WNOHANG)
-        if time.monotonic() > until:
-            return
+    while (children := _children()) and time.monotonic() < until:
+        kill(children)
         time.sleep(0.001)
+
+
+def kill(children: Iterable[int]) -> set[int]:
+    """Kill processes that are our children, and return those that have not ended yet."""
+    left = set()
+    for pid in children:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+            if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                left.add(pid)
+    return left
 
 
 def _children() -> list[int]:
@@ -114,12 +127,25 @@ def _threads() -> list[str]:
     return sorted(names)
 
 
+@dataclass(frozen=True)
+class Ended:
+    """A worker that has ended, and whose end is not reported yet."""
+
+    number: int
+    status: int
+    until: float
+    """The moment from which its orphans are not waited for."""
+
+
 class Template:
     """The loop of the template."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._workers: dict[int, int] = {}
+        self._ended: list[Ended] = []
+        self._held: set[int] = set()
+        """Processes that were killed and that the system holds."""
         self._wake, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
         os.set_blocking(self._wake, False)
@@ -130,9 +156,10 @@ class Template:
         """Serve until the runner hangs up."""
         self._send({"ready": os.getpid()})
         while True:
-            ready, _, _ = select.select([self._control.fileno(), self._wake], [], [])
+            ready, _, _ = select.select([self._control.fileno(), self._wake], [], [], _POLL_SECONDS if self._ended else None)
             if self._wake in ready:
                 os.read(self._wake, 4096)
+            if self._wake in ready or self._ended:
                 self._reap()
             if self._control.fileno() in ready and not self._serve():
                 return
@@ -186,19 +213,41 @@ class Template:
             self._reap()
 
     def _reap(self) -> None:
+        """Take the ends of workers, and report them when what they left behind has ended too. Nothing here waits."""
         while self._workers:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is None:
-                return
+                break
             # its children go with it, and while it is not reaped its number can be nobody else's group
             with contextlib.suppress(OSError):
                 os.killpg(ended.si_pid, signal.SIGKILL)
             pid, status = os.waitpid(ended.si_pid, 0)
             if pid in self._workers:
-                number = self._workers.pop(pid)
-                # a worker that goes on keeps its orphans: what has come to us was left behind by one that ended
-                end_children(spared=self._workers)
-                self._send({"ended": number, "status": status})
+                self._ended.append(Ended(self._workers.pop(pid), status, time.monotonic() + _ORPHANS_SECONDS))
+        self._report()
+
+    def _report(self) -> None:
+        """Report ended workers: all when nothing is left of any, else those whose orphans the system has held for long enough."""
+        orphans = self._kill_orphans() if self._ended else set()
+        now = time.monotonic()
+        due = [one for one in self._ended if not orphans or now > one.until]
+        if due and orphans:
+            self._held |= orphans  # no later worker is kept waiting for them
+        for one in due:
+            self._ended.remove(one)
+            self._send({"ended": one.number, "status": one.status, "held": sorted(orphans)})
+
+    def _kill_orphans(self) -> set[int]:
+        """Kill what ended workers left behind, and return what of it has not ended yet."""
+        while True:
+            children = set(_children())
+            self._held &= children
+            # a worker that goes on keeps its orphans: what has come to us was left behind by one that ended
+            strangers = children - self._workers.keys() - self._held
+            left = kill(strangers)
+            if left or not strangers:
+                return left
+            # the children of what has ended come to us next
 
     def _send(self, message: dict[str, Any]) -> None:
         self._control.send(json.dumps(message).encode())

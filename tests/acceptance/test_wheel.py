@@ -79,7 +79,7 @@ def test_the_metadata_is_that_of_the_project(wheel):
         (points,) = [archive.read(name).decode() for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt")]
     assert "\nName: torch-conformance\n" in metadata
     assert "\nRequires-Dist: torch>=2.11\n" in metadata
-    assert "torch-conformance = runner.cli:main" in points
+    assert "torch-conformance = runner.__main__:main" in points
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "folders": (),
     "kept": (),
     "scratch": (),
+    "child_python": (),
     "model": ("outcomes",),
     "conditions": (),
     "capabilities": ("conditions",),
@@ -64,7 +65,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "left_behind": (),
     "times": ("left_behind",),
     "schedule": ("capabilities", "conditions", "execute.jobs", "execute.room", "hardware"),
-    "execute": ("protocol",),
+    "execute": ("child_python", "protocol"),
     "worker": ("expectations", "protocol"),
     "judge": (
         "language.backends",
@@ -84,7 +85,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "record": ("outcomes", "streams"),
     "runs": ("agreement", "language.source", "record", "streams"),
     "report": ("outcomes", "record", "streams"),
-    "services": ("protocol",),
+    "services": ("child_python", "protocol"),
     "audit": ("conditions", "expectations", "judge", "patterns", "plan", "protocol"),
     "session": (
         *("availability", "capabilities", "conditions", "execute", "interrupt", "judge", "kept", "language.backends", "language.expand"),

@@ -32,6 +32,7 @@ class Engine:
     def __init__(self, limits: Limits) -> None:
         Engine.limits = limits
         self.broken: dict[str, str] = {}
+        self.left_over: tuple[str, ...] = ()
         self._waiting: deque[Job] = deque()
 
     def run(self, jobs: Iterable[Job], *_: object) -> Iterator[Execution]:

@@ -1,5 +1,6 @@
 """What a case leaves in its worker: it is brought back, or it is said; in this process, with real torch."""
 
+import builtins
 import contextlib
 import gc
 import json
@@ -245,10 +246,99 @@ REPLACED = (
 def test_what_stays_replaced_is_said(path: str, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     parent, _, name = path.rpartition(".")
     owner: Any = os.path if parent == "os.path" else compat.resolve(parent)
-    places = baseline._places
     monkeypatch.setattr(owner, name, another)
-    said = list(places.replaced())
+    said = [*baseline._places.replaced(), *baseline._of_python()]
     assert any(one.endswith(f".{name}") for one in said), said
+
+
+# -- what makes a case contaminated -----------------------------------------------------------------------------------
+
+
+def contaminated(baseline: Baseline, change: Callable[[], object]) -> str:
+    """Let a case change something; return what is said to have changed of what measures it."""
+    with baseline.kept() as (_, odd):
+        change()
+    assert bool(odd.contaminated) == ("stays replaced" in odd.text)
+    return odd.contaminated
+
+
+def ways(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str]]:
+    from runner.expectations import close
+    from runner.worker import bench, case, hooks, steps
+
+    def code_of_measure() -> None:
+        patch.setattr(close.measure, "__code__", (lambda arguments, value: {"leaves": []}).__code__)
+
+    return {
+        "a function": (lambda: patch.setattr(close, "measure", another), "runner.expectations.close.measure"),
+        "the code of a function": (code_of_measure, "runner.expectations.close.measure.__code__"),
+        "the defaults of a function": (
+            lambda: patch.setattr(case._exception, "__defaults__", ("",)),
+            "what is in runner.worker.case._exception",
+        ),
+        "a method": (lambda: patch.setattr(hooks.Witness, "take", another), "runner.worker.hooks.Witness.take"),
+        "an attribute of a class": (lambda: patch.setattr(hooks.Witness, "entered", 7), "runner.worker.hooks.Witness.entered"),
+        "a new attribute of a class": (
+            lambda: patch.setattr(case.Channel, "__getattr__", another, raising=False),
+            "runner.worker.case.Channel",
+        ),
+        "a constant": (lambda: patch.setattr(case, "_MAX_MESSAGE", 0), "runner.worker.case._MAX_MESSAGE"),
+        "an entry of a table": (lambda: patch.setitem(steps.STEPS, "call", another), "runner.worker.steps.STEPS.call"),
+        "a new entry of a table": (lambda: patch.setitem(steps.STEPS, "rest", another), "runner.worker.steps.STEPS.rest"),
+        "a name that hides a builtin": (lambda: patch.setattr(case, "len", another, raising=False), "runner.worker.case.len"),
+        "a builtin": (lambda: patch.setattr("builtins.abs", another), "builtins.abs"),
+        "a new builtin": (lambda: patch.setattr(builtins, "helper", another, raising=False), "builtins.helper"),
+        "json": (lambda: patch.setattr("json.dumps", another), "json.dumps"),
+        "a name in json that hides a builtin": (
+            lambda: patch.setattr(json.encoder, "isinstance", another, raising=False),
+            "json.encoder.isinstance",
+        ),
+        "a method of pathlib": (lambda: patch.setattr("pathlib.Path.read_text", another), "pathlib.Path.read_text"),
+        "the code of os.path.join": (
+            lambda: patch.setattr(os.path.join, "__code__", (lambda *parts: "").__code__),
+            "posixpath.join.__code__",
+        ),
+        "another module in its place": (
+            lambda: patch.setitem(sys.modules, "runner.protocol", types.ModuleType("x")),
+            "sys.modules[runner.protocol]",
+        ),
+        "a module that only a later case imports": (lambda: patch.setattr(bench, "bench", another), "runner.worker.bench.bench"),
+        "the check": (lambda: patch.setattr(Baseline, "_bring_back", lambda self: iter(())), "runner.worker.cleaning.Baseline._bring_back"),
+        "what the check calls": (lambda: patch.setattr("runner.worker.registered._made_of", another), "runner.worker.registered._made_of"),
+        "the check's class": (lambda: patch.setattr(Places, "__init__", another), "runner.worker.registered.Places.__init__"),
+    }
+
+
+WAYS = list(ways(pytest.MonkeyPatch()))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_measures_a_case_is_watched(way: str, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        change, path = ways(patch)[way]
+        with baseline.kept() as (_, odd):
+            change()
+        patch.undo()
+    assert path in odd.contaminated
+    assert "stays replaced" in odd.text
+    assert contaminated(baseline, lambda: None) == ""
+
+
+def test_a_name_of_torch_that_is_another_is_no_contamination(baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Specs drive torch: what stays replaced there ends the worker, and the case is believed."""
+    monkeypatch.setattr(torch.cuda, "is_available", another)
+    with baseline.kept() as (_, odd):
+        pass
+    assert odd.contaminated == ""
+    assert "torch.cuda.is_available stays replaced" in odd.text
+
+
+def test_a_setting_that_is_brought_back_is_no_contamination(baseline: Baseline) -> None:
+    def change() -> None:
+        warnings.showwarning = another
+        sys.excepthook = another
+
+    assert contaminated(baseline, change) == ""
 
 
 def test_what_is_put_back_by_the_case_is_not_said(baseline: Baseline) -> None:

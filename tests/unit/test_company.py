@@ -44,10 +44,11 @@ class Answer:
     after: int = 0
     isolation: str = SHARED
     worker: int = 7
+    contaminated: str = ""
 
     def of(self, job: Job) -> Execution:
         facts = observation(*self.steps, id=job.name.rpartition(" (")[0]) if self.steps else None
-        more = {"isolation": self.isolation, "after": self.after, "worker": self.worker}
+        more = {"isolation": self.isolation, "after": self.after, "worker": self.worker, "contaminated": self.contaminated}
         return Execution(job=job, observation=facts, ending=self.ending, seconds=1.5, **more)
 
 
@@ -75,6 +76,8 @@ class Engine:
 
     def __init__(self, limits: object) -> None:
         self.broken: dict[str, str] = {}
+        self.left_over: tuple[str, ...] = ()
+        self.left_over: tuple[str, ...] = ()
         self.queue: deque[Job] = deque()
 
     def run(self, jobs: Iterable[Job], *_: object) -> Iterator[Execution]:
@@ -138,6 +141,23 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         return Ran(code, result, tmp_path / "out", said.err, said.out)
 
     return go
+
+
+def test_a_pass_of_a_case_that_changed_what_measures_it_is_not_believed(run: Run) -> None:
+    ran = run(replace(company(HELD), contaminated="runner.expectations.close.measure"), alone(DIFFERS))
+    assert ran.result.outcome is Outcome.FAIL
+    assert ran.result.company == "PASS after 3 other cases in a worker, and changed what measures it: runner.expectations.close.measure"
+    assert "changed what measures it" in ran.err
+    assert not Engine.jobs[-1].shares
+
+
+def test_the_cases_of_a_folder_are_a_group_unless_all_are_one(run: Run) -> None:
+    run(HELD)
+    (apart,) = {job.group for job in Engine.jobs}
+    assert apart == "."
+    Engine.jobs.clear()
+    run(HELD, more=("--share-across-folders", "--out", "other"))
+    assert {job.group for job in Engine.jobs} == {""}
 
 
 def test_a_pass_in_company_is_believed(run: Run) -> None:

@@ -34,6 +34,7 @@ class Engine:
 
     def __init__(self, limits: object) -> None:
         self.broken: dict[str, str] = {}
+        self.left_over: tuple[str, ...] = ()
 
     def run(self, jobs: Iterable[Job], *_: object) -> Iterator[Execution]:
         for job in jobs:

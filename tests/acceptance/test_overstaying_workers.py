@@ -1,0 +1,48 @@
+"""A worker that has answered and does not end holds up nothing, keeps its outcome, and is named."""
+
+import pytest
+
+from runner.outcomes import Outcome
+from runner.record import read_run
+from tests.fakes import program
+
+SPEC = """\
+summary: A library call on the host gives what Python gives, whatever its process does afterwards
+backends: [host]
+exclusive: true
+matrix: {way: [ends, sleeps, stopped, parent, ends-too]}
+prelude: |
+  import os, signal, subprocess, time
+
+  def stay(way):
+      if way == "sleeps":
+          os._exit = lambda code: time.sleep(600)
+      if way == "stopped":
+          os._exit = lambda code: os.kill(os.getpid(), signal.SIGSTOP)
+      if way == "parent":
+          # the template is stopped when the answer has been sent
+          os._exit = lambda code: (os.kill(os.getppid(), signal.SIGSTOP), time.sleep(600))
+      subprocess.Popen(["sleep", "600"], start_new_session=True)
+      return 3
+steps:
+  - api: {call: stay, args: ["{{ way }}"], as: three}
+    expect: [{equals: {three: 3}}]
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("isolation", ["case", "process"])
+def test_it_delays_no_other_case_and_is_named(tmp_path, isolation):
+    spec = SPEC if isolation == "case" else SPEC.replace("parent, ", "")  # there is no template to stop
+    (tmp_path / "stay.yaml").write_text(spec)
+    done = program("run", tmp_path / "stay.yaml", "--out", tmp_path / "out", "--isolation", isolation)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = {result.case_id.partition("way=")[2].rstrip("]"): result for result in read_run(tmp_path / "out" / "run.jsonl").results}
+    assert {result.outcome for result in results.values()} == {Outcome.PASS}
+    for way, result in results.items():
+        assert result.seconds < (4 if isolation == "case" else 20)
+        if way.startswith("ends"):
+            assert result.notes == ()
+        else:
+            assert any("had answered and did not end" in note for note in result.notes), way
+            assert f"way={way}] (" in done.stderr

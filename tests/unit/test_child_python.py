@@ -1,0 +1,135 @@
+"""What a Python that we start finds on its search path: this package, what the user named, and nothing from the working folder."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runner import availability, child_python
+from runner.diagnostics import UsageError
+from runner.execute.jobs import Environment
+from runner.execute.spawn import environment_for
+from runner.machine import installed_torch
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SHADOWS = ("torch", "runner", "json", "yaml", "socket", "sitecustomize", "multiprocessing")
+
+WHERE = "import runner, json, os, sys; print(os.path.dirname(runner.__file__)); print(os.path.dirname(os.path.dirname(json.__file__)))"
+
+
+def plant(folder: Path) -> Path:
+    """Put modules and packages that must not be imported into a folder."""
+    for name in SHADOWS:
+        (folder / f"{name}.py").write_text(f"raise SystemExit('imported {name}.py of the working folder')\n")
+    for name in ("torch", "runner"):
+        (folder / f"{name}.py").unlink()
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text(f"raise SystemExit('imported {name}/ of the working folder')\n")
+        (folder / name / "version.py").write_text("__version__ = '2.12.0'\n")
+    return folder
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    (tmp_path / "here").mkdir()
+    return plant(tmp_path / "here")
+
+
+def said(command: list[str], cwd: Path, variables: dict[str, str]) -> list[str]:
+    done = subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def clean(**changes: str) -> dict[str, str]:
+    return {**{name: value for name, value in os.environ.items() if name != "PYTHONPATH"}, **changes}
+
+
+@pytest.mark.parametrize("search", ["", ":", ":{elsewhere}", "{elsewhere}:", "{elsewhere}::/nowhere"])
+def test_child_and_its_children_import_nothing_from_the_working_folder(hostile, tmp_path, search):
+    search = search.format(elsewhere=tmp_path / "elsewhere")
+    found = child_python.variables(clean(PYTHONPATH=search), tmp_path)
+    own = said([sys.executable, "-P", "-c", WHERE], hostile, found)
+    assert own[0] == str(ROOT / "runner")
+    grandchild = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {WHERE!r}], check=True)"
+    assert said([sys.executable, "-P", "-c", grandchild], hostile, found) == own
+    spawned = (
+        "import multiprocessing, os\nif __name__ == '__main__':\n"
+        "    child = multiprocessing.get_context('spawn').Process(target=os.getcwd); child.start(); child.join(); print(child.exitcode)"
+    )
+    assert said([sys.executable, "-P", "-c", spawned], hostile, found) == ["0"]
+
+
+def test_neighbours_of_the_package_are_not_importable(tmp_path):
+    found = child_python.variables(clean(), tmp_path)
+    (named,) = found["PYTHONPATH"].split(os.pathsep)
+    assert [path.name for path in Path(named).iterdir()] == ["runner"]
+
+
+def test_another_runner_of_the_user_is_not_the_workers(hostile, tmp_path):
+    found = child_python.variables(clean(PYTHONPATH=str(hostile)), tmp_path)
+    code = "import runner.protocol as p; print(p.__file__)"
+    (hostile / "json.py").unlink()
+    (hostile / "sitecustomize.py").unlink()
+    assert said([sys.executable, "-P", "-c", code], tmp_path, found) == [str(ROOT / "runner" / "protocol.py")]
+
+
+def test_a_relative_entry_means_what_it_meant_to_the_parent(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert child_python.folders("sub::/abs") == [str(tmp_path / "sub"), "/abs"]
+
+
+def test_each_child_gets_a_folder_that_no_earlier_one_could_write_into(tmp_path):
+    first, second = (child_python.variables(clean(), tmp_path)["PYTHONPATH"] for _ in range(2))
+    assert first != second
+
+
+@pytest.mark.parametrize("name", ["PYTHONPATH", "PYTHONSAFEPATH"])
+@pytest.mark.parametrize("value", [None, "", "/elsewhere"])
+def test_no_variable_of_a_case_takes_it_away(tmp_path, name, value):
+    found = environment_for(Environment(variables={name: value}), 1, tmp_path)
+    assert found["PYTHONSAFEPATH"] == "1"
+    assert said([sys.executable, "-P", "-c", WHERE], tmp_path, found)[0] == str(ROOT / "runner")
+
+
+INSPECT = """
+from runner.__main__ import leave_out_working_folder
+leave_out_working_folder()
+import json, yaml
+from runner.machine import installed_torch
+print(installed_torch().root)
+"""
+
+
+@pytest.mark.parametrize("search", ["{root}", "{root}:", "{root}::/nowhere"])
+@pytest.mark.parametrize("as_script", [False, True], ids=["from-the-folder", "script-in-the-folder"])
+def test_the_program_does_not_inspect_a_torch_that_workers_do_not_import(hostile, tmp_path, search, as_script):
+    for name in SHADOWS:  # but for torch: an empty entry precedes the standard library before a line of ours has run
+        (hostile / f"{name}.py").unlink(missing_ok=True)
+    (hostile / "torch" / "__init__.py").write_text("")
+    (hostile / "runner" / "__init__.py").unlink()
+    (hostile / "runner").rename(hostile / "other")
+    (hostile / "script").write_text(INSPECT)
+    command = [str(hostile / "script")] if as_script else ["-c", INSPECT]
+    mine = installed_torch()
+    assert mine is not None
+    cwd = tmp_path if as_script else hostile
+    assert said([sys.executable, *command], cwd, clean(PYTHONPATH=search.format(root=ROOT))) == [str(mine.root)]
+
+
+def test_another_torch_than_the_inspected_one_is_refused(tmp_path):
+    machine = availability.glance(installed_torch())
+    facts = {"torch": machine.torch, "gpus": 0, "torch_root": machine.torch_root}
+    assert "torch_root" not in availability.informed(machine, facts).facts
+    link = tmp_path / "torch"
+    link.symlink_to(str(machine.torch_root))
+    availability.informed(machine, {**facts, "torch_root": str(link)})
+    for changes in ({"torch_root": "/elsewhere/torch"}, {"torch": "2.12.0"}):
+        with pytest.raises(UsageError) as caught:
+            availability.informed(machine, facts | changes)
+        assert str(machine.torch_root) in str(caught.value)
+        assert str((facts | changes)["torch_root"]) in str(caught.value)
+        assert "PYTHONPATH" in str(caught.value)

@@ -1,0 +1,91 @@
+"""Spies on what torch does once a process: ``validate`` warns, and changes no exit code."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runner.cli import main
+from runner.language import once
+from runner.language.load import Suite
+from runner.sharing import needs_new_process, why_alone
+from tests.conftest import GOOD
+
+SPIED = GOOD.replace("expect: [{close: {to: eager}}]\n", "expect: [{close: {to: eager}}, {calls: {of: seen, count: 0}}]\n")
+RECORD = "prelude: |\n  def note(*args, **kwargs): return {}\n"
+
+
+def spied(target: str, kind: str = "function", more: str = "") -> str:
+    return f"{SPIED}{RECORD}spies: {{seen: {{{kind}: {target}, record: note}}}}\n{more}"
+
+
+@pytest.fixture
+def warnings_of(load_suite: Callable[..., Suite]) -> Callable[..., list[str]]:
+    return lambda text, **files: [str(one) for one in load_suite({"spec.yaml": text, **files}).warnings]
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [
+        ("function", "torch.backends.mkldnn.is_available"),
+        ("function", "torch.backends.mkldnn:is_available"),
+        ("function", "torch._inductor.fx_passes.joint_graph.lazy_init"),
+        ("function", "torch._inductor.fx_passes.mkldnn_fusion._register_unary_fusion"),
+        ("function", "torch._inductor.pattern_matcher.gen_register_replacement"),
+        ("function", "torch._inductor.cpp_builder.get_compiler_version_info"),
+        ("method", "torch._inductor.cpu_vec_isa.VecISA.check_build"),
+        ("function", "torch.cpu.get_capabilities"),
+    ],
+)
+def test_a_spy_on_what_is_done_once_is_warned_of(warnings_of, kind, target):
+    (warning,) = warnings_of(spied(target, kind))
+    assert re.match(r"\S*spec\.yaml:10:\d+: the spy 'seen' may see no call of torch", warning)
+    assert target in warning
+    assert "isolation: process" in warning
+
+
+@pytest.mark.parametrize("target", ["torch._inductor.compile_fx.compile_fx", "torch._inductor.cpp_builder.run_compile_cmd"])
+def test_a_spy_on_what_is_done_each_time_is_not(warnings_of, target):
+    assert warnings_of(spied(target)) == []
+
+
+def test_a_spec_or_its_folder_with_a_process_of_its_own_is_not(warnings_of):
+    assert warnings_of(spied("torch.backends.mkldnn.is_available", more="isolation: process\n")) == []
+    assert warnings_of(spied("torch.backends.mkldnn.is_available"), **{"_defaults.yaml": "isolation: process\n"}) == []
+    nearer = spied("torch.backends.mkldnn.is_available", more="isolation: case\n")
+    assert len(warnings_of(nearer, **{"_defaults.yaml": "isolation: process\n"})) == 1
+
+
+def test_validate_shows_warnings_and_is_content(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("spec.yaml").write_text(spied("torch.backends.mkldnn.is_available"))
+    assert main(["validate", "spec.yaml"]) == 0
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("spec.yaml:10:")
+    assert ": warning: the spy 'seen' may see no call" in first
+    assert last == "1 specs, 1 cases, no problem, 1 warning"
+    assert main(["validate", "--json", "spec.yaml"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["valid"], found["problems"]) == (True, [])
+    assert [(one["file"], one["line"]) for one in found["warnings"]] == [("spec.yaml", 10)]
+
+
+def test_a_case_of_such_a_spec_shares_nothing(load_suite):
+    (case,) = load_suite({"spec.yaml": GOOD + "isolation: process\n"}).cases
+    assert needs_new_process(case)
+    assert why_alone(case) == "its spec says 'isolation: process'"
+
+
+@pytest.mark.torch
+def test_the_table_names_what_the_installed_torch_has():
+    """A path that torch has no more warns of nothing."""
+    from tests.fakes import import_torch
+
+    import_torch()
+    from runner.worker import compat
+
+    for path in ("torch._inductor.fx_passes.joint_graph.lazy_init", "torch.backends.mkldnn.is_available", "torch.cpu.get_capabilities"):
+        assert once._why_once(path)
+        assert callable(compat.resolve(path))
