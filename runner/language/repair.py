@@ -1,0 +1,302 @@
+"""What of a file can be checked although parts of it have the wrong shape: keys that are nearly right are read as what they
+nearly are, and what does not fit the schema is cut out. So one look at a file finds the problems of its form and of its meaning.
+
+What is cut is remembered as gaps: a problem that may only be there because of a gap is not reported (``believed``).
+"""
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from runner.diagnostics import Diagnostic, Position
+from runner.language import schema
+from runner.language.kinds import Kind
+from runner.language.source import DataPath, Document, Mark, recognised
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readable:
+    """The part of a document that fits its schema. ``document`` is None when nothing can be checked."""
+
+    document: Document | None
+    problems: tuple[Diagnostic, ...] = ()
+    cuts: frozenset[DataPath] = frozenset()
+    """What was cut, by its path in the file. A key that was missing is cut too."""
+
+
+def readable(document: Document, kind: Kind, fill: Mapping[str, Any] | None = None) -> Readable:
+    """Return what of a document can be checked, and the problems of the rest.
+
+    ``fill`` has values for keys that must be there: where one is missing, what it belongs to can be checked all the same.
+    """
+    if not document.problems and schema.fits(kind.name)(document.data):
+        return Readable(document=document)
+    if not document.problems and not recognised(document.path, document.content, kind, document.data):
+        return Readable(document=None, problems=tuple(_strange(document, kind)))
+    if not isinstance(document.data, dict):
+        return Readable(document=None, problems=(*document.problems, *_root_problems(document, kind)))
+    return _Repair(document, kind, fill or {}).done()
+
+
+def _strange(document: Document, kind: Kind) -> Iterator[Diagnostic]:
+    """Yield what is wrong with a file that may be anything: nothing of it is quoted."""
+    found = {list: ": expected a map, found a list", dict: ""}.get(type(document.data), ": expected a map, found text or nothing")
+    yield document.problem((), f"does not look like {kind.article}{found}", kind.form)
+    if isinstance(document.data, dict):
+        missing = (one for one in schema.describe(document.data, kind.name) if not one[0] and "needs the key" in one[1])
+        yield from (document.problem(path, message, hint, key=key) for path, message, hint, key in missing)
+
+
+def _root_problems(document: Document, kind: Kind) -> list[Diagnostic]:
+    return schema.problems(document, kind.name) if document.is_whole and document.data is not None else []
+
+
+class _Repair:
+    """Repairs one document."""
+
+    def __init__(self, document: Document, kind: Kind, fill: Mapping[str, Any]) -> None:
+        self.source = document
+        self.kind = kind
+        self.fill = fill
+        self.cuts: set[DataPath] = set()
+        self.document = document
+        self.origins: dict[DataPath, DataPath] = {}
+        """Where values of the repaired document stand in the file; those that did not move are left out."""
+
+    def done(self) -> Readable:
+        self._cut(path for path in self.source.unread if path)
+        if () in self.source.unread:
+            return Readable(document=None, problems=self.source.problems)
+        found = schema.describe(self.document.data, self.kind.name)
+        found = [problem for problem in found if not self._is_unread(problem)]
+        problems = [*self.source.problems]
+        renamed = self._rename(found)
+        if renamed:
+            after = schema.describe(self.document.data, self.kind.name)
+            still = {(path, message) for path, message, _, _ in after}
+            # what was only missing because its name was misspelt is not missing
+            found = [one for one in found if "needs " not in one[1] or (one[0], one[1]) in still or one[0] in renamed]
+            problems += self._positioned([one for one in after if any(one[0][: len(path)] == path for path in renamed)])
+        problems += [self.source.problem(path, message, hint, key=key) for path, message, hint, key in found]
+        while wrong := schema.describe(self.document.data, self.kind.name):
+            if not self._mend(wrong):
+                return Readable(document=None, problems=tuple(problems))
+        return Readable(document=self.document, problems=tuple(dict.fromkeys(problems)), cuts=frozenset(self._all_cuts()))
+
+    def _positioned(self, found: Sequence[schema.Problem]) -> list[Diagnostic]:
+        return [self.document.problem(path, message, hint, key=key) for path, message, hint, key in found]
+
+    def _is_unread(self, problem: schema.Problem) -> bool:
+        """Whether something is missing that may stand where the file could not be read."""
+        path, message, _, _ = problem
+        if "needs " not in message and "is empty" not in message:
+            return False
+        return (not path and not self.source.is_whole) or any(cut[: len(path)] == path for cut in self.cuts)
+
+    def _all_cuts(self) -> Iterator[DataPath]:
+        yield from self.cuts
+        if not self.source.is_whole:
+            yield from ((key,) for key in self.kind.keys if key not in self.document.data)
+
+    def _rename(self, found: Sequence[schema.Problem]) -> set[DataPath]:
+        """Read keys that are nearly right as what they nearly are; return their paths after that."""
+        names: dict[DataPath, str] = {}
+        for path, message, hint, key in found:
+            meant = _MEANT.search(hint)
+            if key and message.startswith("unknown ") and meant and self._is_near(path, meant[1]) and path not in names:
+                names[path] = meant[1]
+        if not names:
+            return set()
+        self._edit({}, names)
+        return {(*path[:-1], name) for path, name in names.items()}
+
+    def _is_near(self, path: DataPath, meant: str) -> bool:
+        beside = self.document.value(path[:-1])
+        return meant not in beside and difflib.SequenceMatcher(None, str(path[-1]), meant).ratio() >= _NEAR
+
+    def _mend(self, wrong: Sequence[schema.Problem]) -> bool:
+        """Cut what does not fit, or fill in what is missing; False when nothing would be left."""
+        values: dict[DataPath, Any] = {}
+        cuts: set[DataPath] = set()
+        for path, message, _, _ in wrong:
+            missing = _MISSING.search(message)
+            if missing and missing[1] in self.fill and len(path) <= 1:
+                values[(*path, missing[1])] = self.fill[missing[1]]
+            else:
+                cuts.add(path)
+        if () in cuts:
+            return False
+        self.cuts.update(values)
+        self._cut(cuts, values)
+        return True
+
+    def _cut(self, paths: Iterable[DataPath], values: Mapping[DataPath, Any] | None = None) -> None:
+        gone = set(paths)
+        self.cuts.update(self._original(path) for path in gone)
+        self._edit(values or {}, dict.fromkeys(gone))
+
+    def _original(self, path: DataPath) -> DataPath:
+        """Return a path by the indices of the file: entries of a list that were cut count."""
+        return self.origins.get(path, path)
+
+    def _edit(self, values: Mapping[DataPath, Any], names: Mapping[DataPath, str | None]) -> None:
+        editor = _Editor(self.document, values, names, self.origins)
+        self.document, self.origins = editor.edited(), editor.origins
+
+
+_MEANT = re.compile(r"did you mean '([^']*)'\?")
+_MISSING = re.compile(r" needs the key '([^']*)'")
+_NEAR = 0.8
+
+
+class _Editor:
+    """Copies a document: without some paths, with other names for some keys, with values added."""
+
+    def __init__(
+        self, document: Document, values: Mapping[DataPath, Any], names: Mapping[DataPath, str | None], before: Mapping[DataPath, DataPath]
+    ) -> None:
+        self.document = document
+        self.values = values
+        self.names = names
+        self.before = before
+        self.marks: dict[DataPath, Mark] = {}
+        self.key_marks: dict[DataPath, Mark] = {}
+        self.origins: dict[DataPath, DataPath] = {}
+
+    def edited(self) -> Document:
+        data = self._copy(self.document.data, (), ())
+        for path, value in self.values.items():
+            place = data
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = value
+        return replace(self.document, data=data, marks=self.marks, key_marks=self.key_marks)
+
+    def _copy(self, value: Any, old: DataPath, new: DataPath) -> Any:
+        for table, copy in ((self.document.marks, self.marks), (self.document.key_marks, self.key_marks)):
+            if old in table:
+                copy[new] = table[old]
+        origin = self.before.get(old, old)
+        if origin != new:
+            self.origins[new] = origin
+        if isinstance(value, dict):
+            return {name: self._copy(item, (*old, key), (*new, name)) for key, item, name in self._kept(value.items(), old)}
+        if isinstance(value, list):
+            kept = self._kept(enumerate(value), old)
+            return [self._copy(item, (*old, key), (*new, index)) for index, (key, item, _) in enumerate(kept)]
+        return value
+
+    def _kept(self, items: Iterable[tuple[Any, Any]], path: DataPath) -> Iterator[tuple[Any, Any, Any]]:
+        for key, item in items:
+            name = self.names.get((*path, key), key)
+            if name is not None:
+                yield key, item, name
+
+
+def edited(document: Document, cuts: Collection[DataPath], values: Mapping[DataPath, Any] | None = None) -> Document:
+    """Return a document without the values at some paths, and with others in their place."""
+    return _Editor(document, values or {}, dict.fromkeys(cuts), {}).edited()
+
+
+# -- gaps -----------------------------------------------------------------------------------------------------------
+
+_NAMED = ("let", "functions", "spies", "matrix")
+"""Sections whose keys are names that other parts of a spec use."""
+
+
+def gaps_of(cuts: Iterable[DataPath], data: Any = None) -> frozenset[str]:
+    """Return what is missing in a spec or in defaults, in the words of ``_FOLLOW_UPS``. ``data`` is the file as it was read."""
+    return frozenset(gap for path in cuts for gap in _gaps(path, data))
+
+
+def _gaps(path: DataPath, data: Any) -> Iterator[str]:
+    section = str(path[0])
+    if len(path) == 1:
+        yield section
+    elif section == "steps":
+        yield from _gaps_of_step(path, data)
+    elif section in _NAMED:
+        yield f"name {path[1]}" if len(path) == 2 else f"part of {section}"
+    elif section in ("inputs", "function"):
+        # an input of which a part is missing still counts
+        yield section if len(path) == 2 else f"part of {section}"
+    else:
+        yield section
+
+
+def _gaps_of_step(path: DataPath, data: Any) -> Iterator[str]:
+    if "expect" in path:
+        yield "expect"
+    elif path[3:4] in (("inputs",), ("functions",)):
+        yield "inputs" if len(path) <= 5 else "part of inputs"
+    else:
+        yield "entry of steps"
+        yield from (f"name {name}" for name in _given_names(_below(data, path[:2])))
+
+
+def _below(data: Any, path: DataPath) -> Any:
+    for key in path:
+        try:
+            data = data[key]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data
+
+
+def _given_names(value: Any) -> Iterator[str]:
+    """Yield the names that a step gives, wherever below it they stand."""
+    if isinstance(value, dict):
+        yield from (str(item) for key, item in value.items() if key == "as")
+        yield from (name for item in value.values() for name in _given_names(item))
+
+
+_FOLLOW_UPS: Sequence[tuple[re.Pattern[str], frozenset[str]]] = [
+    (re.compile(pattern), frozenset(gaps))
+    for pattern, gaps in (
+        (r"unknown name '.*' in a template|unknown matrix key", ["matrix"]),
+        (r"unknown spy", ["spies"]),
+        (r"unknown (name|function)|undefined name", ["let", "function", "functions", "steps", "prelude"]),
+        (r"no name '.*' in the prelude", ["prelude"]),
+        (r"'.*' is never .*: this excludes nothing", ["matrix", "part of matrix", "backends", "tags"]),
+        (r"every point of the matrix is excluded", ["matrix", "part of matrix", "backends", "tags", "exclude"]),
+        (r"this condition never holds", ["backends", "tags"]),
+        (r"unknown backend", ["files of backends"]),
+        (r"'entry' without Python|unknown entry", ["function", "part of function"]),
+        (r"spec needs the key 'function'|which of the functions|nothing to time", ["function", "functions"]),
+        (r".* takes .* given|.* by keyword", ["inputs", "function", "functions"]),
+        (r"the spec expects n|unknown leaf|nothing is expected of", ["expect", "steps", "entry of steps"]),
+        (r"'remote_cache' without a service", ["services"]),
+        (r"backward before any call|an optimizer before any backward", ["steps", "entry of steps"]),
+        (r"the control sets", ["config", "dynamo_config", "functorch_config", "env", "torch", "compile", "control"]),
+    )
+]
+"""Problems that something's absence makes, by how their messages begin, and the gaps that may be the cause."""
+
+_WORD = re.compile(r"'([^']*)'")
+
+
+def believed(problems: Iterable[Diagnostic], gaps: frozenset[str]) -> list[Diagnostic]:
+    """Return the problems that would be there without the gaps too."""
+    return [problem for problem in problems if not gaps or not _may_follow(problem, gaps)]
+
+
+def _may_follow(problem: Diagnostic, gaps: frozenset[str]) -> bool:
+    word = _WORD.search(problem.message)
+    if word and problem.message.startswith(("unknown ", "undefined ")) and f"name {word[1]}" in gaps:
+        return True
+    causes = next((causes for pattern, causes in _FOLLOW_UPS if pattern.match(problem.message)), frozenset())
+    # a backend that is nearly one that is known was most likely meant to be that
+    return bool(causes & gaps) and not ("files of backends" in causes and problem.hint.startswith("did you mean"))
+
+
+def sections_with(document: Document, problems: Iterable[Diagnostic]) -> frozenset[str]:
+    """Return the keys at the top of a document below which problems stand."""
+    starts = sorted((mark.line, mark.column, str(path[0])) for path, mark in document.key_marks.items() if len(path) == 1)
+    found = (_section_at(starts, problem.position) for problem in problems if problem.position.file == document.file)
+    return frozenset(section for section in found if section)
+
+
+def _section_at(starts: Sequence[tuple[int, int, str]], position: Position) -> str:
+    before = [name for line, column, name in starts if (line, column) <= (position.line, position.column)]
+    return before[-1] if before else ""
