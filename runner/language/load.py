@@ -20,7 +20,7 @@ from runner.language.files import DefaultsReader, SpecFile, SpecPath, discover
 from runner.language.kinds import SPEC
 from runner.language.names import NameTables
 from runner.language.options import SECTIONS
-from runner.language.repair import believed, edited, gaps_of, readable, sections_with
+from runner.language.repair import Region, believed, doubts_of, edited, gaps_of, readable, sections_with
 from runner.language.source import Document, read_partly
 from runner.language.templates import TemplateError
 from runner.language.tree import link_problem
@@ -94,9 +94,10 @@ def _inspect(specs: Sequence[SpecPath], backend_files: Sequence[Path], known: Su
     names = NameTables.load(installed)
     here = known or surroundings_of(installed.version if installed else None, None)
     cases: list[Case] = []
-    problems.extend(check_backends(backends, names))
+    wrong_backends = check_backends(backends, names)
+    problems.extend(wrong_backends)
     for part in parts:
-        problems.extend(_check_part(part, cases, backends, names, here))
+        problems.extend(_check_part(part, cases, _Shared(backends=backends, names=names, here=here, is_sound=not wrong_backends)))
     problems.extend(duplicate_ids(cases))
     documents = tuple(document for part in parts for document in (*part.anatomy.spec.defaults, part.anatomy.document))
     return Inspection(suite=Suite(cases=tuple(cases), backends=backends, documents=documents), problems=tuple(problems))
@@ -104,23 +105,37 @@ def _inspect(specs: Sequence[SpecPath], backend_files: Sequence[Path], known: Su
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A spec, or what could be read of it, and what is missing."""
+    """A spec, or what could be read of it."""
 
     anatomy: Anatomy
     gaps: frozenset[str]
+    """What is missing of it and of its defaults."""
+    doubts: tuple[Region, ...]
+    """Expectations of which a part is missing."""
 
 
-def _check_part(part: _Part, cases: list[Case], backends: Backends, names: NameTables, here: Surroundings) -> list[Diagnostic]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shared:
+    """What all specs are held against."""
+
+    backends: Backends
+    names: NameTables
+    here: Surroundings
+    is_sound: bool
+    """Whether the options of all backends are in order."""
+
+
+def _check_part(part: _Part, cases: list[Case], shared: _Shared) -> list[Diagnostic]:
     """Return what is wrong with the meaning of a spec, and add its cases."""
-    anatomy, gaps = _on_known_backends(part, backends)
+    anatomy, gaps = _on_known_backends(part, shared.backends)
     if anatomy is None:
         return list(part.anatomy.problems)
-    found = check(anatomy, backends, names)
-    found.extend(check_templates(anatomy, backends, found))
-    found = believed(found, gaps)
-    if not gaps and not errors(found):
-        return [*found, *_expand_into(cases, anatomy, backends, names, here)]
-    return [*found, *_problems_of_cases(anatomy, found, gaps, cases, backends, names, here)]
+    found = check(anatomy, shared.backends, shared.names)
+    found.extend(check_templates(anatomy, shared.backends, found))
+    found = believed(found, gaps, part.doubts)
+    if gaps or part.doubts or errors(found):
+        return [*found, *_problems_of_cases(anatomy, found, gaps, cases, shared)]
+    return [*found, *_expand_into(cases, anatomy, shared)]
 
 
 def _on_known_backends(part: _Part, backends: Backends) -> tuple[Anatomy | None, frozenset[str]]:
@@ -133,37 +148,35 @@ def _on_known_backends(part: _Part, backends: Backends) -> tuple[Anatomy | None,
         lost += [("backends", i) for i, name in enumerate(named) if name not in backends.names and not did_you_mean(name, backends.by_name)]
     if not lost:
         return anatomy, gaps
-    filled = {("backends",): [next(iter(backends.by_name))]} if len(lost) == len(named) and backends.by_name else {}
-    if len(lost) == len(named) and not filled:
+    known = next(iter(backends.by_name), None)
+    if known is None:
         return None, gaps
-    document = edited(anatomy.document, lost, filled)
-    return with_document(anatomy, document), gaps | {"backends"}
+    filled = {("backends",): [known]} if len(lost) == len(named) else {}
+    return with_document(anatomy, edited(anatomy.document, lost, filled)), gaps | {"backends"}
 
 
-_OF_CASES = frozenset(["summary", "covers", "tags", "backends", "matrix", "exclude", "requires", "control"])
-"""With the sections of options: what the problems of expanding a spec depend on."""
+_OF_CASES = frozenset(["summary", "covers", "tags", "backends", "matrix", "exclude", "requires", "control", *SECTIONS])
+"""What the problems of expanding a spec depend on."""
+
+_OF_POINTS = frozenset(["backends", "matrix", "part of matrix", "exclude", "tags"])
+"""What the points of the matrix depend on."""
 
 
 def _problems_of_cases(
-    anatomy: Anatomy,
-    found: Sequence[Diagnostic],
-    gaps: frozenset[str],
-    cases: list[Case],
-    backends: Backends,
-    names: NameTables,
-    here: Surroundings,
+    anatomy: Anatomy, found: Sequence[Diagnostic], gaps: frozenset[str], cases: list[Case], shared: _Shared
 ) -> list[Diagnostic]:
-    """Return what is wrong with the cases of a spec that has other problems: those parts are cut out, and what is left is expanded."""
+    """Return what is wrong with the cases of a spec that has other problems: its sound sections are expanded without the others."""
     wrong = sections_with(anatomy.document, found)
-    kept = (_OF_CASES | frozenset(SECTIONS)) - wrong - gaps
-    if not {"backends"} <= kept or wrong & {"matrix", "exclude"} or gaps & {"tags", "matrix", "part of matrix", "exclude"}:
+    if (wrong | gaps) & _OF_POINTS:
         return []
-    document = edited(anatomy.document, [(key,) for key in anatomy.data if key not in kept], {("summary",): str(anatomy.data["summary"])})
+    kept = _OF_CASES - wrong - gaps
+    summary = {("summary",): str(anatomy.data["summary"])} if "summary" not in kept else {}
+    document = edited(anatomy.document, [(key,) for key in anatomy.data if key not in kept], summary)
     bare = take_apart(SpecFile(document=document, area=anatomy.spec.area, name=anatomy.spec.name, defaults=anatomy.spec.defaults))
     try:
-        return believed(_expand_into(cases, bare, backends, names, here), gaps | wrong)
+        return believed(_expand_into(cases, bare, shared), gaps | wrong)
     except (BadRange, TemplateError):
-        return []  # of a file that many specs share, where it is reported
+        return []  # of defaults or of a backend, where it is reported
 
 
 def surroundings_of(torch_version: str | None, machine: Machine | None) -> Surroundings:
@@ -200,15 +213,20 @@ def _read_all(specs: Sequence[SpecPath], problems: list[Diagnostic]) -> list[_Pa
         problems.extend(found.problems)
         if found.document is not None:
             anatomy = take_apart(SpecFile(document=found.document, area=spec.area, name=spec.path.stem, defaults=inherited))
-            parts.append(_Part(anatomy, gaps_of(found.cuts, document.data) | defaults.gaps(spec)))
+            gaps = gaps_of(found.cuts, document.data) | defaults.gaps(spec)
+            parts.append(_Part(anatomy, gaps, tuple(doubts_of(document, found.cuts))))
     problems.extend(defaults.problems)
     return parts
 
 
-def _expand_into(cases: list[Case], anatomy: Anatomy, backends: Backends, names: NameTables, here: Surroundings) -> list[Diagnostic]:
+def _expand_into(cases: list[Case], anatomy: Anatomy, shared: _Shared) -> list[Diagnostic]:
     try:
-        expanded = expand(anatomy, backends, names, here)
+        expanded = expand(anatomy, shared.backends, shared.names, shared.here)
     except InvalidSpecs as error:
         return list(error.diagnostics)
+    except (BadRange, TemplateError):
+        if shared.is_sound:
+            raise
+        return []
     cases.extend(expanded)
     return list(covers_problems(anatomy.document, expanded))

@@ -82,6 +82,8 @@ class _Repair:
         while wrong := schema.describe(self.document.data, self.kind.name):
             if not self._mend(wrong):
                 return Readable(document=None, problems=tuple(problems))
+        if ("steps",) in self.cuts and (self.source.is_whole or "expect" not in self.document.data):
+            self._edit({("steps",): []}, {})  # else it would seem to have the short form
         return Readable(document=self.document, problems=tuple(dict.fromkeys(problems)), cuts=frozenset(self._all_cuts()))
 
     def _positioned(self, found: Sequence[schema.Problem]) -> list[Diagnostic]:
@@ -124,7 +126,8 @@ class _Repair:
             if missing and missing[1] in self.fill and len(path) <= 1:
                 values[(*path, missing[1])] = self.fill[missing[1]]
             else:
-                cuts.add(path)
+                # without its options a condition would be one of the options
+                cuts.add(path[:-1] if path[-1:] == ("set",) and isinstance(path[-2], int) else path)
         if () in cuts:
             return False
         self.cuts.update(values)
@@ -229,10 +232,20 @@ def _gaps_of_step(path: DataPath, data: Any) -> Iterator[str]:
     if "expect" in path:
         yield "expect"
     elif path[3:4] in (("inputs",), ("functions",)):
-        yield "inputs" if len(path) <= 5 else "part of inputs"
+        yield "inputs" if len(path) <= (5 if path[3] == "inputs" else 6) else "part of inputs"
+    elif path[3:4] == ("function",):
+        yield "functions"
     else:
         yield "entry of steps"
-        yield from (f"name {name}" for name in _given_names(_below(data, path[:2])))
+        names = [*_given_names(_below(data, path[:2]))]
+        # a step that gives no name that can be read may give any, unless what is wrong with it is elsewhere
+        yield from (f"name {name}" for name in names) if names or path[3:4] in _NAMELESS else ("steps",)
+        # an unknown key may have been meant as any
+        yield from () if path[3:4] in _NAMELESS else ("functions", "inputs")
+
+
+_NAMELESS = (("context",), ("eager",), ("args",), ("kwargs",), ("call",))
+"""Parts of steps that give no names."""
 
 
 def _below(data: Any, path: DataPath) -> Any:
@@ -247,7 +260,7 @@ def _below(data: Any, path: DataPath) -> Any:
 def _given_names(value: Any) -> Iterator[str]:
     """Yield the names that a step gives, wherever below it they stand."""
     if isinstance(value, dict):
-        yield from (str(item) for key, item in value.items() if key == "as")
+        yield from (item for key, item in value.items() if key == "as" and isinstance(item, str) and item.isidentifier())
         yield from (name for item in value.values() for name in _given_names(item))
 
 
@@ -265,7 +278,8 @@ _FOLLOW_UPS: Sequence[tuple[re.Pattern[str], frozenset[str]]] = [
         (r"'entry' without Python|unknown entry", ["function", "part of function"]),
         (r"spec needs the key 'function'|which of the functions|nothing to time", ["function", "functions"]),
         (r".* takes .* given|.* by keyword", ["inputs", "function", "functions"]),
-        (r"the spec expects n|unknown leaf|nothing is expected of", ["expect", "steps", "entry of steps"]),
+        (r"the spec expects n|unknown leaf|nothing is expected of", ["expect", "steps", "entry of steps", "part of spies"]),
+        (r"this value is never reached", ["expect"]),
         (r"'remote_cache' without a service", ["services"]),
         (r"backward before any call|an optimizer before any backward", ["steps", "entry of steps"]),
         (r"the control sets", ["config", "dynamo_config", "functorch_config", "env", "torch", "compile", "control"]),
@@ -276,9 +290,41 @@ _FOLLOW_UPS: Sequence[tuple[re.Pattern[str], frozenset[str]]] = [
 _WORD = re.compile(r"'([^']*)'")
 
 
-def believed(problems: Iterable[Diagnostic], gaps: frozenset[str]) -> list[Diagnostic]:
+Region = tuple[tuple[int, int], tuple[int, int]]
+"""Two places of a file, by line and column: from the first, to before the second."""
+
+_COUNTED = ("counter", "metric")
+"""Expectations each of whose entries has its meaning alone."""
+
+
+def doubts_of(document: Document, cuts: Iterable[DataPath]) -> Iterator[Region]:
+    """Yield where the expectations stand of which a part was cut: what seems to be wrong with the rest may follow from that."""
+    for path in cuts:
+        for depth in range(len(path) - 3):
+            if path[depth] == "expect" and path[depth + 2] not in _COUNTED:
+                yield _region(document, path[: depth + 2])
+
+
+def _region(document: Document, path: DataPath) -> Region:
+    start = document.position(path)
+    begin = (start.line, start.column)
+    others = ((mark.line, mark.column) for place, mark in document.key_marks.items() if place[: len(path)] != path)
+    items = ((mark.line, mark.column) for place, mark in document.marks.items() if place[: len(path)] != path)
+    return begin, min((place for place in (*others, *items) if place > begin), default=(1 << 60, 0))
+
+
+_SURE = re.compile(r"unknown |undefined |no name |no package |the pattern ")
+"""How problems begin that no missing part of an expectation makes."""
+
+
+def believed(problems: Iterable[Diagnostic], gaps: frozenset[str], doubts: Sequence[Region] = ()) -> list[Diagnostic]:
     """Return the problems that would be there without the gaps too."""
-    return [problem for problem in problems if not gaps or not _may_follow(problem, gaps)]
+    return [problem for problem in problems if not _may_follow(problem, gaps) and not _is_doubtful(problem, doubts)]
+
+
+def _is_doubtful(problem: Diagnostic, doubts: Sequence[Region]) -> bool:
+    place = (problem.position.line, problem.position.column)
+    return any(begin <= place < end for begin, end in doubts) and not _SURE.match(problem.message)
 
 
 def _may_follow(problem: Diagnostic, gaps: frozenset[str]) -> bool:
