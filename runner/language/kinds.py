@@ -6,7 +6,6 @@ with passwords, so its diagnostics name a position and a kind of problem, and qu
 
 import difflib
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +27,7 @@ class Kind:
     anywhere: bool = False
     """Whether keys count at any depth, and not only at the top."""
     file_name: str = ""
-    """The name by which files of this kind are found; such a file needs one key, which may be misspelt."""
+    """The name by which files of this kind are found: such a file needs one mark, or all its keys are nearly keys."""
     form: str
 
     def recognises(self, text: str, file_name: str = "", data: Any = None) -> bool:
@@ -36,13 +35,15 @@ class Kind:
         found = set(map(str, data)) if isinstance(data, dict) and not self.anywhere else self._keys_of(text)
         if len(found & self.keys) >= self.least and found & self.marks:
             return True
-        return bool(self.file_name) and file_name == self.file_name and self._has_one(found)
+        return bool(self.file_name) and file_name == self.file_name and self._is_meant(found)
 
     def _keys_of(self, text: str) -> set[str]:
         return set((_ANY_KEY if self.anywhere else _TOP_KEY).findall(text))
 
-    def _has_one(self, found: Iterable[str]) -> bool:
-        return any(difflib.get_close_matches(key, self.keys, n=1, cutoff=0.8) for key in found)
+    def _is_meant(self, found: set[str]) -> bool:
+        if found & self.marks:
+            return True
+        return bool(found) and all(difflib.get_close_matches(key, self.keys, n=1, cutoff=0.8) for key in found)
 
 
 SPEC = Kind(
@@ -79,6 +80,7 @@ WAIVERS = Kind(
     keys=frozenset(["waivers", "cases", "failure", "reason", "issue", "until"]),
     marks=frozenset(["waivers", "cases", "failure"]),
     anywhere=True,
+    file_name="waivers.yaml",
     form="write waivers: [{cases: GLOB, failure: {type: counter, match: TEXT}, reason: TEXT, issue: LINK or ID, until: 2027-03-01}]",
 )
 KINDS = (SPEC, DEFAULTS, BACKENDS, WAIVERS)

@@ -2,10 +2,12 @@
 
 import contextlib
 import gc
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from runner.capabilities import Machine
 from runner.conditions import BadRange, Surroundings
@@ -21,7 +23,7 @@ from runner.language.kinds import SPEC
 from runner.language.names import NameTables
 from runner.language.options import SECTIONS
 from runner.language.repair import Region, believed, doubts_of, edited, gaps_of, readable, sections_with
-from runner.language.source import Document, read_partly
+from runner.language.source import DataPath, Document, read_partly
 from runner.language.templates import TemplateError
 from runner.language.tree import link_problem
 from runner.machine import installed_torch, release
@@ -87,7 +89,9 @@ def load_specs(
     return found.suite
 
 
-def _inspect(specs: Sequence[SpecPath], backend_files: Sequence[Path], known: Surroundings | None, problems: list[Diagnostic]) -> Inspection:
+def _inspect(
+    specs: Sequence[SpecPath], backend_files: Sequence[Path], known: Surroundings | None, problems: list[Diagnostic]
+) -> Inspection:
     parts = _read_all(specs, problems)
     backends = read_backends(backend_files, problems)
     installed = installed_torch()
@@ -142,7 +146,7 @@ def _on_known_backends(part: _Part, backends: Backends) -> tuple[Anatomy | None,
     """Return a spec without the backends that cannot be used because their own definition is wrong; None when nothing is known."""
     anatomy, gaps = part.anatomy, part.gaps
     named = anatomy.data["backends"]
-    lost = [("backends", index) for index, name in enumerate(named) if name in backends.broken]
+    lost: list[DataPath] = [("backends", index) for index, name in enumerate(named) if name in backends.broken]
     if not backends.is_whole:
         gaps |= {"files of backends"}
         lost += [("backends", i) for i, name in enumerate(named) if name not in backends.names and not did_you_mean(name, backends.by_name)]
@@ -151,7 +155,7 @@ def _on_known_backends(part: _Part, backends: Backends) -> tuple[Anatomy | None,
     known = next(iter(backends.by_name), None)
     if known is None:
         return None, gaps
-    filled = {("backends",): [known]} if len(lost) == len(named) else {}
+    filled: dict[DataPath, Any] = {("backends",): [known]} if len(lost) == len(named) else {}
     return with_document(anatomy, edited(anatomy.document, lost, filled)), gaps | {"backends"}
 
 
@@ -170,7 +174,7 @@ def _problems_of_cases(
     if (wrong | gaps) & _OF_POINTS:
         return []
     kept = _OF_CASES - wrong - gaps
-    summary = {("summary",): str(anatomy.data["summary"])} if "summary" not in kept else {}
+    summary: dict[DataPath, Any] = {("summary",): str(anatomy.data["summary"])} if "summary" not in kept else {}
     document = edited(anatomy.document, [(key,) for key in anatomy.data if key not in kept], summary)
     bare = take_apart(SpecFile(document=document, area=anatomy.spec.area, name=anatomy.spec.name, defaults=anatomy.spec.defaults))
     try:
@@ -200,7 +204,7 @@ def _read_all(specs: Sequence[SpecPath], problems: list[Diagnostic]) -> list[_Pa
     parts: list[_Part] = []
     for spec in specs:
         inherited = defaults.of(spec)
-        refused = link_problem(spec.path, spec.tree)
+        refused = link_problem(spec.path, spec.tree) if os.path.islink(spec.path) else None
         if refused is not None:
             problems.append(refused)
             continue

@@ -1,7 +1,7 @@
-"""What of a file can be checked although parts of it have the wrong shape: keys that are nearly right are read as what they
-nearly are, and what does not fit the schema is cut out. So one look at a file finds the problems of its form and of its meaning.
+"""What can be checked of a file with parts of the wrong shape, so that one look finds the problems of form and of meaning.
 
-What is cut is remembered as gaps: a problem that may only be there because of a gap is not reported (``believed``).
+Keys that are nearly right are read as what they nearly are, and what does not fit the schema is cut out. What is cut is
+remembered as gaps: a problem that may only be there because of a gap is not reported (``believed``).
 """
 
 import difflib
@@ -14,6 +14,7 @@ from runner.diagnostics import Diagnostic, Position
 from runner.language import schema
 from runner.language.kinds import Kind
 from runner.language.source import DataPath, Document, Mark, recognised
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readable:
@@ -41,9 +42,10 @@ def readable(document: Document, kind: Kind, fill: Mapping[str, Any] | None = No
 
 def _strange(document: Document, kind: Kind) -> Iterator[Diagnostic]:
     """Yield what is wrong with a file that may be anything: nothing of it is quoted."""
-    found = {list: ": expected a map, found a list", dict: ""}.get(type(document.data), ": expected a map, found text or nothing")
-    yield document.problem((), f"does not look like {kind.article}{found}", kind.form)
-    if isinstance(document.data, dict):
+    found = "a list" if isinstance(document.data, list) else "text or nothing"
+    is_map = isinstance(document.data, dict)
+    yield document.problem((), f"does not look like {kind.article}" + ("" if is_map else f": expected a map, found {found}"), kind.form)
+    if is_map:
         missing = (one for one in schema.describe(document.data, kind.name) if not one[0] and "needs the key" in one[1])
         yield from (document.problem(path, message, hint, key=key) for path, message, hint, key in missing)
 

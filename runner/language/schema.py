@@ -243,7 +243,7 @@ def _wrong_text(error: Any) -> Iterator[_Piece]:
         yield from _wrong_type(error)
         return
     examples = [example for example in error.schema.get("examples", []) if isinstance(example, str)]
-    hint = f"for example {examples[0]}" if examples else f"it is written as {error.validator_value}"
+    hint = f"for example {' or '.join(examples[:2])}" if examples else f"it is written as {error.validator_value}"
     yield (), f"{_found(error.instance)} is no {_title(error)}", hint, False
 
 

@@ -4,7 +4,6 @@ The tree is the project that the path lies in (the nearest folder above it with 
 with ``backends.yaml``), outside of any project the path's own folder. What is installed with the package is trusted.
 """
 
-import functools
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +47,6 @@ def _may_be_project(place: Path) -> bool:
     return place != place.parent and str(place) != os.path.realpath(os.path.expanduser("~"))
 
 
-@functools.lru_cache(maxsize=64)
 def tree_of(root: Path) -> Tree:
     """Return the tree that belongs to a folder that was named, or to the folder of a file that was named."""
     real = Path(os.path.realpath(root))
