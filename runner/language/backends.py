@@ -15,7 +15,7 @@ from runner.filecheck import CheckFile, ChecksError
 from runner.filecheck import parse as parse_checks
 from runner.folders import folder
 from runner.language.kinds import BACKENDS, Kind
-from runner.language.repair import readable
+from runner.language.repair import Fill, readable
 from runner.language.source import DataPath, Document, read_partly
 from runner.language.tree import link_problem, tree_of
 from runner.model import Requirement
@@ -70,6 +70,8 @@ class Backends:
     by_name: Mapping[str, Backend]
     broken: frozenset[str] = frozenset()
     """Names that a file defines, but not so that they could be used; they are in no other table."""
+    defective: tuple[Backend, ...] = ()
+    """Those of them of which something could be read."""
     is_whole: bool = True
     """False when a file could not be read, which may define any name."""
 
@@ -124,7 +126,7 @@ def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends
             problems.extend(error.diagnostics)
             is_whole = False
             continue
-        found = readable(document, BACKENDS, _FILL)
+        found = readable(document, BACKENDS, Fill(depth=1, values=_FILL))
         problems.extend(found.problems)
         is_whole = is_whole and document.is_whole and found.document is not None and () not in found.cuts
         broken.update(str(path[0]) for path in found.cuts if path)
@@ -160,7 +162,12 @@ def _build(documents: Sequence[Document], broken: set[str], problems: list[Diagn
         problems.extend(problem for problem in found if name not in broken or not _ABSENT.search(problem.message))
         broken.update([name] if wrong_joins else [])
     lost = {name for name in joins if (reach := _reach(name, joins)) & broken or not reach <= joins.keys()}
-    return Backends({name: backend for name, backend in built.items() if name not in lost}, frozenset(broken | lost), is_whole)
+    return Backends(
+        by_name={name: backend for name, backend in built.items() if name not in lost},
+        broken=frozenset(broken | lost),
+        defective=tuple(backend for name, backend in built.items() if name in lost),
+        is_whole=is_whole,
+    )
 
 
 _ABSENT = re.compile(r"has no proof|joins none")

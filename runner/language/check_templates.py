@@ -81,7 +81,8 @@ def layer_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
 
 def check_backends(backends: Backends, names: NameTables) -> list[Diagnostic]:
     """Return what is wrong with the options of backends; ``load_backends`` has judged the rest."""
-    return [problem for backend in backends.by_name.values() for problem in _backend_problems(backend, backends, names)]
+    every = (*backends.by_name.values(), *backends.defective)
+    return [problem for backend in every for problem in _backend_problems(backend, backends, names)]
 
 
 def _backend_problems(backend: Backend, backends: Backends, names: NameTables) -> Iterator[Diagnostic]:

@@ -12,6 +12,7 @@ from typing import Any
 from runner.capabilities import Machine
 from runner.conditions import BadRange, Surroundings
 from runner.diagnostics import Diagnostic, InvalidSpecs, did_you_mean, errors
+from runner.language import substitution
 from runner.language.anatomy import Anatomy, take_apart, with_document
 from runner.language.backends import Backends, read_backends
 from runner.language.check import check
@@ -22,7 +23,7 @@ from runner.language.files import DefaultsReader, SpecFile, SpecPath, discover
 from runner.language.kinds import SPEC
 from runner.language.names import NameTables
 from runner.language.options import SECTIONS
-from runner.language.repair import Region, believed, doubts_of, edited, gaps_of, readable, sections_with
+from runner.language.repair import Fill, Region, believed, doubts_of, edited, gaps_of, readable, sections_with
 from runner.language.source import DataPath, Document, read_partly
 from runner.language.templates import TemplateError
 from runner.language.tree import link_problem
@@ -162,8 +163,8 @@ def _on_known_backends(part: _Part, backends: Backends) -> tuple[Anatomy | None,
 _OF_CASES = frozenset(["summary", "covers", "tags", "backends", "matrix", "exclude", "requires", "control", *SECTIONS])
 """What the problems of expanding a spec depend on."""
 
-_OF_POINTS = frozenset(["backends", "matrix", "part of matrix", "exclude", "tags"])
-"""What the points of the matrix depend on."""
+_OF_POINTS = frozenset(["matrix", "part of matrix", "exclude"])
+"""What the points of the matrix depend on, besides the backends."""
 
 
 def _problems_of_cases(
@@ -171,11 +172,17 @@ def _problems_of_cases(
 ) -> list[Diagnostic]:
     """Return what is wrong with the cases of a spec that has other problems: its sound sections are expanded without the others."""
     wrong = sections_with(anatomy.document, found)
-    if (wrong | gaps) & _OF_POINTS:
+    named = anatomy.data["backends"]
+    unknown = [("backends", index) for index, name in enumerate(named) if name not in shared.backends.by_name]
+    if "backends" in gaps or len(unknown) == len(named):
         return []
-    kept = _OF_CASES - wrong - gaps
-    summary: dict[DataPath, Any] = {("summary",): str(anatomy.data["summary"])} if "summary" not in kept else {}
-    document = edited(anatomy.document, [(key,) for key in anatomy.data if key not in kept], summary)
+    kept = _OF_CASES - (wrong - {"backends"}) - gaps
+    if (wrong | gaps) & _OF_POINTS:
+        # what has no template is the same at every point
+        templated = {str(path[0]) for path, _ in substitution.occurrences(anatomy.data)}
+        kept, cases = kept - _OF_POINTS - templated, []
+    summary: dict[DataPath, Any] = {("summary",): _FILL["summary"]} if "summary" not in kept else {}
+    document = edited(anatomy.document, [*unknown, *((key,) for key in anatomy.data if key not in kept)], summary)
     bare = take_apart(SpecFile(document=document, area=anatomy.spec.area, name=anatomy.spec.name, defaults=anatomy.spec.defaults))
     try:
         return believed(_expand_into(cases, bare, shared), gaps | wrong)
@@ -213,7 +220,7 @@ def _read_all(specs: Sequence[SpecPath], problems: list[Diagnostic]) -> list[_Pa
         except InvalidSpecs as error:
             problems.extend(error.diagnostics)
             continue
-        found = readable(document, SPEC, _FILL)
+        found = readable(document, SPEC, Fill(depth=0, values=_FILL))
         problems.extend(found.problems)
         if found.document is not None:
             anatomy = take_apart(SpecFile(document=found.document, area=spec.area, name=spec.path.stem, defaults=inherited))

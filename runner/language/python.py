@@ -4,6 +4,7 @@ import ast
 import builtins
 import functools
 import importlib.util
+import os
 import re
 import sys
 import warnings
@@ -232,6 +233,8 @@ def _find_in_files(package: str, path: str) -> tuple[str, str] | None:
             continue
         file = place / f"{part}.py"
         if file.is_file():
+            if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folders[0])):
+                return None  # a link to who knows what: the names in it are not shown
             return _find_in_module(file, ".".join(parts[: index + 1]), tuple(parts[index + 1 :]))
         break
     return None  # bound by an __init__ or made at run time: only a worker can tell

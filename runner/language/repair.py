@@ -26,18 +26,27 @@ class Readable:
     """What was cut, by its path in the file. A key that was missing is cut too."""
 
 
-def readable(document: Document, kind: Kind, fill: Mapping[str, Any] | None = None) -> Readable:
-    """Return what of a document can be checked, and the problems of the rest.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fill:
+    """Values for keys that must be there: where one is missing, what it belongs to can be checked all the same."""
 
-    ``fill`` has values for keys that must be there: where one is missing, what it belongs to can be checked all the same.
-    """
+    depth: int
+    """How deep in the document the maps with these keys are."""
+    values: Mapping[str, Any]
+
+
+_NOTHING = Fill(depth=0, values={})
+
+
+def readable(document: Document, kind: Kind, fill: Fill = _NOTHING) -> Readable:
+    """Return what of a document can be checked, and the problems of the rest."""
     if not document.problems and schema.fits(kind.name)(document.data):
         return Readable(document=document)
     if not document.problems and not recognised(document.path, document.content, kind, document.data):
         return Readable(document=None, problems=tuple(_strange(document, kind)))
     if not isinstance(document.data, dict):
         return Readable(document=None, problems=(*document.problems, *_root_problems(document, kind)))
-    return _Repair(document, kind, fill or {}).done()
+    return _Repair(document, kind, fill).done()
 
 
 def _strange(document: Document, kind: Kind) -> Iterator[Diagnostic]:
@@ -57,7 +66,7 @@ def _root_problems(document: Document, kind: Kind) -> list[Diagnostic]:
 class _Repair:
     """Repairs one document."""
 
-    def __init__(self, document: Document, kind: Kind, fill: Mapping[str, Any]) -> None:
+    def __init__(self, document: Document, kind: Kind, fill: Fill) -> None:
         self.source = document
         self.kind = kind
         self.fill = fill
@@ -117,7 +126,7 @@ class _Repair:
 
     def _is_near(self, path: DataPath, meant: str) -> bool:
         beside = self.document.value(path[:-1])
-        return meant not in beside and difflib.SequenceMatcher(None, str(path[-1]), meant).ratio() >= _NEAR
+        return meant not in beside and _likeness(str(path[-1]), meant) >= _NEAR
 
     def _mend(self, wrong: Sequence[schema.Problem]) -> bool:
         """Cut what does not fit, or fill in what is missing; False when nothing would be left."""
@@ -125,8 +134,8 @@ class _Repair:
         cuts: set[DataPath] = set()
         for path, message, _, _ in wrong:
             missing = _MISSING.search(message)
-            if missing and missing[1] in self.fill and len(path) <= 1:
-                values[(*path, missing[1])] = self.fill[missing[1]]
+            if missing and missing[1] in self.fill.values and len(path) == self.fill.depth:
+                values[(*path, missing[1])] = self.fill.values[missing[1]]
             else:
                 # without its options a condition would be one of the options
                 cuts.add(path[:-1] if path[-1:] == ("set",) and isinstance(path[-2], int) else path)
@@ -271,7 +280,7 @@ _FOLLOW_UPS: Sequence[tuple[re.Pattern[str], frozenset[str]]] = [
     for pattern, gaps in (
         (r"unknown name '.*' in a template|unknown matrix key", ["matrix"]),
         (r"unknown spy", ["spies"]),
-        (r"unknown (name|function)|undefined name", ["let", "function", "functions", "steps", "prelude"]),
+        (r"unknown name |unknown function |undefined name", ["let", "function", "functions", "steps", "prelude"]),
         (r"no name '.*' in the prelude", ["prelude"]),
         (r"'.*' is never .*: this excludes nothing", ["matrix", "part of matrix", "backends", "tags"]),
         (r"every point of the matrix is excluded", ["matrix", "part of matrix", "backends", "tags", "exclude"]),
@@ -334,8 +343,23 @@ def _may_follow(problem: Diagnostic, gaps: frozenset[str]) -> bool:
     if word and problem.message.startswith(("unknown ", "undefined ")) and f"name {word[1]}" in gaps:
         return True
     causes = next((causes for pattern, causes in _FOLLOW_UPS if pattern.match(problem.message)), frozenset())
-    # a backend that is nearly one that is known was most likely meant to be that
-    return bool(causes & gaps) and not ("files of backends" in causes and problem.hint.startswith("did you mean"))
+    return bool(causes & gaps) and not _is_meant(problem, causes)
+
+
+def _is_meant(problem: Diagnostic, causes: frozenset[str]) -> bool:
+    """Whether a name was most likely meant to be one that is known: a backend that is nearly one, or a part of every case."""
+    word, meant = _WORD.search(problem.message), _MEANT.search(problem.hint)
+    if word is None or meant is None:
+        return False
+    return "files of backends" in causes or (meant[1] in _ALWAYS and _likeness(word[1], meant[1]) >= _NEAR)
+
+
+def _likeness(word: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, word, other).ratio()
+
+
+_ALWAYS = ("eager", "output", "inputs", "function", "compiled")
+"""Names that every spec may use."""
 
 
 def sections_with(document: Document, problems: Iterable[Diagnostic]) -> frozenset[str]:

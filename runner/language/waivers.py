@@ -14,7 +14,7 @@ from runner.folders import folder
 from runner.language.backends import Backends, read_named
 from runner.language.check_conditions import condition_problems
 from runner.language.kinds import WAIVERS
-from runner.language.repair import Readable, believed, readable
+from runner.language.repair import Fill, Readable, believed, readable
 from runner.language.source import DataPath, Document
 from runner.language.waiver_forms import wrong_form
 from runner.patterns import PatternTooSlow, check_pattern, search
@@ -86,6 +86,16 @@ def read_waivers(extra: Sequence[Path], backends: Backends | None, problems: lis
     return WaiverFiles(waivers=tuple(found), documents=tuple(documents), given=given)
 
 
+_FILL = {
+    "cases": "*",
+    "failure": {"type": "crash", "match": "no match"},
+    "reason": "no reason",
+    "issue": "#0",
+    "until": date.max.isoformat(),
+}
+"""Stands for keys that a waiver lacks, so that the others are checked."""
+
+
 def _read(path: Path, backends: Backends | None) -> tuple[Document | None, list[Diagnostic]]:
     """Return what can be read of a file, and what is wrong with it."""
     try:
@@ -94,7 +104,7 @@ def _read(path: Path, backends: Backends | None) -> tuple[Document | None, list[
         return None, list(error.diagnostics)
     problem, formed = wrong_form(document)
     problems = [problem] if problem is not None else []
-    part = readable(formed, WAIVERS) if formed is not None else Readable(document=None)
+    part = readable(formed, WAIVERS, Fill(depth=2, values=_FILL)) if formed is not None else Readable(document=None)
     problems.extend(part.problems)
     if part.document is not None:
         gaps = frozenset(() if backends is None or backends.is_whole else ("files of backends",))
