@@ -3,11 +3,10 @@
 import argparse
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 
 from runner.diagnostics import Diagnostic, Severity, errors
 from runner.exits import ExitCode
-from runner.folders import folder
+from runner.language.files import names_shipped
 from runner.language.load import Inspection, inspect
 from runner.language.waivers import read_waivers
 from runner.waivers import Waivers, remarks
@@ -37,14 +36,8 @@ def _with_waivers(arguments: argparse.Namespace, found: Inspection) -> list[Diag
     # of cases that are missing because of a mistake no waiver can be for none
     ids = None if errors(found.problems) else [case.id for case in found.suite.cases]
     waivers = Waivers(files, today=datetime.now(UTC).date())
-    problems.extend(remarks(waivers, ids, shipped=_is_whole(arguments.paths)))
+    problems.extend(remarks(waivers, ids, shipped=names_shipped(arguments.paths)))
     return sorted(set(problems))
-
-
-def _is_whole(paths: list[Path]) -> bool:
-    """Whether all shipped specs are validated."""
-    shipped = folder("specs").resolve()
-    return not paths or any(path.resolve() == shipped for path in paths)
 
 
 def _count(errors: int, warnings: int, files: int, cases: int) -> str:

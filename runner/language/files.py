@@ -72,6 +72,12 @@ def discover(paths: Sequence[Path], problems: list[Diagnostic]) -> list[SpecPath
     return list(found.values())
 
 
+def names_shipped(paths: Sequence[Path]) -> bool:
+    """Whether paths name all shipped specs."""
+    shipped = folder("specs").resolve()
+    return not paths or any(path.resolve() == shipped for path in paths)
+
+
 def _must_name_specs(path: Path) -> None:
     try:
         is_there, is_file = path.exists(), path.is_file()

@@ -47,7 +47,10 @@ def fits(name: str) -> Predicate:
 
 @functools.cache
 def resolved(name: str) -> Any:
-    """Return the schema ``name`` with every reference written out: no schema refers to itself, and looking up is slow."""
+    """Return the schema ``name`` with every reference written out: no schema refers to itself, and looking up is slow.
+
+    What stands below ``allOf`` is for editors: names, which code checks, with better hints (see ``published``).
+    """
     return _resolve(load(name), name)
 
 
@@ -61,7 +64,7 @@ def _resolve(node: Any, file: str) -> Any:
         return [_resolve(item, file) for item in node]
     if not isinstance(node, dict):
         return node
-    rest = {key: _resolve(item, file) for key, item in node.items() if key not in ("$ref", "$defs")}
+    rest = {key: _resolve(item, file) for key, item in node.items() if key not in ("$ref", "$defs", "allOf")}
     if "$ref" not in node:
         return rest
     target, _, pointer = node["$ref"].partition("#")
