@@ -5,7 +5,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -135,12 +135,26 @@ def _check_part(part: _Part, cases: list[Case], shared: _Shared) -> list[Diagnos
     anatomy, gaps = _on_known_backends(part, shared.backends)
     if anatomy is None:
         return list(part.anatomy.problems)
-    found = check(anatomy, shared.backends, shared.names)
-    found.extend(check_templates(anatomy, shared.backends, found))
-    found = believed(found, gaps, part.doubts)
+    found = believed(_meaning(anatomy, shared), gaps, part.doubts)
+    if "steps" in anatomy.data and "expect" in anatomy.data:
+        found = _with_short_form(part, found, anatomy, shared)
     if gaps or part.doubts or errors(found):
         return [*found, *_problems_of_cases(anatomy, found, gaps, cases, shared)]
     return [*found, *_expand_into(cases, anatomy, shared)]
+
+
+def _meaning(anatomy: Anatomy, shared: _Shared) -> list[Diagnostic]:
+    found = check(anatomy, shared.backends, shared.names)
+    return [*found, *check_templates(anatomy, shared.backends, found)]
+
+
+def _with_short_form(part: _Part, found: Sequence[Diagnostic], anatomy: Anatomy, shared: _Shared) -> list[Diagnostic]:
+    """Add what is wrong with an ``expect`` that stands beside ``steps``, where nothing else reads it."""
+    document = edited(anatomy.document, [("steps",)])
+    gaps = part.gaps | gaps_of([("steps",), ("expect",)])
+    others = believed(_meaning(take_apart(replace(anatomy.spec, document=document)), shared), gaps, part.doubts)
+    own = [problem for problem in others if "expect" in sections_with(anatomy.document, [problem])]
+    return [*believed(found, gaps_of([("expect",)])), *(problem for problem in own if problem not in found)]
 
 
 def _on_known_backends(part: _Part, backends: Backends) -> tuple[Anatomy | None, frozenset[str]]:

@@ -70,6 +70,12 @@ def test_a_key_that_is_nearly_right_is_read_as_what_it_is_nearly(tmp_path: Path)
     ]
 
 
+def test_an_expect_beside_steps_is_checked_too(tmp_path: Path) -> None:
+    found = messages(tmp_path, GOOD.replace("eager", "egaer") + "steps: [{call: {}, expect: [{close: {to: eagre}}]}]\n")
+    assert found == ["'expect' beside 'steps'", "unknown name 'egaer'", "unknown name 'eagre'"]
+    assert messages(tmp_path, GOOD + "steps: [{call: {}}]\n") == ["'expect' beside 'steps'"]
+
+
 def test_what_is_left_keeps_its_positions(tmp_path: Path) -> None:
     text = GOOD.replace("expect: [", "expect: [{metric: 3}, {clsoe: {to: eager}}, {metric: {generated_kernel_cont: 1}}, ")
     places = [(problem.position.line, problem.position.column) for problem in problems(tmp_path, text)]
