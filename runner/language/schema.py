@@ -192,8 +192,11 @@ def _extra_keys(error: Any) -> Iterator[_Piece]:
     what = {"expectation": "expectation", "step": "step", "input": "input kind", "condition": "condition"}.get(title, "key")
     for key in error.instance:
         if key not in allowed:
-            message, hint = unknown(what, str(key), [word for word in allowed if word != "expect" or what != "step"])
-            yield (key,), message + (f" in {title}" if what == "key" and title != "spec" else ""), hint, True
+            # a step is what is done; beside it stands what is expected
+            is_expect = what == "step" and bool(did_you_mean(str(key), ["expect"], cutoff=0.8))
+            word = "key" if is_expect else what
+            message, hint = unknown(word, str(key), [one for one in allowed if (one == "expect") is is_expect or what != "step"])
+            yield (key,), message + (f" in {title}" if word == "key" and title != "spec" else ""), hint, True
 
 
 def _missing(error: Any) -> Iterator[_Piece]:

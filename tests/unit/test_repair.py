@@ -70,6 +70,11 @@ def test_a_key_that_is_nearly_right_is_read_as_what_it_is_nearly(tmp_path: Path)
     ]
 
 
+def test_a_misspelt_expect_of_a_step_is_read(tmp_path: Path) -> None:
+    found = messages(tmp_path, GOOD.replace("expect: [{close: {to: eager}}]", "steps: [{call: {}, expects: [{close: {to: egaer}}]}]"))
+    assert found == ["unknown key 'expects' in step", "unknown name 'egaer'"]
+
+
 def test_an_expect_beside_steps_is_checked_too(tmp_path: Path) -> None:
     found = messages(tmp_path, GOOD.replace("eager", "egaer") + "steps: [{call: {}, expect: [{close: {to: eagre}}]}]\n")
     assert found == ["'expect' beside 'steps'", "unknown name 'egaer'", "unknown name 'eagre'"]
