@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -17,6 +18,14 @@ class Position:
         return f"{self.file}:{self.line}:{self.column}"
 
 
+class Severity(StrEnum):
+    """What a problem means for the exit code."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    """Printed, and nothing else."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Diagnostic:
     """One problem of one file."""
@@ -24,9 +33,16 @@ class Diagnostic:
     position: Position
     message: str
     hint: str = ""
+    severity: Severity = Severity.ERROR
 
     def __str__(self) -> str:
-        return one_line(f"{self.position}: {self.message}" + (f" ({self.hint})" if self.hint else ""))
+        prefix = "warning: " if self.severity is Severity.WARNING else ""
+        return one_line(f"{self.position}: {prefix}{self.message}" + (f" ({self.hint})" if self.hint else ""))
+
+
+def errors(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Return the problems that make a file invalid."""
+    return [problem for problem in problems if problem.severity is Severity.ERROR]
 
 
 class UsageError(Exception):

@@ -19,6 +19,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from runner.conditions import Surroundings, holds
+from runner.diagnostics import Diagnostic, Severity
 from runner.language.waivers import Signature, Waiver, WaiverFiles
 from runner.model import AppliedWaiver, Status, Verdict, WaiverEffect
 from runner.outcomes import Outcome
@@ -63,12 +64,28 @@ def warnings(waivers: Waivers, ids: Sequence[str]) -> Iterator[str]:
 
     Of a shipped waiver it is a test that asks for its case: a run may well have read other specs.
     """
+    for remark in remarks(waivers, ids):
+        yield f"{remark.position}: {remark.message} ({remark.hint})"
+
+
+def remarks(waivers: Waivers, ids: Sequence[str] | None, *, shipped: bool = False) -> Iterator[Diagnostic]:
+    """Yield a warning for each waiver that is void or is for no case; ``shipped`` ones are held against the cases on request.
+
+    Without ``ids``, because not all cases are known, no waiver is held against them.
+    """
     for waiver in waivers.files.waivers:
-        where = f"{waiver.position}: the waiver of '{waiver.cases}'"
+        who = f"the waiver of '{waiver.cases}'"
         if waivers.is_expired(waiver):
-            yield f"{where} ended on {waiver.until} and is void: {waiver.issue} (remove it, or set a later date)"
-        elif waiver.position.file in waivers.files.given and not any(_glob(waiver.cases).fullmatch(name) for name in ids):
-            yield f"{where} is for none of the {len(ids)} cases that were read (only * and ? are special)"
+            message, hint = f"{who} ended on {waiver.until} and is void: {waiver.issue}", "remove it, or set a later date"
+        elif ids is not None and (shipped or waiver.position.file in waivers.files.given) and not _has_case(waiver, ids):
+            message, hint = f"{who} is for none of the {len(ids)} cases that were read", "only * and ? are special"
+        else:
+            continue
+        yield Diagnostic(position=waiver.position, message=message, hint=hint, severity=Severity.WARNING)
+
+
+def _has_case(waiver: Waiver, ids: Sequence[str]) -> bool:
+    return any(_glob(waiver.cases).fullmatch(name) for name in ids)
 
 
 def apply(judged: "Judged", case_id: str, here: Surroundings, waivers: Waivers) -> "Judged":

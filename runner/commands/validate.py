@@ -2,48 +2,58 @@
 
 import argparse
 import json
-from dataclasses import replace
+from datetime import UTC, datetime
 
-from runner.diagnostics import Diagnostic, InvalidSpecs
+from runner.diagnostics import Diagnostic, Severity, errors
 from runner.exits import ExitCode
-from runner.language.backends import Backends
-from runner.language.load import load
-from runner.language.waivers import load_waivers
+from runner.language.files import names_shipped
+from runner.language.load import Inspection, inspect
+from runner.language.waivers import read_waivers
+from runner.waivers import Waivers, remarks
 
 
 def main(arguments: argparse.Namespace) -> ExitCode:
-    """Read, validate and expand; exit 0 when all is well, 2 otherwise. Warnings change no exit code."""
-    problems: tuple[Diagnostic, ...] = ()
-    warnings: tuple[Diagnostic, ...] = ()
-    files = cases = 0
-    backends: Backends | None = None
-    try:
-        suite = load(arguments.paths, arguments.backends)
-        backends, warnings = suite.backends, suite.warnings
-        files, cases = len({case.spec for case in suite.cases}), len(suite.cases)
-    except InvalidSpecs as error:
-        problems = error.diagnostics
-    try:
-        load_waivers(arguments.waivers, backends)
-    except InvalidSpecs as error:
-        problems = InvalidSpecs([*problems, *error.diagnostics]).diagnostics
+    """Read, validate and expand; exit 0 when there is no error, 2 otherwise. Warnings are printed, and change nothing."""
+    found = inspect(arguments.paths, arguments.backends)
+    problems = _with_waivers(arguments, found)
+    wrong = errors(problems)
+    cases = () if errors(found.problems) else found.suite.cases
+    files = len({case.spec for case in cases})
     if arguments.json:
-        found = {"problems": [_as_json(one) for one in problems], "warnings": [_as_json(one) for one in warnings]}
-        print(json.dumps({"format": 1, "valid": not problems, "specs": files, "cases": cases, **found}, indent=2))
+        told = {"format": 1, "valid": not wrong, "specs": files, "cases": len(cases), "problems": [_as_json(p) for p in problems]}
+        print(json.dumps(told, indent=2))
     else:
         for problem in problems:
             print(problem)
-        for warning in warnings:
-            print(replace(warning, message=f"warning: {warning.message}"))
-        total = _counted(problems, "problem") if problems else f"{files} specs, {cases} cases, no problem"
-        print(total + (f", {_counted(warnings, 'warning')}" if warnings else ""))
-    return ExitCode.USAGE if problems else ExitCode.OK
+        print(_count(len(wrong), len(problems) - len(wrong), files, len(cases)))
+    return ExitCode.USAGE if wrong else ExitCode.OK
 
 
-def _counted(found: tuple[Diagnostic, ...], what: str) -> str:
-    return f"{len(found)} {what}{'' if len(found) == 1 else 's'}"
+def _with_waivers(arguments: argparse.Namespace, found: Inspection) -> list[Diagnostic]:
+    """Return every problem in the order of the files, those of waivers too; each once."""
+    problems = [*found.problems]
+    files = read_waivers(arguments.waivers, found.suite.backends, problems)
+    # of cases that are missing because of a mistake no waiver can be for none
+    ids = None if errors(found.problems) else [case.id for case in found.suite.cases]
+    waivers = Waivers(files, today=datetime.now(UTC).date())
+    problems.extend(remarks(waivers, ids, shipped=names_shipped(arguments.paths)))
+    return sorted(set(problems))
+
+
+def _count(errors: int, warnings: int, files: int, cases: int) -> str:
+    noted = f", {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
+    if errors:
+        return f"{errors} problem{'' if errors == 1 else 's'}{noted}"
+    return f"{files} specs, {cases} cases, no problem{noted}"
 
 
 def _as_json(problem: Diagnostic) -> dict[str, object]:
     position = problem.position
-    return {"file": position.file, "line": position.line, "column": position.column, "message": problem.message, "hint": problem.hint}
+    return {
+        "file": position.file,
+        "line": position.line,
+        "column": position.column,
+        "severity": str(Severity(problem.severity)),
+        "message": problem.message,
+        "hint": problem.hint,
+    }

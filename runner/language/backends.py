@@ -1,5 +1,6 @@
 """Backends as data: where and how a case is compiled, which others' specs it runs, and what shows that it ran."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,8 +14,10 @@ from runner.expectations.counts import Count, parse_count
 from runner.filecheck import CheckFile, ChecksError
 from runner.filecheck import parse as parse_checks
 from runner.folders import folder
-from runner.language import schema
-from runner.language.source import DataPath, Document, read
+from runner.language.kinds import BACKENDS, Kind
+from runner.language.repair import Fill, readable
+from runner.language.source import DataPath, Document, read_partly
+from runner.language.tree import link_problem, tree_of
 from runner.model import Requirement
 from runner.patterns import check_pattern
 
@@ -65,6 +68,17 @@ class Backends:
     """Every backend of the run, in the order of the files."""
 
     by_name: Mapping[str, Backend]
+    broken: frozenset[str] = frozenset()
+    """Names that a file defines, but not so that they could be used; they are in no other table."""
+    defective: tuple[Backend, ...] = ()
+    """Those of them of which something could be read."""
+    is_whole: bool = True
+    """False when a file could not be read, which may define any name."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every name that is defined, well or not."""
+        return self.broken | self.by_name.keys()
 
     @cached_property
     def _joining(self) -> Mapping[str, tuple[Backend, ...]]:
@@ -89,23 +103,47 @@ class Backends:
 
 def load_backends(extra: Sequence[Path] = ()) -> Backends:
     """Read the shipped backends and those of ``extra`` files; raise ``InvalidSpecs`` with every problem of all of them."""
-    documents = [read(folder("specs") / "backends.yaml")]
     problems: list[Diagnostic] = []
-    for path in extra:
-        try:
-            documents.append(read(path))
-        except InvalidSpecs as error:
-            problems.extend(error.diagnostics)
-    for document in documents:
-        problems.extend(schema.problems(document, "backends"))
+    backends = read_backends(extra, problems)
     if problems:
         raise InvalidSpecs(problems)
-    return _build(documents)
+    return backends
 
 
-def _build(documents: Sequence[Document]) -> Backends:
+_FILL = {"summary": "no summary", "device": "cpu"}
+"""Stands for keys that a backend lacks, so that the others are checked."""
+
+
+def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends:
+    """Read what can be read of the shipped backends and those of ``extra`` files, and add every problem."""
+    documents: list[Document] = []
+    broken: set[str] = set()
+    is_whole = True
+    for path in (folder("specs") / "backends.yaml", *extra):
+        try:
+            document = read_named(path, BACKENDS)
+        except InvalidSpecs as error:
+            problems.extend(error.diagnostics)
+            is_whole = False
+            continue
+        found = readable(document, BACKENDS, Fill(depth=1, values=_FILL))
+        problems.extend(found.problems)
+        is_whole = is_whole and document.is_whole and found.document is not None and () not in found.cuts
+        broken.update(str(path[0]) for path in found.cuts if path)
+        documents.extend([found.document] if found.document is not None else [])
+    return _build(documents, broken, problems, is_whole=is_whole)
+
+
+def read_named(path: Path, kind: Kind) -> Document:
+    """Read what can be read of a file that the command line names; a link out of its folder's tree is refused."""
+    problem = link_problem(path, tree_of(path.parent.absolute()))
+    if problem is not None:
+        raise InvalidSpecs([problem])
+    return read_partly(path, kind)
+
+
+def _build(documents: Sequence[Document], broken: set[str], problems: list[Diagnostic], *, is_whole: bool) -> Backends:
     places: dict[str, Document] = {}
-    problems: list[Diagnostic] = []
     for document in documents:
         for name in document.data:
             if name in places:
@@ -115,26 +153,39 @@ def _build(documents: Sequence[Document]) -> Backends:
                 )
             places.setdefault(name, document)
     joins = {name: list(document.data[name].get("joins", [])) for name, document in places.items()}
+    built: dict[str, Backend] = {}
     for name, document in places.items():
-        problems.extend(_join_problems(document, name, joins))
-        if "only_tags" in document.data[name] and not joins[name]:
-            message = "only_tags chooses among the specs of other backends, and this one joins none"
-            problems.append(document.problem((name, "only_tags"), message, "add joins: [NAME], or leave only_tags out", key=True))
-    built = {name: _backend(name, document, joins, problems) for name, document in places.items()}
-    if problems:
-        raise InvalidSpecs(problems)
-    return Backends(built)
+        wrong_joins = _join_problems(document, name, joins, broken if is_whole else None)
+        found = [*wrong_joins]
+        built[name] = _backend(name, document, joins, found)
+        # what was cut explains what now seems to be missing
+        problems.extend(problem for problem in found if name not in broken or not _ABSENT.search(problem.message))
+        broken.update([name] if wrong_joins else [])
+    lost = {name for name in joins if (reach := _reach(name, joins)) & broken or not reach <= joins.keys()}
+    return Backends(
+        by_name={name: backend for name, backend in built.items() if name not in lost},
+        broken=frozenset(broken | lost),
+        defective=tuple(backend for name, backend in built.items() if name in lost),
+        is_whole=is_whole,
+    )
 
 
-def _join_problems(document: Document, name: str, joins: Mapping[str, list[str]]) -> list[Diagnostic]:
+_ABSENT = re.compile(r"has no proof|joins none")
+
+
+def _join_problems(document: Document, name: str, joins: Mapping[str, list[str]], broken: set[str] | None) -> list[Diagnostic]:
+    """Return what is wrong with a backend's joins; ``broken`` is None where a file that could not be read may define any name."""
     problems = []
     for index, other in enumerate(joins[name]):
         path: DataPath = (name, "joins", index)
-        if other not in joins:
+        if other not in joins and broken is not None and other not in broken:
             message, hint = unknown("backend", other, joins)
             problems.append(document.problem(path, message, hint))
         elif name in _reach(other, joins):
             problems.append(document.problem(path, f"'{name}' joins itself through '{other}'", "break the loop"))
+    if "only_tags" in document.data[name] and not joins[name]:
+        message = "only_tags chooses among the specs of other backends, and this one joins none"
+        problems.append(document.problem((name, "only_tags"), message, "add joins: [NAME], or leave only_tags out", key=True))
     return problems
 
 

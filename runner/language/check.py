@@ -49,8 +49,8 @@ def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagn
 def matrix_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Return what is wrong with backends, matrix and exclude: without them there are no points."""
     for index, name in enumerate(anatomy.data["backends"]):
-        if name not in backends.by_name:
-            message, hint = unknown("backend", name, backends.by_name)
+        if name not in backends.names:
+            message, hint = unknown("backend", name, backends.names)
             yield anatomy.document.problem(("backends", index), message, hint)
     if any(name not in backends.by_name for name in anatomy.data["backends"]):
         return

@@ -51,7 +51,7 @@ VENDORS = ("amd", "intel", "nvidia")
 def _known(word: str, backends: Backends) -> set[str]:
     if word == "vendor":
         return set(VENDORS)
-    return set(backends.by_name) if word == "backend" else {_kind(backend.device) for backend in backends.by_name.values()}
+    return set(backends.names) if word == "backend" else {_kind(backend.device) for backend in backends.by_name.values()}
 
 
 def _kind(device: str) -> str:

@@ -124,14 +124,17 @@ def all_expectation_problems(anatomy: Anatomy, backends: Backends) -> Iterator[D
 
 def expectation_problems(document: Document, expectation: RawExpectation) -> Iterator[Diagnostic]:
     """Return what is wrong with the arguments of an expectation."""
-    try:
-        EXPECTATIONS[expectation.kind].parse(expectation.body)
-    except BadExpectation as error:
-        path = (*expectation.path, *error.path)
-        position = document.position(path)
-        if error.line and path in document.marks:
-            position = python.place(document, path, python.block_at(document, path, expectation.kind), error.line, max(error.column, 1))
-        yield Diagnostic(position=position, message=str(error), hint=error.hint)
+    counted = expectation.kind in ("counter", "metric")
+    # each count is read alone: one that is wrong does not hide the next
+    for body in ({name: count} for name, count in expectation.body.items()) if counted else (expectation.body,):
+        try:
+            EXPECTATIONS[expectation.kind].parse(body)
+        except BadExpectation as error:
+            path = (*expectation.path, *error.path)
+            position = document.position(path)
+            if error.line and path in document.marks:
+                position = python.place(document, path, python.block_at(document, path, expectation.kind), error.line, max(error.column, 1))
+            yield Diagnostic(position=position, message=str(error), hint=error.hint)
     if expectation.kind in _COUNTED:
         yield from _unreached(document, expectation.body, expectation.path)
 

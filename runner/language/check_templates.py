@@ -1,6 +1,6 @@
 """What templates mean: each can be read, names only what is there, stands where it may, and gives a value that fits there."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runner.diagnostics import Diagnostic, unknown
@@ -18,8 +18,8 @@ _OF_A_BACKEND = frozenset(["backend", "device"])
 """What a template may name that stands in a file for many specs; ``facts`` besides."""
 
 
-def check_templates(anatomy: Anatomy, backends: Backends, *, is_sound: bool) -> list[Diagnostic]:
-    """Return every problem of a spec's templates. What they give to steps is judged when the spec is sound otherwise."""
+def check_templates(anatomy: Anatomy, backends: Backends, found: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Return every problem of a spec's templates, and of what they give to steps; ``found`` was found without their values."""
     document = anatomy.document
     problems: list[Diagnostic] = []
     for layer in anatomy.spec.defaults:
@@ -36,7 +36,7 @@ def check_templates(anatomy: Anatomy, backends: Backends, *, is_sound: bool) -> 
             parsed[path] = template
     if parsed and not any(matrix_problems(anatomy, backends)):
         chosen = backends.of(anatomy.data["backends"], anatomy.tags)
-        points = _Points(anatomy, backends, parsed, judges=is_sound and not problems)
+        points = _Points(anatomy, backends, parsed, [*found, *problems])
         problems.extend(problem for point in matrix.points(document, axes, chosen) for problem in points.problems(point))
     return problems
 
@@ -81,7 +81,8 @@ def layer_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
 
 def check_backends(backends: Backends, names: NameTables) -> list[Diagnostic]:
     """Return what is wrong with the options of backends; ``load_backends`` has judged the rest."""
-    return [problem for backend in backends.by_name.values() for problem in _backend_problems(backend, backends, names)]
+    every = (*backends.by_name.values(), *backends.defective)
+    return [problem for backend in every for problem in _backend_problems(backend, backends, names)]
 
 
 def _backend_problems(backend: Backend, backends: Backends, names: NameTables) -> Iterator[Diagnostic]:
@@ -102,11 +103,14 @@ def _backend_problems(backend: Backend, backends: Backends, names: NameTables) -
 class _Points:
     """Judges what the templates of a spec give; a template whose names have the same values again is not judged again."""
 
-    def __init__(self, anatomy: Anatomy, backends: Backends, parsed: Mapping[DataPath, templates.Template], *, judges: bool) -> None:
+    def __init__(
+        self, anatomy: Anatomy, backends: Backends, parsed: Mapping[DataPath, templates.Template], known: Iterable[Diagnostic]
+    ) -> None:
         self.anatomy = anatomy
         self.backends = backends
         self.parsed = parsed
-        self.judges = judges and any(path[0] in ("steps", "expect") or path[-1] == "ref" for path in parsed)
+        self.known = {(problem.position, problem.message) for problem in known}
+        self.judges = any(path[0] in ("steps", "expect") or path[-1] == "ref" for path in parsed)
         self.seen: set[tuple[Any, str]] = set()
 
     def problems(self, point: matrix.Point) -> list[Diagnostic]:
@@ -132,7 +136,7 @@ class _Points:
             found.extend(process_problems(filled.document, ()))
         if not found and self.judges:
             found.extend(self._meaning(filled))
-        return [_at(problem, point) for problem in found]
+        return [_at(problem, point) for problem in found if (problem.position, problem.message) not in self.known]
 
     def _meaning(self, anatomy: Anatomy) -> Iterator[Diagnostic]:
         """Yield what is wrong with steps and expectations whose templates have become values."""

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from runner.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, one_line
 from runner.folders import folder
-from runner.language import schema
-from runner.language.source import Document, read, shown
+from runner.language.kinds import DEFAULTS as DEFAULTS_KIND
+from runner.language.repair import gaps_of, readable
+from runner.language.source import DataPath, Document, read_partly, shown
+from runner.language.tree import Tree, is_project, link_problem, tree_of
 
 DEFAULTS = "_defaults.yaml"
 SUFFIXES = (".yaml", ".yml")
 _NO_SPECS = ("backends", "waivers")
 """Names of files beside specs that are no specs."""
-
-_PROJECT_MARKS = (".git", "pyproject.toml", "backends.yaml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,11 @@ class SpecPath:
         """The folder below the root; empty at its top."""
         parent = self.path.parent.relative_to(self.root).as_posix()
         return "" if parent == "." else parent
+
+    @property
+    def tree(self) -> Tree:
+        """The files that may be read for it."""
+        return tree_of(self.root)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +62,7 @@ def discover(paths: Sequence[Path], problems: list[Diagnostic]) -> list[SpecPath
         inside = absolute.resolve().is_relative_to(shipped)
         root = shipped if inside else absolute if path.is_dir() else absolute.parent
         place = absolute.resolve() if inside else absolute
-        files = list(_walk(place, (), problems)) if path.is_dir() else [place]
+        files = list(_walk(place, (), tree_of(root), problems)) if path.is_dir() else [place]
         if path.is_dir() and not files and len(problems) == before:
             raise UsageError(f"no spec below {path}: specs are files that end in .yaml")
         for file in files:
@@ -65,6 +70,12 @@ def discover(paths: Sequence[Path], problems: list[Diagnostic]) -> list[SpecPath
             found.setdefault(file, SpecPath(path=file, root=root))
     problems.extend(problem for spec in found.values() if (problem := _name_problem(spec)) is not None)
     return list(found.values())
+
+
+def names_shipped(paths: Sequence[Path]) -> bool:
+    """Whether paths name all shipped specs."""
+    shipped = folder("specs").resolve()
+    return not paths or any(path.resolve() == shipped for path in paths)
 
 
 def _must_name_specs(path: Path) -> None:
@@ -93,11 +104,14 @@ def _name_problem(spec: SpecPath) -> Diagnostic | None:
     return Diagnostic(position=Position(file=shown(spec.path)), message=message, hint="the name stands in the ids of its cases: rename it")
 
 
-def _walk(directory: Path, above: tuple[Path, ...], problems: list[Diagnostic]) -> Iterator[Path]:
+def _walk(directory: Path, above: tuple[Path, ...], tree: Tree, problems: list[Diagnostic]) -> Iterator[Path]:
     real = directory.resolve()
     if real in above:
         position = Position(file=shown(directory))
         problems.append(Diagnostic(position=position, message="this folder is a link to one above it", hint="remove the link"))
+        return
+    if above and not tree.holds(real):
+        problems.append(tree.refusal(directory, "this folder"))
         return
     try:
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
@@ -112,7 +126,7 @@ def _walk(directory: Path, above: tuple[Path, ...], problems: list[Diagnostic]) 
         if path.suffix in SUFFIXES and path.stem not in _NO_SPECS:
             yield path  # whatever it is: reading says what is wrong with a folder of this name
         elif os.path.isdir(path):
-            yield from _walk(path, (*above, real), problems)
+            yield from _walk(path, (*above, real), tree, problems)
 
 
 @dataclass
@@ -122,64 +136,96 @@ class DefaultsReader:
     problems: list[Diagnostic] = field(default_factory=list)
     _read: dict[Path, Document | None] = field(default_factory=dict)
     _chains: dict[Path, tuple[Document, ...]] = field(default_factory=dict)
-    _broken: set[Path] = field(default_factory=set)
-    """Folders for which some defaults cannot be had."""
+    _cuts: dict[Path, frozenset[DataPath]] = field(default_factory=dict)
+    """By file, what could not be read of it."""
+    _gaps: dict[Path, frozenset[str]] = field(default_factory=dict)
+    """By folder, what its defaults would have brought and do not."""
 
     def of(self, spec: SpecPath) -> tuple[Document, ...]:
         """Return the defaults of a spec, the outermost folder's first, each after what it extends."""
         directory = spec.path.parent
         if directory not in self._chains:
             chain: list[Document] = []
+            cuts: set[DataPath] = set()
             for above in reversed(list(_folders(directory, spec.root))):
                 # also a link that leads nowhere: what cannot be read is said
-                if os.path.lexists(above / DEFAULTS) and not self._add(above / DEFAULTS, (), chain):
-                    self._broken.add(directory)
+                if os.path.lexists(above / DEFAULTS):
+                    cuts |= self._add_own(above / DEFAULTS, spec.tree, chain)
             self._chains[directory] = tuple(chain)
+            self._gaps[directory] = gaps_of(cuts)
         return self._chains[directory]
 
-    def are_whole(self, spec: SpecPath) -> bool:
-        """Whether all of a spec's defaults could be read."""
+    def gaps(self, spec: SpecPath) -> frozenset[str]:
+        """Return what could not be read of a spec's defaults, as ``gaps_of`` does."""
         self.of(spec)
-        return spec.path.parent not in self._broken
+        return self._gaps[spec.path.parent]
 
-    def _add(self, path: Path, through: tuple[Path, ...], chain: list[Document]) -> bool:
-        """Add a file after what it extends; False when one of them cannot be had."""
+    def _add_own(self, path: Path, tree: Tree, chain: list[Document]) -> frozenset[DataPath]:
+        """Add the defaults of a folder; a file that is a link must lead to a place in the tree."""
+        problem = link_problem(path, tree)
+        if problem is not None:
+            self._problem(problem)
+            return _EVERYTHING
+        return self._add(path, (), tree, chain)
+
+    def _add(self, path: Path, through: tuple[Path, ...], tree: Tree, chain: list[Document]) -> frozenset[DataPath]:
+        """Add a file after what it extends; return what could not be read of them."""
         document = self._document(path)
+        cuts = self._cuts[Path(os.path.realpath(path))]
         if document is None or document in chain:
-            return document is not None
+            return cuts
         base = document.data.get("extends")
         if base is not None:
             target = Path(os.path.realpath(path.parent / base.replace("\0", "")))
             walked = (*through, Path(os.path.realpath(path)))
-            if target in walked:
-                loop = " -> ".join(shown(step) for step in (*walked, target))
-                self._problem(document.problem(("extends",), f"defaults that loop: {loop}", "remove one of the extends"))
-                return False
-            if not os.path.isfile(target):
-                self._problem(document.problem(("extends",), f"no such file: {base}", "the path is relative to this file"))
-                return False
-            if not self._add(target, walked, chain):
-                return False
+            problem = _extends_problem(document, base, target, walked, tree)
+            if problem is not None:
+                self._problem(problem)
+                return _EVERYTHING
+            cuts |= self._add(target, walked, tree, chain)
+            if cuts >= _EVERYTHING:
+                return cuts
         chain.append(document)
-        return True
+        return cuts
 
     def _document(self, path: Path) -> Document | None:
         key = Path(os.path.realpath(path))
         if key not in self._read:
             self._read[key] = None
+            self._cuts[key] = _EVERYTHING
             try:
-                document = read(path)
+                document = read_partly(path, DEFAULTS_KIND)
             except InvalidSpecs as error:
                 self.problems.extend(error.diagnostics)
                 return None
-            found = schema.problems(document, "defaults")
-            self.problems.extend(found)
-            self._read[key] = None if found else document
+            found = readable(document, DEFAULTS_KIND)
+            self.problems.extend(found.problems)
+            if found.document is not None:
+                self._read[key], self._cuts[key] = found.document, found.cuts
+                if ("extends",) in found.cuts:
+                    self._cuts[key] |= _EVERYTHING
         return self._read[key]
 
     def _problem(self, problem: Diagnostic) -> None:
         if problem not in self.problems:
             self.problems.append(problem)
+
+
+_EVERYTHING: frozenset[DataPath] = frozenset((key,) for key in DEFAULTS_KIND.keys)
+
+
+def _extends_problem(document: Document, base: str, target: Path, walked: tuple[Path, ...], tree: Tree) -> Diagnostic | None:
+    path = ("extends",)
+    if not tree.holds(target):
+        # said before it is looked for: whether a file elsewhere is there is not told
+        hint = "defaults extend files of their own project: copy it there"
+        return document.problem(path, f"'{base}' leads out of {shown(tree.root or target)}", hint)
+    if target in walked:
+        loop = " -> ".join(shown(step) for step in (*walked, target))
+        return document.problem(path, f"defaults that loop: {loop}", "remove one of the extends")
+    if not os.path.lexists(target):
+        return document.problem(path, f"no such file: {base}", "the path is relative to this file")
+    return None
 
 
 def _folders(directory: Path, root: Path) -> Iterator[Path]:
@@ -189,6 +235,6 @@ def _folders(directory: Path, root: Path) -> Iterator[Path]:
     path was given; outside of any, at the root that was given: a stranger's file further up must not be taken.
     """
     chain = [directory, *directory.parents]
-    marked = next((index for index, place in enumerate(chain) if any(os.path.exists(place / mark) for mark in _PROJECT_MARKS)), None)
+    marked = next((index for index, place in enumerate(chain) if is_project(place)), None)
     last = marked if marked is not None else chain.index(root)
     yield from chain[: last + 1]

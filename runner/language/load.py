@@ -2,25 +2,32 @@
 
 import contextlib
 import gc
+import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from runner.capabilities import Machine
-from runner.conditions import Surroundings
-from runner.diagnostics import Diagnostic, InvalidSpecs
-from runner.language import schema
-from runner.language.anatomy import Anatomy, take_apart
-from runner.language.backends import Backends, load_backends
+from runner.conditions import BadRange, Surroundings
+from runner.diagnostics import Diagnostic, InvalidSpecs, did_you_mean, errors
+from runner.language import substitution
+from runner.language.anatomy import Anatomy, take_apart, with_document
+from runner.language.backends import Backends, read_backends
 from runner.language.check import check
 from runner.language.check_covers import covers_problems
 from runner.language.check_templates import check_backends, check_templates
 from runner.language.expand import duplicate_ids, expand
 from runner.language.files import DefaultsReader, SpecFile, SpecPath, discover
+from runner.language.kinds import SPEC
 from runner.language.names import NameTables
 from runner.language.once import spy_warnings
-from runner.language.source import Document, read
+from runner.language.options import SECTIONS
+from runner.language.repair import Fill, Region, believed, doubts_of, edited, gaps_of, readable, sections_with
+from runner.language.source import DataPath, Document, read_partly
+from runner.language.templates import TemplateError
+from runner.language.tree import link_problem
 from runner.machine import installed_torch, release
 from runner.model import Case
 
@@ -33,8 +40,6 @@ class Suite:
     backends: Backends
     documents: tuple[Document, ...]
     """The files that were read: specs with their defaults."""
-    warnings: tuple[Diagnostic, ...] = ()
-    """What is allowed, and probably not what its author means."""
 
     @property
     def digests(self) -> dict[str, str]:
@@ -49,6 +54,13 @@ def load(paths: Sequence[Path], backend_files: Sequence[Path] = (), known: Surro
         return load_specs(discover(paths, problems), backend_files, known, problems)
 
 
+def inspect(paths: Sequence[Path], backend_files: Sequence[Path] = ()) -> "Inspection":
+    """Like ``load``, and never raises ``InvalidSpecs``."""
+    problems: list[Diagnostic] = []
+    with _without_collector():
+        return _inspect(discover(paths, problems), backend_files, None, problems)
+
+
 @contextlib.contextmanager
 def _without_collector() -> Iterator[None]:
     """Look for no cycles while reading: nearly all that is made is kept, and with many cases it would be looked through again and again."""
@@ -61,33 +73,136 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What was read, and what is wrong with it. With errors some of the cases are missing."""
+
+    suite: Suite
+    problems: tuple[Diagnostic, ...]
+
+
 def load_specs(
     specs: Sequence[SpecPath], backend_files: Sequence[Path], known: Surroundings | None, problems: list[Diagnostic] | None = None
 ) -> Suite:
     """Like ``load``, for files whose areas are known; ``problems`` are those of finding them."""
-    problems = [] if problems is None else problems
-    anatomies = _read_all(specs, problems)
-    backends = _backends(backend_files, problems)
+    found = _inspect(specs, backend_files, known, [] if problems is None else problems)
+    if wrong := errors(found.problems):
+        raise InvalidSpecs(wrong)
+    return found.suite
+
+
+def _inspect(
+    specs: Sequence[SpecPath], backend_files: Sequence[Path], known: Surroundings | None, problems: list[Diagnostic]
+) -> Inspection:
+    parts = _read_all(specs, problems)
+    backends = read_backends(backend_files, problems)
     installed = installed_torch()
     names = NameTables.load(installed)
     here = known or surroundings_of(installed.version if installed else None, None)
     cases: list[Case] = []
-    if backends is None:
-        raise InvalidSpecs([*problems, *(problem for anatomy in anatomies for problem in anatomy.problems)])
     wrong_backends = check_backends(backends, names)
     problems.extend(wrong_backends)
-    for anatomy in anatomies:
-        found = check(anatomy, backends, names)
-        found.extend(check_templates(anatomy, backends, is_sound=not found))
-        problems.extend(found)
-        if not found and not wrong_backends:
-            problems.extend(_expand_into(cases, anatomy, backends, names, here))
+    for part in parts:
+        problems.extend(_check_part(part, cases, _Shared(backends=backends, names=names, here=here, is_sound=not wrong_backends)))
     problems.extend(duplicate_ids(cases))
-    if problems:
-        raise InvalidSpecs(problems)
-    documents = tuple(document for anatomy in anatomies for document in (*anatomy.spec.defaults, anatomy.document))
-    warnings = tuple(sorted({warning for anatomy in anatomies for warning in spy_warnings(anatomy, backends)}))
-    return Suite(cases=tuple(cases), backends=backends, documents=documents, warnings=warnings)
+    documents = tuple(document for part in parts for document in (*part.anatomy.spec.defaults, part.anatomy.document))
+    return Inspection(suite=Suite(cases=tuple(cases), backends=backends, documents=documents), problems=tuple(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A spec, or what could be read of it."""
+
+    anatomy: Anatomy
+    gaps: frozenset[str]
+    """What is missing of it and of its defaults."""
+    doubts: tuple[Region, ...]
+    """Expectations of which a part is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shared:
+    """What all specs are held against."""
+
+    backends: Backends
+    names: NameTables
+    here: Surroundings
+    is_sound: bool
+    """Whether the options of all backends are in order."""
+
+
+def _check_part(part: _Part, cases: list[Case], shared: _Shared) -> list[Diagnostic]:
+    """Return what is wrong with the meaning of a spec, and add its cases."""
+    anatomy, gaps = _on_known_backends(part, shared.backends)
+    if anatomy is None:
+        return list(part.anatomy.problems)
+    found = believed(_meaning(anatomy, shared), gaps, part.doubts)
+    if "steps" in anatomy.data and "expect" in anatomy.data:
+        found = _with_short_form(part, found, anatomy, shared)
+    if gaps or part.doubts or errors(found):
+        return [*found, *_problems_of_cases(anatomy, found, gaps, cases, shared)]
+    return [*found, *_expand_into(cases, anatomy, shared)]
+
+
+def _meaning(anatomy: Anatomy, shared: _Shared) -> list[Diagnostic]:
+    found = check(anatomy, shared.backends, shared.names)
+    return [*found, *check_templates(anatomy, shared.backends, found), *spy_warnings(anatomy, shared.backends)]
+
+
+def _with_short_form(part: _Part, found: Sequence[Diagnostic], anatomy: Anatomy, shared: _Shared) -> list[Diagnostic]:
+    """Add what is wrong with an ``expect`` that stands beside ``steps``, where nothing else reads it."""
+    document = edited(anatomy.document, [("steps",)])
+    gaps = part.gaps | gaps_of([("steps",), ("expect",)])
+    others = believed(_meaning(take_apart(replace(anatomy.spec, document=document)), shared), gaps, part.doubts)
+    own = [problem for problem in others if "expect" in sections_with(anatomy.document, [problem])]
+    return [*believed(found, gaps_of([("expect",)])), *(problem for problem in own if problem not in found)]
+
+
+def _on_known_backends(part: _Part, backends: Backends) -> tuple[Anatomy | None, frozenset[str]]:
+    """Return a spec without the backends that cannot be used because their own definition is wrong; None when nothing is known."""
+    anatomy, gaps = part.anatomy, part.gaps
+    named = anatomy.data["backends"]
+    lost: list[DataPath] = [("backends", index) for index, name in enumerate(named) if name in backends.broken]
+    if not backends.is_whole:
+        gaps |= {"files of backends"}
+        lost += [("backends", i) for i, name in enumerate(named) if name not in backends.names and not did_you_mean(name, backends.by_name)]
+    if not lost:
+        return anatomy, gaps
+    known = next(iter(backends.by_name), None)
+    if known is None:
+        return None, gaps
+    filled: dict[DataPath, Any] = {("backends",): [known]} if len(lost) == len(named) else {}
+    return with_document(anatomy, edited(anatomy.document, lost, filled)), gaps | {"backends"}
+
+
+_OF_CASES = frozenset(["summary", "covers", "tags", "backends", "matrix", "exclude", "requires", "control", *SECTIONS])
+"""What the problems of expanding a spec depend on."""
+
+_OF_POINTS = frozenset(["matrix", "part of matrix", "exclude"])
+"""What the points of the matrix depend on, besides the backends."""
+
+
+def _problems_of_cases(
+    anatomy: Anatomy, found: Sequence[Diagnostic], gaps: frozenset[str], cases: list[Case], shared: _Shared
+) -> list[Diagnostic]:
+    """Return what is wrong with the cases of a spec that has other problems: its sound sections are expanded without the others."""
+    wrong = sections_with(anatomy.document, found)
+    named = anatomy.data["backends"]
+    unknown = [("backends", index) for index, name in enumerate(named) if name not in shared.backends.by_name]
+    if "backends" in gaps or len(unknown) == len(named):
+        return []
+    kept = _OF_CASES - (wrong - {"backends"}) - gaps
+    if (wrong | gaps) & _OF_POINTS:
+        # what has no template is the same at every point
+        templated = {str(path[0]) for path, _ in substitution.occurrences(anatomy.data)}
+        kept, cases = kept - _OF_POINTS - templated, []
+    summary: dict[DataPath, Any] = {("summary",): _FILL["summary"]} if "summary" not in kept else {}
+    document = edited(anatomy.document, [*unknown, *((key,) for key in anatomy.data if key not in kept)], summary)
+    bare = take_apart(SpecFile(document=document, area=anatomy.spec.area, name=anatomy.spec.name, defaults=anatomy.spec.defaults))
+    try:
+        return believed(_expand_into(cases, bare, shared), gaps | wrong)
+    except (BadRange, TemplateError):
+        return []  # of defaults or of a backend, where it is reported
 
 
 def surroundings_of(torch_version: str | None, machine: Machine | None) -> Surroundings:
@@ -102,42 +217,42 @@ def surroundings_of(torch_version: str | None, machine: Machine | None) -> Surro
     )
 
 
-def _backends(files: Sequence[Path], problems: list[Diagnostic]) -> Backends | None:
-    try:
-        return load_backends(files)
-    except InvalidSpecs as error:
-        problems.extend(error.diagnostics)
-    return None
+_FILL = {"summary": "no summary", "backends": ["cpu"]}
+"""Stands for keys that a spec lacks, so that the others are checked."""
 
 
-def _read_all(specs: Sequence[SpecPath], problems: list[Diagnostic]) -> list[Anatomy]:
+def _read_all(specs: Sequence[SpecPath], problems: list[Diagnostic]) -> list[_Part]:
     defaults = DefaultsReader()
-    anatomies: list[Anatomy] = []
+    parts: list[_Part] = []
     for spec in specs:
         inherited = defaults.of(spec)
+        refused = link_problem(spec.path, spec.tree) if os.path.islink(spec.path) else None
+        if refused is not None:
+            problems.append(refused)
+            continue
         try:
-            document = read(spec.path)
+            document = read_partly(spec.path)
         except InvalidSpecs as error:
             problems.extend(error.diagnostics)
             continue
-        found = schema.problems(document, "spec")
-        problems.extend(found)
-        if not found:
-            file = SpecFile(document=document, area=spec.area, name=spec.path.stem, defaults=inherited)
-            anatomy = take_apart(file)
-            if defaults.are_whole(spec):
-                anatomies.append(anatomy)
-            else:
-                # what the defaults would have brought is missing everywhere below: said once is enough
-                problems.extend(anatomy.problems)
+        found = readable(document, SPEC, Fill(depth=0, values=_FILL))
+        problems.extend(found.problems)
+        if found.document is not None:
+            anatomy = take_apart(SpecFile(document=found.document, area=spec.area, name=spec.path.stem, defaults=inherited))
+            gaps = gaps_of(found.cuts, document.data) | defaults.gaps(spec)
+            parts.append(_Part(anatomy, gaps, tuple(doubts_of(document, found.cuts))))
     problems.extend(defaults.problems)
-    return anatomies
+    return parts
 
 
-def _expand_into(cases: list[Case], anatomy: Anatomy, backends: Backends, names: NameTables, here: Surroundings) -> list[Diagnostic]:
+def _expand_into(cases: list[Case], anatomy: Anatomy, shared: _Shared) -> list[Diagnostic]:
     try:
-        expanded = expand(anatomy, backends, names, here)
+        expanded = expand(anatomy, shared.backends, shared.names, shared.here)
     except InvalidSpecs as error:
         return list(error.diagnostics)
+    except (BadRange, TemplateError):
+        if shared.is_sound:
+            raise
+        return []
     cases.extend(expanded)
     return list(covers_problems(anatomy.document, expanded))

@@ -6,8 +6,9 @@ stands here was called within what torch keeps for the process (``functools.cach
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from runner.diagnostics import Diagnostic
+from runner.diagnostics import Diagnostic, Severity
 from runner.language.anatomy import Anatomy
 from runner.language.backends import Backends
 
@@ -57,7 +58,7 @@ def spy_warnings(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
             target = spy.get(kind)
             if isinstance(target, str) and (why := _why_once(target.replace(":", "."))):
                 message = f"the spy '{name}' may see no call of {target}: {why}, and a case begins after that"
-                yield anatomy.document.problem(("spies", name, kind), message, HINT)
+                yield replace(anatomy.document.problem(("spies", name, kind), message, HINT), severity=Severity.WARNING)
 
 
 def isolation_of(anatomy: Anatomy) -> str:

@@ -4,6 +4,7 @@ import ast
 import builtins
 import functools
 import importlib.util
+import os
 import re
 import sys
 import warnings
@@ -11,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runner.diagnostics import Diagnostic, Position, did_you_mean, one_of
-from runner.language.source import DataPath, Document, Mark
+from runner.diagnostics import Diagnostic, InvalidSpecs, Position, did_you_mean, one_of
+from runner.language.source import DataPath, Document, Mark, read_bytes
 from runner.model import CodeBlock
 
 
@@ -28,6 +29,9 @@ def block_at(document: Document, path: DataPath, name: str) -> CodeBlock:
     line = _header(document, mark) + 1 if mark.style in ("|", ">") else mark.line
     return CodeBlock(name=name, file=str(document.path.absolute()), line=line, text=text, exact=exact)
 
+
+MAX_MODULE = 16 << 20
+"""Bytes of a module that is looked into for a name."""
 
 _HEADER = re.compile(rb"[|>][-+1-9]*\s*(#.*)?\Z")
 
@@ -89,9 +93,9 @@ def place(document: Document, path: DataPath, block: CodeBlock, line: int, colum
 def _indent(document: Document, block: CodeBlock, line: int) -> int:
     """Return by how many columns the YAML file indents the block."""
     try:
-        written = document.path.read_text(encoding="utf-8").split("\n")[block.line + line - 2]
+        written = document.content.decode("utf-8-sig").split("\n")[block.line + line - 2]
         own = block.text.split("\n")[line - 1]
-    except (OSError, IndexError, UnicodeDecodeError):
+    except (IndexError, UnicodeDecodeError):
         return 0
     return len(written.rstrip()) - len(own.rstrip()) if written.rstrip().endswith(own.strip()) else 0
 
@@ -229,6 +233,8 @@ def _find_in_files(package: str, path: str) -> tuple[str, str] | None:
             continue
         file = place / f"{part}.py"
         if file.is_file():
+            if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folders[0])):
+                return None  # a link to who knows what: the names in it are not shown
             return _find_in_module(file, ".".join(parts[: index + 1]), tuple(parts[index + 1 :]))
         break
     return None  # bound by an __init__ or made at run time: only a worker can tell
@@ -239,13 +245,13 @@ def _find_in_module(file: Path, module: str, rest: tuple[str, ...]) -> tuple[str
     if not rest:
         return None
     try:
-        text = file.read_bytes()
+        text = read_bytes(file, limit=MAX_MODULE)
         # a look at the text spares the tree, which costs a hundred times as much, for nearly every name that is there
         if re.search(rb"^(?:def|class) %s\b|^%s\b[^\n]*=" % ((re.escape(rest[0].encode()),) * 2), text, re.MULTILINE):
             return None
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, OSError):
-        return None
+    except (SyntaxError, ValueError, InvalidSpecs):
+        return None  # not a text of a reasonable size, or not Python of this version: only a worker can tell
     names = top_level_names(tree)
     if rest[0] in names or names & {"*", "__getattr__"}:
         return None

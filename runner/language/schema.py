@@ -47,7 +47,10 @@ def fits(name: str) -> Predicate:
 
 @functools.cache
 def resolved(name: str) -> Any:
-    """Return the schema ``name`` with every reference written out: no schema refers to itself, and looking up is slow."""
+    """Return the schema ``name`` with every reference written out: no schema refers to itself, and looking up is slow.
+
+    What stands below ``allOf`` is for editors: names, which code checks, with better hints (see ``published``).
+    """
     return _resolve(load(name), name)
 
 
@@ -61,7 +64,7 @@ def _resolve(node: Any, file: str) -> Any:
         return [_resolve(item, file) for item in node]
     if not isinstance(node, dict):
         return node
-    rest = {key: _resolve(item, file) for key, item in node.items() if key not in ("$ref", "$defs")}
+    rest = {key: _resolve(item, file) for key, item in node.items() if key not in ("$ref", "$defs", "allOf")}
     if "$ref" not in node:
         return rest
     target, _, pointer = node["$ref"].partition("#")
@@ -189,8 +192,11 @@ def _extra_keys(error: Any) -> Iterator[_Piece]:
     what = {"expectation": "expectation", "step": "step", "input": "input kind", "condition": "condition"}.get(title, "key")
     for key in error.instance:
         if key not in allowed:
-            message, hint = unknown(what, str(key), [word for word in allowed if word != "expect" or what != "step"])
-            yield (key,), message + (f" in {title}" if what == "key" and title != "spec" else ""), hint, True
+            # a step is what is done; beside it stands what is expected
+            is_expect = what == "step" and bool(did_you_mean(str(key), ["expect"], cutoff=0.8))
+            word = "key" if is_expect else what
+            message, hint = unknown(word, str(key), [one for one in allowed if (one == "expect") is is_expect or what != "step"])
+            yield (key,), message + (f" in {title}" if word == "key" and title != "spec" else ""), hint, True
 
 
 def _missing(error: Any) -> Iterator[_Piece]:
@@ -243,7 +249,7 @@ def _wrong_text(error: Any) -> Iterator[_Piece]:
         yield from _wrong_type(error)
         return
     examples = [example for example in error.schema.get("examples", []) if isinstance(example, str)]
-    hint = f"for example {examples[0]}" if examples else f"it is written as {error.validator_value}"
+    hint = f"for example {' or '.join(examples[:2])}" if examples else f"it is written as {error.validator_value}"
     yield (), f"{_found(error.instance)} is no {_title(error)}", hint, False
 
 

@@ -10,13 +10,14 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from runner.diagnostics import Diagnostic, InvalidSpecs, Position
+from runner.language.kinds import SPEC, Kind
 
 DataPath = tuple[str | int, ...]
 
@@ -61,6 +62,12 @@ class Document:
     key_marks: dict[DataPath, Mark]
     content: bytes = b""
     """The file's bytes."""
+    problems: tuple[Diagnostic, ...] = ()
+    """What could not be read; ``data`` is the rest."""
+    unread: tuple[DataPath, ...] = ()
+    """Paths whose values are not what the file says, because they could not be read."""
+    is_whole: bool = True
+    """False when the file could be read up to some place only: ``data`` has the keys of the top that ended above it."""
 
     @property
     def digest(self) -> str:
@@ -98,16 +105,53 @@ def shown(path: Path) -> str:
         return str(path)
 
 
-def read(path: Path) -> Document:
+def read(path: Path, kind: Kind = SPEC) -> Document:
     """Read one YAML file; raise ``InvalidSpecs`` with a positioned diagnostic for whatever is wrong with it."""
+    document = read_partly(path, kind)
+    if document.problems:
+        raise InvalidSpecs(document.problems)
+    return document
+
+
+def read_partly(path: Path, kind: Kind = SPEC) -> Document:
+    """Read what can be read of one YAML file; raise ``InvalidSpecs`` when that is nothing.
+
+    Of a file that is not of the kind that was expected no diagnostic quotes anything.
+    """
     data = read_bytes(path)
-    return parse(_decode(path, data), path=path, content=data)
+    try:
+        document = _parse(_decode(path, data), path=path, content=data, kind=kind)
+    except InvalidSpecs as error:
+        if recognised(path, data, kind):
+            raise
+        raise InvalidSpecs(unquoted(problem) for problem in error.diagnostics) from error
+    if not document.problems or recognised(path, data, kind, document.data):
+        return document
+    raise InvalidSpecs(unquoted(problem) for problem in document.problems)
 
 
-def read_bytes(path: Path) -> bytes:
+def recognised(path: Path, content: bytes, kind: Kind, data: Any = None) -> bool:
+    """Whether a file is of a kind. A link has the name of the file that it leads to."""
+    return kind.recognises(content.decode("utf-8-sig", "replace"), os.path.basename(os.path.realpath(path)), data)
+
+
+_QUOTED = re.compile(r"'.*'|but found .*|byte 0x[0-9a-f]+|U\+[0-9A-F]+", re.DOTALL)
+
+
+def unquoted(problem: Diagnostic) -> Diagnostic:
+    """Return a problem of reading without what it quotes of the file. The words of libyaml's C parser, and all hints, are fixed."""
+    fixed = problem.message.startswith("YAML syntax: ") and hasattr(yaml, "CSafeLoader")
+    message = problem.message if fixed else _QUOTED.sub("...", problem.message)
+    return replace(problem, message=message)
+
+
+def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
     """Return the file's bytes, or raise ``InvalidSpecs`` for what cannot be a spec: too large, a device, unreadable."""
     try:
-        # O_NONBLOCK: a named pipe must not make the reader wait for a writer that never comes
+        # before it is opened: opening alone does something to some devices
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise _failure(path, "is not a regular file", "a spec is a text file")
+        # O_NONBLOCK: a named pipe that took its place must not make the reader wait for a writer that never comes
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
         raise _failure(path, f"cannot be read: {error.strerror}", "check the path and its permissions") from error
@@ -118,12 +162,12 @@ def read_bytes(path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as stream:
         try:
             # a file of /proc says that it is empty, gives what it likes, and may have nothing to give at the moment
-            data = b"" if status.st_size > MAX_BYTES else stream.read(MAX_BYTES + 1) or b""
+            data = b"" if status.st_size > limit else stream.read(limit + 1) or b""
         except OSError as error:
             raise _failure(path, f"cannot be read: {error.strerror}", "a spec is a text file") from error
-    if max(status.st_size, len(data)) > MAX_BYTES:
-        size = f"{status.st_size:,}" if status.st_size > MAX_BYTES else f"more than {MAX_BYTES:,}"
-        raise _failure(path, f"is {size} bytes; at most {MAX_BYTES:,} are read", "a spec is one claim: split it")
+    if max(status.st_size, len(data)) > limit:
+        size = f"{status.st_size:,}" if status.st_size > limit else f"more than {limit:,}"
+        raise _failure(path, f"is {size} bytes; at most {limit:,} are read", "a spec is one claim: split it")
     return data
 
 
@@ -151,8 +195,16 @@ def _failure(path: Path, message: str, hint: str, line: int = 1, column: int = 1
     return InvalidSpecs([Diagnostic(position=position, message=message, hint=hint)])
 
 
-def parse(text: str, *, path: Path, content: bytes = b"") -> Document:
-    """Parse YAML text that came from ``path``."""
+def parse(text: str, *, path: Path, content: bytes = b"", kind: Kind = SPEC) -> Document:
+    """Parse YAML text that came from ``path``; raise ``InvalidSpecs`` for whatever is wrong with it."""
+    document = _parse(text, path=path, content=content, kind=kind)
+    if document.problems:
+        raise InvalidSpecs(document.problems)
+    return document
+
+
+def _parse(text: str, *, path: Path, content: bytes, kind: Kind) -> Document:
+    """Parse what can be parsed."""
     file = shown(path)
     foreign = _FOREIGN_BREAK.search(text)
     if foreign is not None:
@@ -160,17 +212,25 @@ def parse(text: str, *, path: Path, content: bytes = b"") -> Document:
         message = f"the character U+{ord(foreign[0]):04X} ends a line for some readers and not for others"
         line, column = _place(text, foreign.start())
         raise _failure(path, message, f'write it as an escape in a double-quoted string: "{_ESCAPES[foreign[0]]}"', line, column)
-    builder = _Builder(file)
+    builder = _Builder(file, kind)
     try:
         for event in _events(text):
             if builder.feed(event):
                 break
     except yaml.YAMLError as error:
-        raise InvalidSpecs([_syntax_problem(file, text, error), *builder.problems]) from error
+        builder.give_up(_syntax_problem(file, text, error))
     builder.finish()
-    if builder.problems:
-        raise InvalidSpecs(builder.problems)
-    return Document(path=path, file=file, data=builder.root, marks=builder.marks, key_marks=builder.key_marks, content=content)
+    return Document(
+        path=path,
+        file=file,
+        data=builder.root,
+        marks=builder.marks,
+        key_marks=builder.key_marks,
+        content=content,
+        problems=tuple(builder.problems),
+        unread=tuple(builder.unread),
+        is_whole=builder.is_whole,
+    )
 
 
 def _events(text: str) -> Iterator[Any]:
@@ -292,9 +352,12 @@ class _Anchored:
 class _Builder:
     """Turns events into data. Problems are collected, so that one file shows all of them."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, kind: Kind) -> None:
         self.file = file
+        self.kind = kind
         self.root: Any = None
+        self.unread: list[DataPath] = []
+        self.is_whole = True
         self.marks: dict[DataPath, Mark] = {}
         self.key_marks: dict[DataPath, Mark] = {}
         self.problems: list[Diagnostic] = []
@@ -304,6 +367,7 @@ class _Builder:
         self._nodes = 0
         self._text = 0
         self._stopped = False
+        self._too_large = False
 
     def feed(self, event: Any) -> bool:
         """Take one event; return True when reading on makes no sense."""
@@ -323,14 +387,23 @@ class _Builder:
             if event.version not in (None, (1, 2)) or event.tags:
                 self._problem(event, "a directive (%YAML or %TAG)", "the language is YAML 1.2: remove the line")
             if self._documents > 1:
-                self._stop(event, "a second document", "a file holds one spec: remove the '---'")
+                hint = f"a file holds one {'spec' if self.kind is SPEC else 'document'}: remove the '---'"
+                self._stop(event, "a second document", hint)
         return self._stopped
 
+    def give_up(self, problem: Diagnostic) -> None:
+        """Note that what follows cannot be read."""
+        self.problems.append(problem)
+        self.is_whole = False
+
     def finish(self) -> None:
-        """Say so when there was nothing to read."""
+        """Report a file without any content; of a file that was read up to some place keep what ended above it."""
         if self._documents == 0 and not self.problems:
-            hint = "a spec needs at least summary, backends, function, inputs and expect"
+            hint = "a spec needs at least summary, backends, function, inputs and expect" if self.kind is SPEC else self.kind.form
             self.problems.append(Diagnostic(position=Position(file=self.file), message="the file is empty", hint=hint))
+        if self._stack:
+            self.is_whole = False
+            self.root = self._stack[0].value if not self._too_large else None
 
     def _add_scalar(self, event: Any) -> None:
         value = self._scalar(event)
@@ -352,6 +425,7 @@ class _Builder:
         try:
             return resolve(event.value)
         except ValueError:
+            self._lose()
             self._problem(event, f"a number of more than {MAX_DIGITS} digits", "put quotes around it if it is text")
             return None
 
@@ -359,6 +433,7 @@ class _Builder:
         if event.tag is not None and event.tag != "!":
             self._refuse_tag(event)
         if len(self._stack) >= MAX_DEPTH:
+            self._too_large = True
             self._stop(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep")
             return
         if self._stack and self._stack[-1].wants_key:
@@ -372,6 +447,7 @@ class _Builder:
         self._stack.append(_Frame(value, path, event.anchor, bool(event.flow_style)))
 
     def _refuse_tag(self, event: Any) -> None:
+        self._lose()
         tag = event.tag.replace("tag:yaml.org,2002:", "!!")
         self._problem(event, f"the tag '{tag}' is not part of the language", "write the plain value")
 
@@ -384,8 +460,10 @@ class _Builder:
     def _key(self, frame: _Frame, event: Any) -> None:
         key = event.value
         if key == "<<" and not event.style:
+            self.unread.append((*frame.path, key))
             self._problem(event, "the merge key '<<'", "YAML 1.2 has none: write the keys out")
         if key in frame.value:
+            self.unread.append((*frame.path, key))
             first = self.key_marks[(*frame.path, key)]
             self._problem(event, f"the key '{key}' is repeated", f"it stands first on line {first.line}")
         self.key_marks[(*frame.path, key)] = _mark(event)
@@ -409,6 +487,11 @@ class _Builder:
     def _child(self) -> DataPath:
         return self._stack[-1].child if self._stack else ()
 
+    def _lose(self) -> None:
+        """Note that the value, or the key, that stands here is not what the file says."""
+        frame = self._stack[-1] if self._stack else None
+        self.unread.append(frame.path if frame is not None and frame.wants_key else self._child())
+
     def _attach(self, value: Any) -> None:
         if not self._stack:
             self.root = value
@@ -424,6 +507,7 @@ class _Builder:
         self._nodes += nodes
         self._text += text
         if self._nodes > MAX_NODES or self._text > MAX_TEXT:
+            self._too_large = True
             much = f"{MAX_NODES:,} values" if self._nodes > MAX_NODES else f"{MAX_TEXT:,} characters"
             self._stop(event, f"more than {much} once its aliases are written out", "use a matrix, not aliases, to multiply")
 

@@ -1,5 +1,6 @@
 """Waivers as data: which cases fail, how that looks, the defect of torch behind it, and until when the failure is known."""
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +11,12 @@ from typing import Any
 from runner.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
 from runner.expectations import EXPECTATIONS
 from runner.folders import folder
-from runner.language import schema
-from runner.language.backends import Backends
+from runner.language.backends import Backends, read_named
 from runner.language.check_conditions import condition_problems
-from runner.language.source import DataPath, Document, read
+from runner.language.kinds import WAIVERS
+from runner.language.repair import Fill, Readable, believed, readable
+from runner.language.source import DataPath, Document
+from runner.language.waiver_forms import wrong_form
 from runner.patterns import PatternTooSlow, check_pattern, search
 
 OUTSIDE_OF_EXPECTATIONS = ("raised", "fell-back", "crash", "timeout")
@@ -58,41 +61,73 @@ def load_waivers(extra: Sequence[Path], backends: Backends | None) -> WaiverFile
 
     Without ``backends``, which may be wrong themselves, what conditions name is not looked at.
     """
+    problems: list[Diagnostic] = []
+    found = read_waivers(extra, backends, problems)
+    if problems:
+        raise InvalidSpecs(problems)
+    return found
+
+
+def read_waivers(extra: Sequence[Path], backends: Backends | None, problems: list[Diagnostic]) -> WaiverFiles:
+    """Read what can be read of the shipped waivers and those of ``extra`` files, and add every problem."""
     shipped = folder("specs") / "waivers.yaml"
     documents: list[Document] = []
-    problems: list[Diagnostic] = []
+    found: list[Waiver] = []
     once: dict[str, Path] = {}
     for path in [*([shipped] if shipped.exists() else []), *extra]:
         once.setdefault(os.path.realpath(path), path)
     for path in once.values():
-        try:
-            document = read(path)
-        except InvalidSpecs as error:
-            problems.extend(error.diagnostics)
-            continue
-        found = schema.problems(document, "waivers")
-        if not found:
-            found = list(_problems(document, backends))
+        document, wrong = _read(path, backends)
+        problems.extend(wrong)
+        if document is not None:
             documents.append(document)
-        problems.extend(found)
-    if problems:
-        raise InvalidSpecs(problems)
-    waivers = tuple(waiver for document in documents for waiver in _waivers(document))
+            found.extend(_waivers(document))
     given = frozenset(document.file for document in documents if document.path != shipped)
-    return WaiverFiles(waivers=waivers, documents=tuple(documents), given=given)
+    return WaiverFiles(waivers=tuple(found), documents=tuple(documents), given=given)
+
+
+_FILL = {
+    "cases": "*",
+    "failure": {"type": "crash", "match": "no match"},
+    "reason": "no reason",
+    "issue": "#0",
+    "until": date.max.isoformat(),
+}
+"""Stands for keys that a waiver lacks, so that the others are checked."""
+
+
+def _read(path: Path, backends: Backends | None) -> tuple[Document | None, list[Diagnostic]]:
+    """Return what can be read of a file, and what is wrong with it."""
+    try:
+        document = read_named(path, WAIVERS)
+    except InvalidSpecs as error:
+        return None, list(error.diagnostics)
+    problem, formed = wrong_form(document)
+    problems = [problem] if problem is not None else []
+    part = readable(formed, WAIVERS, Fill(depth=2, values=_FILL)) if formed is not None else Readable(document=None)
+    problems.extend(part.problems)
+    if part.document is not None:
+        gaps = frozenset(() if backends is None or backends.is_whole else ("files of backends",))
+        problems.extend(believed(_problems(part.document, backends), gaps))
+    return part.document, problems
 
 
 def _waivers(document: Document) -> Iterator[Waiver]:
     for index, entry in enumerate(document.data["waivers"]):
-        yield Waiver(
-            cases=entry["cases"],
-            when=entry.get("when"),
-            failures=tuple(Signature(**signature) for _, signature in _signatures(entry, ())),
-            reason=entry["reason"],
-            issue=entry["issue"],
-            until=date.fromisoformat(entry["until"]),
-            position=document.position(("waivers", index)),
-        )
+        with contextlib.suppress(ValueError):  # a date that is none has been reported
+            yield _waiver(entry, document.position(("waivers", index)))
+
+
+def _waiver(entry: Any, position: Position) -> Waiver:
+    return Waiver(
+        cases=entry["cases"],
+        when=entry.get("when"),
+        failures=tuple(Signature(**signature) for _, signature in _signatures(entry, ())),
+        reason=entry["reason"],
+        issue=entry["issue"],
+        until=date.fromisoformat(entry["until"]),
+        position=position,
+    )
 
 
 def _signatures(entry: Any, path: DataPath) -> Iterator[tuple[DataPath, Any]]:

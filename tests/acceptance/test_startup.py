@@ -51,7 +51,7 @@ def program(tmp_path: Path) -> Program:
     (tmp_path / "good").mkdir()
     (tmp_path / "good" / "product.yaml").write_text(GOOD + "matrix: {n: [1, .nan]}\nrequires: [cxx]\ncovers: [test_a.py::test_b]\n")
     (tmp_path / "bad").mkdir()
-    (tmp_path / "bad" / "product.yaml").write_text(GOOD + "conifg: {}\n")
+    (tmp_path / "bad" / "product.yaml").write_text(GOOD + "conifg: {freezing: true}\n")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "torch.yaml").write_text(GOOD.replace("x @ y", "x @@ y") + 'config: {freezing: "{{ 1 +', "utf-8")
     (tmp_path / "empty").mkdir()
@@ -193,6 +193,7 @@ def test_json_of_validate(folder: str, valid: bool, counts: tuple[int, int, int]
                 "file": "bad/product.yaml",
                 "line": 8,
                 "column": 1,
+                "severity": "error",
                 "message": "unknown key 'conifg'",
                 "hint": "did you mean 'config'?",
             }

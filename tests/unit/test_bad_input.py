@@ -30,6 +30,11 @@ CASES = sorted(path for path in INVALID.iterdir() if path.suffix == ".yaml" or p
 
 LINE = re.compile(r"(?P<file>.+?):(?P<line>[0-9]+):(?P<column>[0-9]+): .+")
 
+NO_SPEC = (
+    "does not look like a spec: expected a map, found text or nothing"
+    " (a spec is a map with the keys summary, backends, function, inputs and expect)"
+)
+
 Validate = Callable[..., list[str]]
 
 
@@ -119,15 +124,14 @@ def test_a_file_of_100_mb_is_not_read(folder: Path, validate: Validate) -> None:
     assert validate("specs") == ["specs/large.yaml:1:1: is 104,857,600 bytes; at most 1,048,576 are read (a spec is one claim: split it)"]
 
 
-def test_a_file_that_grows_while_it_is_read_is_not_read_on(folder: Path, validate: Validate) -> None:
-    (folder / "endless.yaml").symlink_to("/proc/self/pagemap")  # its size is 0, and it has no end
-    line = "specs/endless.yaml:1:1: is more than 1,048,576 bytes; at most 1,048,576 are read (a spec is one claim: split it)"
-    assert validate("specs") == [line]
+def test_a_file_that_grows_while_it_is_read_is_not_read_on(validate: Validate) -> None:
+    # its size is 0, and it has no end
+    line = "/proc/self/pagemap:1:1: is more than 1,048,576 bytes; at most 1,048,576 are read (a spec is one claim: split it)"
+    assert validate("/proc/self/pagemap") == [line]
 
 
-def test_a_file_that_cannot_be_read(folder: Path, validate: Validate) -> None:
-    (folder / "memory.yaml").symlink_to("/proc/self/mem")
-    assert validate("specs") == ["specs/memory.yaml:1:1: cannot be read: Input/output error (a spec is a text file)"]
+def test_a_file_that_cannot_be_read(validate: Validate) -> None:
+    assert validate("/proc/self/mem") == ["/proc/self/mem:1:1: cannot be read: Input/output error (a spec is a text file)"]
 
 
 @pytest.mark.parametrize("name", ["specs", "specs/odd.yaml"])
@@ -157,7 +161,7 @@ def test_a_folder_that_links_to_one_above_it(folder: Path, validate: Validate) -
     (folder / "inner" / "up").symlink_to("..")
     (folder / "bad.yaml").write_text("a spec\n")
     assert validate("specs") == [
-        "specs/bad.yaml:1:1: expected a map, found the text 'a spec' (One file, one claim about torch.compile.)",
+        f"specs/bad.yaml:1:1: {NO_SPEC}",
         "specs/inner/up:1:1: this folder is a link to one above it (remove the link)",
     ]
 
@@ -174,7 +178,7 @@ def test_a_name_that_a_terminal_must_not_see(folder: Path, validate: Validate) -
 
 
 def test_what_is_no_utf_8_terminal_gets_escapes(folder: Path) -> None:
-    (folder / "bad.yaml").write_text("größe: 4\n", "utf-8")
+    (folder / "bad.yaml").write_text(GOOD + "größe: 4\n", "utf-8")
     variables = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "runner", "validate", "specs"]
     done = subprocess.run(command, cwd=folder.parent, env=variables, capture_output=True, check=False, timeout=240)
@@ -188,8 +192,7 @@ def test_a_working_folder_that_is_gone(folder: Path, validate: Validate, monkeyp
     (folder.parent / "gone").mkdir()
     monkeypatch.chdir(folder.parent / "gone")
     (folder.parent / "gone").rmdir()
-    line = f"{folder}/bad.yaml:1:1: expected a map, found the text 'a spec' (One file, one claim about torch.compile.)"
-    assert validate(folder / "bad.yaml") == [line]
+    assert validate(folder / "bad.yaml") == [f"{folder}/bad.yaml:1:1: {NO_SPEC}"]
 
 
 NO_PERMISSION = """
@@ -241,6 +244,127 @@ def test_no_permission(anybodys_folder: Path) -> None:
         "exit 2",
     ]
     assert done.stderr == "torch-conformance: cannot look at specs/folder/inner/spec.yaml: Permission denied\n"
+
+
+# -- files that are not the specs' ----------------------------------------------------------------------------------
+
+NETRC = "machine example.org login me password hunter2\n"
+SECRETS = {
+    "netrc": NETRC,
+    "yaml": "api:\n  hunter2: hunter2\nhunter2: [hunter2]\n",
+    "list": "- hunter2\n- token: hunter2\n",
+    "syntax": "hunter2: [hunter2\nhunter2: }\n",
+    "tag": "hunter2: !hunter2 hunter2\nother: *hunter2\n",
+    "repeated": "hunter2: 1\nhunter2: 2\n",
+    "tokens": "`hunter2\n@hunter2\n",
+    "compose": "services: {hunter2: {environment: [hunter2]}}\nconfigs: {hunter2: {}}\n",
+    "workflow": "env: {hunter2: hunter2}\ninputs: {hunter2: hunter2}\nsteps: [{run: hunter2}]\n",
+    "latin": "password: hunter2\xe9\n",
+}
+LED_OUT = "is reached through a link that leads out of "
+
+
+def write_secret(path: Path, name: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(SECRETS[name].encode("latin-1"))
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_file_that_is_no_spec_is_not_quoted(name: str, folder: Path, validate: Validate) -> None:
+    (folder / "good.yaml").write_text(GOOD)
+    for secret in ("specs/odd.yaml", "specs/inner/_defaults.yaml", "vendor.yaml", "known.yaml"):
+        write_secret(Path(secret), name)
+    (folder / "inner" / "good.yaml").write_text(GOOD)
+    lines = validate("specs", "--backends", "vendor.yaml", "--waivers", "known.yaml")
+    assert {place(line)[0] for line in lines} == {"specs/odd.yaml", "specs/inner/_defaults.yaml", "vendor.yaml", "known.yaml"}
+    assert not [line for line in lines if "hunter2" in line or "0xe9" in line]
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_file_that_is_extended_and_holds_no_defaults_is_not_quoted(name: str, folder: Path, validate: Validate) -> None:
+    (folder / "good.yaml").write_text(GOOD)
+    (folder / "_defaults.yaml").write_text("extends: inner/odd.txt\n")
+    write_secret(folder / "inner" / "odd.txt", name)
+    lines = validate("specs")
+    assert {place(line)[0] for line in lines} == {"specs/inner/odd.txt"}
+    assert "hunter2" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    "target", ["../../netrc", "/etc/passwd", "../../../../../../../../etc/passwd", "../../nothing", "/dev/zero", "link", "folder/x"]
+)
+def test_defaults_extend_no_file_elsewhere(target: str, folder: Path, validate: Validate) -> None:
+    (folder / "good.yaml").write_text(GOOD)
+    (folder.parent / "netrc").write_text(NETRC)
+    (folder / "link").symlink_to("../netrc")
+    (folder / "folder").symlink_to("/etc")
+    (folder / "_defaults.yaml").write_text(f"extends: {target}\n")
+    outside = target if target != "../../netrc" else "../netrc"
+    (folder / "_defaults.yaml").write_text(f"extends: {outside}\n")
+    hint = "defaults extend files of their own project: copy it there"
+    lines = [line for line in validate("specs") if "this folder" not in line]
+    assert lines == [f"specs/_defaults.yaml:1:10: '{outside}' leads out of specs ({hint})"]
+
+
+@pytest.mark.parametrize("target", ["../netrc", "/proc/self/environ", "/dev/zero", "chain", "hop/netrc", "/nothing/there"])
+def test_a_link_out_of_the_folder_is_refused(target: str, folder: Path, validate: Validate) -> None:
+    (folder.parent / "netrc").write_text(NETRC)
+    (folder / "chain").symlink_to("second")
+    (folder / "second").symlink_to("../netrc")
+    (folder / "hop").symlink_to("..")
+    (folder / "good.yaml").write_text(GOOD)
+    (folder / "odd.yaml").symlink_to(target)
+    (folder / "a").mkdir()
+    (folder / "a" / "_defaults.yaml").symlink_to(target if target.startswith("/") else f"../{target}")
+    (folder / "a" / "good.yaml").write_text(GOOD)
+    lines = [line for line in validate("specs") if "specs/hop" not in line]
+    assert [place(line)[0] for line in lines] == ["specs/a/_defaults.yaml", "specs/odd.yaml"]
+    assert all(LED_OUT in line for line in lines)
+
+
+def test_a_linked_folder_and_named_files_that_lead_out(folder: Path, validate: Validate) -> None:
+    away = folder.parent / "away"
+    away.mkdir()
+    (away / "secret.yaml").write_text(NETRC)
+    (folder / "inner").symlink_to("../away")
+    (folder / "odd.yaml").symlink_to("../away/secret.yaml")
+    (folder / "good.yaml").write_text(GOOD)
+    (line,) = [line for line in validate("specs") if "odd" not in line]
+    assert line.startswith("specs/inner:1:1: this folder " + LED_OUT)
+    (line,) = validate("specs/odd.yaml")
+    assert LED_OUT in line
+    for option in ("--backends", "--waivers"):
+        (line,) = validate("specs/good.yaml", option, "specs/odd.yaml")
+        assert LED_OUT in line
+
+
+def test_links_within_a_folder_and_within_a_project_are_followed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "real.yaml").write_text(GOOD)
+    (folder / "near.yaml").symlink_to("hop.yaml")
+    (folder / "hop.yaml").symlink_to("real.yaml")
+    assert main(["validate", "specs"]) == ExitCode.OK
+    (folder.parent / "shared").mkdir()
+    (folder.parent / "shared" / "far.yaml").write_text(GOOD)
+    (folder.parent / "shared" / "base.yaml").write_text("tags: [cache]\n")
+    (folder / "far.yaml").symlink_to("../shared/far.yaml")
+    (folder / "_defaults.yaml").write_text("extends: ../shared/base.yaml\n")
+    assert main(["validate", "specs"]) == ExitCode.USAGE
+    (folder.parent / "pyproject.toml").write_text("")
+    capsys.readouterr()
+    assert main(["validate", "specs"]) == ExitCode.OK, capsys.readouterr().out
+
+
+def test_what_is_extended_is_no_device_and_no_pipe(folder: Path, validate: Validate) -> None:
+    (folder / "good.yaml").write_text(GOOD)
+    os.mkfifo(folder / "pipe")
+    (folder / "_defaults.yaml").write_text("extends: pipe\n")
+    assert validate("specs") == ["specs/pipe:1:1: is not a regular file (a spec is a text file)"]
+
+
+def test_a_spec_with_a_syntax_error_is_still_quoted(folder: Path, validate: Validate) -> None:
+    (folder / "bad.yaml").write_text(GOOD + "conifg: {a: 1, a: 2}\nconfig: [\n")
+    lines = validate("specs")
+    assert "specs/bad.yaml:8:16: the key 'a' is repeated (it stands first on line 8)" in lines
 
 
 # -- wrong usage ----------------------------------------------------------------------------------------------------
@@ -313,7 +437,7 @@ def test_an_output_folder_that_cannot_be_written(out: str, reason: str, folder: 
 
 def test_nothing_is_run_and_nothing_lost_while_one_spec_is_invalid(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "good.yaml").write_text(GOOD)
-    (folder / "bad.yaml").write_text(GOOD + "conifg: {}\n")
+    (folder / "bad.yaml").write_text(GOOD + "conifg: {freezing: true}\n")
     (folder / "worse.yaml").write_text("a: [\n")
     Path("out").mkdir()
     for name in ("junit.xml", "out/run.jsonl", "out/junit.xml"):

@@ -76,10 +76,17 @@ def test_a_file_of_any_name_may_be_given(here: Path) -> None:
     assert found("odd.txt", "_draft.yaml") == {"odd.txt": "", "_draft.yaml": ""}
 
 
-def test_a_link_to_a_folder_elsewhere_is_followed(here: Path) -> None:
-    write("far/x.yaml", "suite/y.yaml")
-    Path("suite/near").symlink_to("../far")
-    assert found("suite") == {"suite/near/x.yaml": "near", "suite/y.yaml": ""}
+def test_a_link_to_a_folder_of_the_same_project_is_followed(here: Path) -> None:
+    write("project/far/x.yaml", "project/suite/y.yaml", "project/pyproject.toml")
+    Path("project/suite/near").symlink_to("../far")
+    assert found("project/suite") == {"project/suite/near/x.yaml": "near", "project/suite/y.yaml": ""}
+    assert found("project/suite/near") == {"project/suite/near/x.yaml": ""}
+
+
+def test_a_folder_that_is_named_may_be_a_link(here: Path) -> None:
+    write("far/x.yaml")
+    Path("near").symlink_to("far")
+    assert found("near") == {"near/x.yaml": ""}
 
 
 @pytest.mark.parametrize("name", ["a[1].yaml", "a*.yaml", "a?.yaml", "a,b.yaml", "a=b.yaml", "a%41.yaml", "a\tb.yaml", "[x]/a.yaml"])
@@ -157,7 +164,7 @@ def test_a_loop_that_a_link_hides_is_seen(here: Path) -> None:
     Path("suite/link").symlink_to(".")
     reader = DefaultsReader()
     spec = SpecPath(path=Path("suite/x.yaml").absolute(), root=Path("suite").absolute())
-    assert not reader.are_whole(spec)
+    assert reader.gaps(spec)
     (problem,) = reader.problems
     assert problem.message.startswith("defaults that loop: suite/_defaults.yaml -> suite/_defaults.yaml")
 
@@ -168,15 +175,15 @@ def test_defaults_are_read_once_for_all_specs(here: Path) -> None:
     specs = [SpecPath(path=Path(f"suite/a/{name}.yaml").absolute(), root=Path("suite").absolute()) for name in "xyz"]
     (first, *others) = (reader.of(spec) for spec in specs)
     assert all(other is first for other in others)
-    assert all(map(reader.are_whole, specs))
+    assert not any(map(reader.gaps, specs))
 
 
 def test_a_mistake_in_defaults_is_told_once_and_concerns_all_below(here: Path) -> None:
     defaults(top="", a="")
-    write("suite/a/_defaults.yaml", text="tag: [x]\n")
+    write("suite/a/_defaults.yaml", text="config: {freezing: true}\nlabels: [x]\n")
     reader = DefaultsReader()
     root = Path("suite").absolute()
     below = [SpecPath(path=root / "a" / name, root=root) for name in ("x.yaml", "y.yaml", "b/z.yaml")]
-    assert [reader.are_whole(spec) for spec in below] == [False, False, False]
-    assert reader.are_whole(SpecPath(path=root / "x.yaml", root=root))
-    assert [problem.message for problem in reader.problems] == ["unknown key 'tag' in defaults"]
+    assert [bool(reader.gaps(spec)) for spec in below] == [True, True, True]
+    assert not reader.gaps(SpecPath(path=root / "x.yaml", root=root))
+    assert [problem.message for problem in reader.problems] == ["unknown key 'labels' in defaults"]

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from runner.cli import main
+from runner.diagnostics import errors
 from runner.language import once
-from runner.language.load import Suite
+from runner.language.load import inspect
 from runner.sharing import needs_new_process, why_alone
 from tests.conftest import GOOD
 
@@ -22,8 +23,17 @@ def spied(target: str, kind: str = "function", more: str = "") -> str:
 
 
 @pytest.fixture
-def warnings_of(load_suite: Callable[..., Suite]) -> Callable[..., list[str]]:
-    return lambda text, **files: [str(one) for one in load_suite({"spec.yaml": text, **files}).warnings]
+def warnings_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    monkeypatch.chdir(tmp_path)
+
+    def read(text: str, **files: str) -> list[str]:
+        for name, content in {"spec.yaml": text, **files}.items():
+            Path(name).write_text(content)
+        found = inspect([Path("spec.yaml")]).problems
+        assert not errors(found)
+        return [str(one) for one in found]
+
+    return read
 
 
 @pytest.mark.parametrize(
@@ -41,7 +51,7 @@ def warnings_of(load_suite: Callable[..., Suite]) -> Callable[..., list[str]]:
 )
 def test_a_spy_on_what_is_done_once_is_warned_of(warnings_of, kind, target):
     (warning,) = warnings_of(spied(target, kind))
-    assert re.match(r"\S*spec\.yaml:10:\d+: the spy 'seen' may see no call of torch", warning)
+    assert re.match(r"\S*spec\.yaml:10:\d+: warning: the spy 'seen' may see no call of torch", warning)
     assert target in warning
     assert "isolation: process" in warning
 
@@ -68,8 +78,8 @@ def test_validate_shows_warnings_and_is_content(tmp_path: Path, monkeypatch, cap
     assert last == "1 specs, 1 cases, no problem, 1 warning"
     assert main(["validate", "--json", "spec.yaml"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["valid"], found["problems"]) == (True, [])
-    assert [(one["file"], one["line"]) for one in found["warnings"]] == [("spec.yaml", 10)]
+    assert found["valid"] is True
+    assert [(one["file"], one["line"], one["severity"]) for one in found["problems"]] == [("spec.yaml", 10, "warning")]
 
 
 def test_a_case_of_such_a_spec_shares_nothing(load_suite):

@@ -30,10 +30,11 @@ LANGUAGE = ["backends", "common", "defaults", "expectations", "inputs", "spec", 
 
 KEYWORDS = frozenset(
     ["$schema", "$id", "$ref", "$defs", "title", "description", "examples", "type", "enum", "const", "properties", "additionalProperties"]
-    + ["propertyNames", "required", "dependentRequired", "items", "uniqueItems", "pattern", "if", "then", "else", "anyOf", "oneOf", "not"]
+    + ["propertyNames", "required", "dependentRequired", "items", "uniqueItems", "pattern", "if", "then", "else", "allOf", "anyOf", "oneOf"]
+    + ["not", "contains", "patternProperties"]
     + ["minLength", "minItems", "maxItems", "minProperties", "maxProperties", "minimum", "maximum", "exclusiveMinimum"]
 )
-IN_PLACE = ("additionalProperties", "propertyNames", "items", "if", "then", "else", "not")
+IN_PLACE = ("additionalProperties", "propertyNames", "items", "contains", "if", "then", "else", "not")
 
 
 def definition(file: str, name: str) -> Any:
@@ -50,7 +51,7 @@ def nodes(node: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from nodes(part, f"{place}/{key}/{name}")
     for key in IN_PLACE:
         yield from nodes(node.get(key), f"{place}/{key}")
-    for key in ("anyOf", "oneOf"):
+    for key in ("allOf", "anyOf", "oneOf"):
         for index, part in enumerate(node.get(key, [])):
             yield from nodes(part, f"{place}/{key}/{index}")
 

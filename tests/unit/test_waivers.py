@@ -1,6 +1,7 @@
 """Known failures: what each waiver does to each outcome, what it never hides, and what its file may say."""
 
 import functools
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
@@ -11,6 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from runner import waivers as module
+from runner.cli import main
 from runner.conditions import Surroundings
 from runner.diagnostics import InvalidSpecs
 from runner.judge import Judged
@@ -24,6 +26,7 @@ from runner.outcomes import JUnitTag, Outcome
 from runner.patterns import PatternTooSlow
 from runner.record import _encode
 from runner.waivers import WAIVABLE, Waivers, apply, warnings
+from tests.conftest import GOOD
 from tests.fakes import COUNTED, HERE, ID, case, exception, expected, observation, place, seen, step, verdict_of
 
 TODAY = date(2026, 12, 1)
@@ -336,8 +339,11 @@ def test_the_shipped_file_comes_first_and_a_file_counts_once(write: Write) -> No
     ("text", "problem"),
     [
         ("# none\n", "waivers.yaml:1:1: the file is empty"),
-        ("waivers:\n", "waivers.yaml:1:9: expected a list, found nothing"),
-        ("- cases: x\n", "waivers.yaml:1:1: expected a map, found a list"),
+        (
+            "waivers:\n",
+            "waivers.yaml:1:9: 'waivers' is a list with an entry for each waiver, found nothing: write [] for no waiver (write ",
+        ),
+        ("- cases: x\n", "waivers.yaml:1:1: a list of waivers without the key 'waivers' above it (write 'waivers:' in the first line"),
         ("waiver: []\n", "waivers.yaml:1:1: unknown key 'waiver' in waivers (did you mean 'waivers'?)"),
         (ENTRY.replace("type: counter", "type: error"), "waivers.yaml:4:21: an error cannot be waived: a case that ends so claims nothing"),
         (ENTRY.replace("type: counter", "type: xpass"), "waivers.yaml:4:21: unknown type of failure 'xpass'"),
@@ -381,3 +387,91 @@ def test_the_journal_says_what_became_of_each() -> None:
     for note in notes:
         Draft202012Validator(node).validate(_encode(note))
     assert set(node["properties"]["effect"]["enum"]) == {effect.value for effect in WaiverEffect}
+
+
+# -- files of another form ------------------------------------------------------------------------------------------
+
+FORM = "write waivers: [{cases: GLOB, failure: {type: counter, match: TEXT}, reason: TEXT, issue: LINK or ID, until: 2027-03-01}]"
+LIST_ABOVE = "".join(f"{line[2:]}\n" for line in ENTRY.splitlines() if not line.startswith("waivers"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("area/spec[backend=cpu]: {reason: it fails, token: hunter2}\n", "found a map by case or by name"),
+        ("area/spec: known to fail\narea/other: hunter2\n", "found a map by case or by name"),
+        ("Known bugs:\n- {function: gemm, known_bug_platforms: gfx906}\n", "found a map with other keys"),
+        ("- {function: gemm, known_bug_platforms: gfx906}\n", "found a list"),
+        ("- area/spec[backend=cpu]\n- area/other\n", "found a list"),
+        ("waivers: {area/spec: {reason: it fails}}\n", "'waivers' is a list with an entry for each waiver, found a map"),
+        ("waivers: [area/spec, area/other]\n", "each waiver is a map, found a list of 2 entries that are none"),
+        ("waivers:\n- {function: gemm, known_bug_platforms: gfx906}\n", "no entry has a key of a waiver"),
+        ("machine example.org login me password hunter2\n", "found text"),
+        ("<testsuites><testsuite/></testsuites>\n", "found text"),
+    ],
+)
+def test_a_file_of_another_form_gets_one_message_with_the_form(write: Write, text: str, message: str) -> None:
+    with pytest.raises(InvalidSpecs) as raised:
+        load_waivers([write(text)], backends())
+    (problem,) = raised.value.diagnostics
+    assert (message in problem.message, problem.hint) == (True, FORM)
+    assert "hunter2" not in str(problem)
+
+
+def test_a_list_of_waivers_is_read_as_if_it_stood_below_its_key(write: Write) -> None:
+    with pytest.raises(InvalidSpecs) as raised:
+        load_waivers([write(LIST_ABOVE.replace("type: counter", "type: countr"))], backends())
+    first, second = raised.value.diagnostics
+    assert first.message == "a list of waivers without the key 'waivers' above it"
+    assert second.message == "unknown type of failure 'countr'"
+
+
+@pytest.mark.parametrize("issue", ["JIRA-123", "#123", "ROCM-1545", "pytorch/pytorch#149743", "SWDEV-442!7", "b/12345", "https://x.org/1"])
+def test_an_issue_may_have_an_internal_id(write: Write, issue: str) -> None:
+    text = ENTRY.replace("https://example.org/issues/8", f'"{issue}"')
+    assert load_waivers([write(text)], backends()).waivers[-1].issue == issue
+
+
+@pytest.mark.parametrize("issue", ["later", "next week 12", "file:///x", "ftp://host/1", "see the tracker", '"#"', "#123"])
+def test_what_is_no_issue(write: Write, issue: str) -> None:
+    with pytest.raises(InvalidSpecs) as raised:
+        load_waivers([write(ENTRY.replace("https://example.org/issues/8", issue))], backends())
+    (problem,) = raised.value.diagnostics
+    assert problem.position.line == 11
+    assert "JIRA-123" in problem.hint
+
+
+# -- what validate says of them -------------------------------------------------------------------------------------
+
+
+def entry(cases: str, until: str = "2099-01-01") -> str:
+    failure = "failure: {type: counter, match: miss}"
+    return f'  - {{cases: "{cases}", {failure}, reason: A reason long enough, issue: JIRA-1, until: {until}}}\n'
+
+
+def validated(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
+    code = main(["validate", *arguments])
+    return code, capsys.readouterr().out.splitlines()
+
+
+def test_validate_warns_of_void_waivers_and_of_those_for_no_case(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    write("waivers:\n" + entry("good*") + entry("god*") + entry("good*", "2020-02-29"))
+    Path("good.yaml").write_text(GOOD)
+    code, lines = validated("good.yaml", "--waivers", "waivers.yaml", capsys=capsys)
+    assert code == 0
+    assert lines == [
+        "waivers.yaml:3:5: warning: the waiver of 'god*' is for none of the 1 cases that were read (only * and ? are special)",
+        "waivers.yaml:4:5: warning: the waiver of 'good*' ended on 2020-02-29 and is void: JIRA-1 (remove it, or set a later date)",
+        "1 specs, 1 cases, no problem, 2 warnings",
+    ]
+    assert main(["validate", "--json", "good.yaml", "--waivers", "waivers.yaml"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["valid"], [one["severity"] for one in told["problems"]]) == (True, ["warning", "warning"])
+
+
+def test_with_errors_no_waiver_is_held_against_the_cases_that_are_left(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    write("waivers:\n" + entry("bad*") + entry("bad*", "2020-02-29"))
+    Path("bad.yaml").write_text(GOOD + "config: {freezin: true}\n")
+    code, lines = validated("bad.yaml", "--waivers", "waivers.yaml", capsys=capsys)
+    assert (code, lines[-1]) == (2, "1 problem, 1 warning")
+    assert "is void" in lines[-2]

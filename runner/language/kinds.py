@@ -1,0 +1,86 @@
+"""The kinds of YAML file that are read, and how a file is recognised as one of them.
+
+Diagnostics quote what stands in a file: keys, values, Python. A file that is not recognised may be anything, for example one
+with passwords, so its diagnostics name a position and a kind of problem, and quote nothing.
+"""
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+_TOP_KEY = re.compile(r"""^["']?([A-Za-z_]\w*)["']?[ \t]*:(?=\s|$)""", re.MULTILINE)
+_ANY_KEY = re.compile(r"""(?:^|[\s{,])["']?([A-Za-z_]\w*)["']?[ \t]*:(?=\s|$)""", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of file: a file is recognised by ``least`` of its ``keys``, one of which is a mark."""
+
+    name: str
+    """The name of its schema."""
+    article: str
+    keys: frozenset[str]
+    marks: frozenset[str]
+    """Keys that other tools' files hardly have."""
+    least: int = 2
+    anywhere: bool = False
+    """Whether keys count at any depth, and not only at the top."""
+    file_name: str = ""
+    """The name by which files of this kind are found: such a file needs one mark, or all its keys are nearly keys."""
+    form: str
+
+    def recognises(self, text: str, file_name: str = "", data: Any = None) -> bool:
+        """Whether a file is of this kind: by its keys when it could be read, else by what looks like keys in its text."""
+        found = set(map(str, data)) if isinstance(data, dict) and not self.anywhere else self._keys_of(text)
+        if len(found & self.keys) >= self.least and found & self.marks:
+            return True
+        return bool(self.file_name) and file_name == self.file_name and self._is_meant(found)
+
+    def _keys_of(self, text: str) -> set[str]:
+        return set((_ANY_KEY if self.anywhere else _TOP_KEY).findall(text))
+
+    def _is_meant(self, found: set[str]) -> bool:
+        if found & self.marks:
+            return True
+        return bool(found) and all(difflib.get_close_matches(key, self.keys, n=1, cutoff=0.8) for key in found)
+
+
+SPEC = Kind(
+    name="spec",
+    article="a spec",
+    keys=frozenset(
+        ["summary", "covers", "tags", "backends", "matrix", "exclude", "requires", "config", "dynamo_config", "functorch_config", "env"]
+        + ["torch", "context", "prelude", "entry", "function", "functions", "let", "spies", "handlers", "inputs", "compile", "steps"]
+        + ["expect", "control", "audit", "services", "isolation", "timeout", "exclusive"]
+    ),
+    marks=frozenset(["summary", "covers", "backends", "prelude", "function", "functions", "expect"]),
+    form="a spec is a map with the keys summary, backends, function, inputs and expect",
+)
+_DEFAULTS = frozenset(["extends", "config", "dynamo_config", "functorch_config", "torch", "isolation", "context", "tags", "prelude"])
+DEFAULTS = Kind(
+    name="defaults",
+    article="a file of defaults",
+    keys=_DEFAULTS,
+    marks=_DEFAULTS - {"tags", "context"},
+    file_name="_defaults.yaml",
+    form="defaults are a map with keys such as config, tags, context and prelude",
+)
+BACKENDS = Kind(
+    name="backends",
+    article="a file of backends",
+    keys=frozenset(["summary", "device", "joins", "only_tags", "requires", "config", "compiles", "proof"]),
+    marks=frozenset(["device", "joins", "only_tags", "compiles", "proof"]),
+    anywhere=True,
+    form="backends are a map by name: NAME: {summary: TEXT, device: cuda, proof: {graphs: {min: 1}}}",
+)
+WAIVERS = Kind(
+    name="waivers",
+    article="a waiver file",
+    keys=frozenset(["waivers", "cases", "failure", "reason", "issue", "until"]),
+    marks=frozenset(["waivers", "cases", "failure"]),
+    anywhere=True,
+    file_name="waivers.yaml",
+    form="write waivers: [{cases: GLOB, failure: {type: counter, match: TEXT}, reason: TEXT, issue: LINK or ID, until: 2027-03-01}]",
+)
+KINDS = (SPEC, DEFAULTS, BACKENDS, WAIVERS)

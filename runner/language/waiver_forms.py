@@ -1,0 +1,75 @@
+"""Waiver files of a wrong form: one message with the right form, instead of what a schema says of every part."""
+
+from dataclasses import replace
+from typing import Any
+
+from runner.diagnostics import Diagnostic, did_you_mean
+from runner.language.kinds import WAIVERS
+from runner.language.source import DataPath, Document, Mark, recognised
+
+KEYS = frozenset(["cases", "when", "failure", "reason", "issue", "until"])
+"""The keys of a waiver."""
+
+
+def wrong_form(document: Document) -> tuple[Diagnostic | None, Document | None]:
+    """Return the problem of a file whose form is another, and the document if its waivers can be read all the same.
+
+    The message quotes nothing: the file may be anything.
+    """
+    data = document.data
+    if isinstance(data, list) and _are_waivers(data) and recognised(document.path, document.content, WAIVERS):
+        hint = f"write 'waivers:' in the first line, and indent the list below it: {WAIVERS.form}"
+        return document.problem((), "a list of waivers without the key 'waivers' above it", hint), _below_key(document)
+    found = _form(data)
+    if found is None:
+        return None, document
+    path, message = found
+    return document.problem(path, message, WAIVERS.form), None
+
+
+def _form(data: Any) -> tuple[DataPath, str] | None:
+    """Return where a file stops to have the form of a waiver file, and what is there; None where it has it."""
+    expected = "a waiver file is a map with the key 'waivers'"
+    if not isinstance(data, dict):
+        return (), f"{expected}, found {_found(data)}"
+    if "waivers" not in data:
+        if did_you_mean("waivers", map(str, data), cutoff=0.7):
+            return None
+        keyed = all(isinstance(value, dict | str) for value in data.values())
+        return (), f"{expected}, found a map {'by case or by name' if keyed else 'with other keys'}"
+    return _form_of_entries(data["waivers"])
+
+
+def _form_of_entries(entries: Any) -> tuple[DataPath, str] | None:
+    if not isinstance(entries, list):
+        return ("waivers",), f"'waivers' is a list with an entry for each waiver, found {_found(entries)}"
+    texts = [index for index, entry in enumerate(entries) if not isinstance(entry, dict)]
+    if entries and len(texts) == len(entries):
+        return ("waivers", 0), f"each waiver is a map, found a list of {len(entries)} entries that are none"
+    if entries and not _are_waivers(entries):
+        return ("waivers", 0), "no entry has a key of a waiver"
+    return None
+
+
+def _are_waivers(entries: list[Any]) -> bool:
+    """Whether some entry has at least one key of a waiver, or nearly."""
+    keys = {str(key) for entry in entries if isinstance(entry, dict) for key in entry}
+    return any(key in KEYS or did_you_mean(key, KEYS, cutoff=0.8) for key in keys)
+
+
+def _found(value: Any) -> str:
+    match value:
+        case dict():
+            return "a map"
+        case list():
+            return "a list"
+        case None:
+            return "nothing: write [] for no waiver"
+    return "text" if isinstance(value, str) else "a number, true or false"
+
+
+def _below_key(document: Document) -> Document:
+    """Return the document as if its list stood below the key ``waivers``."""
+    marks: dict[DataPath, Mark] = {("waivers", *path): mark for path, mark in document.marks.items()}
+    keys: dict[DataPath, Mark] = {("waivers", *path): mark for path, mark in document.key_marks.items()}
+    return replace(document, data={"waivers": document.data}, marks={**marks, (): document.marks[()]}, key_marks=keys)

@@ -1,0 +1,138 @@
+"""The published schemas, as an editor uses them: names are completed and checked, and what the language allows is allowed."""
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+
+from runner.folders import folder
+from runner.language import published
+from runner.language.schema import fits
+from runner.language.source import read
+from tests.conftest import GOOD
+
+SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
+SHIPPED = sorted(folder("specs").rglob("*.yaml"))
+VALID = sorted((Path(__file__).resolve().parents[1] / "specs" / "valid").glob("*.yaml"))
+KINDS = {"backends": "backends", "_defaults": "defaults", "waivers": "waivers"}
+
+
+@cache
+def editor(name: str) -> Draft202012Validator:
+    """Return the validator that an editor has: every file with its references, ``allOf`` included."""
+    files = {path.name: json.loads(path.read_text("utf-8")) for path in SCHEMAS.glob("*.schema.json")}
+    registry: Registry[Any] = Registry().with_resources((file, Resource.from_contents(content)) for file, content in files.items())
+    return Draft202012Validator({"$ref": f"{name}.schema.json"}, registry=registry)
+
+
+def accepts(text: str, name: str = "spec") -> bool:
+    return editor(name).is_valid(yaml.safe_load(text))
+
+
+def test_the_names_are_fresh() -> None:
+    committed = (SCHEMAS / "names.schema.json").read_text("utf-8")
+    assert committed == published.text(), "run: python -m runner.language.published > schemas/names.schema.json"
+
+
+@pytest.mark.parametrize("path", [*SHIPPED, *VALID], ids=lambda path: path.stem)
+def test_what_is_shipped_fits(path: Path) -> None:
+    found = [error.message for error in editor(KINDS.get(path.stem, "spec")).iter_errors(read(path).data)]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("inputs:", "config: {freezin: true}\ninputs:"),
+        ("inputs:", "config: [{freezing: true}, {max_autotun: true}]\ninputs:"),
+        ("inputs:", "config: [{when: {device: cpu}, set: {freezin: true}}]\ninputs:"),
+        ("inputs:", "dynamo_config: {cache_size_limt: 8}\ninputs:"),
+        ("inputs:", "functorch_config: {donated_bufer: true}\ninputs:"),
+        ("inputs:", "compile: {options: {max_autotun: true}}\ninputs:"),
+        ("inputs:", "compile: {mode: max-autotun}\ninputs:"),
+        ("inputs:", "control: {config: {freezin: true}}\ninputs:"),
+        ("inputs:", "requires: [tritn]\ninputs:"),
+        ("inputs:", "requires: [triton, {modul: transformers}]\ninputs:"),
+        ("inputs:", "requires: [module]\ninputs:"),
+        ("[cpu]", "[cpuu]"),
+        ("[cpu]", "[cdua]"),
+        ("[cpu]", "[rocm_ck]"),
+        ("to: eager", "to: egaer"),
+        ("close: {to: eager}", "counter: {inductor.fxgraph_cache_hits: 1}"),
+        ("close: {to: eager}", "counter: {indcutor.fxgraph_cache_hit: 1}"),
+        ("close: {to: eager}", "counter: {vendor.own: {min: 1}}"),
+        ("close: {to: eager}", "metric: {generated_kernel_cont: 1}"),
+        ("close: {to: eager}", "close: {to: eager, when: {backend: cdua}}"),
+        ("expect: [{close: {to: eager}}]", ""),
+        ("expect: [{close: {to: eager}}]", "steps: [{call: {}}]"),
+    ],
+)  # fmt: skip
+def test_a_misspelt_name_is_an_error_in_the_editor(old: str, new: str) -> None:
+    text = GOOD.replace(old, new)
+    assert text != GOOD
+    assert not accepts(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[cpu]", "[mychip]"),
+        ("[cpu]", "[npu, xpu, vendor-2]"),
+        ("close: {to: eager}", "counter: {vendor.own: {min: 1, unlisted: true}}"),
+        ("close: {to: eager}", "counter: {vendor.own: [{value: {min: 1, unlisted: true}}]}"),
+        ("close: {to: eager}", "counter: {inductor.batch_mm: {min: 1}}"),
+        ("close: {to: eager}", 'counter: {"graph_break.a text\\nof two lines": 1}'),
+        ("inputs:", 'config: [{when: {torch: ">=2.14"}, set: {not_yet_known: true}}]\ninputs:'),
+        ("inputs:", "compile: {backend: of_a_library}\ninputs:"),
+        ("inputs:", "compile: {backend: eager, mode: null}\ninputs:"),
+        ("inputs:", 'compile: {mode: "{{ mode }}"}\ninputs:'),
+        ("inputs:", "requires: [triton, {module: transformers}]\ninputs:"),
+        ("expect: [{close: {to: eager}}]", "steps: [{call: {as: one}}, {call: {}, expect: [{close: {to: one}}]}]"),
+        ("to: eager", "to: output.0"),
+    ],
+)
+def test_what_the_language_allows_is_no_error_in_the_editor(old: str, new: str) -> None:
+    text = GOOD.replace(old, new)
+    assert text != GOOD
+    assert accepts(text), [error.message for error in editor("spec").iter_errors(yaml.safe_load(text))]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("defaults", "config: {freezin: true}"),
+        ("backends", "mine: {summary: A backend of a vendor, device: cuda, joins: [rocn], proof: {graphs: 1}}"),
+        ("backends", "mine: {summary: A backend of a vendor, device: cuda, config: {freezin: true}, proof: {graphs: 1}}"),
+        (
+            "waivers",
+            "waivers: [{cases: a, failure: {type: countr, match: x}, reason: A reason long enough, issue: A-1, until: '2027-01-01'}]",
+        ),
+    ],
+)
+def test_the_other_files_are_checked_too(name: str, text: str) -> None:
+    assert not accepts(text, name)
+    for wrong, right in (("freezin:", "freezing:"), ("rocn", "rocm"), ("countr", "counter")):
+        text = text.replace(wrong, right)
+    assert accepts(text, name)
+
+
+def test_the_runner_itself_says_more_of_names() -> None:
+    """Names of the installed torch may be in no table: to the runner's own predicate any name has the right shape."""
+    assert fits("spec")(yaml.safe_load(GOOD.replace("inputs:", "config: {of_a_nightly: true}\ninputs:")))
+
+
+def test_a_validator_of_the_command_line_agrees(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(GOOD)
+    bad.write_text(GOOD.replace("inputs:", "config: {freezin: true}\ninputs:"))
+    command = [sys.executable, "-m", "check_jsonschema", "--schemafile", str(SCHEMAS / "spec.schema.json")]
+    assert subprocess.run([*command, str(good), *map(str, VALID[:5])], capture_output=True, check=False).returncode == 0
+    done = subprocess.run([*command, str(bad)], capture_output=True, text=True, check=False)
+    assert (done.returncode, "freezin" in done.stdout) == (1, True)
