@@ -14,8 +14,8 @@ FOR_ALL = ("", "diagnostics", "model")
 """What every room may import: the version, the user's mistakes as values, what passes between the stages."""
 
 STAGES = (
-    *("availability", "capabilities", "language", "machine", "outcomes", "plan", "record", "report", "runs", "schedule", "selection"),
-    *("sharing", "times", "upstream", "waivers"),
+    *("availability", "capabilities", "language", "machine", "outcomes", "plan", "record", "report", "required", "runs", "schedule"),
+    *("selection", "sharing", "times", "upstream", "waivers"),
 )
 
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -49,6 +49,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "capabilities": ("conditions",),
     "machine": (),
     "availability": ("capabilities", "machine"),
+    "required": (),
     "patterns": (),
     "protocol": (),
     "filecheck": ("patterns",),
