@@ -85,7 +85,13 @@ def _run(commands: "_Commands") -> None:
     )
     add("--junit", type=Path, metavar="FILE", help="write JUnit here too")
     add("--out", type=Path, metavar="DIR", help="folder of the run (default: reports/<utc>-<id>)")
-    add("--require", action="append", default=[], metavar="NAME", help="a backend or capability: unavailable is an error; exit 4 where no executed case uses it (repeatable)")
+    add(
+        "--require",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a backend or capability: unavailable is an error; exit 4 where no executed case uses it (repeatable)",
+    )
     add("--min-executed", type=_natural, default=1, metavar="N", help="exit 4 when fewer cases were executed (default: 1)")
     add("--fail-fast", action="store_true", help="stop after the first failure")
     add("--retries", type=_natural, default=0, metavar="N", help="run what failed up to N more times, alone; what then passes is FLAKY")

@@ -26,5 +26,9 @@ def problems(
             continue
         using = [case.id for case in selected if uses(case, name)]
         if results is not None and using and not any(case_id in results and results[case_id].outcome.is_executed for case_id in using):
-            count = "the one selected case that uses it was not" if len(using) == 1 else f"none of the {len(using)} selected cases that use it was"
+            count = (
+                "the one selected case that uses it was not"
+                if len(using) == 1
+                else f"none of the {len(using)} selected cases that use it was"
+            )
             yield f"--require {name}: {count} executed (the report has the reasons)"
