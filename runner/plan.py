@@ -1,8 +1,9 @@
 """From a case to the plan that a worker runs: plain data, with the measurements that its expectations ask for."""
 
+import ast
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,6 @@ def make_plan(
 
     ``objects`` is the folder from which compiled objects may be served.
     """
-    names = {name for step in case.steps for expected in step.expectations for name in expected.check.names}
     plan = {
         "format": 1,
         "id": case.id,
@@ -68,10 +68,32 @@ def make_plan(
         "folder": str(folder),
         "cache": str(cache),
         "objects": str(objects) if objects is not None else None,
-        "needs_eager": EAGER in names,
+        "needs_eager": any(name.split(".")[0] == EAGER for step in case.steps for name in _names(step)),
         "steps": [_plan_step(step, here, facts) for step in case.steps],
     }
     return dict(encode(plan))
+
+
+def _names(step: Step) -> Iterator[str]:
+    """Yield the names that a step uses: in its expectations, in its arguments, and as parameters of a script."""
+    for expected in step.expectations:
+        yield from expected.check.names
+    if step.kind == "script":
+        code = step.arguments["code"]["text"]
+        yield from (node.arg for node in ast.walk(ast.parse(code)) if isinstance(node, ast.arg))
+    else:
+        yield from (str(name) for name in _referenced(step.arguments))
+
+
+def _referenced(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        if set(value) == {"ref"}:
+            yield value["ref"]
+        for item in value.values():
+            yield from _referenced(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _referenced(item)
 
 
 def _plan_step(step: Step, here: Surroundings, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def problems(
     """
     for name in dict.fromkeys(names):
         if not any(uses(case, name) for case in whole):
-            yield f"--require {name}: no selected case uses {name}, so nothing was required (select other cases, or leave --require {name} out)"
+            yield f"--require {name}: no selected case uses {name}, so nothing was required (select other cases, or leave it out)"
             continue
         using = [case.id for case in selected if uses(case, name)]
         if results is not None and using and not any(case_id in results and results[case_id].outcome.is_executed for case_id in using):

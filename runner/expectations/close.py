@@ -145,10 +145,11 @@ def _others(arguments: Mapping[str, Any], value: Callable[[str], Any], count: in
     import torch
     from torch.utils import _pytree as pytree
 
-    if (arguments["of"], arguments["to"]) != (OUTPUT, EAGER):
+    (first, part), (other, same_part) = (name.partition(".")[::2] for name in (arguments["of"], arguments["to"]))
+    if (first, other) != (OUTPUT, EAGER) or part != same_part:
         return ["only eager is asked for other inputs"] * count
     try:
-        leaves = pytree.tree_leaves(_unnested(value(OTHER)))
+        leaves = pytree.tree_leaves(_unnested(value(f"{OTHER}.{part}" if part else OTHER)))
     except Exception as error:  # code of a spec may raise anything on inputs that it was not written for
         return [f"{type(error).__name__}: {error}"[:300]] * count
     if len(leaves) != count:

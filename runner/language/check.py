@@ -13,7 +13,7 @@ from runner.language.check_conditions import all_condition_problems
 from runner.language.check_functions import CALLS, function_problems, input_problems, path_problems
 from runner.language.check_names import name_problems
 from runner.language.check_steps import all_expectation_problems, step_problems
-from runner.language.check_values import backend_problems, handler_problems, let_problems, spy_problems
+from runner.language.check_values import handler_problems, let_problems, spy_problems, value_problems
 from runner.language.names import NameTables
 from runner.language.source import DataPath, Document
 
@@ -34,7 +34,7 @@ def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagn
         let_problems,
         spy_problems,
         handler_problems,
-        backend_problems,
+        value_problems,
         step_problems,
         bench_problems,
         all_expectation_problems,

@@ -184,7 +184,7 @@ def _called(anatomy: Anatomy) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
 def path_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Names of the prelude and of libraries: modules, api calls, exceptions, references to functions outside YAML."""
     prelude = prelude_names(anatomy)
-    required = _required_packages(anatomy)
+    required = required_packages(anatomy)
     for path, dotted in _dotted_paths(anatomy):
         # what a machine may lack is not looked for on this one
         if templates.is_template(dotted) or dotted.replace(":", ".").split(".")[0] in required:
@@ -206,7 +206,7 @@ def prelude_names(anatomy: Anatomy) -> set[str]:
     return python.defined(anatomy.prelude_trees) | ({"*"} if unread else set())
 
 
-def _required_packages(anatomy: Anatomy) -> set[str]:
+def required_packages(anatomy: Anatomy) -> set[str]:
     """Return the packages whose names are left to the worker: those under ``requires``, and a torch that may not be here."""
     entries = [entry for entry in anatomy.data.get("requires", []) if isinstance(entry, dict)]
     found = {str(entry["module"]).split(".")[0] for entry in entries if "module" in entry}

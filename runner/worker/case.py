@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import protocol
-from runner.worker import compat, hooks, objects
+from runner.worker import compat, hooks, objects, parts
 from runner.worker.hooks import Phases, Witness
 
 _MAX_TRACEBACK = 20_000
@@ -76,13 +76,15 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any], u
     objects.install(plan["objects"], own=[plan["folder"], plan["cache"], tempfile.gettempdir()])
     compat.set_torch_state(body["torch"])
     options = {"config": {"compile_threads": 1, **body["config"]}, **{k: body[k] for k in ("dynamo_config", "functorch_config")}}
-    undo.enter_context(compat.patched_options(options))
+    plain, naming = parts.parted(options)
+    undo.enter_context(compat.patched_options(plain))
     if body.get("services"):
         where = json.loads(Path(plan["cache"], protocol.SERVICES_FILE).read_bytes())
         compat.use_redis(**where["redis"])
     session = Session(plan, phases, undo)
     try:
         session.prepare()
+        undo.enter_context(compat.patched_options(parts.resolved(naming, session.scope.named)))
         compat.clear_counters()
         compat.clear_metrics()
         for index, step in enumerate(plan["steps"]):

@@ -13,14 +13,15 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from runner.expectations.base import OTHER
+from runner.expectations.base import EAGER, OTHER, OUTPUT
 from runner.expectations.dead import WEAK
 from runner.expectations.log import STDERR
 from runner.expectations.texts import MOST
-from runner.worker import compat, inputs, other_inputs, spies
+from runner.worker import compat, inputs, other_inputs, parts, spies
 from runner.worker.ahead import Ahead
 from runner.worker.hooks import Phases
-from runner.worker.scope import Scope, follow
+from runner.worker.parts import follow
+from runner.worker.scope import Scope
 from runner.worker.source_module import SpecModule
 
 
@@ -76,6 +77,8 @@ class Session:
         self.eager_output: Any = None
         self.has_eager_output = False
         self.asked: Asked | None = None
+        self.references: dict[str, Any] = {}
+        """What the eager side has in the place of a named result that a backward step names."""
         self.params = {**plan["params"], "backend": plan["backend"], "device": plan["device"]}
         self.module = SpecModule(plan["module_key"], {"torch": torch, "params": Params(self.params)})
         self.scope = Scope(self.module.namespace)
@@ -108,6 +111,7 @@ class Session:
             # one deepcopy, so that a module that is both target and argument stays one
             self.eager = Side(*copy.deepcopy((targets, arguments)))
         self.scope.parts.update(inputs=lambda: arguments, compiled=self._only_compiled)
+        self.scope.parts.update({name: functools.partial(self.value, name) for name in (OUTPUT, EAGER)})
         self.weak = self.scope.weak(body["dead"])
         self.reseed()
 
@@ -118,6 +122,9 @@ class Session:
 
     def _make_values(self) -> None:
         handlers = self.plan["body"]["handlers"]
+        for handler, wanted in handlers.items():
+            if wanted["ref"].split(".")[0] not in self.plan["body"]["let"]:
+                self._closing.enter_context(compat.virtualized(handler, self.scope.named(wanted["ref"])))
         for name, entry in self.plan["body"]["let"].items():
             self.scope.values[name] = self.snapshots[name] = inputs.value(entry, self.maker)
             for handler, wanted in handlers.items():
@@ -144,6 +151,11 @@ class Session:
         with needed("the arguments"):
             return inputs.value(step.get("args", []), self.maker), inputs.value(step.get("kwargs", {}), self.maker)
 
+    def called(self, step: Mapping[str, Any]) -> Any:
+        """Return what a step calls."""
+        with needed("the name of what is called"):
+            return self.scope.callable(step["call"])
+
     # -- calling ------------------------------------------------------------------------------------------------
 
     def call(
@@ -153,7 +165,8 @@ class Session:
 
         ``eager`` calls the function itself, ``ahead`` what it becomes when it is compiled ahead of time.
         """
-        contexts = self.plan["body"]["context"] if contexts is None else contexts
+        with needed("the context"):
+            contexts = parts.resolved(self.plan["body"]["context"] if contexts is None else contexts, self.scope.named)
         with self.phases("inputs"), needed("the arguments"):
             given = None if arguments is None else [inputs.make(entry, self.maker) for entry in arguments]
         self.has_eager_output = False
@@ -186,9 +199,8 @@ class Session:
     def compiled_target(self, name: str) -> Callable[..., Any]:
         """Return a function as ``torch.compile`` gives it; it is compiled when it is first called."""
         if name not in self._compiled:
-            options = dict(self.plan["body"]["compile"])
-            if isinstance(options.get("backend"), Mapping):
-                options["backend"] = self.scope.named(options["backend"]["ref"])
+            with needed("an option of compile"):
+                options = parts.resolved(self.plan["body"]["compile"], self.scope.named)
             self._compiled[name] = torch.compile(self.compiled.targets[name], **options)
         return self._compiled[name]
 
@@ -199,15 +211,31 @@ class Session:
 
     def backward(self, of: str | None) -> None:
         """Run backward on both sides; the results are the gradients of arguments, then of parameters."""
-        self.has_eager_output = False
-        if self.eager is not None and of is None:
-            self.asked = None if self.asked is None else replace(self.asked, gradients=True)
+        with needed("what backward runs on"):
+            result = self.compiled.result if of is None else self.scope.named(of)
+        has_reference = of is None or self._has_reference(of)
+        if self.eager is not None and has_reference:
+            self.asked = None if self.asked is None or of is not None else replace(self.asked, gradients=True)
             with self.phases("eager"), needed("the eager reference"):
-                self.eager_output = gradients_of(self.eager.result, self.eager.called)
-                self.has_eager_output = True
+                reference = self.eager.result if of is None else self._reference_of(of)
+                self.eager_output = gradients_of(reference, self.eager.called)
+        self.has_eager_output = self.eager is not None and has_reference
         with self.phases("trace"):  # the backward graph is compiled when it is first run
-            self.output = gradients_of(self.compiled.result if of is None else self.scope.named(of), self.compiled.called)
+            self.output = gradients_of(result, self.compiled.called)
             synchronize(self.device)
+
+    def _has_reference(self, of: str) -> bool:
+        first = of.split(".")[0]
+        return self._is_of_a_call() if first == OUTPUT else first in self.references
+
+    def _is_of_a_call(self) -> bool:
+        """Whether the latest result is what the last call gave on both sides."""
+        return self.eager is not None and self.has_eager_output and self.output is self.compiled.result
+
+    def _reference_of(self, of: str) -> Any:
+        assert self.eager is not None
+        first, _, rest = of.partition(".")
+        return follow(self.eager.result if first == OUTPUT else self.references[first], rest, EAGER)
 
     def other_answer(self) -> Any:
         """Return the reference's answer to other inputs, which ``close`` must refuse; raise ``LookupError`` where there is none.
@@ -239,23 +267,26 @@ class Session:
         if name is not None:
             self.scope.values[name] = self.output
             self.snapshots[name] = snapshot(self.output)
+            self.references.pop(name, None)
+            if self.eager is not None and self._is_of_a_call() and name in parts.differentiated(self.plan):
+                self.references[name] = self.eager.result
 
     def value(self, name: str) -> Any:
-        """Return what an expectation names: output, eager, or the copy of a named value."""
-        if name == "output":
-            return self.output
-        if name == "eager":
+        """Return what an expectation names: output, eager, the copy of a named value, or a part of one of them."""
+        first, _, rest = name.partition(".")
+        if first == OUTPUT:
+            return follow(self.output, rest, first)
+        if first == EAGER:
             if not self.has_eager_output:
                 raise LookupError("no eager reference was run in this step")
-            return self.eager_output
-        if name == OTHER:
-            return self.other_answer()
+            return follow(self.eager_output, rest, first)
+        if first == OTHER:
+            return follow(self.other_answer(), rest, first)
         if name == STDERR:
             return self.log_of_step()
         if name == WEAK:
             return self.weak
-        first, _, rest = name.partition(".")
-        return follow(self.snapshots[first], rest) if first in self.snapshots else self.scope.named(name)
+        return follow(self.snapshots[first], rest, first) if first in self.snapshots else self.scope.named(name)
 
     def log_of_step(self) -> str:
         """Return the end of what was written to standard error since the step began."""
@@ -316,7 +347,7 @@ def context_of(entry: Any, device: str) -> Any:
         arguments = entry["autocast"]
         dtype = getattr(torch, arguments["dtype"]) if "dtype" in arguments else None
         return torch.autocast(torch.device(device).type, dtype=dtype)
-    return CONTEXTS[entry]()
+    return CONTEXTS[entry]() if isinstance(entry, str) else parts.entered_as(entry)
 
 
 CONTEXTS: Mapping[str, Callable[[], Any]] = {
