@@ -63,6 +63,7 @@ class Scope:
         self._document = anatomy.document
         self._prelude = prelude_names(anatomy)
         self._required = required_packages(anatomy)
+        self._params = [*anatomy.data.get("matrix", {}), "backend", "device"]
         self._bindings: dict[str, Binding] = {}
         for name, binding in _bindings(anatomy, self._prelude):
             first = self._bindings.setdefault(name, binding)
@@ -79,6 +80,9 @@ class Scope:
         binding = self._bindings.get(first)
         if first in without:
             return f"'{first}' cannot be named here", "it is what these options make; name a function of the prelude, or a value of let"
+        if first == "params" and rest and binding is not None and not binding.origin:
+            wanted = rest.split(".")[0]
+            return None if wanted in self._params else unknown("matrix key", wanted, self._params)
         if binding is not None and binding.since <= moment:
             return self._dotted_problem(name) if first == "torch" and rest else None
         if "*" in self._prelude:

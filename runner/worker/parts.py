@@ -42,7 +42,8 @@ def _missing(found: Any, part: str, name: str) -> MissingPart:
 
 def _described(found: Any, part: str) -> str:
     if isinstance(found, torch.Tensor):
-        return f"a tensor of shape {list(found.shape)}, and has attributes alone"
+        hint = did_you_mean(part, [name for name in dir(found) if not name.startswith("_")])
+        return f"a tensor of shape {list(found.shape)}, which has attributes and no parts{f' ({hint})' if hint else ''}"
     if isinstance(found, Mapping):
         keys = [str(key) for key in found]
         return f"a {type(found).__name__} with the keys {one_of(keys)}" if keys else f"an empty {type(found).__name__}"
