@@ -10,7 +10,7 @@ from tests.fakes import import_torch
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
-Pair = namedtuple("Pair", "left right")  # noqa: PYI024 - as torch's own results are
+Pair = namedtuple("Pair", "left right")
 
 
 @pytest.fixture(scope="module")

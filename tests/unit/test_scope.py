@@ -110,7 +110,9 @@ def test_a_typo_gets_a_position_and_a_hint_everywhere(place, problems_of):
     assert "did you mean 'helper'?" in line
 
 
-@pytest.mark.parametrize("place", ["let", "inputs", "handler", "config", "backend", "option", "context", "of", "equals", "text", "backward"])
+@pytest.mark.parametrize(
+    "place", ["let", "inputs", "handler", "config", "backend", "option", "context", "of", "equals", "text", "backward"]
+)
 def test_what_is_made_later_is_said_to_be_not_there_yet(place, problems_of):
     (line,) = [line for line in problems_of(spec(place, "later")) if "eager reference" not in line]
     assert "the name 'later' is not there yet (it is the result of the step at line 28" in line

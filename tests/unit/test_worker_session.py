@@ -470,9 +470,10 @@ def test_a_name_that_leads_nowhere_is_no_answer_of_torch(torch, session):
 
     one = session(
         "function: |\n  def fn(x):\n      return x * 2\ninputs: [{rand: [3]}]\nsteps:\n"
-        f"  - call: {{as: out}}\n    {CLOSE}\n  - api: {{call: {{ref: out.ngeative}}}}\n  - api: {{call: torch.neg, args: [{{ref: out.3}}]}}\n"
+        f"  - call: {{as: out}}\n    {CLOSE}\n  - api: {{call: {{ref: out.ngeative}}}}\n"
+        "  - api: {call: torch.neg, args: [{ref: out.3}]}\n"
     )
     do(one)
     for number in (1, 2):
-        with pytest.raises(NotCarriedOut, match="out has no part '(ngeative|3)': it is a tensor"):
+        with pytest.raises(NotCarriedOut, match=r"out has no part '(ngeative|3)': it is a tensor"):
             do(one, number)
