@@ -13,6 +13,7 @@ from runner.language.check_conditions import all_condition_problems
 from runner.language.check_functions import CALLS, function_problems, input_problems, path_problems
 from runner.language.check_matrix import unused_key_problems
 from runner.language.check_names import name_problems
+from runner.language.check_names import value_problems as option_value_problems
 from runner.language.check_python import python_problems
 from runner.language.check_steps import all_expectation_problems, step_problems
 from runner.language.check_values import handler_problems, let_problems, spy_problems, value_problems
@@ -45,7 +46,7 @@ def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagn
         audit_problems,
     ):
         problems.extend(part(anatomy, backends))
-    named = name_problems(anatomy, names)
+    named = [*name_problems(anatomy, names), *option_value_problems(anatomy, names)]
     said = {problem.message for problem in named}
     return [*(problem for problem in problems if problem.message not in said), *named]
 

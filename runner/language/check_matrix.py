@@ -34,7 +34,8 @@ def unused_key_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagno
         if key not in used:
             where = "only its summary and covers name it" if key in in_texts else "nothing names it"
             message = f"the matrix key '{key}' changes nothing of its cases but their seed: {where}"
-            hint = f'write "{{{{ {key} }}}}" where its value belongs, or params.{key} in Python; a key that only repeats its cases is called {REPEAT}'
+            place = f'write "{{{{ {key} }}}}" where its value belongs, or params.{key} in Python'
+            hint = f"{place}; a key that only repeats its cases is called {REPEAT}"
             yield anatomy.document.problem(("matrix", key), message, hint, key=True)
 
 

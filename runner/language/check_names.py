@@ -5,6 +5,7 @@ from typing import Any
 
 from runner.diagnostics import Diagnostic
 from runner.expectations.counter import allows_zero, is_unlisted
+from runner.language import substitution, templates
 from runner.language.anatomy import Anatomy
 from runner.language.names import NameKind, NameTables
 from runner.language.source import DataPath, Document
@@ -30,6 +31,40 @@ def name_problems(anatomy: Anatomy, tables: NameTables) -> list[Diagnostic]:
                 message = f"the counter '{name}' may not be claimed 0: its name is made at run time, and a misspelt one is always 0"
                 problems.append(document.problem(path, message, found.hint or "claim at least 1", key=True))
     return problems
+
+
+def value_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]:
+    """Return values that an option does not take, and unknown modes; what a template gives is judged at its point."""
+    for document in (*anatomy.spec.defaults, anatomy.document):
+        above: tuple[DataPath, ...] = ((), ("control",)) if document is anatomy.document else ((),)
+        for path in above:
+            given = document.data if not path else document.data.get("control", {})
+            for section in OPTION_KINDS:
+                yield from section_problems(document, given.get(section), (*path, section), section, tables)
+            compile_ = given.get("compile", {})
+            yield from section_problems(document, compile_.get("options"), (*path, "compile", "options"), "config", tables)
+            mode = compile_.get("mode")
+            found = None if templates.is_template(mode) else tables.mode_problem(mode)
+            if found is not None:
+                yield document.problem((*path, "compile", "mode"), *found)
+
+
+def section_problems(document: Document, options: Any, path: DataPath, section: str, tables: NameTables) -> Iterator[Diagnostic]:
+    """Return the values of a section of options that are none of their options."""
+    for place, name in option_names(options, path):
+        value = document.value(place)
+        found = value_problem(tables, OPTION_KINDS[section], name, value)
+        if found is not None:
+            yield document.problem(place, *found)
+
+
+def value_problem(tables: NameTables, kind: NameKind, name: str, value: Any) -> tuple[str, str] | None:
+    """Return message and hint for a value that an option does not take; references and templates are let through."""
+    if isinstance(value, substitution.Deferred) or (isinstance(value, dict) and set(value) == {"ref"}):
+        return None
+    if next(substitution.templates_below(value, ("config",)), None) is not None:
+        return None
+    return tables.value_problem(kind, name, value)
 
 
 def name_problem(tables: NameTables, kind: NameKind, name: str) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""The names that Python looks up outside of every function, by ``ast``: which node looks up which, so that a name that nothing binds is seen.
+"""The names that Python looks up outside of every function, by ``ast``, so that a name that nothing binds is seen.
 
 The order of execution is not followed: a name that is bound anywhere at the top counts as bound.
 """
