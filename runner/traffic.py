@@ -35,6 +35,17 @@ def _of_step(remote: Mapping[str, Mapping[str, int]]) -> Counted:
     return Counted(gets, sum(cache.get("put", 0) for cache in caches), sum(cache.get("exception", 0) for cache in caches))
 
 
+def _while_compiling(steps: Sequence[Step], facts: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a count changed in a step that compiled, or looked a graph up; specs that compile nothing have no such step."""
+    before = Counted()
+    for step, known in zip(steps, facts, strict=False):
+        now = _of_step(known.get("remote") or {})
+        if now != before and step.kind != "clear_counters" and (known["entered"] or known["graphs"]):
+            return True
+        before = now
+    return not any(known["entered"] or known["graphs"] for known in facts)
+
+
 def problem(service: ServiceReport, steps: Sequence[Step], facts: Sequence[Mapping[str, Any]]) -> str:
     """Return why the traffic of a case with a service is not shown to be torch's; empty where it is."""
     gets, sets = service.answered.get("GET", 0), service.answered.get("SET", 0)
@@ -46,7 +57,7 @@ def problem(service: ServiceReport, steps: Sequence[Step], facts: Sequence[Mappi
     most = float("inf") if any(step.kind == "spawn" for step in steps) else torch.raised
     agrees = 0 <= gets - torch.gets <= most and 0 <= sets - torch.sets <= most
     if agrees and torch.gets + torch.sets > 0:
-        return ""
+        return "" if _while_compiling(steps, facts) else f"torch's remote caches spoke to {service.name} in no step that compiled anything"
     return (
         f"{service.name} answered {gets} look-ups and {sets} writes, and torch's remote caches counted {torch.gets} and {torch.sets}: "
         "another client spoke to it, or torch's did not reach it"

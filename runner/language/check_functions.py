@@ -185,13 +185,16 @@ def path_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Names of the prelude and of libraries: modules, api calls, exceptions, references to functions outside YAML."""
     prelude = prelude_names(anatomy)
     required = required_packages(anatomy)
+    results = (step.arguments.get("as") for step in anatomy.steps if isinstance(step.arguments, dict))
+    named = {*anatomy.data.get("let", {}), *results, *anatomy.functions, "compiled"}
     for path, dotted in _dotted_paths(anatomy):
         # what a machine may lack is not looked for on this one
         if templates.is_template(dotted) or dotted.replace(":", ".").split(".")[0] in required:
             continue
         found = python.find_name(dotted, prelude)
         if found is not None:
-            yield anatomy.document.problem(path, *found)
+            hint = f"write {path[-1]}: {{ref: {dotted}}}" if path[-1] == "call" and dotted.split(".")[0] in named else found[1]
+            yield anatomy.document.problem(path, found[0], hint)
     for path, name in _exceptions(anatomy):
         if "." not in name and not python.is_exception(name):
             message, hint = unknown("exception", name, python.exceptions())

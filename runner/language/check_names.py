@@ -76,7 +76,7 @@ def name_problem(tables: NameTables, kind: NameKind, name: str) -> tuple[str, st
         message = f"unknown counter '{name}'" if "." in name else f"the counter '{name}' has no namespace"
         return message, f"{found.hint}; a counter outside the tables needs unlisted: true"
     if name == "when" and kind is not NameKind.METRIC:
-        return "a condition without 'set'", "write {when: {...}, set: {...}}"
+        return "a condition without 'set'", f"write a list: {kind.value}: [{{when: {{...}}, set: {{...}}}}]"
     return f"unknown {_KIND_WORDS[kind]} '{name}'", found.hint or "no torch from 2.11 on has it"
 
 

@@ -119,7 +119,8 @@ def script_problems(anatomy: Anatomy, step: RawStep, scope: Scope, moment: Momen
     defs = list(python.top_level_functions(tree).values())
     if len(defs) != 1:
         names = one_of([node.name for node in defs]) if defs else "none"
-        yield anatomy.document.problem(path, f"a script is one def, found {names}", "move the others to prelude")
+        hint = "move the others to prelude" if defs else "write def NAME(...): ..., whose parameters are named values"
+        yield anatomy.document.problem(path, f"a script is one def, found {names}", hint)
         return
     arguments = defs[0].args
     for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):

@@ -139,7 +139,7 @@ def test_what_a_backend_sets_otherwise_must_be_meant(load_suite: LoadSuite, good
         column = 10 if config.startswith("{") else 17
         assert told == [
             f"suite/spec.yaml:9:{column}: config max_autotune is false here and true in the backend vendor (vendor.yaml:5:12) "
-            "(write {set: {...}, override: true} if the spec means it)"
+            "(if the spec means it, write config: [{set: {max_autotune: false}, override: true}])"
         ]
     meant = load_suite(text + "config: [{set: {max_autotune: false}, override: true}]\n", backends=VENDOR)
     assert {case.backend: case.body["config"]["max_autotune"] for case in meant.cases} == dict.fromkeys(

@@ -70,6 +70,14 @@ def test_what_torch_counts_goes_on_from_step_to_step_until_it_is_cleared():
     assert "counted 7 and 2" in traffic.problem(dataclasses.replace(exact, answered={"GET": 8, "SET": 2}), steps, facts)
 
 
+def test_traffic_of_torchs_client_outside_of_every_compile_shows_nothing():
+    used = ServiceReport(name="redis", answered={"GET": 4, "SET": 1})
+    by_hand = [seen(remote=COUNTS, entered=0, graphs=[]), seen(remote=COUNTS)]
+    assert "in no step that compiled anything" in traffic.problem(used, [step(kind="api"), step(COUNTED)], by_hand)
+    assert traffic.problem(used, [step(COUNTED), step(kind="api")], [seen(remote=COUNTS), by_hand[0]]) == ""
+    assert traffic.problem(used, [step(kind="api")], by_hand[:1]) == "", "a case that compiles nothing"
+
+
 def test_a_look_up_that_raised_and_a_child_may_add_to_what_was_answered():
     raised = {"RemoteFxGraphCache": {"hit": 3, "miss": 1, "put": 1, "exception": 1}}
     more = ServiceReport(name="redis", answered={"GET": 5, "SET": 1})

@@ -14,7 +14,7 @@ let:
 spies: {{spy: {{function: json.dumps, instead: {{returns: {returns}}}}}}}
 handlers: {{debug: {handler}}}
 config: {{post_grad_custom_post_pass: {config}}}
-dynamo_config: [{{set: {{nontraceable_tensor_subclasses: {{value: {dynamo}}}}}}}]
+dynamo_config: [{{set: {{recompile_limit: {dynamo}}}}}]
 compile: {{backend: {backend}, options: {{post_grad_custom_pre_pass: {option}}}}}
 context: [{context}]
 function: |
@@ -142,3 +142,43 @@ def test_a_backward_of_what_no_call_gave_has_no_eager_reference(name, good, prob
 def test_unknown_parts_of_params_are_refused(problems_of):
     (line,) = problems_of(spec("argument", "params.sise"))
     assert "unknown matrix key 'sise' (did you mean 'size'?)" in line
+
+
+# -- hints that can be followed -------------------------------------------------------------------------------------
+
+VENDOR = """\
+mine:
+  summary: A device of mine
+  device: cpu
+  proof: {graphs: {min: 1}}
+  compile: {fullgraph: true}
+  config: {freezing: true}
+"""
+
+
+def test_a_conflict_of_compile_options_gets_a_hint_that_can_be_followed(good, problems_of):
+    text = good.replace("[cpu]", "[cpu, mine]")
+    (line,) = problems_of(text + "compile: {fullgraph: false}\n", backends=VENDOR)
+    assert "(leave fullgraph out of the spec, or exclude the backend mine: exclude: [{backend: mine, reason: ...}])" in line
+    assert (
+        problems_of(text + "compile: {fullgraph: false}\nexclude: [{backend: mine, reason: whole graphs alone}]\n", backends=VENDOR) == []
+    )
+
+
+def test_a_conflict_of_config_gets_the_line_to_write(good, problems_of):
+    text = good.replace("[cpu]", "[cpu, mine]")
+    (line,) = problems_of(text + "config: {freezing: false}\n", backends=VENDOR)
+    assert "write config: [{set: {freezing: false}, override: true}]" in line
+    assert problems_of(text + "config: [{set: {freezing: false}, override: true}]\n", backends=VENDOR) == []
+
+
+def test_a_condition_in_a_map_gets_the_list_to_write(good, problems_of):
+    (line,) = problems_of(good + 'config: {when: {torch: ">=2.12"}}\n')
+    assert "write a list: config: [{when: {...}, set: {...}}]" in line
+
+
+def test_a_value_that_is_called_by_name_alone_gets_its_reference(good, problems_of):
+    steps = "let: {pool: {call: builtins.dict}}\nsteps:\n  - api: {call: pool.keys}\n  - call: {}\n    expect:"
+    (line,) = problems_of(good.replace("expect:", steps))
+    assert "write call: {ref: pool.keys}" in line
+    assert problems_of(good.replace("expect:", steps.replace("call: pool.keys", "call: {ref: pool.keys}"))) == []
