@@ -491,7 +491,7 @@ def test_fewer_executed_than_asked_for_is_no_success(tmp_path):
 HANG = """
 summary: A case that waits to be interrupted
 backends: [host]
-matrix: {number: [1, 2, 3]}
+matrix: {repeat: [1, 2, 3]}
 prelude: |
   import os
   import subprocess

@@ -298,7 +298,7 @@ def test_what_is_found_does_not_depend_on_what_is_imported(torch, session, tmp_p
 
 
 def test_params_are_what_the_case_is(session, tmp_path):
-    one = session("matrix: {size: [3]}\nfunction: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\nexpect: [{runs: {}}]")
+    one = session('matrix: {size: [3]}\nfunction: |\n  def fn(x):\n      return x\ninputs: [{zeros: ["{{ size }}"]}]\nexpect: [{runs: {}}]')
     params = one.module.namespace["params"]
     assert (params.size, params.backend, params.device) == (3, "cpu", "cpu")
 
