@@ -159,7 +159,7 @@ def test_json_of_list(program: Program) -> None:
         "covers": ["test_a.py::test_b"],
         "tags": [],
     }
-    assert [case["params"] for case in found] == [{"n": 1}, {"n": {"$float": "nan"}}]
+    assert [case["params"] for case in found] == [{"repeat": 1}, {"repeat": {"$float": "nan"}}]
     assert first["available"] in (True, False, None)
     assert (first["reason"] == "") is (first["available"] is True)
 
@@ -168,7 +168,7 @@ def test_json_of_explain(program: Program) -> None:
     done = program("explain", "*", "good", "--json")
     found = strict(done.stdout)
     assert done.returncode == ExitCode.OK
-    assert [case["params"] for case in found] == [{"n": 1}, {"n": {"$float": "nan"}}]
+    assert [case["params"] for case in found] == [{"repeat": 1}, {"repeat": {"$float": "nan"}}]
     assert found[0]["body"]["inputs"] == [{"rand": [4, 4]}] * 2
     assert found[0]["seed"] != found[1]["seed"]
 
