@@ -85,7 +85,13 @@ def _run(commands: "_Commands") -> None:
     )
     add("--junit", type=Path, metavar="FILE", help="write JUnit here too")
     add("--out", type=Path, metavar="DIR", help="folder of the run (default: reports/<utc>-<id>)")
-    add("--require", action="append", default=[], metavar="NAME", help="a backend or capability: unavailable is an error (repeatable)")
+    add(
+        "--require",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a backend or capability: unavailable is an error; exit 4 where no executed case uses it (repeatable)",
+    )
     add("--bench", action="store_true", help="run the bench steps too: their cases run alone, their times are reported and never judged")
     add("--min-executed", type=_natural, default=1, metavar="N", help="exit 4 when fewer cases were executed (default: 1)")
     add("--fail-fast", action="store_true", help="stop after the first failure")

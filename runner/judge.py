@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runner import traffic
 from runner.conditions import Surroundings
 from runner.diagnostics import Position
 from runner.expectations import Raised, StepFacts, side_effects
@@ -98,7 +99,7 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
     except OSError as error:
         return _error(case, f"generated code is missing: {error}", case.position)
     verdicts = _verdicts(case, here, observation, facts)
-    verdicts.extend(_unused_services(case, evidence, verdicts))
+    verdicts.extend(_unused_services(case, evidence, verdicts, observation["steps"]))
     if backend.compiles:
         verdicts.append(_proof(case, backend, here, observation, facts))
     return _fold(case, verdicts)
@@ -296,20 +297,21 @@ def _verdict(expected: Expected, judgement: Judgement) -> Verdict:
     )
 
 
-def _unused_services(case: Case, evidence: Evidence, verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return an error for each service without traffic: torch goes on in silence when it reaches none, and then nothing is claimed."""
+def _unused_services(case: Case, evidence: Evidence, verdicts: Sequence[Verdict], steps: Sequence[Mapping[str, Any]]) -> list[Verdict]:
+    """Return an error for each service without traffic of torch's: it goes on in silence, and then nothing is claimed."""
     if any(verdict.kind == "raised" for verdict in verdicts):
         return []  # the exception is the reason, and says more
-    unused = [service for service in evidence.services if not any(service.answered.values())]
+    problems = [(service, traffic.problem(service, case.steps, steps)) for service in evidence.services]
     return [
         Verdict(
             kind="service",
             status=Status.ERROR,
             position=case.position,
             expected=f"traffic of the case with {service.name}",
-            observed=f"the case asked for {service.name} and torch never spoke to it",
+            observed=why,
         )
-        for service in unused
+        for service, why in problems
+        if why
     ]
 
 

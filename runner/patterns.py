@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -65,6 +65,46 @@ def check_pattern(pattern: str) -> str | None:
     except OverflowError as problem:
         return f"{problem} at offset 0"
     return None
+
+
+def says_nothing(pattern: str, frames: Sequence[str] = ("{0}",)) -> bool:
+    """Whether a pattern that compiles is satisfied by texts that have no character in common: it describes no particular text.
+
+    Each of ``frames`` is a text with ``{0}`` and ``{1}`` where the two fillings stand; a match in one that uses only what the frame
+    itself brings describes nothing either. A pattern without an answer in time is not judged here.
+    """
+    try:
+        return any(_fits_unrelated(pattern, frame, length) for frame in frames for length in _LENGTHS)
+    except PatternTooSlow:
+        return False
+
+
+def _fits_unrelated(pattern: str, frame: str, length: int) -> bool:
+    fillings = [_filling(characters, length) for characters in _UNRELATED]
+    return sum(search(pattern, frame.replace("{0}", one).replace("{1}", one), seconds=1.0) is not None for one in fillings) > 1
+
+
+def _filling(characters: str, length: int) -> str:
+    return (characters * (length // len(characters) + 1))[:length]
+
+
+_UNRELATED = (
+    "kqxzj",
+    "wvyhb",
+    "KQXZJ",
+    "WVYHB",
+    "80",
+    "97",
+    "~^`",
+    "@#&",
+    "\u03b6\u03be\u03c8",
+    "\u0416\u0429\u042d",
+    "m P 3 %\n",
+    "f\tR\t5\t!",
+)
+"""Texts of which no two share a character."""
+
+_LENGTHS = (0, 1, 9, 40, 120, 350, 2500)
 
 
 def search(pattern: str, text: str, *, seconds: float = 5.0) -> re.Match[str] | None:

@@ -1,8 +1,9 @@
 """From a case to the plan that a worker runs: plain data, with the measurements that its expectations ask for."""
 
+import ast
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +52,13 @@ def expects_raise(step: Step, here: Surroundings) -> bool:
 
 
 def needs_eager(case: Case) -> bool:
-    """Whether an expectation names the eager reference, or a part of it."""
-    return EAGER in _named(case)
+    """Whether a step names the eager reference, or a part of it."""
+    return any(name.partition(".")[0] == EAGER for step in case.steps for name in _names(step))
 
 
-def _named(case: Case) -> set[str]:
+def _compared(case: Case) -> list[str]:
     """Return the names that expectations speak of, without the paths below them."""
-    return {name.partition(".")[0] for step in case.steps for expected in step.expectations for name in expected.check.names}
+    return sorted({name.partition(".")[0] for step in case.steps for expected in step.expectations for name in expected.check.names})
 
 
 def make_plan(
@@ -80,10 +81,32 @@ def make_plan(
         "cache": str(cache),
         "objects": str(objects) if objects is not None else None,
         "needs_eager": needs_eager(case),
-        "compared": sorted(_named(case)),
+        "compared": _compared(case),
         "steps": [_plan_step(case, step, here, facts) for step in case.steps],
     }
     return dict(encode(plan))
+
+
+def _names(step: Step) -> Iterator[str]:
+    """Yield the names that a step uses: in its expectations, in its arguments, and as parameters of a script."""
+    for expected in step.expectations:
+        yield from expected.check.names
+    if step.kind == "script":
+        code = step.arguments["code"]["text"]
+        yield from (node.arg for node in ast.walk(ast.parse(code)) if isinstance(node, ast.arg))
+    else:
+        yield from (str(name) for name in _referenced(step.arguments))
+
+
+def _referenced(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        if set(value) == {"ref"}:
+            yield value["ref"]
+        for item in value.values():
+            yield from _referenced(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _referenced(item)
 
 
 def _plan_step(case: Case, step: Step, here: Surroundings, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -76,6 +76,12 @@ def case(*steps: Step, id: str = ID, **changes: Any) -> Case:
     return replace(made, **changes)
 
 
+def used(*keys: str) -> str:
+    """Return a line of a spec that names keys of its matrix: one that nothing names is refused."""
+    texts = ", ".join(f'"{{{{ {key} }}}}"' for key in keys)
+    return f"let: {{used: {{value: [{texts}]}}}}\n"
+
+
 def requirement(name: str, argument: str | None = None) -> Requirement:
     return Requirement(name=name, argument=argument, position=AT)
 

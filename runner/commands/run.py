@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from runner import __version__, availability, kept, schedule, scratch
+from runner import __version__, availability, kept, required, schedule, scratch
 from runner.agreement import machine_differences
 from runner.attempts import Policy
 from runner.audit import Trial, audit, try_case
@@ -86,7 +86,11 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     folder.claim_junit(arguments.junit)
     for warning in warnings(waivers, [case.id for case in suite.cases]):
         print(f"warning: {warning}", file=sys.stderr)
-    return _Run(arguments, suite, waivers, selected, folder, workers, policy, wishes, replace(header, run_id=folder.run_id)).main()
+    run = _Run(arguments, suite, waivers, selected, folder, workers, policy, wishes, replace(header, run_id=folder.run_id))
+    run.whole = whole
+    for problem in required.problems(arguments.require, whole, selected, None):
+        print(f"warning: {problem}", file=sys.stderr)
+    return run.main()
 
 
 def _seed(shuffle: int | str | None) -> int | None:
@@ -186,6 +190,8 @@ class _Run:
         self.suite = suite
         self.waivers = waivers
         self.selected = selected
+        self.whole: Sequence[Case] = selected
+        """The selection of all shards."""
         self.folder = folder
         self.workers = workers
         self.wishes = wishes
@@ -360,7 +366,17 @@ class _Run:
         if self.is_interrupted:
             return ExitCode.INTERRUPTED
         outcomes = (result.outcome for result in self.results.values())
-        return exit_code(outcomes, self.arguments.min_executed, lets_flaky_pass=self.header.lets_flaky_pass)
+        code = exit_code(outcomes, self.arguments.min_executed, lets_flaky_pass=self.header.lets_flaky_pass)
+        return self._unless_unexercised(code)
+
+    def _unless_unexercised(self, code: ExitCode) -> ExitCode:
+        """Return NOTHING in the place of a success under which a required name was not exercised, and print why."""
+        unexercised = list(required.problems(self.arguments.require, self.whole, self.selected, self.results))
+        if code not in (ExitCode.OK, ExitCode.NOTHING) or not unexercised:
+            return code
+        for problem in unexercised:
+            print(problem, file=sys.stderr)
+        return ExitCode.NOTHING
 
     def _write_stubs(self) -> None:
         for path in self.folder.junit_files:

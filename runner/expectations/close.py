@@ -141,8 +141,9 @@ def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
 
 
 def wants_other_inputs(arguments: Mapping[str, Any]) -> bool:
-    """Whether the reference's answer to other inputs is a stand-in of this measurement."""
-    return (arguments["of"], arguments["to"]) == (OUTPUT, EAGER)
+    """Whether the reference's answer to other inputs, or a part of it, is a stand-in of this measurement."""
+    (first, part), (other, same_part) = (name.partition(".")[::2] for name in (arguments["of"], arguments["to"]))
+    return (first, other) == (OUTPUT, EAGER) and part == same_part
 
 
 def add_other_inputs(facts: dict[str, Any], arguments: Mapping[str, Any], reference: Any, answer: Callable[[], Any]) -> None:

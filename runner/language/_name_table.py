@@ -40,6 +40,10 @@ class Names:
     version: str
     options: Mapping[str, frozenset[str]]
     """For each key of ``CONFIG_FILES`` its dotted options."""
+    types: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    """For each key of ``CONFIG_FILES`` the options of which the values are known, with these (``_scan_types``)."""
+    modes: tuple[str, ...] = ()
+    """The modes of ``torch.compile``; none where the table does not say."""
     metrics: frozenset[str]
     counters: Mapping[str, CounterNames]
     """By namespace."""
@@ -48,11 +52,14 @@ class Names:
 
     def as_json(self) -> dict[str, Any]:
         """Return the committed form."""
+        types = {kind: {name: " | ".join(self.types[kind][name]) for name in sorted(self.types[kind])} for kind in self.types}
         return {
             "torch": self.version,
             **{kind: sorted(self.options[kind]) for kind in CONFIG_FILES},
             "metric": sorted(self.metrics),
             "counter": {space: self.counters[space].as_json() for space in sorted(self.counters)},
+            **({"types": types} if types else {}),
+            **({"modes": list(self.modes)} if self.modes else {}),
         }
 
     @classmethod
@@ -61,6 +68,10 @@ class Names:
         return cls(
             version=table["torch"],
             options={kind: frozenset(table[kind]) for kind in CONFIG_FILES},
+            types={
+                kind: {name: tuple(text.split(" | ")) for name, text in entries.items()} for kind, entries in table.get("types", {}).items()
+            },
+            modes=tuple(table.get("modes", ())),
             metrics=frozenset(table["metric"]),
             counters={space: CounterNames.from_json(entry) for space, entry in table["counter"].items()},
         )

@@ -6,20 +6,25 @@ from pathlib import Path
 
 from runner.language._name_table import CONFIG_FILES, Names
 from runner.language._scan_counters import scan_counters
+from runner.language._scan_types import Allowed, allowed_values
 from runner.language._torch_source import VERSION_FILE, Source, open_source, parse, read
 from runner.machine import release, version_facts
 
 METRICS_FILE = "_inductor/metrics.py"
+MODES_FILE = "_inductor/__init__.py"
 
 
 def scan(path: Path) -> Names:
     """Return every name that the torch in ``path`` has."""
     source = open_source(path)
     counters, unresolved = scan_counters(source)
+    options = {kind: scan_types(source, kind) for kind in CONFIG_FILES}
     facts = version_facts(read(source, VERSION_FILE).decode(), source.label)
     return Names(
         version=".".join(str(number) for number in release(facts["__version__"] or "")),
-        options={kind: scan_options(source, kind) for kind in CONFIG_FILES},
+        options={kind: frozenset(found) for kind, found in options.items()},
+        types={kind: {name: allowed for name, allowed in found.items() if allowed} for kind, found in options.items()},
+        modes=scan_modes(source),
         metrics=scan_metrics(source),
         counters=counters,
         unresolved=unresolved,
@@ -28,7 +33,26 @@ def scan(path: Path) -> Names:
 
 def scan_options(source: Source, kind: str) -> frozenset[str]:
     """Return the dotted options of one config module (a key of ``CONFIG_FILES``)."""
-    return frozenset(_dotted(_Fields().run(parse(source, CONFIG_FILES[kind]).body).found))
+    return frozenset(scan_types(source, kind))
+
+
+def scan_types(source: Source, kind: str) -> dict[str, Allowed]:
+    """Return the dotted options of one config module, each with the values that it takes: nothing where the source does not say."""
+    return dict(_dotted(_Fields().run(parse(source, CONFIG_FILES[kind]).body).found))
+
+
+def scan_modes(source: Source) -> tuple[str, ...]:
+    """Return the modes of ``torch.compile``; none where the source does not say."""
+    if source.read(MODES_FILE) is None:
+        return ()
+    for node in ast.walk(parse(source, MODES_FILE)):
+        match node:
+            case (
+                ast.AnnAssign(target=ast.Name(id="mode_options"), value=ast.Dict(keys=keys))
+                | ast.Assign(targets=[ast.Name(id="mode_options")], value=ast.Dict(keys=keys))
+            ):
+                return tuple(key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
+    return ()
 
 
 def scan_metrics(source: Source) -> frozenset[str]:
@@ -51,14 +75,14 @@ def _touched(function: ast.FunctionDef) -> Iterator[str]:
                 yield name
 
 
-_Found = dict[str, "_Found | None"]
-"""What a module or class body leaves behind: an option (None), or a class and what it holds."""
+_Found = dict[str, "_Found | Allowed"]
+"""What a module or class body leaves behind: an option with the values that it takes, or a class and what it holds."""
 
 
-def _dotted(found: _Found, prefix: str = "") -> Iterator[str]:
+def _dotted(found: _Found, prefix: str = "") -> Iterator[tuple[str, Allowed]]:
     for name, inner in found.items():
-        if inner is None:
-            yield prefix + name
+        if isinstance(inner, tuple):
+            yield prefix + name, inner
         else:
             yield from _dotted(inner, f"{prefix}{name}.")
 
@@ -70,7 +94,7 @@ class _Fields:
     imports, names of types. Classes become groups; ``@inherit_fields_from(parent)`` copies the parent's public options.
     """
 
-    def __init__(self, outer: Mapping[str, "_Found | None"] | None = None) -> None:
+    def __init__(self, outer: Mapping[str, "_Found | Allowed"] | None = None) -> None:
         self.found: _Found = {}
         self._outer = outer or {}
 
@@ -93,10 +117,20 @@ class _Fields:
             case _:
                 self.run(_inner_statements(statement))
 
-    def _assignment(self, statement: ast.stmt) -> None:
+    def _assignment(self, statement: ast.Assign | ast.AnnAssign) -> None:
+        annotation = statement.annotation if isinstance(statement, ast.AnnAssign) else None
+        whole = statement.value if isinstance(statement, ast.AnnAssign) or isinstance(statement.targets[0], ast.Name) else None
         for name, value in _assigned(statement):
             if not name.startswith("__") and _is_data(value):
-                self.found[name] = None
+                self._option(name, allowed_values(annotation, whole))
+
+    def _option(self, name: str, allowed: Allowed) -> None:
+        """Take an option; one that is set again, as under an ``if``, keeps the values that both allow it."""
+        before = self.found.get(name)
+        if not isinstance(before, tuple):
+            self.found[name] = allowed
+        else:
+            self.found[name] = tuple(dict.fromkeys([*before, *allowed])) if before and allowed else ()
 
     def _group(self, definition: ast.ClassDef) -> _Found:
         known = {**self._outer, **self.found}
@@ -104,7 +138,9 @@ class _Fields:
         for decorator in definition.decorator_list:
             match decorator:
                 case ast.Call(func=ast.Name(id="inherit_fields_from"), args=[ast.Name(id=parent)]):
-                    inherited = {name: inner for name, inner in (known.get(parent) or {}).items() if not name.startswith("_")}
+                    parents = known.get(parent)
+                    fields = parents if isinstance(parents, dict) else {}
+                    inherited = {name: inner for name, inner in fields.items() if not name.startswith("_")}
                     own = {**inherited, **own}
         return own
 

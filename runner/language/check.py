@@ -11,9 +11,12 @@ from runner.language.check_audit import audit_problems
 from runner.language.check_bench import bench_problems
 from runner.language.check_conditions import all_condition_problems
 from runner.language.check_functions import CALLS, function_problems, input_problems, path_problems
+from runner.language.check_matrix import unused_key_problems
 from runner.language.check_names import name_problems
+from runner.language.check_names import value_problems as option_value_problems
+from runner.language.check_python import python_problems
 from runner.language.check_steps import all_expectation_problems, step_problems
-from runner.language.check_values import backend_problems, handler_problems, let_problems, spy_problems
+from runner.language.check_values import handler_problems, let_problems, spy_problems, value_problems
 from runner.language.names import NameTables
 from runner.language.source import DataPath, Document
 
@@ -23,6 +26,7 @@ def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagn
     problems = list(anatomy.problems)
     for part in (
         matrix_problems,
+        unused_key_problems,
         _shape,
         _values,
         _requirements,
@@ -31,17 +35,18 @@ def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagn
         function_problems,
         input_problems,
         path_problems,
+        python_problems,
         let_problems,
         spy_problems,
         handler_problems,
-        backend_problems,
+        value_problems,
         step_problems,
         bench_problems,
         all_expectation_problems,
         audit_problems,
     ):
         problems.extend(part(anatomy, backends))
-    named = name_problems(anatomy, names)
+    named = [*name_problems(anatomy, names), *option_value_problems(anatomy, names)]
     said = {problem.message for problem in named}
     return [*(problem for problem in problems if problem.message not in said), *named]
 

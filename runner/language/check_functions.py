@@ -184,14 +184,17 @@ def _called(anatomy: Anatomy) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
 def path_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Names of the prelude and of libraries: modules, api calls, exceptions, references to functions outside YAML."""
     prelude = prelude_names(anatomy)
-    required = _required_packages(anatomy)
+    required = required_packages(anatomy)
+    results = (step.arguments.get("as") for step in anatomy.steps if isinstance(step.arguments, dict))
+    named = {*anatomy.data.get("let", {}), *results, *anatomy.functions, "compiled"}
     for path, dotted in _dotted_paths(anatomy):
         # what a machine may lack is not looked for on this one
         if templates.is_template(dotted) or dotted.replace(":", ".").split(".")[0] in required:
             continue
         found = python.find_name(dotted, prelude)
         if found is not None:
-            yield anatomy.document.problem(path, *found)
+            hint = f"write {path[-1]}: {{ref: {dotted}}}" if path[-1] == "call" and dotted.split(".")[0] in named else found[1]
+            yield anatomy.document.problem(path, found[0], hint)
     for path, name in _exceptions(anatomy):
         if "." not in name and not python.is_exception(name):
             message, hint = unknown("exception", name, python.exceptions())
@@ -206,7 +209,7 @@ def prelude_names(anatomy: Anatomy) -> set[str]:
     return python.defined(anatomy.prelude_trees) | ({"*"} if unread else set())
 
 
-def _required_packages(anatomy: Anatomy) -> set[str]:
+def required_packages(anatomy: Anatomy) -> set[str]:
     """Return the packages whose names are left to the worker: those under ``requires``, and a torch that may not be here."""
     entries = [entry for entry in anatomy.data.get("requires", []) if isinstance(entry, dict)]
     found = {str(entry["module"]).split(".")[0] for entry in entries if "module" in entry}

@@ -5,6 +5,7 @@ from typing import Any
 
 from runner.diagnostics import Diagnostic
 from runner.expectations.counter import allows_zero, is_unlisted
+from runner.language import substitution, templates
 from runner.language.anatomy import Anatomy
 from runner.language.names import NameKind, NameTables
 from runner.language.source import DataPath, Document
@@ -32,6 +33,40 @@ def name_problems(anatomy: Anatomy, tables: NameTables) -> list[Diagnostic]:
     return problems
 
 
+def value_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]:
+    """Return values that an option does not take, and unknown modes; what a template gives is judged at its point."""
+    for document in (*anatomy.spec.defaults, anatomy.document):
+        above: tuple[DataPath, ...] = ((), ("control",)) if document is anatomy.document else ((),)
+        for path in above:
+            given = document.data if not path else document.data.get("control", {})
+            for section in OPTION_KINDS:
+                yield from section_problems(document, given.get(section), (*path, section), section, tables)
+            compile_ = given.get("compile", {})
+            yield from section_problems(document, compile_.get("options"), (*path, "compile", "options"), "config", tables)
+            mode = compile_.get("mode")
+            found = None if templates.is_template(mode) else tables.mode_problem(mode)
+            if found is not None:
+                yield document.problem((*path, "compile", "mode"), *found)
+
+
+def section_problems(document: Document, options: Any, path: DataPath, section: str, tables: NameTables) -> Iterator[Diagnostic]:
+    """Return the values of a section of options that are none of their options."""
+    for place, name in option_names(options, path):
+        value = document.value(place)
+        found = value_problem(tables, OPTION_KINDS[section], name, value)
+        if found is not None:
+            yield document.problem(place, *found)
+
+
+def value_problem(tables: NameTables, kind: NameKind, name: str, value: Any) -> tuple[str, str] | None:
+    """Return message and hint for a value that an option does not take; references and templates are let through."""
+    if isinstance(value, substitution.Deferred) or (isinstance(value, dict) and set(value) == {"ref"}):
+        return None
+    if next(substitution.templates_below(value, ("config",)), None) is not None:
+        return None
+    return tables.value_problem(kind, name, value)
+
+
 def name_problem(tables: NameTables, kind: NameKind, name: str) -> tuple[str, str] | None:
     """Return message and hint for a name that no torch has."""
     found = tables.lookup(kind, name)
@@ -41,7 +76,7 @@ def name_problem(tables: NameTables, kind: NameKind, name: str) -> tuple[str, st
         message = f"unknown counter '{name}'" if "." in name else f"the counter '{name}' has no namespace"
         return message, f"{found.hint}; a counter outside the tables needs unlisted: true"
     if name == "when" and kind is not NameKind.METRIC:
-        return "a condition without 'set'", "write {when: {...}, set: {...}}"
+        return "a condition without 'set'", f"write a list: {kind.value}: [{{when: {{...}}, set: {{...}}}}]"
     return f"unknown {_KIND_WORDS[kind]} '{name}'", found.hint or "no torch from 2.11 on has it"
 
 

@@ -5,40 +5,66 @@ from typing import Any
 
 from runner.diagnostics import Diagnostic, Position, one_of, unknown
 from runner.expectations import EAGER, EXPECTATIONS, OUTPUT, BadExpectation
-from runner.language import python, substitution
+from runner.expectations.equality import is_reference
+from runner.language import python, substitution, templates
 from runner.language.anatomy import Anatomy, RawExpectation, RawStep
 from runner.language.backends import Backends
-from runner.language.check_functions import CALLS, prelude_names
-from runner.language.check_values import parts_of_case, script_problems, unknown_references
+from runner.language.check_functions import CALLS
+from runner.language.check_values import script_problems
+from runner.language.scope import READY, RESULTS, Moment, Scope, after, before, has_reference, reference_less, references
 from runner.language.source import DataPath, Document
 
 
 def step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Named values are there before they are used, and each name once."""
+    scope = Scope(anatomy)
     bound = {name: anatomy.document.position(("let", name), key=True) for name in anatomy.data.get("let", {})}
-    prelude = {*prelude_names(anatomy), *parts_of_case(anatomy)}
     called = False
-    for step in anatomy.steps:
-        yield from _reference_problems(anatomy, step, bound, prelude)
-        if step.kind == "backward" and "of" not in step.arguments and not called:
+    for index, step in enumerate(anatomy.steps):
+        yield from scope.reference_problems(step.arguments, step.path, before(index))
+        yield from _context_problems(anatomy, step, scope, before(index))
+        if step.kind == "backward" and not called and step.arguments.get("of", OUTPUT).split(".")[0] == OUTPUT:
             yield anatomy.document.problem(step.path, "backward before any call", "put a call step above it", key=True)
-        if step.kind == "backward" and "of" in step.arguments and step.arguments["of"] not in bound:
-            yield anatomy.document.problem((*step.path, "of"), *unknown("name", step.arguments["of"], bound))
+        elif step.kind == "backward":
+            yield from _backward_problems(anatomy, step, scope, before(index))
         called = called or step.kind == "call"
         name = step.arguments.get("as") if isinstance(step.arguments, dict) else None
         if name is not None:
             yield from _binding_problems(anatomy, step, name, bound)
             bound[name] = anatomy.document.position((*step.path, "as"))
         if step.kind == "script":
-            yield from script_problems(anatomy, step, {*bound, *prelude})
+            yield from script_problems(anatomy, step, scope, before(index))
         if step.kind == "spawn" and not any(expectation.kind == "exit" for expectation in step.expectations):
             yield anatomy.document.problem(step.path, "nothing is expected of the child", "add expect: [{exit: {code: 0}}]", key=True)
         for expectation in step.expectations:
-            yield from _named_value_problems(anatomy, step, expectation, bound)
-            yield from _event_problems(anatomy, step, expectation)
+            yield from _named_value_problems(anatomy, step, expectation, scope, after(index))
+            yield from _event_problems(anatomy, step, expectation, scope)
 
 
-def _event_problems(anatomy: Anatomy, step: RawStep, expectation: RawExpectation) -> Iterator[Diagnostic]:
+def _context_problems(anatomy: Anatomy, step: RawStep, scope: Scope, moment: Moment) -> Iterator[Diagnostic]:
+    """The spec's context is entered in each call that has none of its own."""
+    if step.kind in (*CALLS, "bench") and "context" not in step.arguments:
+        for document in (anatomy.document, *reversed(anatomy.spec.defaults)):
+            if "context" in document.data:
+                for path, text in references(document.data["context"], ("context",)):
+                    found = None if templates.is_template(text) else scope.problem(text, moment)
+                    if found is not None:
+                        yield document.problem(path, *found)
+                return
+
+
+def _backward_problems(anatomy: Anatomy, step: RawStep, scope: Scope, moment: Moment) -> Iterator[Diagnostic]:
+    name = step.arguments.get("of", OUTPUT)
+    if templates.is_template(name):
+        return
+    if name.split(".")[0] == EAGER:
+        hint = "leave it out, or name a result: the eager side runs backward of its own"
+        yield anatomy.document.problem((*step.path, "of"), "backward runs on what is compiled, not on its reference", hint)
+    elif (found := scope.problem(name, moment)) is not None:
+        yield anatomy.document.problem((*step.path, "of"), *found)
+
+
+def _event_problems(anatomy: Anatomy, step: RawStep, expectation: RawExpectation, scope: Scope) -> Iterator[Diagnostic]:
     """Return expectations of what is not there: a spy, a child, an object."""
     document, path = anatomy.document, expectation.path
     if expectation.kind == "calls" and expectation.body["of"] not in (spies := anatomy.data.get("spies", {})):
@@ -46,10 +72,28 @@ def _event_problems(anatomy: Anatomy, step: RawStep, expectation: RawExpectation
     if expectation.kind == "exit" and step.kind != "spawn":
         yield document.problem(path, f"the step '{step.kind}' spawns no child", "exit goes with spawn", key=True)
     if expectation.kind == "dead":
-        known = [*anatomy.functions, "inputs", *anatomy.data.get("let", {})]
         for index, name in enumerate(expectation.body):
-            if name.split(".")[0] not in known:
-                yield document.problem((*path, index), *unknown("name", name.split(".")[0], known))
+            found = scope.problem(name, READY)
+            if found is not None:
+                message, hint = found
+                late = "not there yet" in message
+                hint = "objects are looked up when the case begins: name an attribute of a function, of inputs, or of a value of let"
+                yield document.problem((*path, index), message, hint if late else found[1])
+    yield from _data_problems(document, expectation)
+
+
+def _data_problems(document: Document, expectation: RawExpectation) -> Iterator[Diagnostic]:
+    """Return references below what is only data: nothing would look them up."""
+    places: list[tuple[DataPath, Any]] = []
+    if expectation.kind in ("equals", "differs"):
+        places = [((*expectation.path, name), other) for name, other in expectation.body.items() if not is_reference(other)]
+        hint = "compare that part by itself: {NAME.0: {ref: OTHER}}"
+    elif expectation.kind == "calls":
+        places = [((*expectation.path, "where"), expectation.body.get("where"))]
+        hint = "write the value: entries of a spy are compared with plain values"
+    for place, value in places:
+        for path, text in references(value, place):
+            yield document.problem(path, f"{{ref: {text}}} within what is only data: it would be compared as a map", hint)
 
 
 def _binding_problems(anatomy: Anatomy, step: RawStep, name: str, bound: Mapping[str, Position]) -> Iterator[Diagnostic]:
@@ -60,44 +104,40 @@ def _binding_problems(anatomy: Anatomy, step: RawStep, name: str, bound: Mapping
         yield anatomy.document.problem(path, f"the name '{name}' is given twice", f"it stands first at line {bound[name].line}")
 
 
-def _reference_problems(anatomy: Anatomy, step: RawStep, bound: Mapping[str, Position], prelude: set[str]) -> Iterator[Diagnostic]:
-    known = {*bound, *prelude}
-    yield from unknown_references(anatomy, step.arguments, step.path, known)
-    if step.kind in (*CALLS, "bench") and "inputs" not in step.arguments:
-        yield from unknown_references(anatomy, anatomy.data.get("inputs", []), ("inputs",), known)
-
-
-_HAS_RESULT = ("call", "aot", "backward", "optimizer", "api", "script")
-_HAS_REFERENCE = ("call", "aot", "backward", "optimizer")
-
-
 def _named_value_problems(
-    anatomy: Anatomy, step: RawStep, expectation: RawExpectation, bound: Mapping[str, Position]
+    anatomy: Anatomy, step: RawStep, expectation: RawExpectation, scope: Scope, moment: Moment
 ) -> Iterator[Diagnostic]:
     parsed = None if _is_templated(expectation) else _parsed(expectation)
     if parsed is None:
         return
-    eager_call = step.kind == "call" and step.arguments.get("eager") is True
     firsts = list(dict.fromkeys(name.split(".")[0] for name in parsed.names))
-    parts = parts_of_case(anatomy)
-    if OUTPUT in firsts and step.kind not in _HAS_RESULT:
+    if OUTPUT in firsts and step.kind not in RESULTS:
         message = f"the step '{step.kind}' has no result"
-        yield anatomy.document.problem(expectation.path, message, f"results have {one_of(_HAS_RESULT)}", key=True)
-    elif EAGER in firsts and (step.kind not in _HAS_REFERENCE or eager_call):
-        message = "an eager call compared with eager cannot differ" if eager_call else f"the step '{step.kind}' has no eager reference"
-        yield anatomy.document.problem(expectation.path, message, "compare with a named value", key=True)
-    for first in firsts:
-        if first not in (OUTPUT, EAGER, *bound, *parts):
-            path, is_key = _place_of(expectation, first)
-            yield anatomy.document.problem(path, *unknown("name", first, [*bound, OUTPUT, EAGER, *parts]), key=is_key)
+        yield anatomy.document.problem(expectation.path, message, f"results have {one_of(RESULTS)}", key=True)
+    elif EAGER in firsts and not has_reference(step, anatomy):
+        yield anatomy.document.problem(expectation.path, *_no_reference(anatomy, step), key=True)
+    for name in dict.fromkeys(parsed.names):
+        found = None if name.split(".")[0] in (OUTPUT, EAGER) else scope.problem(name, moment)
+        if found is not None:
+            path, is_key = _place_of(expectation, name)
+            yield anatomy.document.problem(path, *found, key=is_key)
+
+
+def _no_reference(anatomy: Anatomy, step: RawStep) -> tuple[str, str]:
+    if step.kind == "call":
+        return "an eager call compared with eager cannot differ", "compare with a named value"
+    if step.kind == "backward":
+        hint = "give the call's result a name with 'as', and write backward: {of: NAME}; or compare with a named value"
+        return f"this backward has no eager reference: {reference_less(anatomy, step)}", hint
+    return f"the step '{step.kind}' has no eager reference", "compare with a named value"
 
 
 def _place_of(expectation: RawExpectation, name: str) -> tuple[DataPath, bool]:
     """Return where in an expectation a value is named, and whether by a key."""
     for key, value in expectation.body.items():
-        if str(value).split(".")[0] == name and key in ("of", "to"):
+        if str(value) == name and key in ("of", "to"):
             return (*expectation.path, key), False
-        if isinstance(value, dict) and str(value.get("ref", "")).split(".")[0] == name:
+        if isinstance(value, dict) and str(value.get("ref", "")) == name:
             return (*expectation.path, key, "ref"), False
     return (*expectation.path, name), True
 

@@ -9,7 +9,7 @@ from runner.language.anatomy import Anatomy, with_data
 from runner.language.backends import Backend, Backends
 from runner.language.check import matrix_problems, process_problems
 from runner.language.check_conditions import condition_problems
-from runner.language.check_names import OPTION_KINDS, name_problem, option_names
+from runner.language.check_names import OPTION_KINDS, name_problem, option_names, section_problems
 from runner.language.check_steps import expectation_problems, step_problems
 from runner.language.names import NameTables
 from runner.language.source import DataPath, Document
@@ -95,6 +95,7 @@ def _backend_problems(backend: Backend, backends: Backends, names: NameTables) -
             problem = name_problem(names, kind, name)
             if problem is not None:
                 yield document.problem(path, *problem, key=True)
+        yield from section_problems(document, backend.settings.get(section), (backend.name, section), section, names)
 
 
 # -- at each point of the matrix ------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ from runner.language import python, templates
 from runner.language.anatomy import Anatomy, RawStep
 from runner.language.backends import Backends
 from runner.language.check_functions import prelude_names
+from runner.language.check_names import OPTION_KINDS
+from runner.language.scope import AFTER_LET, COMPILED, PRELUDE, READY, Moment, Scope, making, parts_of_case, references
 from runner.language.source import DataPath
-
-COMPILED, INPUTS = "compiled", "inputs"
 
 SPY_KEYS: Mapping[str, tuple[str, ...]] = {
     "function": ("record", "result", "instead"),
@@ -23,42 +23,44 @@ SPY_KEYS: Mapping[str, tuple[str, ...]] = {
 """The kinds of spy, and what goes with each."""
 
 
-def parts_of_case(anatomy: Anatomy) -> list[str]:
-    """Return the names that stand for parts of the case: its functions, what is compiled, its arguments."""
-    return [*anatomy.functions, *([COMPILED] if anatomy.functions else []), INPUTS]
-
-
 def let_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Return names of let that are taken, and references to what is not there yet."""
-    known = {*parts_of_case(anatomy), *prelude_names(anatomy)} - {COMPILED, INPUTS}
-    for name, entry in anatomy.data.get("let", {}).items():
+    scope = Scope(anatomy)
+    for index, (name, entry) in enumerate(anatomy.data.get("let", {}).items()):
         path: DataPath = ("let", name)
         if name in (OUTPUT, EAGER, *parts_of_case(anatomy)):
             yield anatomy.document.problem(path, f"the name '{name}' is taken", "it is a part of the case; choose another", key=True)
-        yield from unknown_references(anatomy, entry, path, known)
-        known.add(name)
+        yield from scope.reference_problems(entry, path, making(index))
 
 
-def unknown_references(anatomy: Anatomy, value: Any, path: DataPath, known: set[str]) -> Iterator[Diagnostic]:
-    """Return a problem for each reference below ``path`` to a name that is not known."""
-    for place, text in references(value, path):
-        first = str(text).split(".")[0]
-        if not templates.is_template(text) and known.isdisjoint((first, "*")):
-            yield anatomy.document.problem(place, *unknown("name", first, known))
+def value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Return references of functions, inputs, options and contexts to what is not there when these are made."""
+    scope, data = Scope(anatomy), anatomy.data
+    yield from scope.reference_problems(data.get("inputs"), ("inputs",), AFTER_LET)
+    for section in ("function", "functions"):
+        for path, value in _modules(data.get(section), (section,)):
+            yield from scope.reference_problems(value, path, PRELUDE)
+    for above, given in (((), data), (("control",), data.get("control", {}))):
+        yield from scope.reference_problems(given.get("compile"), (*above, "compile"), READY, without=[COMPILED])
+        for section in OPTION_KINDS:
+            yield from scope.reference_problems(given.get(section), (*above, section), READY)
+    for layer in anatomy.spec.defaults:
+        for section in OPTION_KINDS:
+            for path, text in references(layer.data.get(section), (section,)):
+                found = None if templates.is_template(text) else scope.problem(text, READY)
+                if found is not None:
+                    yield layer.problem(path, *found)
+    for name, spy in data.get("spies", {}).items():
+        yield from scope.reference_problems(spy.get("instead"), ("spies", name, "instead"), READY)
 
 
-def references(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
-    """Yield the path and name of every ``{ref: NAME}``; what stands below ``value`` is data."""
-    if isinstance(value, dict):
-        if set(value) == {"ref"}:
-            yield (*path, "ref"), value["ref"]
-            return
-        for key, item in value.items():
-            if key != "value":
-                yield from references(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from references(item, (*path, index))
+def _modules(value: Any, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
+    """Yield the arguments of every module among functions."""
+    if isinstance(value, Mapping) and "module" in value:
+        yield from (((*path, key), value[key]) for key in ("args", "kwargs") if key in value)
+    elif isinstance(value, Mapping) and path == ("functions",):
+        for name, function in value.items():
+            yield from _modules(function, (*path, name))
 
 
 def spy_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
@@ -92,7 +94,7 @@ def _target_problems(anatomy: Anatomy, kind: str, target: Any, path: DataPath, p
         if not isinstance(target[0], dict) or set(target[0]) != {"ref"} or not isinstance(target[1], str):
             yield anatomy.document.problem(path, "not an object and a method", "write [{ref: NAME}, METHOD]")
             return
-        yield from unknown_references(anatomy, target, path, {*anatomy.data.get("let", {}), *anatomy.functions})
+        yield from Scope(anatomy).reference_problems(target, path, AFTER_LET)
     elif kind in ("function", "method", "class") and not templates.is_template(target):
         if "." not in target:
             yield anatomy.document.problem(
@@ -103,17 +105,12 @@ def _target_problems(anatomy: Anatomy, kind: str, target: Any, path: DataPath, p
 
 
 def handler_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Return handlers that are no value of let."""
+    """Return handlers that are not there once let has made its values."""
     for name, entry in anatomy.data.get("handlers", {}).items():
-        yield from unknown_references(anatomy, entry, ("handlers", name), set(anatomy.data.get("let", {})))
+        yield from Scope(anatomy).reference_problems(entry, ("handlers", name), AFTER_LET)
 
 
-def backend_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Return a compile backend that the prelude does not define."""
-    yield from unknown_references(anatomy, anatomy.data.get("compile", {}).get("backend"), ("compile", "backend"), prelude_names(anatomy))
-
-
-def script_problems(anatomy: Anatomy, step: RawStep, known: set[str]) -> Iterator[Diagnostic]:
+def script_problems(anatomy: Anatomy, step: RawStep, scope: Scope, moment: Moment) -> Iterator[Diagnostic]:
     """Return what is wrong with a script: several defs, or parameters that name nothing."""
     path: DataPath = (*step.path, "code")
     tree = anatomy.scripts[step.path].tree
@@ -121,13 +118,14 @@ def script_problems(anatomy: Anatomy, step: RawStep, known: set[str]) -> Iterato
         return
     defs = list(python.top_level_functions(tree).values())
     if len(defs) != 1:
-        found = one_of([node.name for node in defs]) if defs else "none"
-        yield anatomy.document.problem(path, f"a script is one def, found {found}", "move the others to prelude")
+        names = one_of([node.name for node in defs]) if defs else "none"
+        hint = "move the others to prelude" if defs else "write def NAME(...): ..., whose parameters are named values"
+        yield anatomy.document.problem(path, f"a script is one def, found {names}", hint)
         return
     arguments = defs[0].args
     for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-        if known.isdisjoint((argument.arg, "*")):
-            message, hint = unknown("name", argument.arg, known)
-            yield anatomy.document.problem(path, f"{message}: a parameter of a script is a named value", hint)
+        found = scope.problem(argument.arg, moment)
+        if found is not None:
+            yield anatomy.document.problem(path, f"{found[0]}: a parameter of a script is a named value", found[1])
     if arguments.posonlyargs or arguments.vararg or arguments.kwarg:
         yield anatomy.document.problem(path, "a script takes its values by name", "write plain parameters")

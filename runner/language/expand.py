@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runner.conditions import Surroundings
-from runner.diagnostics import Diagnostic, InvalidSpecs
+from runner.diagnostics import Diagnostic, InvalidSpecs, Position
 from runner.expectations import EXPECTATIONS
 from runner.language import matrix, options, substitution, templates
 from runner.language.anatomy import Anatomy, RawExpectation, RawFunction, RawStep
 from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check_functions import entry_of
-from runner.language.check_names import OPTION_KINDS, used_names
+from runner.language.check_names import OPTION_KINDS, used_names, value_problem
 from runner.language.names import NameKind, NameTables
 from runner.language.once import isolation_of
 from runner.model import Case, CaseId, Control, Expected, Requirement, Step, WrittenReason
@@ -73,6 +73,7 @@ class _Expansion:
         data = self._filled(point)
         sections = self._sections(data, point)
         problems.extend(problem for section in sections.values() for problem in section.problems)
+        problems.extend(problem for problem in self._wrong_values(sections, point) if problem not in problems)
         merged = self._options(sections, point)
         return Case(
             id=CaseId(self.prefix + point.bracket),
@@ -95,6 +96,24 @@ class _Expansion:
             survivors=self.survivors,
             exclusive=data.get("exclusive", False),
         )
+
+    def _wrong_values(self, sections: Mapping[str, "_Section"], point: matrix.Point) -> Iterator[Diagnostic]:
+        """Yield the values that templates gave to options which do not take them; what is written was judged before."""
+        for name, section in sections.items():
+            if name not in self.templated:
+                continue
+            options_of = section.options.items() if name in OPTION_KINDS else ()
+            for key, option in options_of:
+                found = value_problem(self.names, OPTION_KINDS[name], key, option.value)
+                if found is not None:
+                    yield _at_point(option.position, found, point)
+        compile_ = sections["compile"].options if "compile" in self.templated else {}
+        for key, value in (compile_["options"].value if "options" in compile_ else {}).items():
+            if (found := value_problem(self.names, NameKind.INDUCTOR_CONFIG, key, value)) is not None:
+                yield _at_point(compile_["options"].position, found, point)
+        mode = compile_.get("mode")
+        if mode is not None and (found := self.names.mode_problem(mode.value)) is not None:
+            yield _at_point(mode.position, found, point)
 
     def _control(self, data: Any, point: matrix.Point, merged: Mapping[str, "_Options"], problems: list[Diagnostic]) -> Control | None:
         """Return the case's control, None where its conditions set nothing; one that changes nothing is a problem."""
@@ -247,6 +266,10 @@ def _at(data: Any, path: tuple[str | int, ...]) -> Any:
     for key in path:
         data = data[key]
     return data
+
+
+def _at_point(position: Position, found: tuple[str, str], point: matrix.Point) -> Diagnostic:
+    return Diagnostic(position=position, message=f"{found[0]} (at {point.bracket[:200]})", hint=found[1])
 
 
 def _block(block: Any) -> dict[str, Any]:

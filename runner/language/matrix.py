@@ -16,6 +16,8 @@ MAX_POINTS = 10_000
 MAX_EXCLUSIONS = 1_000
 RESERVED = ("backend", "device", "facts", "params", "torch")
 """Names that templates or preludes have for something else."""
+REPEAT = "repeat"
+"""The key that is there to run the same case several times: nothing needs to name it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.diagnostics import UsageError, did_you_mean, one_of
+from runner.diagnostics import UsageError, did_you_mean, one_of, unknown
 from runner.language._name_table import CounterNames, Names
+from runner.language._scan_types import KINDS, fits, shown
 from runner.machine import InstalledTorch, release
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 TABLES = Path(__file__).parent.parent / "data"
 _PREFIX = "names-"
+_LONGEST_VALUE = 60
+"""Characters of a value in a message."""
 
 
 class NameKind(Enum):
@@ -106,6 +109,22 @@ class NameTables:
         if found.here or not found.known or self._installed is None:
             return ""
         return f"{kind.value} {name} is not in torch {self._installed.minor}, only in {', '.join(found.versions)}"
+
+    def value_problem(self, kind: NameKind, name: str, value: object) -> tuple[str, str] | None:
+        """Return (message, hint) for a value that no torch whose types are known takes for an option; None where nothing is known."""
+        known = [table.types[kind.value][name] for table in self._tables.values() if name in table.types.get(kind.value, {})]
+        if not known or any(fits(value, allowed) for allowed in known):
+            return None
+        written = json.dumps(value, default=str)
+        found = written if len(written) <= _LONGEST_VALUE else f"{written[:_LONGEST_VALUE]}..."
+        literals = [json.loads(word) for word in known[-1] if word not in KINDS]
+        meant = did_you_mean(value, [word for word in literals if isinstance(word, str)]) if isinstance(value, str) else ""
+        return f"{kind.value} {name} is {found}", meant or f"it takes {shown(known[-1])}"
+
+    def mode_problem(self, mode: object) -> tuple[str, str] | None:
+        """Return (message, hint) for a mode that no torch.compile has."""
+        modes = [mode for table in self._tables.values() for mode in table.modes]
+        return None if mode is None or mode in modes or not modes else unknown("mode", str(mode), list(dict.fromkeys(modes)))
 
     @cached_property
     def _tables(self) -> dict[str, Names]:

@@ -15,6 +15,9 @@ from runner.language.source import DataPath, Document
 SECTIONS = ("config", "dynamo_config", "functorch_config", "env", "torch", "compile")
 """The sections that layers are merged for."""
 
+OVERRIDABLE = ("config", "dynamo_config", "functorch_config")
+"""Sections that may be a list, in which an entry may have ``override: true``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -65,7 +68,13 @@ def _filled(found: dict[str, Option], backend: Backend) -> dict[str, Option]:
 def _conflict(section: str, name: str, mine: Option, other: Option) -> Diagnostic:
     here, there = (json.dumps(option.value, default=str) for option in (mine, other))
     message = f"{section} {name} is {here} here and {there} in the {other.layer} ({other.position})"
-    return Diagnostic(position=mine.position, message=message, hint="write {set: {...}, override: true} if the spec means it")
+    return Diagnostic(position=mine.position, message=message, hint=_way_out(section, name, here, other))
+
+
+def _way_out(section: str, name: str, value: str, other: Option) -> str:
+    if section in OVERRIDABLE:
+        return f"if the spec means it, write {section}: [{{set: {{{name}: {value}}}, override: true}}]"
+    return f"leave {name} out of the spec, or exclude the {other.layer}: exclude: [{{{other.layer.replace(' ', ': ')}, reason: ...}}]"
 
 
 def _layer(document: Document, given: Any, path: DataPath, layer: str, here: Surroundings) -> dict[str, Option]:

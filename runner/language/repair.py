@@ -330,7 +330,16 @@ _SURE = re.compile(r"unknown |undefined |no name |no package |the pattern ")
 
 def believed(problems: Iterable[Diagnostic], gaps: frozenset[str], doubts: Sequence[Region] = ()) -> list[Diagnostic]:
     """Return the problems that would be there without the gaps too."""
-    return [problem for problem in problems if not _may_follow(problem, gaps) and not _is_doubtful(problem, doubts)]
+    is_whole = not gaps and not doubts
+    return [
+        problem
+        for problem in problems
+        if not _may_follow(problem, gaps) and not _is_doubtful(problem, doubts) and (is_whole or not _OF_THE_WHOLE.match(problem.message))
+    ]
+
+
+_OF_THE_WHOLE = re.compile(r"the matrix key '.*' changes nothing")
+"""How problems begin that any missing part of the spec may make."""
 
 
 def _is_doubtful(problem: Diagnostic, doubts: Sequence[Region]) -> bool:

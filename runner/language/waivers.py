@@ -17,7 +17,7 @@ from runner.language.kinds import WAIVERS
 from runner.language.repair import Fill, Readable, believed, readable
 from runner.language.source import DataPath, Document
 from runner.language.waiver_forms import wrong_form
-from runner.patterns import PatternTooSlow, check_pattern, search
+from runner.patterns import PatternTooSlow, check_pattern, says_nothing, search
 
 OUTSIDE_OF_EXPECTATIONS = ("raised", "fell-back", "crash", "timeout")
 """Types of failures that no line of a spec asks for. ``error`` is none: such a case claims nothing that could be known to fail."""
@@ -164,7 +164,24 @@ def _signature_problems(document: Document, path: DataPath, signature: Mapping[s
         message = f"the pattern is no regular expression: {reason}"
         yield document.problem((*path, "match"), message, "escape ( ) [ ] { } . * + ? with \\")
     elif _matches_empty_text(pattern):
-        yield document.problem((*path, "match"), "the pattern matches any message, even an empty one", "say what the defect looks like")
+        yield document.problem((*path, "match"), "the pattern matches any message, even an empty one", _DESCRIBE)
+    elif says_nothing(pattern):
+        yield document.problem(
+            (*path, "match"), "the pattern matches messages that have nothing in common: it excuses any failure", _DESCRIBE
+        )
+    elif says_nothing(pattern, _frames(kind)):
+        message = f"the pattern matches what every message of the type '{kind}' holds: it excuses any of them"
+        yield document.problem((*path, "match"), message, _DESCRIBE)
+
+
+_DESCRIBE = "write words or numbers of this defect's own message; a run's report shows it"
+
+
+def _frames(kind: str) -> tuple[str, ...]:
+    """Return what the messages of a type have in common, with ``{0}`` and ``{1}`` where they differ."""
+    if kind in EXPECTATIONS:
+        return (f"{kind}: expected {{0}}, observed {{1}}",)
+    return ("raised: expected no exception, observed {0} in phase '{1}': {0}",) if kind == "raised" else ()
 
 
 def _matches_empty_text(pattern: str) -> bool:

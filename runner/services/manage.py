@@ -116,7 +116,7 @@ class _Server:
         self.kill()
         if "answered" not in said:
             return ServiceReport(name=name, problem=f"its server ended before the case did{self._last_words()}")
-        return ServiceReport(name=name, answered=said["answered"], left=said["left"], problem=said["problem"])
+        return ServiceReport(name=name, answered=said["answered"], foreign=said["foreign"], left=said["left"], problem=said["problem"])
 
     def _read_line(self, seconds: float) -> Mapping[str, Any]:
         stdout = self.process.stdout

@@ -5,13 +5,14 @@ own (they get a prefix), and can send nothing but what a cache needs. What was a
 
 The first line of standard input says how (``{"password": ..., "prefix": ..., "server": null or [HOST, PORT]}``); ``{"port": N}`` is
 printed; when standard input ends, the case's keys are deleted from a server that is not ours, and the report is printed: ``{"answered":
-{"GET": 4, "SET": 1}, "left": 0, "problem": ""}``. A runner that dies closes standard input too.
+{"GET": 4, "SET": 1}, "foreign": 0, "left": 0, "problem": ""}``. A runner that dies closes standard input too.
 """
 
 import contextlib
 import hmac
 import json
 import os
+import re
 import socket
 import socketserver
 import sys
@@ -28,6 +29,9 @@ _SECONDS = 30.0
 
 _DAY = 86_400
 """Seconds after which a server that is not ours forgets a key that was not deleted, because this process was killed."""
+
+_KEY_OF_TORCH = re.compile(rb"pt2:[A-Za-z0-9_.-]+::.+:c[0-9]+", re.DOTALL)
+"""The form of the keys of torch's remote caches (``RedisRemoteCache._get_key``, 2.11 to 2.13)."""
 
 _STRANGERS_MOST = 4096
 """The most bytes of a word from a client that has not given the password."""
@@ -102,6 +106,7 @@ class Front(socketserver.ThreadingTCPServer):
         self.prefix = prefix.encode()
         self.more: tuple[bytes, ...] = (b"EX", b"%d" % _DAY) if expires else ()
         self.answered: Counter[str] = Counter()
+        self.foreign = 0
         self.keys: set[bytes] = set()
         self.problem = ""
         self.lock = threading.Lock()
@@ -174,7 +179,7 @@ class _Client(socketserver.StreamRequestHandler):
         if not self.is_known:
             return b"-NOAUTH Authentication required.\r\n"
         if command == b"GET" and len(words) == 2:
-            return self._relay("GET", b"GET", self.server.prefix + words[1])
+            return self._relay("GET", b"GET", self.server.prefix + words[1], key=words[1])
         if command == b"SET" and len(words) == 3:
             return self._set(words[1], words[2])
         if command in (b"HELLO", b"PING") or (command == b"CLIENT" and words[1:2] and words[1].upper() in (b"SETINFO", b"SETNAME")):
@@ -185,9 +190,9 @@ class _Client(socketserver.StreamRequestHandler):
         own = self.server.prefix + key
         with self.server.lock:
             self.server.keys.add(own)
-        return self._relay("SET", b"SET", own, value, *self.server.more)
+        return self._relay("SET", b"SET", own, value, *self.server.more, key=key)
 
-    def _relay(self, counted: str, *words: bytes) -> bytes:
+    def _relay(self, counted: str, *words: bytes, key: bytes = b"") -> bytes:
         try:
             if self.link is None:
                 self.link = self.server.connect()
@@ -197,7 +202,10 @@ class _Client(socketserver.StreamRequestHandler):
             raise
         if counted and not reply.startswith(b"-"):
             with self.server.lock:
-                self.server.answered[counted] += 1
+                if _KEY_OF_TORCH.fullmatch(key):
+                    self.server.answered[counted] += 1
+                else:
+                    self.server.foreign += 1
         return reply
 
 
@@ -216,7 +224,7 @@ def main() -> None:
     front.shutdown()
     left = front.delete_keys() if server else 0
     with contextlib.suppress(BrokenPipeError):  # the runner has died
-        _say({"answered": dict(front.answered), "left": left, "problem": front.problem})
+        _say({"answered": dict(front.answered), "foreign": front.foreign, "left": left, "problem": front.problem})
     # clients that have not hung up are nobody's any more
     os._exit(0)
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from runner.protocol import MAX_ATTACHMENT
-from runner.worker import inputs
+from runner.worker import inputs, parts
 from runner.worker.session import Session, context_of, gradient_leaves, needed, synchronize, total_of
 from runner.worker.training import make_optimizer, parameters_of
 
@@ -77,7 +77,7 @@ def _subjects(session: Session, arguments: Mapping[str, Any]) -> list[Subject]:
 
 
 def _run(session: Session, arguments: Mapping[str, Any], called: list[Any], after: Callable[[Any], None] | None) -> Callable[[], None]:
-    contexts = arguments.get("context", session.plan["body"]["context"])
+    contexts = parts.resolved(arguments.get("context", session.plan["body"]["context"]), session.scope.named)
 
     def run() -> None:
         # the results of the last call are dead: CUDA graphs may use their memory again

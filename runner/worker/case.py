@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import protocol
-from runner.worker import compat, hooks, objects, own_files
+from runner.worker import compat, hooks, objects, own_files, parts
 from runner.worker.hooks import Phases, Witness
 from runner.worker.seal import Broken, Seal
 
@@ -86,7 +86,8 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any], u
     compat.set_torch_state(body["torch"])
     options = {"config": {"compile_threads": 1, **body["config"]}, **{k: body[k] for k in ("dynamo_config", "functorch_config")}}
     options = {section: {**paths.get(section, {}), **found} for section, found in options.items()}
-    undo.enter_context(compat.patched_options(options))
+    plain, naming = parts.parted(options)
+    undo.enter_context(compat.patched_options(plain))
     if body.get("services"):
         where = json.loads(Path(plan["cache"], protocol.SERVICES_FILE).read_bytes())
         compat.use_redis(**where["redis"])
@@ -95,6 +96,7 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any], u
     try:
         session.prepare()
         seal.check()
+        undo.enter_context(compat.patched_options(parts.resolved(naming, session.scope.named)))
         # what preludes and values compiled or counted shows nothing of the case's functions
         witness.take()
         compat.clear_counters()

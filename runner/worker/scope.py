@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from runner.worker import compat
+from runner.worker.parts import follow
 
 
 class Scope:
@@ -24,7 +25,7 @@ class Scope:
             return compat.resolve(path)
         found = self._prelude[first]
         try:
-            return follow(found, rest)
+            return follow(found, rest, first)
         except AttributeError:
             if not isinstance(found, types.ModuleType):
                 raise
@@ -35,8 +36,8 @@ class Scope:
         """Return a named value with its path of attributes and indices, or a name of the prelude."""
         first, _, rest = name.partition(".")
         if first in self.values:
-            return follow(self.values[first], rest)
-        return follow(self.parts[first](), rest) if first in self.parts else self.find(name)
+            return follow(self.values[first], rest, first)
+        return follow(self.parts[first](), rest, first) if first in self.parts else self.find(name)
 
     def callable(self, entry: Any) -> Any:
         """Return what a step calls: a path, or ``{ref: NAME}``."""
@@ -62,10 +63,3 @@ class Weak:
         """Return whether there was such an object, its type, and whether it is alive."""
         was = self._reference is not None
         return {"was": was, "type": self._type, "alive": was and self._reference() is not None}  # type: ignore[misc]  # not None here
-
-
-def follow(found: Any, path: str) -> Any:
-    """Return what a path of attributes and indices leads to."""
-    for part in path.split(".") if path else []:
-        found = found[int(part)] if part.isdecimal() else getattr(found, part)
-    return found

@@ -14,15 +14,17 @@ import torch
 from torch.utils import _pytree as pytree
 
 from runner.expectations import close
+from runner.expectations.base import EAGER, OUTPUT
 from runner.expectations.dead import WEAK
 from runner.expectations.log import STDERR
 from runner.expectations.texts import MOST
-from runner.worker import compat, copies, hooks, inputs, other_inputs, spies
+from runner.worker import compat, copies, hooks, inputs, other_inputs, parts, spies
 from runner.worker.ahead import Ahead
 from runner.worker.copies import snapshot
 from runner.worker.effects import Effects
 from runner.worker.hooks import Phases, Witness
-from runner.worker.scope import Scope, follow
+from runner.worker.parts import follow
+from runner.worker.scope import Scope
 from runner.worker.source_module import SpecModule
 
 
@@ -88,6 +90,8 @@ class Session:
         self.asked: Asked | None = None
         self._drawn_bytes = 0
         self._deferred: list[Callable[[], None]] = []
+        self.references: dict[str, Any] = {}
+        """What the eager side has in the place of a named result that a backward step names."""
         self.params = {**plan["params"], "backend": plan["backend"], "device": plan["device"]}
         self.module = SpecModule(plan["module_key"], {"torch": torch, "params": Params(self.params)})
         self.scope = Scope(self.module.namespace)
@@ -120,6 +124,7 @@ class Session:
             # one deepcopy, so that a module that is both target and argument stays one
             self.eager = Side(*copy.deepcopy((targets, arguments)))
         self.scope.parts.update(inputs=lambda: arguments, compiled=self._only_compiled)
+        self.scope.parts.update({name: functools.partial(self.value, name) for name in (OUTPUT, EAGER)})
         self.weak = self.scope.weak(body["dead"])
         self.reseed()
 
@@ -130,6 +135,9 @@ class Session:
 
     def _make_values(self) -> None:
         handlers = self.plan["body"]["handlers"]
+        for handler, wanted in handlers.items():
+            if wanted["ref"].split(".")[0] not in self.plan["body"]["let"]:
+                self._closing.enter_context(compat.virtualized(handler, self.scope.named(wanted["ref"])))
         for name, entry in self.plan["body"]["let"].items():
             self.scope.values[name] = inputs.value(entry, self.maker)
             for handler, wanted in handlers.items():
@@ -156,6 +164,11 @@ class Session:
         with needed("the arguments"):
             return inputs.value(step.get("args", []), self.maker), inputs.value(step.get("kwargs", {}), self.maker)
 
+    def called(self, step: Mapping[str, Any]) -> Any:
+        """Return what a step calls."""
+        with needed("the name of what is called"):
+            return self.scope.callable(step["call"])
+
     # -- calling ------------------------------------------------------------------------------------------------
 
     def call(
@@ -173,7 +186,8 @@ class Session:
         ``eager`` calls the function itself, ``ahead`` what it becomes when it is compiled ahead of time. ``effects`` is the tolerance with
         which its side effects are compared with those of the reference; None where they are not.
         """
-        contexts = self.plan["body"]["context"] if contexts is None else contexts
+        with needed("the context"):
+            contexts = parts.resolved(self.plan["body"]["context"] if contexts is None else contexts, self.scope.named)
         with self.phases("inputs"), needed("the arguments"):
             given = None if arguments is None else [inputs.make(entry, self.maker) for entry in arguments]
         self.has_eager_output = False
@@ -250,9 +264,8 @@ class Session:
     def compiled_target(self, name: str) -> Callable[..., Any]:
         """Return a function as ``torch.compile`` gives it; it is compiled when it is first called."""
         if name not in self._compiled:
-            options = dict(self.plan["body"]["compile"])
-            if isinstance(options.get("backend"), Mapping):
-                options["backend"] = self.scope.named(options["backend"]["ref"])
+            with needed("an option of compile"):
+                options = parts.resolved(self.plan["body"]["compile"], self.scope.named)
             self._compiled[name], backend = compat.compiled(self.compiled.targets[name], options)
             hooks.claim(backend)
         return self._compiled[name]
@@ -264,14 +277,31 @@ class Session:
 
     def backward(self, of: str | None) -> None:
         """Run backward on both sides; the results are the gradients of arguments, then of parameters."""
-        self.has_eager_output = False
-        if self.eager is not None and of is None:
-            self.asked = None if self.asked is None else replace(self.asked, gradients=True)
+        with needed("what backward runs on"):
+            result = self.compiled.result if of is None else self.scope.named(of)
+        has_reference = of is None or self._has_reference(of)
+        if self.eager is not None and has_reference:
+            self.asked = None if self.asked is None or of is not None else replace(self.asked, gradients=True)
             with self.phases("eager"), self.reference():
-                self._keep_reference(gradients_of(self.eager.result, self.eager.called))
+                reference = self.eager.result if of is None else self._reference_of(of)
+                self._keep_reference(gradients_of(reference, self.eager.called))
+        self.has_eager_output = self.eager is not None and has_reference
         with self.phases("trace"):  # the backward graph is compiled when it is first run
-            self.output = gradients_of(self.compiled.result if of is None else self.scope.named(of), self.compiled.called)
+            self.output = gradients_of(result, self.compiled.called)
             synchronize(self.device)
+
+    def _has_reference(self, of: str) -> bool:
+        first = of.split(".")[0]
+        return self._is_of_a_call() if first == OUTPUT else first in self.references
+
+    def _is_of_a_call(self) -> bool:
+        """Whether the latest result is what the last call gave on both sides."""
+        return self.eager is not None and self.has_eager_output and self.output is self.compiled.result
+
+    def _reference_of(self, of: str) -> Any:
+        assert self.eager is not None
+        first, _, rest = of.partition(".")
+        return follow(self.eager.result if first == OUTPUT else self.references[first], rest, EAGER)
 
     def other_answer(self) -> Callable[[], Any]:
         """Return what gives the reference's answer to other inputs, which ``close`` must refuse; raise ``LookupError`` where there is none.
@@ -290,12 +320,15 @@ class Session:
         """Complete what ``close`` measured with the stand-in "other inputs", when the case has ended."""
         if not close.wants_other_inputs(arguments):
             return
+        reference = self.value(arguments["to"])
+        part = arguments["to"].partition(".")[2]
         try:
             answer = self.other_answer()
         except Exception as error:  # copying modules and arguments of a spec may raise anything
-            close.add_other_inputs(facts, arguments, self.eager_output, functools.partial(_raise, error))
+            close.add_other_inputs(facts, arguments, reference, functools.partial(_raise, error))
         else:
-            self._deferred.append(functools.partial(close.add_other_inputs, facts, arguments, self.eager_output, answer))
+            asked = functools.partial(_part_of, answer, part)
+            self._deferred.append(functools.partial(close.add_other_inputs, facts, arguments, reference, asked))
 
     def add_other_answers(self) -> None:
         """Call the functions with other inputs, after the last step."""
@@ -324,6 +357,9 @@ class Session:
             self._bound = name
             if name in self.plan["compared"]:
                 self.snapshots[name] = copies.frozen(self.output)
+            self.references.pop(name, None)
+            if self.eager is not None and self._is_of_a_call() and name in parts.differentiated(self.plan):
+                self.references[name] = self.eager.result
 
     def values(self) -> Callable[[str], Any]:
         """Return what gives the values that one expectation names; it refuses two names for one object that can change."""
@@ -341,24 +377,24 @@ class Session:
         return value
 
     def value(self, name: str) -> Any:
-        """Return what an expectation names: output, eager, or the copy of a named value."""
-        if name == "output":
-            return self.output
-        if name == "eager":
+        """Return what an expectation names: output, eager, the copy of a named value, or a part of one of them."""
+        first, _, rest = name.partition(".")
+        if first == OUTPUT:
+            return follow(self.output, rest, first)
+        if first == EAGER:
             if not self.has_eager_output:
                 raise LookupError("no eager reference was run in this step")
-            return self.eager_output
+            return follow(self.eager_output, rest, first)
         if name == STDERR:
             return self.log_of_step()
         if name == WEAK:
             return self.weak
-        first, _, rest = name.partition(".")
         return self._snapshot(first, rest) if first in self.snapshots else self.scope.named(name)
 
     def _snapshot(self, first: str, rest: str) -> Any:
         found = self.snapshots[first]
         if not isinstance(found, copies.Live):
-            found = follow(found, rest)
+            found = follow(found, rest, first)
         for leaf in pytree.tree_leaves(found):
             if isinstance(leaf, copies.Live):
                 raise leaf.refuse(first)
@@ -396,6 +432,10 @@ def _raise(error: Exception) -> None:
     raise error
 
 
+def _part_of(answer: Callable[[], Any], part: str) -> Any:
+    return follow(answer(), part, EAGER)
+
+
 def _has_history(result: Any) -> bool:
     return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(result))
 
@@ -429,7 +469,7 @@ def context_of(entry: Any, device: str) -> Any:
         arguments = entry["autocast"]
         dtype = getattr(torch, arguments["dtype"]) if "dtype" in arguments else None
         return torch.autocast(torch.device(device).type, dtype=dtype)
-    return CONTEXTS[entry]()
+    return CONTEXTS[entry]() if isinstance(entry, str) else parts.entered_as(entry)
 
 
 CONTEXTS: Mapping[str, Callable[[], Any]] = {

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from runner.protocol import encode
+from runner.worker import parts
 from runner.worker.scope import Scope
 
 KEPT = 2000
@@ -27,7 +28,7 @@ class Spy:
         self._record = self._function(scope, "record")
         self._result = self._function(scope, "result")
         instead = spec.get("instead")
-        self.replacement = _returning(instead["returns"]) if isinstance(instead, Mapping) else self._function(scope, "instead")
+        self.replacement = _returning(instead["returns"], scope) if isinstance(instead, Mapping) else self._function(scope, "instead")
 
     def _function(self, scope: Scope, word: str) -> Any:
         return scope.find(self.spec[word]) if word in self.spec else None
@@ -77,8 +78,8 @@ def paused(spies: Iterable[Spy]) -> Iterator[None]:
             spy.is_paused = False
 
 
-def _returning(value: Any) -> Function:
-    return lambda *args, **kwargs: value
+def _returning(value: Any, scope: Scope) -> Function:
+    return lambda *args, **kwargs: parts.resolved(value, scope.named)
 
 
 def _put(undo: ExitStack, owner: Any, name: str, value: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from runner.worker import compat
 from runner.worker.bench import bench
-from runner.worker.session import Session
+from runner.worker.session import Session, needed
 from runner.worker.training import take_step
 
 Arguments = Mapping[str, Any]
@@ -69,7 +69,7 @@ def _fresh_cache(session: Session, arguments: Arguments) -> None:
 
 
 def _api(session: Session, arguments: Arguments) -> None:
-    function = session.scope.callable(arguments["call"])
+    function = session.called(arguments)
     args, kwargs = session.arguments(arguments)
     with session.phases("api"):
         session.output = function(*args, **kwargs)
@@ -77,7 +77,7 @@ def _api(session: Session, arguments: Arguments) -> None:
 
 
 def _spawn(session: Session, arguments: Arguments) -> None:
-    function = session.scope.callable(arguments["call"])
+    function = session.called(arguments)
     args, kwargs = session.arguments(arguments)
     with session.phases("spawn"):
         child = multiprocessing.get_context("spawn").Process(target=function, args=args, kwargs=kwargs)
@@ -88,7 +88,8 @@ def _spawn(session: Session, arguments: Arguments) -> None:
 
 def _script(session: Session, arguments: Arguments) -> None:
     function = session.module.function(arguments["code"], arguments["entry"])
-    given = {name: session.scope.named(name) for name in inspect.signature(function).parameters}
+    with needed("what the script names"):
+        given = {name: session.scope.named(name) for name in inspect.signature(function).parameters}
     with session.phases("script"):
         session.output = function(**given)
     session.bind(arguments.get("as"))

@@ -50,8 +50,8 @@ OUTCOMES = {
     "host-pass[backend=host,value=two%20words]": Outcome.PASS,
     "host-pass[backend=host,value=it%27s]": Outcome.PASS,
     "host-timeout[backend=host]": Outcome.TIMEOUT,
-    "own-cache[backend=cpu,copy=1]": Outcome.PASS,
-    "own-cache[backend=cpu,copy=2]": Outcome.PASS,
+    "own-cache[backend=cpu,repeat=1]": Outcome.PASS,
+    "own-cache[backend=cpu,repeat=2]": Outcome.PASS,
     "pass[backend=cpu]": Outcome.PASS,
     "raises-before-inductor[backend=cpu]": Outcome.FELL_BACK,
     "raises-in-inductor[backend=cpu]": Outcome.PASS,
@@ -357,6 +357,15 @@ def test_what_is_required_may_not_be_unavailable(tmp_path, name, code):
         assert junit_cases(ran)["unavailable[backend=host]"].result[0].type == "unavailable"
 
 
+@pytest.mark.parametrize("name", ["redis", "rocm-ck", "gpus"])
+def test_a_required_name_that_no_case_uses_fails_the_run(tmp_path, name):
+    done = program("run", JUDGED / "host-pass.yaml", "--require", "host", "--require", name, "--out", tmp_path / "out")
+    assert done.returncode == 4
+    assert done.stderr.count(f"--require {name}: no selected case uses {name}") == 2  # a warning before the run, the reason after it
+    assert "--require host" not in done.stderr
+    assert read_run(tmp_path / "out" / "run.jsonl").footer.exit_code == 4
+
+
 @pytest.mark.parametrize("arguments", [["--select", "no-such*"], ["--backend", "rocm-ck"]])
 def test_nothing_selected_is_no_success(tmp_path, arguments):
     done = program("run", UNAVAILABLE, *arguments, "--out", tmp_path / "out")
@@ -482,7 +491,7 @@ def test_fewer_executed_than_asked_for_is_no_success(tmp_path):
 HANG = """
 summary: A case that waits to be interrupted
 backends: [host]
-matrix: {number: [1, 2, 3]}
+matrix: {repeat: [1, 2, 3]}
 prelude: |
   import os
   import subprocess

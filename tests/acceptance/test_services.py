@@ -42,6 +42,14 @@ class Ran:
 
 OUTCOMES = {
     "served": (Outcome.PASS, ""),
+    "own-client": (
+        Outcome.ERROR,
+        "service: expected traffic of the case with redis, observed redis answered 2 look-ups and 2 writes, and torch's",
+    ),
+    "own-client-alone": (
+        Outcome.ERROR,
+        "service: expected traffic of the case with redis, observed the case asked for redis and torch never",
+    ),
     "refused": (Outcome.ERROR, "service: expected traffic of the case with redis"),
     "unused": (Outcome.ERROR, "service: expected traffic of the case with redis"),
     "orphaned": (Outcome.ERROR, "redis: its server ended before the case did"),
@@ -72,7 +80,7 @@ def test_the_workers_own_facts_would_have_held(embedded: Ran) -> None:
 
 
 def test_what_the_server_answered_is_recorded(embedded: Ran) -> None:
-    assert embedded.service("served") == {"name": "redis", "answered": {"GET": 2, "SET": 1}, "left": 0, "problem": ""}
+    assert embedded.service("served") == {"name": "redis", "answered": {"GET": 2, "SET": 1}, "foreign": 0, "left": 0, "problem": ""}
     assert embedded.service("refused")["answered"] == {}
 
 
@@ -141,7 +149,7 @@ def test_a_real_server_serves_and_keeps_what_is_not_ours(real: int, tmp_path: Pa
     ran = Ran(tmp_path / "out", SPECS, "--service", f"redis=127.0.0.1:{real}", "--select", "served*", "--select", "refused*")
     assert {name: result.outcome for name, result in ran.results.items()} == {"served": Outcome.PASS, "refused": Outcome.ERROR}
     assert f"--service redis=127.0.0.1:{real}" in ran.results["refused"].repro
-    assert ran.service("served") == {"name": "redis", "answered": {"GET": 2, "SET": 1}, "left": 0, "problem": ""}
+    assert ran.service("served") == {"name": "redis", "answered": {"GET": 2, "SET": 1}, "foreign": 0, "left": 0, "problem": ""}
     with redis.Redis(port=real) as owner:
         assert sorted(owner.keys("*")) == [b"other", b"pt2:fx-graph-v1::somebody's:c1"]
         assert (owner.get("other"), owner.get("pt2:fx-graph-v1::somebody's:c1")) == (b"data", b"a graph")

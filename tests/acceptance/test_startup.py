@@ -49,7 +49,7 @@ class Program:
 @pytest.fixture
 def program(tmp_path: Path) -> Program:
     (tmp_path / "good").mkdir()
-    (tmp_path / "good" / "product.yaml").write_text(GOOD + "matrix: {n: [1, .nan]}\nrequires: [cxx]\ncovers: [test_a.py::test_b]\n")
+    (tmp_path / "good" / "product.yaml").write_text(GOOD + "matrix: {repeat: [1, .nan]}\nrequires: [cxx]\ncovers: [test_a.py::test_b]\n")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "product.yaml").write_text(GOOD + "conifg: {freezing: true}\n")
     (tmp_path / "broken").mkdir()
@@ -118,8 +118,8 @@ def test_good_specs_need_neither_of_the_validators(program: Program) -> None:
         ("validate bad", 2, "bad/product.yaml:8:1: unknown key 'conifg' (did you mean 'config'?)\n1 problem\n", ""),
         ("validate empty", 2, "", "torch-conformance: no spec below empty: specs are files that end in .yaml\n"),
         ("validate nothing", 2, "", "torch-conformance: no such file or folder: nothing\n"),
-        ("list good", 0, "product[backend=cpu,n=1]\nproduct[backend=cpu,n=.nan]\n", ""),
-        ("list good --select *n=1]", 0, "product[backend=cpu,n=1]\n", ""),
+        ("list good", 0, "product[backend=cpu,repeat=1]\nproduct[backend=cpu,repeat=.nan]\n", ""),
+        ("list good --select *repeat=1]", 0, "product[backend=cpu,repeat=1]\n", ""),
         ("list good --select nothing", 4, "no case is selected\n", ""),
         ("list good --backend cuda", 4, "no case is selected\n", ""),
         ("list good --backend cdua", 2, "", "torch-conformance: unknown backend 'cdua' (did you mean 'cuda'?)\n"),
@@ -148,7 +148,7 @@ def test_json_of_list(program: Program) -> None:
     found = strict(done.stdout)
     assert done.returncode == ExitCode.OK
     schema._validator_of(schema.resolved("list")).validate(found)
-    assert [case["id"] for case in found] == ["product[backend=cpu,n=1]", "product[backend=cpu,n=.nan]"]
+    assert [case["id"] for case in found] == ["product[backend=cpu,repeat=1]", "product[backend=cpu,repeat=.nan]"]
     first = found[0]
     assert {key: first[key] for key in ("spec", "line", "area", "name", "backend", "covers", "tags")} == {
         "spec": "good/product.yaml",
@@ -159,7 +159,7 @@ def test_json_of_list(program: Program) -> None:
         "covers": ["test_a.py::test_b"],
         "tags": [],
     }
-    assert [case["params"] for case in found] == [{"n": 1}, {"n": {"$float": "nan"}}]
+    assert [case["params"] for case in found] == [{"repeat": 1}, {"repeat": {"$float": "nan"}}]
     assert first["available"] in (True, False, None)
     assert (first["reason"] == "") is (first["available"] is True)
 
@@ -168,7 +168,7 @@ def test_json_of_explain(program: Program) -> None:
     done = program("explain", "*", "good", "--json")
     found = strict(done.stdout)
     assert done.returncode == ExitCode.OK
-    assert [case["params"] for case in found] == [{"n": 1}, {"n": {"$float": "nan"}}]
+    assert [case["params"] for case in found] == [{"repeat": 1}, {"repeat": {"$float": "nan"}}]
     assert found[0]["body"]["inputs"] == [{"rand": [4, 4]}] * 2
     assert found[0]["seed"] != found[1]["seed"]
 

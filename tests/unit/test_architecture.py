@@ -14,8 +14,8 @@ FOR_ALL = ("", "diagnostics", "model")
 """What every room may import: the version, the user's mistakes as values, what passes between the stages."""
 
 STAGES = (
-    *("availability", "capabilities", "language", "machine", "outcomes", "plan", "record", "report", "runs", "schedule", "selection"),
-    *("sharing", "times", "upstream", "waivers"),
+    *("availability", "capabilities", "language", "machine", "outcomes", "plan", "record", "report", "required", "runs", "schedule"),
+    *("selection", "sharing", "times", "upstream", "waivers"),
 )
 
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -52,6 +52,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "capabilities": ("conditions",),
     "machine": (),
     "availability": ("capabilities", "machine"),
+    "required": (),
     "patterns": (),
     "protocol": (),
     "filecheck": ("patterns",),
@@ -78,7 +79,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "plan",
         "protocol",
         "stacks",
+        "traffic",
     ),
+    "traffic": (),
     "stacks": (),
     "attempts": ("outcomes",),
     "waivers": ("conditions", "language.waivers", "outcomes", "patterns", "selection"),

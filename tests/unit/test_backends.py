@@ -8,6 +8,7 @@ import pytest
 from runner.diagnostics import InvalidSpecs
 from runner.language.backends import load_backends
 from runner.language.load import Suite
+from tests.fakes import used
 
 LoadSuite = Callable[..., Suite]
 VENDOR = "vendor: {summary: A backend of a vendor, device: cuda, joins: [rocm], proof: {graphs: {min: 1}}}\n"
@@ -84,7 +85,7 @@ def test_a_vendor_runs_the_specs_of_the_backend_it_joins(load_suite: LoadSuite, 
     text = good.replace("[cpu]", "[rocm]") + (
         "matrix: {n: [1, 2]}\n"
         "exclude: [{backend: rocm, n: 2, reason: it fails}]\n"
-        "config: [{freezing: false}, {when: {backend: rocm}, set: {freezing: true}}]\n"
+        "config: [{freezing: false}, {when: {backend: rocm}, set: {freezing: true}}]\n" + used("n")
     )
     suite = load_suite(text, backends=VENDOR)
     assert [(case.id, case.body["config"]["freezing"]) for case in suite.cases if case.backend == "vendor"] == [

@@ -232,10 +232,12 @@ def test_an_input_may_name_what_the_prelude_defines(good: str, problems_of: Prob
     assert problems_of(good.replace("[{rand: [4, 4]}, ", "[{ref: weights.first}, ") + "prelude: |\n  weights = params\n") == []
 
 
-def test_an_input_of_the_spec_may_name_what_an_earlier_step_made(good: str, problems_of: Problems) -> None:
+def test_an_input_of_the_spec_is_made_before_any_step(good: str, problems_of: Problems) -> None:
     text = good.replace("[{rand: [4, 4]}, ", "[{ref: made}, ")
     steps = "steps:\n  - api: {call: json.loads, args: ['1'], as: made}\n  - call: {}\n    expect: [{runs: {}}]\n"
-    assert problems_of(text[: text.index("expect:")] + steps) == []
+    (line,) = problems_of(text[: text.index("expect:")] + steps)
+    assert line.startswith("spec.yaml:6:16: the name 'made' is not there yet (it is the result of the step at line 8")
+    assert problems_of(good[: good.index("expect:")] + steps.replace("call: {}", "call: {inputs: [{ref: made}, 2]}")) == []
 
 
 # -- counters -------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from runner.language.load import Suite
 from runner.language.load import load as load_suite_of
 from runner.upstream import LIST, Upstream, UpstreamTest, coverage, load
 from tests.conftest import GOOD, LoadSuite
-from tests.fakes import case
+from tests.fakes import case, used
 
 CLEAR = "test_codecache.py::TestFxGraphCache::test_cache_clear"
 CONSTANT = "test_codecache.py::TestFxGraphCache::test_constant_handling"
@@ -142,7 +142,7 @@ def test_a_device_that_upstream_does_not_test_covers_nothing(load_suite: LoadSui
 
 def test_each_entry_is_told_once(load_suite: LoadSuite) -> None:
     with pytest.raises(InvalidSpecs) as raised:
-        load_suite(GOOD + 'matrix: {n: [1, 2, 3]}\ncovers: [test_padding.py::A::b, "test_padding.py::A::c{{ n }}"]\n')
+        load_suite(GOOD + 'matrix: {n: [1, 2, 3]}\ncovers: [test_padding.py::A::b, "test_padding.py::A::c{{ n }}"]\n' + used("n"))
     assert [(found.position.line, found.position.column, found.message) for found in raised.value.diagnostics] == [
         (9, 10, "unknown upstream test 'test_padding.py::A::b'"),
         (9, 33, "unknown upstream test 'test_padding.py::A::c1'"),
@@ -183,7 +183,9 @@ def test_a_case_that_covers_two_instances_is_one_case() -> None:
 def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "specs").mkdir()
-    (tmp_path / "specs" / "one.yaml").write_text(f'{GOOD}matrix: {{n: [1, 2]}}\ncovers: [{CLEAR}, "{CONSTANT}[{{{{ device }}}}]"]\n')
+    (tmp_path / "specs" / "one.yaml").write_text(
+        f'{GOOD}{used("n")}matrix: {{n: [1, 2]}}\ncovers: [{CLEAR}, "{CONSTANT}[{{{{ device }}}}]"]\n'
+    )
     return Path("specs")
 
 

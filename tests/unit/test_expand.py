@@ -15,6 +15,7 @@ from runner.language.substitution import as_text
 from runner.machine import InstalledTorch
 from runner.model import Case
 from runner.plan import digest_of, seed_of
+from tests.fakes import used
 
 LoadSuite = Callable[..., Suite]
 
@@ -41,7 +42,7 @@ def only(suite: Suite) -> Case:
 
 
 def test_an_id_is_area_name_backend_and_values(load_suite: LoadSuite, good: str) -> None:
-    text = good.replace("[cpu]", "[cpu, cuda]") + "matrix: {dtype: [float32], dynamic: [true, false]}\n"
+    text = good.replace("[cpu]", "[cpu, cuda]") + "matrix: {dtype: [float32], dynamic: [true, false]}\n" + used("dtype", "dynamic")
     assert ids(load_suite({"code/cache/a-hit.yaml": text, "top.yaml": good})) == [
         "code/cache/a-hit[backend=cpu,dtype=float32,dynamic=true]",
         "code/cache/a-hit[backend=cpu,dtype=float32,dynamic=false]",
@@ -52,7 +53,7 @@ def test_an_id_is_area_name_backend_and_values(load_suite: LoadSuite, good: str)
 
 
 def test_a_vendors_backend_adds_cases_and_changes_none(load_suite: LoadSuite, good: str) -> None:
-    text = good.replace("[cpu]", "[cpu, rocm]") + "matrix: {n: [1, 2]}\n"
+    text = good.replace("[cpu]", "[cpu, rocm]") + "matrix: {n: [1, 2]}\n" + used("n")
     before = load_suite(text)
     after = load_suite(text, backends=VENDOR)
     assert set(ids(after)) - set(ids(before)) == {"spec[backend=vendor,n=1]", "spec[backend=vendor,n=2]"}
@@ -68,7 +69,7 @@ def test_an_id_does_not_depend_on_other_files(load_suite: LoadSuite, good: str) 
 
 
 def test_two_files_of_one_id_are_told_once(load_suite: LoadSuite, good: str) -> None:
-    text = good + "matrix: {n: [1, 2, 3]}\n"
+    text = good + "matrix: {n: [1, 2, 3]}\n" + used("n")
     with pytest.raises(InvalidSpecs) as caught:
         load_suite({"a/x.yaml": text, "a/x.yml": text})
     (problem,) = caught.value.diagnostics
@@ -138,7 +139,7 @@ def test_what_a_backend_sets_otherwise_must_be_meant(load_suite: LoadSuite, good
         column = 10 if config.startswith("{") else 17
         assert told == [
             f"suite/spec.yaml:9:{column}: config max_autotune is false here and true in the backend vendor (vendor.yaml:5:12) "
-            "(write {set: {...}, override: true} if the spec means it)"
+            "(if the spec means it, write config: [{set: {max_autotune: false}, override: true}])"
         ]
     meant = load_suite(text + "config: [{set: {max_autotune: false}, override: true}]\n", backends=VENDOR)
     assert {case.backend: case.body["config"]["max_autotune"] for case in meant.cases} == dict.fromkeys(
@@ -234,7 +235,7 @@ def test_expectations_are_those_of_the_point(load_suite: LoadSuite, good: str) -
 
 
 def test_every_backend_sees_the_same_numbers_and_no_two_points_do(load_suite: LoadSuite, good: str) -> None:
-    cases = load_suite({"a/x.yaml": good.replace("[cpu]", "[cpu, cuda]") + "matrix: {n: [1, '1.0']}\n", "b/x.yaml": good}).cases
+    cases = load_suite({"a/x.yaml": good.replace("[cpu]", "[cpu, cuda]") + "matrix: {n: [1, '1.0']}\n" + used("n"), "b/x.yaml": good}).cases
     seeds: dict[str, set[int]] = {}
     for case in cases:
         seeds.setdefault(case.id.replace("cuda", "cpu"), set()).add(seed_of(case))
@@ -345,7 +346,7 @@ def test_without_torch_specs_are_expanded_and_nothing_is_missed(load_suite: Load
 
 
 def test_cases_share_their_options_where_no_template_sets_one(load_suite: LoadSuite, good: str) -> None:
-    first, second = load_suite(good + "matrix: {n: [1, 2]}\nconfig: {max_autotune: true}\n").cases
+    first, second = load_suite(good + "matrix: {n: [1, 2]}\nconfig: {max_autotune: true}\n" + used("n")).cases
     assert first.options is second.options
     assert first.body["config"] is second.body["config"]
     assert first.body["config"] == {"max_autotune": True}

@@ -112,7 +112,7 @@ CHANGES = [
     ("fxgraph_cache_miss: 1", "fxgraph_cache_miss: 2"),
     ("{to: eager}", "{to: eager, atol: 1, rtol: 1}"),
     ("equals: [1]", "equals: [2]"),
-    ('{rand: ["{{ size }}"]}', "{rand: [2]}"),
+    ('{rand: ["{{ size }}"]}', '{rand: ["{{ size + 1 }}"]}'),
     ("{rand: [", "{randn: ["),
     ("  - call: {}", "  - call: {eager: true}"),
     ("function: |", "context: [no_grad]\nfunction: |"),

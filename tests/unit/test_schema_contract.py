@@ -16,7 +16,7 @@ from runner.capabilities import CAPABILITIES
 from runner.conditions import CONDITIONS
 from runner.expectations import EXPECTATIONS, MEASURES
 from runner.expectations.tolerances import DEFAULTS as TOLERANCES
-from runner.language import check_conditions, check_functions, check_names, check_steps, options, schema, substitution
+from runner.language import check_conditions, check_functions, check_names, options, schema, scope, substitution
 from runner.language.backends import load_backends
 from runner.language.names import NameKind
 from runner.model import Status
@@ -233,7 +233,7 @@ def test_steps() -> None:
     assert set(step["properties"]) - {"expect"} == set(words), where
     assert sorted(kinds(step)) == sorted(words), f"{where}: oneOf"
     assert set(table("runner/worker/steps.py", "CLAIMING")) <= set(words)
-    assert {*check_steps._HAS_RESULT, *check_steps._HAS_REFERENCE} <= set(words), "runner/language/check_steps.py"
+    assert {*scope.RESULTS, *scope.REFERENCES} <= set(words), "runner/language/scope.py"
 
 
 def test_inputs() -> None:
@@ -268,7 +268,7 @@ def test_contexts() -> None:
     items = definition("common", "context")["items"]
     where = "schemas/common.schema.json (context) against CONTEXTS in runner/worker/session.py"
     assert set(items["then"]["enum"]) == set(table("runner/worker/session.py", "CONTEXTS")), where
-    assert set(items["else"]["properties"]) == {"autocast"}, f"{where}: a context with arguments needs its code in _context"
+    assert set(items["else"]["properties"]) == {"autocast", "ref"}, f"{where}: a context with arguments needs its code in _context"
 
 
 def test_torch_state() -> None:

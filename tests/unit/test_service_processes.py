@@ -20,6 +20,9 @@ from runner.services.resp import Broken, read_reply, read_request, request
 redis = pytest.importorskip("redis", reason="the client is not installed: pip install redis fakeredis")
 pytest.importorskip("fakeredis", reason="the embedded server is not installed: pip install redis fakeredis")
 
+KEY = "pt2:a-cache::key:c1"
+"""A key of the form that torch's remote caches give theirs."""
+
 
 # -- what the command line names ------------------------------------------------------------------------------------
 
@@ -179,14 +182,14 @@ def test_a_case_has_a_server_of_its_own_that_counts(services: Services, tmp_path
         services.start(case, tmp_path / case)  # a case that gets another worker keeps its server
     first, second = (client(url_of(tmp_path / case)) for case in ("first", "second"))
     value = bytes(range(256)) + b"x" * (16 << 20)  # larger than any socket's buffer
-    assert first.get("key") is None
-    assert first.set("key", value) is True
-    assert first.get("key") == value
-    assert second.get("key") is None, "it is the other case's"
+    assert first.get(KEY) is None
+    assert first.set(KEY, value) is True
+    assert first.get(KEY) == value
+    assert second.get(KEY) is None, "it is the other case's"
     assert services.stop("first") == ServiceReport(name="redis", answered={"GET": 2, "SET": 1})
     assert services.stop("second") == ServiceReport(name="redis", answered={"GET": 1})
     with pytest.raises(redis.exceptions.ConnectionError):
-        first.get("key")
+        first.get(KEY)
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
@@ -194,7 +197,7 @@ def test_both_versions_of_the_protocol(services: Services, tmp_path: Path, proto
     services.start("case", tmp_path)
     with client(url_of(tmp_path), protocol=protocol) as connected:
         assert connected.ping() is True
-        assert (connected.get("a"), connected.set("a", b"1"), connected.get("a")) == (None, True, b"1")
+        assert (connected.get(KEY), connected.set(KEY, b"1"), connected.get(KEY)) == (None, True, b"1")
     assert services.stop("case").answered == {"GET": 2, "SET": 1}
 
 
@@ -204,19 +207,27 @@ def test_a_case_without_traffic(services: Services, tmp_path: Path) -> None:
     assert services.stop("case") == ServiceReport(name="redis"), "a handshake is no traffic"
 
 
+def test_keys_of_another_form_are_counted_apart(services: Services, tmp_path: Path) -> None:
+    services.start("case", tmp_path)
+    case = client(url_of(tmp_path))
+    for key in (KEY, "key", "pt2:a-cache::key", "pt2::key:c1", f"x{KEY}", "pt2:autotune::a\nb:c1"):
+        case.set(key, b"1")
+    assert services.stop("case") == ServiceReport(name="redis", answered={"SET": 2}, foreign=4)
+
+
 def test_only_who_knows_the_password_is_served(services: Services, tmp_path: Path) -> None:
     services.start("case", tmp_path)
     url = url_of(tmp_path)
     place = url.rpartition("@")[2]
     with pytest.raises(redis.exceptions.AuthenticationError):
-        client(f"redis://{place}").get("key")
+        client(f"redis://{place}").get(KEY)
     for protocol in (2, 3):
         with pytest.raises(redis.exceptions.AuthenticationError):
-            client(f"redis://:wrong@{place}", protocol=protocol).set("key", b"evil")
+            client(f"redis://:wrong@{place}", protocol=protocol).set(KEY, b"evil")
     with socket.create_connection(("127.0.0.1", int(place.split(":")[1].split("/")[0])), timeout=10) as stranger:
-        stranger.sendall(request([b"SET", b"key", b"x" * 5000]))
+        stranger.sendall(request([b"SET", KEY.encode(), b"x" * 5000]))
         assert stranger.recv(100) == b"", "nobody holds memory here who has not said the password"
-    assert client(url).get("key") is None
+    assert client(url).get(KEY) is None
     assert services.stop("case").answered == {"GET": 1}
 
 
@@ -232,19 +243,19 @@ def test_the_address_of_a_server_is_for_the_user_alone(services: Services, tmp_p
         lambda connected: connected.flushdb(),
         lambda connected: connected.config_set("save", ""),
         lambda connected: connected.keys("*"),
-        lambda connected: connected.delete("key"),
+        lambda connected: connected.delete(KEY),
         lambda connected: connected.shutdown(),
-        lambda connected: connected.set("key", b"1", ex=1),
+        lambda connected: connected.set(KEY, b"1", ex=1),
         lambda connected: connected.client_kill("1.1.1.1:1"),
     ],
 )
 def test_what_no_cache_needs_is_not_let_through(services: Services, tmp_path: Path, call: Callable[[Any], Any]) -> None:
     services.start("case", tmp_path)
     connected = client(url_of(tmp_path))
-    connected.set("key", b"1")
+    connected.set(KEY, b"1")
     with pytest.raises(redis.exceptions.ResponseError, match="not let through"):
         call(connected)
-    assert connected.get("key") == b"1"
+    assert connected.get(KEY) == b"1"
 
 
 def test_a_server_that_died_is_a_problem(services: Services, tmp_path: Path) -> None:
@@ -269,7 +280,7 @@ def test_a_server_that_was_killed_before_its_case_is_replaced(services: Services
     services._spare.process.kill()
     services._spare.process.wait(timeout=60)
     services.start("case", tmp_path)
-    assert client(url_of(tmp_path)).get("key") is None
+    assert client(url_of(tmp_path)).get(KEY) is None
     assert services.stop("case") == ServiceReport(name="redis", answered={"GET": 1})
 
 
@@ -322,7 +333,7 @@ def test_a_named_server_keeps_its_keys_and_loses_ours(elsewhere: Any, tmp_path: 
     assert len(owner.keys("torch-conformance:*")) == 251
     assert all(0 < owner.ttl(key) <= 86_400 for key in owner.keys("torch-conformance:*")), "a killed run leaves nothing for ever"
     report = services.stop("case")
-    assert report == ServiceReport(name="redis", answered={"GET": 1, "SET": 251})
+    assert report == ServiceReport(name="redis", foreign=252), "none of these keys has torch's form"
     assert owner.keys("*") == [b"pt2:somebody's"]
     assert owner.get("pt2:somebody's") == b"graph"
     assert services.warnings == []
@@ -332,11 +343,11 @@ def test_a_named_server_that_goes_away_is_a_problem(elsewhere: Any, tmp_path: Pa
     services = Services({"redis": Address("127.0.0.1", elsewhere.server_address[1])}, tmp_path)
     services.start("case", tmp_path)
     case = client(url_of(tmp_path), retry=None)
-    case.set("key", b"1")
+    case.set(KEY, b"1")
     elsewhere.shutdown()
     elsewhere.server_close()
     with pytest.raises(redis.exceptions.ConnectionError):
-        client(url_of(tmp_path), retry=None).get("key")
+        client(url_of(tmp_path), retry=None).get(KEY)
     report = services.stop("case")
     assert report.problem.startswith("the server did not answer: ")
     assert (report.left, report.answered) == (1, {"SET": 1})

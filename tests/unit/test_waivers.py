@@ -327,6 +327,35 @@ def test_a_file_is_read(write: Write) -> None:
     assert len(digests["waivers.yaml"]) == 64
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [".", ".+", "(?s).", "\\\\S", "\\\\w+", "[a-z]", "[^q]", "^.{2,400}$", "(?=.)", "(?i)[a-z0-9]", ".|cache_miss", "\\\\D", "(?!cache)."]
+    + ["(?s).{300}", "[\\\\s\\\\S]{20}", "expected", "observed", ": ", "counter|observed", "^counter: expected .*, observed", "e"],
+)
+def test_a_pattern_that_fits_unrelated_messages_is_refused(pattern: str, write: Write) -> None:
+    text = ENTRY.replace("match: cache_miss", f'match: "{pattern}"')
+    with pytest.raises(InvalidSpecs) as raised:
+        load_waivers([write(text)], backends())
+    (problem,) = raised.value.diagnostics
+    assert (problem.position.line, problem.position.column) == (4, 37)
+    assert "the pattern matches" in problem.message
+    assert problem.hint.startswith("write words or numbers of this defect's own message")
+
+
+@pytest.mark.parametrize("pattern", ["", ".*", "|cache_miss", "[\\\\s\\\\S]*", "(?=)", "$", "^", "(cache)?"])
+def test_a_pattern_that_fits_an_empty_message_is_refused(pattern: str, write: Write) -> None:
+    with pytest.raises(InvalidSpecs) as raised:
+        load_waivers([write(ENTRY.replace("match: cache_miss", f'match: "{pattern}"'))], backends())
+    assert [problem.position.line for problem in raised.value.diagnostics] == [4]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["cache_miss 0, observed 2", "1", "observed 0", "0 graphs", "SIG(SEGV|ABRT)", "hit .* observed [1-9]", "(?i)cannot lower"]
+)
+def test_a_pattern_that_names_something_of_its_defect_is_taken(pattern: str, write: Write) -> None:
+    load_waivers([write(ENTRY.replace("match: cache_miss", f'match: "{pattern}"'))], backends())
+
+
 def test_the_shipped_file_comes_first_and_a_file_counts_once(write: Write) -> None:
     path = write(ENTRY)
     once, twice = load_waivers([path], backends()), load_waivers([path, path.absolute()], backends())

@@ -299,7 +299,7 @@ def test_what_is_found_does_not_depend_on_what_is_imported(torch, session, tmp_p
 
 
 def test_params_are_what_the_case_is(session, tmp_path):
-    one = session("matrix: {size: [3]}\nfunction: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\nexpect: [{runs: {}}]")
+    one = session('matrix: {size: [3]}\nfunction: |\n  def fn(x):\n      return x\ninputs: [{zeros: ["{{ size }}"]}]\nexpect: [{runs: {}}]')
     params = one.module.namespace["params"]
     assert (params.size, params.backend, params.device) == (3, "cpu", "cpu")
 
@@ -434,3 +434,74 @@ def test_a_choice_that_could_not_be_timed_was_not_timed(torch):
 
     seen = Seen(choices=[{"rocm_ck_0": float("inf"), "mm": 1.0}, {"rocm_ck_1": float("nan")}])
     assert as_facts(seen)["choices"] == [["mm"], []]
+
+
+PARTS = """\
+prelude: |
+  import contextlib
+  entered = []
+  @contextlib.contextmanager
+  def noted():
+      entered.append(torch.is_grad_enabled())
+      yield
+  def as_it_is(graph, examples):
+      return graph.forward
+let:
+  backend: {call: functools.partial, args: [{ref: as_it_is}]}
+context: [{ref: noted}]
+function: |
+  def fn(x):
+      return {"double": x * 2, "pair": (x + 1, x.sum() * 3)}
+inputs: [{rand: [3], requires_grad: true}]
+steps:
+  - call: {as: out}
+  - backward: {of: out.pair.1}
+    expect: [{close: {of: output.0, to: eager.0}}]
+  - call: {}
+  - backward: {of: output.double}
+  - api: {call: torch.neg, args: [{ref: output.0}], as: negative}
+  - api: {call: torch.neg, args: [{ref: eager.0}]}
+"""
+
+
+def test_both_sides_run_backward_of_the_same_part_of_the_same_result(torch, session):
+    one = session(PARTS, compile_with="{ref: backend}")
+    do(one)
+    assert torch.equal(one.value("output.pair.0"), one.value("eager.pair.0"))
+    assert torch.equal(one.value("out.double"), one.value("inputs.0") * 2)
+    for gradient in do(one, 1), one.eager_output:
+        assert torch.equal(gradient[0], torch.full((3,), 3.0))
+    assert one.has_eager_output
+    do(one, 2)
+    for gradient in do(one, 3), one.eager_output:
+        assert torch.equal(gradient[0], torch.full((3,), 2.0))
+    assert torch.equal(do(one, 4), torch.full((3,), -2.0))
+    assert torch.equal(do(one, 5), torch.full((3,), -2.0))
+    assert len(one.scope.named("entered")) == 4  # eager and compiled, in two calls
+
+
+def test_what_no_call_gave_has_no_reference_for_a_backward(torch, session):
+    one = session(
+        "function: |\n  def fn(x):\n      return x * 2\ninputs: [{rand: [3], requires_grad: true}]\nsteps:\n"
+        f"  - call: {{as: out}}\n    {CLOSE}\n  - api: {{call: torch.sin, args: [{{ref: out}}], as: later}}\n  - backward: {{of: later}}\n"
+    )
+    do(one)
+    do(one, 1)
+    do(one, 2)
+    assert one.eager is not None
+    with pytest.raises(LookupError, match="no eager reference was run in this step"):
+        one.value("eager.0")
+
+
+def test_a_name_that_leads_nowhere_is_no_answer_of_torch(torch, session):
+    from runner.worker.session import NotCarriedOut
+
+    one = session(
+        "function: |\n  def fn(x):\n      return x * 2\ninputs: [{rand: [3]}]\nsteps:\n"
+        f"  - call: {{as: out}}\n    {CLOSE}\n  - api: {{call: {{ref: out.ngeative}}}}\n"
+        "  - api: {call: torch.neg, args: [{ref: out.3}]}\n"
+    )
+    do(one)
+    for number in (1, 2):
+        with pytest.raises(NotCarriedOut, match=r"out has no part '(ngeative|3)': it is a tensor"):
+            do(one, number)

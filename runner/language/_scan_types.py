@@ -1,0 +1,109 @@
+"""What values an option takes, read from its annotation and its default in torch's source: kinds of JSON values, and literals."""
+
+import ast
+import json
+from collections.abc import Iterable, Mapping
+
+Allowed = tuple[str, ...]
+"""Words of ``KINDS``, and literals as JSON writes them; empty where the source does not say."""
+
+KINDS = ("bool", "int", "float", "str", "null", "list", "map")
+
+_NAMES = {"bool": "bool", "int": "int", "float": "float", "str": "str", "None": "null", "dict": "map", "Dict": "map", "Mapping": "map"}
+_NAMES |= dict.fromkeys(("list", "List", "tuple", "Tuple", "set", "Set", "frozenset", "Sequence"), "list")
+_UNKNOWN = "?"
+
+
+def allowed_values(annotation: ast.expr | None, default: ast.expr | None) -> Allowed:
+    """Return what an option takes: what its annotation says and its default is; without an annotation what its default is."""
+    of_default = _kind_of(default)
+    found = [*_annotated(annotation), *of_default] if annotation is not None else of_default
+    if not found or _UNKNOWN in found or (annotation is None and "null" in found):
+        return ()
+    literals = [text for text in found if text not in KINDS]
+    kinds = [kind for kind in KINDS if kind in found]
+    if literals and annotation is not None:
+        # the default is one of the literals, and its kind allows no others
+        kinds = [kind for kind in KINDS if kind in _annotated(annotation)]
+    return (*sorted(set(literals)), *kinds)
+
+
+def _annotated(annotation: ast.expr | None) -> list[str]:
+    match annotation:
+        case ast.Constant(value=None):
+            return ["null"]
+        case ast.Constant(value=str(text)):
+            return _annotated(ast.parse(text, mode="eval").body)
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return [_NAMES.get(name, _UNKNOWN)]
+        case ast.BinOp(op=ast.BitOr(), left=left, right=right):
+            return [*_annotated(left), *_annotated(right)]
+        case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name), slice=inner):
+            return _subscripted(name, inner)
+    return [_UNKNOWN]
+
+
+def _subscripted(name: str, inner: ast.expr) -> list[str]:
+    parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+    match name:
+        case "Optional":
+            return [*_annotated(inner), "null"]
+        case "Union":
+            return _joined(_annotated(part) for part in parts)
+        case "ClassVar" | "Final":
+            return _annotated(inner)
+        case "Literal":
+            return [json.dumps(part.value) if isinstance(part, ast.Constant) else _UNKNOWN for part in parts]
+    return [_NAMES.get(name, _UNKNOWN)]
+
+
+def _joined(lists: Iterable[list[str]]) -> list[str]:
+    return [word for words in lists for word in words]
+
+
+def _kind_of(value: ast.expr | None) -> list[str]:
+    """Return the kind of a default where one look shows it; nothing where it does not."""
+    match value:
+        case ast.Constant(value=None):
+            return ["null"]
+        case ast.Constant(value=bool()) | ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Call(func=ast.Name(id="bool")):
+            return ["bool"]
+        case ast.Constant(value=int()) | ast.Call(func=ast.Name(id="int")) | ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int())):
+            return ["int"]
+        case ast.Constant(value=float()) | ast.Call(func=ast.Name(id="float")):
+            return ["float"]
+        case ast.Constant(value=str()) | ast.JoinedStr() | ast.Call(func=ast.Attribute(attr="upper" | "lower" | "strip")):
+            return ["str"]
+        case ast.Call(func=ast.Attribute(attr="get", value=ast.Attribute(attr="environ")), args=[_, ast.Constant(value=str())]):
+            return ["str"]
+        case ast.List() | ast.Tuple() | ast.Set():
+            return ["list"]
+        case ast.Dict():
+            return ["map"]
+    return []
+
+
+def fits(value: object, allowed: Allowed) -> bool:
+    """Whether a value of a spec is one of those that an option takes."""
+    kinds = _KINDS_OF.get(type(value))
+    if kinds is None or any(kind in allowed for kind in kinds):
+        return True
+    return isinstance(value, str | int | float) and json.dumps(value) in allowed
+
+
+_KINDS_OF: Mapping[type, tuple[str, ...]] = {
+    type(None): ("null",),
+    bool: ("bool",),
+    str: ("str",),
+    int: ("int", "float"),
+    float: ("float",),
+    list: ("list",),
+    dict: ("map",),
+}
+
+
+def shown(allowed: Allowed) -> str:
+    """Return the allowed values in words."""
+    words = {"null": "null", "str": "a text", "int": "a whole number", "float": "a number", "list": "a list", "map": "a map"}
+    words["bool"] = "true or false"
+    return " or ".join(words.get(word, word) for word in allowed)
