@@ -28,6 +28,7 @@ from runner.diagnostics import Position
 from runner.expectations import Raised, StepFacts
 from runner.expectations.base import Judgement
 from runner.filecheck import EmptyText, run
+from runner.generated_code import code_of, joined
 from runner.language.backends import Backend
 from runner.model import AppliedWaiver, Case, Ending, Expected, Json, ServiceReport, Status, Step, Verdict
 from runner.outcomes import Outcome
@@ -332,9 +333,9 @@ def _graphs_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: S
 def _code_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: Sequence[StepFacts]) -> Verdict | None:
     if backend.proof.code is None:
         return None
-    text = "\n".join(piece for known in facts for piece in known.code)
     try:
-        outcome = run(backend.proof.code, text)
+        code = joined([code_of(piece, strings=False) for known in facts for piece in known.code])
+        outcome = run(backend.proof.code, code.text, numbers=code.numbers)
     except EmptyText:
         return _unproven(backend, "generated code that shows the backend", "no code was generated")
     except PatternTooSlow:
@@ -348,13 +349,16 @@ def _choices_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: 
     wanted = backend.proof.choices
     if wanted is None:
         return None
-    names = [name for step in steps for choices in step["choices"] for name in choices]
-    expected = f"at least {wanted.least} timed choices matching /{wanted.match}/"
+    found = [choice for step in steps for choices in step["choices"] for choice in choices]
     try:
-        matching = sum(search(wanted.match, name) is not None for name in names)
+        named = [choice for choice in found if search(wanted.match, choice["name"])]
+        matching = [choice for choice in named if not wanted.of_class or search(wanted.of_class, choice["class"])]
     except PatternTooSlow:
-        return _proof_verdict(backend, Status.ERROR, expected, "pattern too slow")
-    return None if matching >= wanted.least else _unproven(backend, expected, f"{matching} of {len(names)}")
+        return _proof_verdict(backend, Status.ERROR, str(wanted), "pattern too slow")
+    if len(matching) >= wanted.least:
+        return None
+    strangers = "".join(f", {one['name']} is of {one['class'] or 'an unknown class'}" for one in named[:3] if one not in matching)
+    return _unproven(backend, str(wanted), f"{len(matching)} of {len(found)}{strangers}")
 
 
 # -- one outcome ----------------------------------------------------------------------------------------------------

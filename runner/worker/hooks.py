@@ -75,7 +75,8 @@ class Witness:
     executed: dict[str, int] = field(default_factory=dict)
     """Calls of compiled graphs, by device."""
     code: list[str] = field(default_factory=list)
-    choices: list[dict[str, float]] = field(default_factory=list)
+    choices: list[dict[tuple[str, str], float]] = field(default_factory=list)
+    """For each autotuning the time of each choice, by its name and class."""
 
     def take(self) -> "Witness":
         """Return what was seen, and start anew."""
@@ -185,5 +186,5 @@ def _counting_ahead(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def as_facts(seen: Witness) -> Mapping[str, Any]:
     """Return what was seen as plain data, but for the code, which goes to files. A choice that could not be timed counts as infinity."""
-    choices = [sorted(name for name, time in timed.items() if math.isfinite(time)) for timed in seen.choices]
+    choices = [[{"name": n, "class": c} for (n, c), time in sorted(timed.items()) if math.isfinite(time)] for timed in seen.choices]
     return {"entered": seen.entered, "graphs": seen.graphs, "executed": seen.executed, "choices": choices}

@@ -394,15 +394,20 @@ def test_phases_are_a_stack_that_counts_the_innermost(torch):
 def test_a_witness_forgets_what_it_gave(torch):
     from runner.worker.hooks import Witness, as_facts
 
-    witness = Witness(entered=2, graphs=[["cpu"]], executed={"cpu": 3}, code=["a", "b", "a"], choices=[{"y": 1.0, "x": 2.0}])
+    witness = Witness(entered=2, graphs=[["cpu"]], executed={"cpu": 3}, code=["a", "b", "a"], choices=[{("y", "B"): 1.0, ("x", "A"): 2.0}])
     seen = witness.take()
     assert seen.code == ["a", "b"]
-    assert as_facts(seen) == {"entered": 2, "graphs": [["cpu"]], "executed": {"cpu": 3}, "choices": [["x", "y"]]}
+    assert as_facts(seen) == {
+        "entered": 2,
+        "graphs": [["cpu"]],
+        "executed": {"cpu": 3},
+        "choices": [[{"name": "x", "class": "A"}, {"name": "y", "class": "B"}]],
+    }
     assert as_facts(witness.take()) == {"entered": 0, "graphs": [], "executed": {}, "choices": []}
 
 
 def test_a_choice_that_could_not_be_timed_was_not_timed(torch):
     from runner.worker.hooks import Witness, as_facts
 
-    witness = Witness(choices=[{"rocm_ck_0": float("inf"), "mm": 1.0}, {"rocm_ck_1": float("nan")}])
-    assert as_facts(witness)["choices"] == [["mm"], []]
+    witness = Witness(choices=[{("rocm_ck_0", ""): float("inf"), ("mm", ""): 1.0}, {("rocm_ck_1", ""): float("nan")}])
+    assert as_facts(witness)["choices"] == [[{"name": "mm", "class": ""}], []]
