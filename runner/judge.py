@@ -35,12 +35,13 @@ from runner.outcomes import Outcome
 from runner.patterns import PatternTooSlow, search
 from runner.plan import expects_raise
 from runner.protocol import decode
-from runner.stacks import Stack, last_stack
+from runner.stacks import Frame, Stack, folded, frames_of, last_stack
 
 COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")
 """Phases in which an expected exception means that no compiled graph could run."""
 
 STACK = "Python stack when the time was up (most recent call first):"
+LAST_STACK = "the last Python stack that it printed (most recent call first):"
 NO_STACK = "no Python stack could be had: the process was stopped, has its signals blocked, or its stderr is gone"
 
 
@@ -71,7 +72,7 @@ class Evidence:
     services: Sequence[ServiceReport] = ()
     """What the services that it asked for saw of it."""
     stderr: str = ""
-    """The end of what the worker printed; asked only where its time was up, for the stack that it printed then."""
+    """The end of what the worker printed; asked only where its time was up or it died, for the stack that it printed then."""
 
 
 def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) -> Judged:
@@ -88,7 +89,8 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
         return _error(case, f"the worker's observation makes no sense: {problem}", case.position)
     if observation["error"] is not None:
         error = observation["error"]
-        return _error(case, f"{error['phase']}: {error['type']}: {_first_line(error['message'])}", case.position, error["traceback"])
+        reason = f"{error['phase']}: {error['type']}: {_first_line(error['message'])}"
+        return _error(case, reason, _place_of_error(case, observation), folded(error["traceback"]))
     try:
         facts = [step_facts(index, step, evidence.code) for index, step in enumerate(observation["steps"])]
     except OSError as error:
@@ -105,19 +107,52 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
 
 def _by_ending(case: Case, evidence: Evidence) -> Judged | None:
     ending = evidence.ending
-    where = f"while in phase '{ending.phase}'"
+    step = _step_of(case, ending)
+    where = f"while in phase '{ending.phase}'" + (f" of step {case.steps.index(step) + 1} ({step.kind})" if step else "")
     note = evidence.problem or evidence.note
     if ending.timed_out:
         return _timed_out(case, where, note, last_stack(evidence.stderr))
     if ending.signal is not None:
-        return _ended(case, Outcome.CRASH, f"killed by {_signal_name(ending.signal)} {where}", note)
+        return _died(case, evidence, f"killed by {_signal_name(ending.signal)} {where}", step)
     if ending.exit_code != 0:
-        return _ended(case, Outcome.CRASH, f"exit code {ending.exit_code} {where}", note)
+        return _died(case, evidence, f"exit code {ending.exit_code} {where}", step)
     if evidence.problem:
         return _error(case, evidence.problem, case.position)
     if evidence.observation is None:
-        return _ended(case, Outcome.CRASH, f"ended without an answer {where}", note)
+        return _died(case, evidence, f"ended without an answer {where}", step)
     return None
+
+
+def _step_of(case: Case, ending: Ending) -> Step | None:
+    """Return the step that the worker says it was in; None before the first."""
+    return case.steps[ending.step] if ending.step is not None and 0 <= ending.step < len(case.steps) else None
+
+
+def _died(case: Case, evidence: Evidence, reason: str, step: Step | None) -> Judged:
+    """Say where the case stood: the line of the spec that the stack passes through where there is one, else its step."""
+    note = evidence.problem or evidence.note
+    # no process can print anything when it is killed
+    stack = last_stack(evidence.stderr) if evidence.ending.signal != signal.SIGKILL else None
+    frame = stack.within(_python_files(case)) if stack is not None else None
+    detail = f"{LAST_STACK}\n{folded(stack.text)}" if stack is not None else ""
+    if frame is None:
+        return _ended(case, Outcome.CRASH, reason, note, detail=detail, position=step.position if step else None)
+    return _ended(
+        case, Outcome.CRASH, f"{reason}{_in_spec(frame)}", note, detail=detail, position=Position(file=case.spec, line=frame.line)
+    )
+
+
+def _in_spec(frame: Frame) -> str:
+    return f", in {_first_line(frame.function)} at line {frame.line} of the spec"
+
+
+def _place_of_error(case: Case, observation: Json) -> Position:
+    """Return the innermost line of the spec that a traceback passes through; else the step after those that were carried out."""
+    calls = Stack("", tuple(reversed(frames_of(observation["error"]["traceback"]))))
+    if frame := calls.within(_python_files(case)):
+        return Position(file=case.spec, line=frame.line)
+    done = len(observation["steps"])
+    return case.steps[done].position if 0 < done < len(case.steps) else case.position
 
 
 def _signal_name(number: int) -> str:
@@ -132,13 +167,12 @@ def _timed_out(case: Case, where: str, note: str, stack: Stack | None) -> Judged
     reason = f"outlived its deadline {where}"
     if stack is None:
         return _ended(case, Outcome.TIMEOUT, reason, note, detail=NO_STACK)
-    detail = f"{STACK}\n{stack.text}"
+    detail = f"{STACK}\n{folded(stack.text)}"
     frame = stack.within(_python_files(case))
     if frame is None:
         return _ended(case, Outcome.TIMEOUT, reason, note, detail=detail)
     position = Position(file=case.spec, line=frame.line)
-    reason = f"{reason}, in {_first_line(frame.function)} at line {frame.line} of the spec"
-    return _ended(case, Outcome.TIMEOUT, reason, note, detail=detail, position=position)
+    return _ended(case, Outcome.TIMEOUT, f"{reason}{_in_spec(frame)}", note, detail=detail, position=position)
 
 
 def _python_files(case: Case) -> set[str]:
@@ -217,7 +251,12 @@ def _verdicts(case: Case, here: Surroundings, observation: Json, facts: Sequence
 def _unexpected(step: Step, raised: Raised) -> Verdict:
     observed = f"{raised.type} in phase '{raised.phase}': {_first_line(raised.message)}"
     return Verdict(
-        kind="raised", status=Status.FAILED, position=step.position, expected="no exception", observed=observed, detail=raised.traceback
+        kind="raised",
+        status=Status.FAILED,
+        position=step.position,
+        expected="no exception",
+        observed=observed,
+        detail=folded(raised.traceback),
     )
 
 

@@ -177,6 +177,8 @@ class Ending:
     timed_out: bool = False
     phase: str = ""
     """The last phase that the worker announced."""
+    step: int | None = None
+    """The last step, from 0; None before the first, and for a number that is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +283,12 @@ class CaseResult:
     folder: str = ""
     """The case's folder below the run's folder; empty when nothing was run."""
     repro: str = ""
+    summary: str = ""
+    """What the spec claims; empty for a PASS, as are the next two."""
+    options: tuple[str, ...] = ()
+    """The options in force, a line each: ``config.freezing: true``."""
+    code: tuple[str, ...] = ()
+    """The files of generated code in the case's folder."""
     stdout: str = ""
     stderr: str = ""
     """Ends of what the worker printed."""
