@@ -87,6 +87,9 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
     problem = _misfit(case, observation)
     if problem:
         return _error(case, f"the worker's observation makes no sense: {problem}", case.position)
+    asked = _asked_to_end(case, here, observation)
+    if asked is not None:
+        return asked
     if observation["error"] is not None:
         error = observation["error"]
         reason = f"{error['phase']}: {error['type']}: {_first_line(error['message'])}"
@@ -107,39 +110,60 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
 
 def _by_ending(case: Case, evidence: Evidence) -> Judged | None:
     ending = evidence.ending
-    step = _step_of(case, ending)
-    where = f"while in phase '{ending.phase}'" + (f" of step {case.steps.index(step) + 1} ({step.kind})" if step else "")
+    where = _in_phase(case, ending.phase, ending.step)
     note = evidence.problem or evidence.note
     if ending.timed_out:
         return _timed_out(case, where, note, last_stack(evidence.stderr))
     if ending.signal is not None:
-        return _died(case, evidence, f"killed by {_signal_name(ending.signal)} {where}", step)
+        return _died(case, evidence, f"killed by {_signal_name(ending.signal)} {where}")
     if ending.exit_code != 0:
-        return _died(case, evidence, f"exit code {ending.exit_code} {where}", step)
+        return _died(case, evidence, f"exit code {ending.exit_code} {where}")
     if evidence.problem:
         return _error(case, evidence.problem, case.position)
     if evidence.observation is None:
-        return _died(case, evidence, f"ended without an answer {where}", step)
+        return _died(case, evidence, f"ended without an answer {where}")
     return None
 
 
-def _step_of(case: Case, ending: Ending) -> Step | None:
-    """Return the step that the worker says it was in; None before the first."""
-    return case.steps[ending.step] if ending.step is not None and 0 <= ending.step < len(case.steps) else None
+def _in_phase(case: Case, phase: str, index: int | None) -> str:
+    """Say the phase, and which of several steps it was of."""
+    several = index is not None and len(case.steps) > 1 and 0 <= index < len(case.steps)
+    return f"while in phase '{phase}'" + (f" of step {index + 1} ({case.steps[index].kind})" if several and index is not None else "")
 
 
-def _died(case: Case, evidence: Evidence, reason: str, step: Step | None) -> Judged:
+def _died(case: Case, evidence: Evidence, reason: str) -> Judged:
     """Say where the case stood: the line of the spec that the stack passes through where there is one, else its step."""
     note = evidence.problem or evidence.note
     # no process can print anything when it is killed
     stack = last_stack(evidence.stderr) if evidence.ending.signal != signal.SIGKILL else None
     frame = stack.within(_python_files(case)) if stack is not None else None
     detail = f"{LAST_STACK}\n{folded(stack.text)}" if stack is not None else ""
+    reason += f" ({note})" if note else ""
     if frame is None:
-        return _ended(case, Outcome.CRASH, reason, note, detail=detail, position=step.position if step else None)
-    return _ended(
-        case, Outcome.CRASH, f"{reason}{_in_spec(frame)}", note, detail=detail, position=Position(file=case.spec, line=frame.line)
-    )
+        return _ended(case, Outcome.CRASH, reason, "", detail=detail, position=_place_of_step(case, evidence.ending.step))
+    return _ended(case, Outcome.CRASH, f"{reason}{_in_spec(frame)}", "", detail=detail, position=Position(file=case.spec, line=frame.line))
+
+
+ENDS_PYTHON = ("builtins.SystemExit", "builtins.KeyboardInterrupt")
+"""Exceptions that ask for the end of the process: it would have ended, had the worker not gone on to tell of them."""
+
+
+def _asked_to_end(case: Case, here: Surroundings, observation: Json) -> Judged | None:
+    """Return the outcome of a case whose code asked for the end of the process where its spec expects no such thing."""
+    done = len(observation["steps"])
+    found = [(index, step["raised"]) for index, step in enumerate(observation["steps"]) if not expects_raise(case.steps[index], here)]
+    failed = [(done, observation["error"]), *found]
+    for index, error in failed:
+        if error is not None and error["type"] in ENDS_PYTHON:
+            name = error["type"].rpartition(".")[2]
+            what = f"{_first_line(error['message'])} ({name})" if name == "SystemExit" else name
+            # before the first step, too, none is done
+            step = index if index > 0 or error["phase"] not in ("inputs", "import") else None
+            place = _place_in_spec(case, error["traceback"])
+            reason = f"{what} {_in_phase(case, error['phase'], step)}{_in_spec(place) if place else ''}"
+            position = Position(file=case.spec, line=place.line) if place else _place_of_step(case, step)
+            return _ended(case, Outcome.CRASH, reason, "", detail=folded(error["traceback"]), position=position)
+    return None
 
 
 def _in_spec(frame: Frame) -> str:
@@ -148,11 +172,17 @@ def _in_spec(frame: Frame) -> str:
 
 def _place_of_error(case: Case, observation: Json) -> Position:
     """Return the innermost line of the spec that a traceback passes through; else the step after those that were carried out."""
-    calls = Stack("", tuple(reversed(frames_of(observation["error"]["traceback"]))))
-    if frame := calls.within(_python_files(case)):
+    if frame := _place_in_spec(case, observation["error"]["traceback"]):
         return Position(file=case.spec, line=frame.line)
-    done = len(observation["steps"])
-    return case.steps[done].position if 0 < done < len(case.steps) else case.position
+    return _place_of_step(case, len(observation["steps"]) or None)
+
+
+def _place_in_spec(case: Case, traceback: str) -> Frame | None:
+    return Stack("", tuple(reversed(frames_of(traceback)))).within(_python_files(case))
+
+
+def _place_of_step(case: Case, index: int | None) -> Position:
+    return case.steps[index].position if index is not None and 0 <= index < len(case.steps) else case.position
 
 
 def _signal_name(number: int) -> str:
@@ -249,7 +279,7 @@ def _verdicts(case: Case, here: Surroundings, observation: Json, facts: Sequence
 
 
 def _unexpected(step: Step, raised: Raised) -> Verdict:
-    observed = f"{raised.type} in phase '{raised.phase}': {_first_line(raised.message)}"
+    observed = f"{raised.type} in phase '{raised.phase}': {_first_line(raised.message)}".rstrip(": ")
     return Verdict(
         kind="raised",
         status=Status.FAILED,

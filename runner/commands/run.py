@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from runner import __version__, availability, kept, schedule
@@ -372,6 +373,7 @@ class _Run:
             color=color,
             objects=self.arguments.object_cache,
             lets_flaky_pass=self.header.lets_flaky_pass,
+            folder=Path(shown(self.folder.path)),
         )
         if self.is_interrupted:
             print(f"to go on: the same command with --resume {shlex.quote(shown(self.folder.path))}", file=sys.stderr)

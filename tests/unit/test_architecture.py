@@ -88,7 +88,18 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "audit": ("conditions", "expectations", "judge", "patterns", "plan", "protocol"),
     "session": (
         *("availability", "capabilities", "conditions", "execute", "interrupt", "judge", "kept", "language.expand", "language.load"),
-        *("language.schema", "language.templates", "left_behind", "outcomes", "plan", "protocol", "runs", "schedule", "services"),
+        *(
+            "language.flow",
+            "language.schema",
+            "language.templates",
+            "left_behind",
+            "outcomes",
+            "plan",
+            "protocol",
+            "runs",
+            "schedule",
+            "services",
+        ),
         *("sharing", "streams", "waivers"),
     ),
 }

@@ -241,6 +241,8 @@ def test_a_crash_without_a_stack_names_its_step() -> None:
     found = verdict_of(case(*steps), None, ending=Ending(signal=9, phase="run", step=1))
     assert found.reason == f"killed by SIGKILL while in phase 'run' of step 2 ({steps[1].kind})"
     assert found.position == steps[1].position
+    alone = verdict_of(case(steps[0]), None, ending=Ending(signal=9, phase="run", step=0))
+    assert alone.reason == "killed by SIGKILL while in phase 'run'"
     beyond = verdict_of(case(*steps), None, ending=Ending(signal=9, phase="run", step=7))
     assert beyond.reason == "killed by SIGKILL while in phase 'run'"
 
