@@ -96,6 +96,8 @@ class Expected:
     position: Position
     leaves: Mapping[str, Position] = field(default_factory=dict)
     """Where each key of its body stands: a counter's line is more than the expectation's."""
+    body: Json = None
+    """Its arguments as the spec has them, for people."""
 
     def place(self, leaf: str) -> Position:
         """Return where a leaf stands, else the key that it is below (``KEY word``), else the expectation itself."""

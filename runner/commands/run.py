@@ -44,7 +44,7 @@ from runner.report import one_line
 from runner.report.console import Progress, print_report, wants_bar, wants_color
 from runner.report.junit import write_junit, write_stub
 from runner.runs import JOURNAL, LATEST, REPORTS, RunFolder, open_run, resume_run
-from runner.selection import Shard, select
+from runner.selection import Shard, select, unmatched
 from runner.services import named_servers, reach
 from runner.session import CaseRunner, recorded, result_of_unavailable, result_of_unrun
 from runner.times import seconds_of_run
@@ -67,6 +67,8 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     whole = select(suite.cases, suite.backends, names=arguments.backend, globs=arguments.select)
     selected = [case for case in whole if shard is None or shard.holds(case)]
     _check_required(arguments.require, suite)
+    for hint in unmatched(arguments.select, suite.cases):
+        print(hint, file=sys.stderr)
     if not selected:
         print("no case is selected; 'list' shows them", file=sys.stderr)
         if not whole:

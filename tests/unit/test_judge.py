@@ -580,3 +580,55 @@ def test_an_expected_exception_of_the_wrong_kind_is_no_fallback():
 
 def test_the_id_that_is_compared_is_the_cases():
     assert verdict_of(case(step(HOLDS), id="area/another[backend=cpu]"), observation(seen(), id=ID)).outcome is Outcome.ERROR
+
+
+# -- code of a case that asks for the end of the process ------------------------------------------------------------
+
+OF_THE_SPEC = "/elsewhere/specs/area/fake.yaml"
+LEFT = f'''Traceback (most recent call last):
+  File "{OF_THE_SPEC}", line 6, in leave
+    helper()
+  File "{OF_THE_SPEC}", line 8, in helper
+'''
+WITH_A_PRELUDE = {"preludes": [{"name": "prelude", "file": OF_THE_SPEC, "line": 3, "text": "pass", "exact": True}], "functions": {}}
+
+
+def left(**changes: Any) -> dict[str, Any]:
+    return {**exception(), "traceback": LEFT, **changes}
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ({"type": "builtins.SystemExit", "message": "exit code 7"}, "exit code 7 (SystemExit) while in phase 'api' of step 2 (api)"),
+        ({"type": "builtins.KeyboardInterrupt", "message": ""}, "KeyboardInterrupt while in phase 'api' of step 2 (api)"),
+    ],
+)
+def test_a_step_that_ends_the_interpreter_is_a_crash_with_its_place(error: Any, reason: str):
+    raised = left(**error, phase="api")
+    steps = step(HOLDS, line=20), step(HOLDS, kind="api", line=25)
+    found = verdict_of(case(*steps, body=WITH_A_PRELUDE), observation(seen(), seen(raised=raised)))
+    assert found.outcome is Outcome.CRASH
+    assert found.reason == f"{reason}, in helper at line 8 of the spec"
+    assert found.position == place(8)
+    elsewhere = verdict_of(case(*steps), observation(seen(), seen(raised=raised)))
+    assert (elsewhere.reason, elsewhere.position) == (reason, place(25))
+
+
+def test_a_prelude_that_ends_the_interpreter_is_a_crash_in_no_step():
+    error = left(type="builtins.SystemExit", message="exit code 1: no", phase="inputs")
+    found = verdict_of(case(step(HOLDS), step(HOLDS), body=WITH_A_PRELUDE), observation(error=error))
+    assert found.outcome is Outcome.CRASH
+    assert found.reason == "exit code 1: no (SystemExit) while in phase 'inputs', in helper at line 8 of the spec"
+
+
+def test_an_exit_that_a_spec_expects_is_an_exception():
+    expects = step(expected("raises", {"type": "SystemExit"}))
+    raised = left(type="builtins.SystemExit", message="exit code 7", ancestors=["builtins.SystemExit"], phase="run")
+    assert verdict_of(case(expects), observation(seen(raised=raised))).outcome is Outcome.PASS
+
+
+def test_an_error_names_the_line_of_the_spec():
+    error = left(phase="inputs")
+    assert verdict_of(case(step(HOLDS), body=WITH_A_PRELUDE), observation(error=error)).position == place(8)
+    assert verdict_of(case(step(HOLDS)), observation(error=error)).position == case(step(HOLDS)).position
