@@ -417,7 +417,7 @@ def _printed(path: Path) -> str:
     text = _tail(path)
     with contextlib.suppress(OSError), open_left_behind(path) as stream:
         left_out = stream.seek(0, 2) - _OUTPUT_BYTES
-        return f"... the first {left_out} bytes are left out; {path.name} has them ...\n{text}" if left_out > 0 else text
+        return f"... {left_out} bytes before this are left out; {path.name} has them ...\n{text}" if left_out > 0 else text
     return text
 
 
