@@ -29,13 +29,14 @@ from runner.diagnostics import Position
 from runner.expectations import Raised, StepFacts, side_effects
 from runner.expectations.base import Judgement
 from runner.filecheck import EmptyText, run
+from runner.generated_code import code_of, joined
 from runner.language.backends import Backend
 from runner.model import AppliedWaiver, Case, Ending, Expected, Json, ServiceReport, Status, Step, Verdict
 from runner.outcomes import Outcome
 from runner.patterns import PatternTooSlow, search
 from runner.plan import expects_raise, needs_eager
 from runner.protocol import decode
-from runner.stacks import Stack, last_stack
+from runner.stacks import Frame, Stack, folded, frames_of, last_stack
 
 COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")
 """Phases in which an expected exception means that no compiled graph could run."""
@@ -44,6 +45,7 @@ _OWN_WORDS = ("runner.worker.session.NotCarriedOut", "runner.worker.seal.Broken"
 """Exceptions that the worker itself raises: their text needs neither type nor traceback."""
 
 STACK = "Python stack when the time was up (most recent call first):"
+LAST_STACK = "the last Python stack that it printed (most recent call first):"
 NO_STACK = "no Python stack could be had: the process was stopped, has its signals blocked, or its stderr is gone"
 
 
@@ -74,7 +76,7 @@ class Evidence:
     services: Sequence[ServiceReport] = ()
     """What the services that it asked for saw of it."""
     stderr: str = ""
-    """The end of what the worker printed; asked only where its time was up, for the stack that it printed then."""
+    """The end of what the worker printed; asked only where its time was up or it died, for the stack that it printed then."""
 
 
 def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) -> Judged:
@@ -89,11 +91,15 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
     problem = _misfit(case, observation)
     if problem:
         return _error(case, f"the worker's observation makes no sense: {problem}", case.position)
+    asked = _asked_to_end(case, here, observation)
+    if asked is not None:
+        return asked
     if observation["error"] is not None:
         error = observation["error"]
         if error["type"] in _OWN_WORDS:  # the runner's own words, and no exception of the spec's code
             return _error(case, f"{error['phase']}: {_first_line(error['message'])}", case.position)
-        return _error(case, f"{error['phase']}: {error['type']}: {_first_line(error['message'])}", case.position, error["traceback"])
+        reason = f"{error['phase']}: {error['type']}: {_first_line(error['message'])}"
+        return _error(case, reason, _place_of_error(case, observation), folded(error["traceback"]))
     try:
         facts = [step_facts(index, step, evidence.code) for index, step in enumerate(observation["steps"])]
     except OSError as error:
@@ -110,19 +116,79 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
 
 def _by_ending(case: Case, evidence: Evidence) -> Judged | None:
     ending = evidence.ending
-    where = f"while in phase '{ending.phase}'"
+    where = _in_phase(case, ending.phase, ending.step)
     note = evidence.problem or evidence.note
     if ending.timed_out:
         return _timed_out(case, where, note, last_stack(evidence.stderr))
     if ending.signal is not None:
-        return _ended(case, Outcome.CRASH, f"killed by {_signal_name(ending.signal)} {where}", note)
+        return _died(case, evidence, f"killed by {_signal_name(ending.signal)} {where}")
     if ending.exit_code != 0:
-        return _ended(case, Outcome.CRASH, f"exit code {ending.exit_code} {where}", note)
+        return _died(case, evidence, f"exit code {ending.exit_code} {where}")
     if evidence.problem:
         return _error(case, evidence.problem, case.position)
     if evidence.observation is None:
-        return _ended(case, Outcome.CRASH, f"ended without an answer {where}", note)
+        return _died(case, evidence, f"ended without an answer {where}")
     return None
+
+
+def _in_phase(case: Case, phase: str, index: int | None) -> str:
+    """Say the phase, and which of several steps it was of."""
+    several = index is not None and len(case.steps) > 1 and 0 <= index < len(case.steps)
+    return f"while in phase '{phase}'" + (f" of step {index + 1} ({case.steps[index].kind})" if several and index is not None else "")
+
+
+def _died(case: Case, evidence: Evidence, reason: str) -> Judged:
+    """Say where the case stood: the line of the spec that the stack passes through where there is one, else its step."""
+    note = evidence.problem or evidence.note
+    # no process can print anything when it is killed
+    stack = last_stack(evidence.stderr) if evidence.ending.signal != signal.SIGKILL else None
+    frame = stack.within(_python_files(case)) if stack is not None else None
+    detail = f"{LAST_STACK}\n{folded(stack.text)}" if stack is not None else ""
+    reason += f" ({note})" if note else ""
+    if frame is None:
+        return _ended(case, Outcome.CRASH, reason, "", detail=detail, position=_place_of_step(case, evidence.ending.step))
+    return _ended(case, Outcome.CRASH, f"{reason}{_in_spec(frame)}", "", detail=detail, position=Position(file=case.spec, line=frame.line))
+
+
+ENDS_PYTHON = ("builtins.SystemExit", "builtins.KeyboardInterrupt")
+"""Exceptions that ask for the end of the process: it would have ended, had the worker not gone on to tell of them."""
+
+
+def _asked_to_end(case: Case, here: Surroundings, observation: Json) -> Judged | None:
+    """Return the outcome of a case whose code asked for the end of the process where its spec expects no such thing."""
+    done = len(observation["steps"])
+    found = [(index, step["raised"]) for index, step in enumerate(observation["steps"]) if not expects_raise(case.steps[index], here)]
+    failed = [(done, observation["error"]), *found]
+    for index, error in failed:
+        if error is not None and error["type"] in ENDS_PYTHON:
+            name = error["type"].rpartition(".")[2]
+            what = f"{_first_line(error['message'])} ({name})" if name == "SystemExit" else name
+            # before the first step, too, none is done
+            step = index if index > 0 or error["phase"] not in ("inputs", "import") else None
+            place = _place_in_spec(case, error["traceback"])
+            reason = f"{what} {_in_phase(case, error['phase'], step)}{_in_spec(place) if place else ''}"
+            position = Position(file=case.spec, line=place.line) if place else _place_of_step(case, step)
+            return _ended(case, Outcome.CRASH, reason, "", detail=folded(error["traceback"]), position=position)
+    return None
+
+
+def _in_spec(frame: Frame) -> str:
+    return f", in {_first_line(frame.function)} at line {frame.line} of the spec"
+
+
+def _place_of_error(case: Case, observation: Json) -> Position:
+    """Return the innermost line of the spec that a traceback passes through; else the step after those that were carried out."""
+    if frame := _place_in_spec(case, observation["error"]["traceback"]):
+        return Position(file=case.spec, line=frame.line)
+    return _place_of_step(case, len(observation["steps"]) or None)
+
+
+def _place_in_spec(case: Case, traceback: str) -> Frame | None:
+    return Stack("", tuple(reversed(frames_of(traceback)))).within(_python_files(case))
+
+
+def _place_of_step(case: Case, index: int | None) -> Position:
+    return case.steps[index].position if index is not None and 0 <= index < len(case.steps) else case.position
 
 
 def _signal_name(number: int) -> str:
@@ -137,13 +203,12 @@ def _timed_out(case: Case, where: str, note: str, stack: Stack | None) -> Judged
     reason = f"outlived its deadline {where}"
     if stack is None:
         return _ended(case, Outcome.TIMEOUT, reason, note, detail=NO_STACK)
-    detail = f"{STACK}\n{stack.text}"
+    detail = f"{STACK}\n{folded(stack.text)}"
     frame = stack.within(_python_files(case))
     if frame is None:
         return _ended(case, Outcome.TIMEOUT, reason, note, detail=detail)
     position = Position(file=case.spec, line=frame.line)
-    reason = f"{reason}, in {_first_line(frame.function)} at line {frame.line} of the spec"
-    return _ended(case, Outcome.TIMEOUT, reason, note, detail=detail, position=position)
+    return _ended(case, Outcome.TIMEOUT, f"{reason}{_in_spec(frame)}", note, detail=detail, position=position)
 
 
 def _python_files(case: Case) -> set[str]:
@@ -243,9 +308,14 @@ def _effects_verdicts(case: Case, step: Step, here: Surroundings, recorded: Mapp
 
 
 def _unexpected(step: Step, raised: Raised) -> Verdict:
-    observed = f"{raised.type} in phase '{raised.phase}': {_first_line(raised.message)}"
+    observed = f"{raised.type} in phase '{raised.phase}': {_first_line(raised.message)}".rstrip(": ")
     return Verdict(
-        kind="raised", status=Status.FAILED, position=step.position, expected="no exception", observed=observed, detail=raised.traceback
+        kind="raised",
+        status=Status.FAILED,
+        position=step.position,
+        expected="no exception",
+        observed=observed,
+        detail=folded(raised.traceback),
     )
 
 
@@ -406,9 +476,9 @@ def _graphs_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: S
 def _code_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: Sequence[StepFacts]) -> Verdict | None:
     if backend.proof.code is None:
         return None
-    text = "\n".join(piece for known in facts for piece in known.code)
     try:
-        outcome = run(backend.proof.code, text)
+        code = joined([code_of(piece, strings=False) for known in facts for piece in known.code])
+        outcome = run(backend.proof.code, code.text, numbers=code.numbers)
     except EmptyText:
         return _unproven(backend, "generated code that shows the backend", "no code was generated")
     except PatternTooSlow:
@@ -422,13 +492,16 @@ def _choices_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: 
     wanted = backend.proof.choices
     if wanted is None:
         return None
-    names = [name for step in steps for choices in step["choices"] for name in choices]
-    expected = f"at least {wanted.least} timed choices matching /{wanted.match}/"
+    found = [choice for step in steps for choices in step["choices"] for choice in choices]
     try:
-        matching = sum(search(wanted.match, name) is not None for name in names)
+        named = [choice for choice in found if search(wanted.match, choice["name"])]
+        matching = [choice for choice in named if not wanted.of_class or search(wanted.of_class, choice["class"])]
     except PatternTooSlow:
-        return _proof_verdict(backend, Status.ERROR, expected, "pattern too slow")
-    return None if matching >= wanted.least else _unproven(backend, expected, f"{matching} of {len(names)}")
+        return _proof_verdict(backend, Status.ERROR, str(wanted), "pattern too slow")
+    if len(matching) >= wanted.least:
+        return None
+    strangers = "".join(f", {one['name']} is of {one['class'] or 'an unknown class'}" for one in named[:3] if one not in matching)
+    return _unproven(backend, str(wanted), f"{len(matching)} of {len(found)}{strangers}")
 
 
 # -- one outcome ----------------------------------------------------------------------------------------------------

@@ -96,6 +96,8 @@ class Expected:
     position: Position
     leaves: Mapping[str, Position] = field(default_factory=dict)
     """Where each key of its body stands: a counter's line is more than the expectation's."""
+    body: Json = None
+    """Its arguments as the spec has them, for people."""
 
     def place(self, leaf: str) -> Position:
         """Return where a leaf stands, else the key that it is below (``KEY word``), else the expectation itself."""
@@ -179,6 +181,8 @@ class Ending:
     timed_out: bool = False
     phase: str = ""
     """The last phase that the worker announced."""
+    step: int | None = None
+    """The last step, from 0; None before the first, and for a number that is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +309,12 @@ class CaseResult:
     folder: str = ""
     """The case's folder below the run's folder; empty when nothing was run."""
     repro: str = ""
+    summary: str = ""
+    """What the spec claims; empty for a PASS, as are the next two."""
+    options: tuple[str, ...] = ()
+    """The options in force, a line each: ``config.freezing: true``."""
+    code: tuple[str, ...] = ()
+    """The files of generated code in the case's folder."""
     stdout: str = ""
     stderr: str = ""
     """Ends of what the worker printed."""

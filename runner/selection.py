@@ -3,11 +3,12 @@
 Only ``*`` and ``?`` are special in a glob, so that an id selects itself.
 """
 
+import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from runner.diagnostics import UsageError, unknown
+from runner.diagnostics import UsageError, one_line, unknown
 from runner.language.backends import Backends
 from runner.model import Case
 
@@ -39,6 +40,39 @@ def glob(pattern: str) -> re.Pattern[str]:
     """Return the expression of a glob over ids."""
     pieces = [{"*": ".*", "?": "."}.get(character) or re.escape(character) for character in pattern]
     return re.compile("".join(pieces), re.DOTALL)
+
+
+def unmatched(globs: Sequence[str], cases: Sequence[Case]) -> list[str]:
+    """Return for each glob that matches none of the cases what it should look like."""
+    ids = [case.id for case in cases]
+    return [_hint(pattern, ids) for pattern in globs if not any(map(glob(pattern).fullmatch, ids))]
+
+
+def _hint(pattern: str, ids: Sequence[str]) -> str:
+    wanted = f"no case matches '{one_line(pattern)}'"
+    if not ids:
+        return wanted
+    below = [case_id for case_id in ids if glob(f"*/{pattern}").fullmatch(case_id)]
+    if below:
+        return f"{wanted}: ids begin with their folder; '*/{one_line(pattern)}' matches {_some(below)}"
+    return f"{wanted}: ids look like {_some(_nearest(pattern, ids))}"
+
+
+def _some(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
+    return f"'{one_line(ids[0])}'{more}"
+
+
+def _nearest(pattern: str, ids: Sequence[str]) -> Sequence[str]:
+    """Return the ids that hold most of the text between a glob's stars; else those whose name is most like it."""
+    pieces = [piece for piece in re.split(r"[*?\[\]/,]+", pattern) if piece]
+    scores = [sum(len(piece) for piece in pieces if piece in case_id) for case_id in ids]
+    best = max(scores)
+    if best:
+        return [case_id for case_id, score in zip(ids, scores, strict=True) if score == best]
+    names = {case_id.partition("[")[0].rpartition("/")[2]: case_id for case_id in reversed(ids)}
+    near = difflib.get_close_matches(pattern.partition("[")[0].rpartition("/")[2].strip("*?"), names, n=1, cutoff=0.4)
+    return [names[near[0]]] if near else ids
 
 
 def select(

@@ -1,9 +1,11 @@
 """Carries cases from the plan to the result: executes them, reads what the workers left, has it judged."""
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,6 +24,7 @@ from runner.interrupt import STOP_NOW, Interrupts
 from runner.judge import Evidence, Judged, judge
 from runner.language.backends import Backend
 from runner.language.expand import surroundings
+from runner.language.flow import flow
 from runner.language.load import Suite
 from runner.language.schema import fits
 from runner.language.templates import TemplateError
@@ -255,7 +258,7 @@ class CaseRunner:
             note=execution.note,
             problem=problem,
             services=services,
-            stderr=_tail(folder / "stderr.txt", _STACK_BYTES, start=execution.stack_from) if execution.ending.timed_out else "",
+            stderr=_stack_text(folder / "stderr.txt", execution),
         )
         here = surroundings(backend, known)
         objects = _objects(execution.observation)
@@ -270,8 +273,9 @@ class CaseRunner:
             after=execution.after,
             folder=str(folder.relative_to(self._folder.path)),
             repro=repro,
-            stdout=_tail(folder / "stdout.txt"),
-            stderr=_tail(folder / "stderr.txt"),
+            code=_code_files(folder),
+            stdout=_printed(folder / "stdout.txt"),
+            stderr=_printed(folder / "stderr.txt"),
             objects_served=_count(objects.get("served")),
             objects_built=_count(objects.get("built")),
             benches_left_out=len(case.left_out),
@@ -298,6 +302,10 @@ def _may_run(case: Case, machine: Machine) -> bool:
 
 
 def _case_result(case: Case, judged: Judged, **more: Any) -> CaseResult:
+    if judged.outcome is not Outcome.PASS:
+        more = {"summary": case.summary, "options": _options(case), **more}
+    else:
+        more["code"] = ()
     return CaseResult(
         case_id=case.id,
         spec=case.spec,
@@ -333,6 +341,23 @@ def result_of_unrun(case: Case, reason: str, repro: str) -> CaseResult:
     """Return the result of a case that the run did not come to."""
     judged = Judged(outcome=Outcome.NOT_RUN, reason=reason, failure_type="not-run", verdicts=(), position=case.position)
     return _case_result(case, judged, repro=repro)
+
+
+def _options(case: Case) -> tuple[str, ...]:
+    """Return the options in force, as a spec would write them."""
+    return tuple(f"{section}.{name}: {flow(option.value)}" for section, found in case.options.items() for name, option in found.items())
+
+
+_CODE_FILE = re.compile(r"code-([0-9]{1,4})-([0-9]{1,4})\.txt")
+_MOST_CODE_FILES = 100
+
+
+def _code_files(folder: Path) -> tuple[str, ...]:
+    """Return the names of the files of generated code, in their order; a worker may have put anything there."""
+    with contextlib.suppress(OSError):
+        found = [name for path in folder.iterdir() if (name := _CODE_FILE.fullmatch(path.name))]
+        return tuple(name[0] for name in sorted(found, key=lambda name: (int(name[1]), int(name[2])))[:_MOST_CODE_FILES])
+    return ()
 
 
 def _keep(path: Path, facts: Any) -> str:
@@ -415,6 +440,23 @@ def _read_code(folder: Path, step: int, piece: int) -> str:
     if len(data) > _CODE_BYTES:
         raise OSError(f"code-{step}-{piece}.txt is larger than {_CODE_BYTES >> 20} MiB")
     return data.decode("utf-8", "surrogateescape")
+
+
+def _stack_text(path: Path, execution: Execution) -> str:
+    """Return what may hold the stack of a case whose time was up, or that died."""
+    ending = execution.ending
+    if ending.timed_out:
+        return _tail(path, _STACK_BYTES, start=execution.stack_from)
+    return _tail(path, _STACK_BYTES) if ending.signal or ending.exit_code or execution.observation is None else ""
+
+
+def _printed(path: Path) -> str:
+    """Return the end of what a worker printed, and how much came before."""
+    text = _tail(path)
+    with contextlib.suppress(OSError), open_left_behind(path) as stream:
+        left_out = stream.seek(0, 2) - _OUTPUT_BYTES
+        return f"... {left_out} bytes before this are left out; {path.name} has them ...\n{text}" if left_out > 0 else text
+    return text
 
 
 def _tail(path: Path, limit: int = _OUTPUT_BYTES, start: int = 0) -> str:

@@ -4,8 +4,9 @@ The runner asks for them with a signal, and ``faulthandler`` answers. A worker m
 is cut out has faulthandler's form, is the last of its kind, is bounded, and is shown as what the process said of itself.
 """
 
+import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 _HEAD = re.compile(r"(?P<name>Current thread|Thread) (?P<id>0x[0-9a-f]{1,16})(?: \[.{0,100}\])? \(most recent call first\):\Z")
@@ -40,6 +41,82 @@ class Stack:
         names = {file.encode("ascii", "backslashreplace").decode("ascii") for file in files}
         # two blocks of Python on one line of YAML are told apart by their names
         return next((frame for frame in self.frames if frame.file in names or frame.file.rpartition("#")[0] in names), None)
+
+
+# -- tracebacks -----------------------------------------------------------------------------------------------------
+
+_CALL = re.compile(r'  File "(?P<file>[^"\n]*)", line (?P<line>[0-9]+),? in (?P<function>.*)')
+_OWN = f"{os.path.dirname(os.path.abspath(__file__))}{os.sep}"
+_OF_TORCH = re.compile(r"(?:^|/)(?:torch|triton)/.*\.py(?:\Z|:)")
+_BETWEEN = re.compile(r"/(?:contextlib|functools|threading)\.py\Z|<frozen runpy>\Z|<string>\Z")
+"""Frames of the standard library that stand between others and say nothing."""
+
+_KEPT = 3
+"""How many frames of torch are shown where it raised; of those through which it was entered, one."""
+
+
+def frames_of(traceback: str) -> tuple[Frame, ...]:
+    """Return the calls of a traceback or of faulthandler's stack, in its order."""
+    found = (_CALL.fullmatch(line) for line in traceback.split("\n"))
+    return tuple(Frame(call["file"], int(call["line"]), call["function"]) for call in found if call)
+
+
+def folded(text: str) -> str:
+    """Return a traceback, or faulthandler's stack, with the frames of this program and most of torch's folded, and their count."""
+    lines = text.split("\n")
+    blocks = _calls(lines)
+    shown: list[str] = []
+    for inside, run in _runs(blocks):
+        shown += _folded_run(run, recent_first="most recent call first" in text) if inside else [line for _, part in run for line in part]
+    return "\n".join(shown)
+
+
+def _calls(lines: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return the lines in blocks: a frame's with its file, all others alone with an empty one."""
+    blocks: list[tuple[str, list[str]]] = []
+    for line in lines:
+        call = _CALL.fullmatch(line)
+        if call is not None:
+            blocks.append((call["file"], [line]))
+        elif blocks and blocks[-1][0] and line.startswith("    "):
+            blocks[-1][1].append(line)
+        else:
+            blocks.append(("", [line]))
+    return blocks
+
+
+def _runs(blocks: Sequence[tuple[str, list[str]]]) -> Iterator[tuple[bool, list[tuple[str, list[str]]]]]:
+    """Yield what stands together: frames of this program and of torch, and everything else."""
+    run: list[tuple[str, list[str]]] = []
+    was_inside = False
+    for file, lines in blocks:
+        inside = bool(file) and (file.startswith(_OWN) or bool(_OF_TORCH.search(file)) or (was_inside and bool(_BETWEEN.search(file))))
+        if inside is not was_inside:
+            yield was_inside, run
+            run, was_inside = [], inside
+        run.append((file, lines))
+    yield was_inside, run
+
+
+def _folded_run(run: Sequence[tuple[str, list[str]]], *, recent_first: bool) -> Iterator[str]:
+    of_torch = [index for index, (file, _) in enumerate(run) if _OF_TORCH.search(file) and not file.startswith(_OWN)]
+    first, last = (_KEPT, 1) if recent_first else (1, _KEPT)
+    kept = {*of_torch[:first], *of_torch[-last:]}
+    hidden = 0
+    for index, (_, lines) in enumerate(run):
+        if index not in kept:
+            hidden += 1
+            continue
+        yield from _fold(hidden, bool(of_torch))
+        hidden = 0
+        yield from lines
+    yield from _fold(hidden, bool(of_torch))
+
+
+def _fold(count: int, has_torch: bool) -> Iterator[str]:
+    if count:
+        of = "torch and torch-conformance" if has_torch else "torch-conformance"
+        yield f"  ... {count} frame{'' if count == 1 else 's'} of {of} ..."
 
 
 @dataclass

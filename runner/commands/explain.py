@@ -2,14 +2,15 @@
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runner import availability
 from runner.availability import Verdict
 from runner.commands.list import as_json
-from runner.diagnostics import UsageError, did_you_mean
+from runner.diagnostics import UsageError
 from runner.exits import ExitCode
+from runner.language.flow import block, flow
 from runner.language.load import load
 from runner.language.options import SECTIONS
 from runner.language.substitution import as_text
@@ -18,7 +19,7 @@ from runner.model import Availability, Case
 from runner.plan import digest_of, seed_of
 from runner.protocol import encode
 from runner.schedule import is_exclusive
-from runner.selection import select, without_benches
+from runner.selection import select, unmatched, without_benches
 from runner.sharing import needs_new_process, why_alone
 
 
@@ -27,8 +28,7 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     suite = load(arguments.paths, arguments.backends)
     cases = select(suite.cases, suite.backends, globs=[arguments.case])
     if not cases:
-        hint = did_you_mean(arguments.case, [case.id for case in suite.cases], cutoff=0.5)
-        raise UsageError(f"no case '{arguments.case}'" + (f" ({hint})" if hint else "; 'list' shows them"))
+        raise UsageError(unmatched([arguments.case], suite.cases)[0])
     machine = availability.glance(installed_torch())
     found = [(case, availability.of_case(case, machine)) for case in cases]
     if arguments.json:
@@ -40,6 +40,7 @@ def main(arguments: argparse.Namespace) -> ExitCode:
 
 def _details(case: Case) -> dict[str, Any]:
     body = as_text(dict(case.body))
+    control = None if case.control is None else {"patch": case.control.patch, "fails": list(case.control.fails)}
     steps = [{"kind": s.kind, "arguments": as_text(dict(s.arguments)), "expect": [e.kind for e in s.expectations]} for s in case.steps]
     return {
         "device": case.device,
@@ -47,6 +48,7 @@ def _details(case: Case) -> dict[str, Any]:
         "digest": digest_of(case),
         "body": body,
         "steps": steps,
+        "control": control,
         "origins": {f"{section}.{name}": option.origin for section, found in case.options.items() for name, option in found.items()},
     }
 
@@ -68,32 +70,54 @@ def _text(case: Case, verdict: Verdict, backend: str) -> Iterator[str]:
     body = as_text(dict(case.body))
     for section in SECTIONS:
         for name, value in body[section].items():
-            yield f"  {section:<10} {name} = {value!r}    from {case.options[section][name].origin}"
+            yield f"  {section:<10} {name}: {flow(value)}    from {case.options[section][name].origin}"
     if body["context"]:
-        yield f"  context    {body['context']}"
+        yield f"  context    {flow(body['context'])}"
     for index, entry in enumerate(body["inputs"]):
-        yield f"  input {index}    {json.dumps(entry, default=str)}"
+        yield f"  input {index}    {flow(entry)}"
     yield from _code(case)
     yield from _steps(case)
+    yield from _control(case)
+    for reason in case.survivors:
+        leaf = f" {reason.leaf}" if reason.leaf else ""
+        yield f"  audit      {reason.expectation}{leaf} may hold with {reason.mutant}: {reason.reason}    at line {reason.position.line}"
 
 
 _WORDS = {Availability.YES: "yes", Availability.NO: "no", Availability.UNKNOWN: "perhaps"}
 
 
 def _code(case: Case) -> Iterator[str]:
-    blocks = [*case.body["preludes"], *(value["block"] for value in case.body["functions"].values() if "block" in value)]
-    for block in blocks:
-        yield f"  {block['name']}, {block['file']}:{block['line']}"
-        yield from (f"  {number:>6} | {line}" for number, line in enumerate(block["text"].splitlines(), start=block["line"]))
+    found = [*case.body["preludes"], *(value["block"] for value in case.body["functions"].values() if "block" in value)]
+    for written in found:
+        yield f"  {written['name']}, {written['file']}:{written['line']}"
+        yield from _numbered(written)
     for name, value in case.body["functions"].items():
         if "block" not in value:
-            yield f"  {name}   {json.dumps(as_text(value), default=str)}"
+            yield from (f"  {line}" for line in block(name, as_text(value)))
+
+
+def _numbered(written: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"  {number:>6} | {line}" for number, line in enumerate(written["text"].splitlines(), start=written["line"]))
 
 
 def _steps(case: Case) -> Iterator[str]:
     for number, step in enumerate(case.steps, start=1):
-        arguments = json.dumps(as_text(dict(step.arguments)), default=str) if step.arguments else ""
+        arguments = as_text(dict(step.arguments))
+        written = arguments.pop("code", None) if step.kind == "script" else None
         only = "    (with run --bench only)" if step.kind == "bench" else ""
-        yield f"  step {number}     {step.kind} {arguments}".rstrip() + only
+        yield f"  step {number}     {step.kind}{f' {flow(arguments)}' if arguments else ''}    at line {step.position.line}{only}"
+        if written is not None:
+            yield from _numbered(written)
         for expected in step.expectations:
-            yield f"    expect   {expected.check!r}    at line {expected.position.line}"
+            first, *more = block(expected.kind, as_text(expected.body))
+            yield f"    expect   {first}    at line {expected.position.line}"
+            yield from (f"             {line}" for line in more)
+
+
+def _control(case: Case) -> Iterator[str]:
+    """Yield what is set otherwise under the case's control, and what must fail then."""
+    if case.control is not None:
+        fails = ", ".join(case.control.fails) or "any expectation"
+        for section, options in case.control.patch.items():
+            for name, value in options.items():
+                yield f"  control    {section} {name}: {flow(value)}    must fail: {fails}    at line {case.control.position.line}"

@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +14,7 @@ from runner.language.load import load
 from runner.machine import installed_torch
 from runner.model import Availability, Case
 from runner.protocol import encode
-from runner.selection import Shard, select
+from runner.selection import Shard, select, unmatched
 from runner.upstream import Covered
 
 
@@ -21,6 +23,8 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     suite = load(arguments.paths, arguments.backends)
     shard = Shard.parse(arguments.shard) if arguments.shard else None
     cases = select(suite.cases, suite.backends, names=arguments.backend, globs=arguments.select, shard=shard)
+    for hint in unmatched(arguments.select, suite.cases):
+        print(hint, file=sys.stderr)
     if arguments.coverage:
         found = upstream.coverage(cases, upstream.load())
         print(json.dumps(coverage_as_json(found), indent=2) if arguments.json else "\n".join(_coverage_lines(found)))
@@ -31,7 +35,8 @@ def main(arguments: argparse.Namespace) -> ExitCode:
         for part in _array(as_json(case, verdict) for case, verdict in judged):
             print(part, end="")
     else:
-        print("\n".join(_line(case, verdict) for case, verdict in judged) or "no case is selected")
+        lines = [*(_line(case, verdict) for case, verdict in judged), *_totals(judged)]
+        print("\n".join(lines) if judged else "no case is selected")
     return ExitCode.OK if cases else ExitCode.NOTHING
 
 
@@ -67,6 +72,24 @@ def as_json(case: Case, verdict: Verdict) -> Mapping[str, Any]:
 def _line(case: Case, verdict: Verdict) -> str:
     word = {Availability.YES: "", Availability.NO: "  unavailable: ", Availability.UNKNOWN: "  perhaps: "}[verdict.availability]
     return f"{case.id}{word}{verdict.reason if word else ''}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _totals(judged: Sequence[tuple[Case, Verdict]]) -> Iterator[str]:
+    """Yield how many cases and specs there are, how many can run here, and why the others cannot."""
+    counts = Counter(verdict.availability for _, verdict in judged)
+    specs = len({case.spec for case, _ in judged})
+    parts = [f"{counts[Availability.YES]} can run here"]
+    parts += [
+        f"{counts[kind]} {word}" for kind, word in ((Availability.UNKNOWN, "perhaps"), (Availability.NO, "unavailable")) if counts[kind]
+    ]
+    yield f"\n{_counted(len(judged), 'case')} of {_counted(specs, 'spec')}: {', '.join(parts)}"
+    for kind, word in ((Availability.UNKNOWN, "perhaps"), (Availability.NO, "unavailable")):
+        reasons = Counter(verdict.reason for _, verdict in judged if verdict.availability is kind)
+        yield from (f"  {count:5}  {word}: {reason}" for reason, count in reasons.most_common())
 
 
 def coverage_as_json(found: Sequence[Covered]) -> Mapping[str, Any]:

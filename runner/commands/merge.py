@@ -9,6 +9,7 @@ from pathlib import Path
 
 from runner.diagnostics import UsageError, one_line
 from runner.exits import ExitCode
+from runner.language.source import shown
 from runner.merge import Joined, Part, folders_of, join, moved, problems, shifts
 from runner.record import JournalError, JournalWriter, read_run, sanitised_command
 from runner.report.console import print_report, wants_color
@@ -46,6 +47,7 @@ def main(arguments: argparse.Namespace) -> ExitCode:
             folder.shown_junit,
             color=wants_color(sys.stdout, os.environ),
             lets_flaky_pass=joined.header.lets_flaky_pass,
+            folder=Path(shown(folder.path)),
         )
     return ExitCode(joined.footer.exit_code)
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from runner import __version__, availability, kept, required, schedule, scratch
@@ -44,7 +45,7 @@ from runner.report.console import print_report, wants_bar, wants_color
 from runner.report.junit import write_junit, write_stub
 from runner.report.progress import Progress
 from runner.runs import JOURNAL, LATEST, REPORTS, RunFolder, open_run, resume_run
-from runner.selection import Shard, select, without_benches
+from runner.selection import Shard, select, unmatched, without_benches
 from runner.services import named_servers, reach
 from runner.session import CaseRunner, recorded, result_of_unavailable, result_of_unrun
 from runner.times import seconds_of_run
@@ -74,6 +75,8 @@ def main(arguments: argparse.Namespace) -> ExitCode:
         whole = [without_benches(case) for case in whole]
     selected = [case for case in whole if shard is None or shard.holds(case)]
     _check_required(arguments.require, suite)
+    for hint in unmatched(arguments.select, suite.cases):
+        print(hint, file=sys.stderr)
     if not selected:
         print("no case is selected; 'list' shows them", file=sys.stderr)
         if not whole:
@@ -396,6 +399,7 @@ class _Run:
             color=color,
             objects=self.arguments.object_cache,
             lets_flaky_pass=self.header.lets_flaky_pass,
+            folder=Path(shown(self.folder.path)),
         )
         if self.is_interrupted:
             print(f"to go on: the same command with --resume {shlex.quote(shown(self.folder.path))}", file=sys.stderr)

@@ -13,6 +13,8 @@ class Inbox:
         os.set_blocking(descriptor, False)
         self.descriptor = descriptor
         self.phase = "import"
+        self.step: int | None = None
+        """The step that it began last, from 0."""
         self.observation: Any = None
         self.has_answer = False
         self.problem = ""
@@ -76,6 +78,8 @@ class Inbox:
             self.problem = "the worker sent a message that is no map"
         elif "phase" in message:
             self.phase = str(message["phase"])[:100]
+        elif "step" in message:
+            self.step = message["step"] if isinstance(message["step"], int) else None
         elif "observation" in message:
             if self.has_answer:
                 self.problem = "the worker answered twice"

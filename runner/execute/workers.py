@@ -261,6 +261,7 @@ class Worker:
             signal=os.WTERMSIG(status) if signaled else None,
             timed_out=running.timed_out,
             phase=running.inbox.phase,
+            step=running.inbox.step,
         )
 
     def close(self) -> None:

@@ -13,6 +13,8 @@ satisfies, variables that may be empty or are used before they are defined, nume
 ``.*`` outside of ``{{ }}``, a ``}}`` without its ``{{``, two directives on one line, a line that is no directive.
 """
 
+from collections.abc import Sequence
+
 from runner.filecheck.directives import CheckFile, ChecksError, Directive, Kind
 from runner.filecheck.explaining import TAB, CheckOutcome, describe
 from runner.filecheck.expressions import canonical
@@ -32,10 +34,11 @@ def directives(checkfile: CheckFile) -> tuple[Directive, ...]:
     return checkfile.directives
 
 
-def run(checkfile: CheckFile, text: str, *, seconds: float = 5.0) -> CheckOutcome:
+def run(checkfile: CheckFile, text: str, *, seconds: float = 5.0, numbers: Sequence[int] = ()) -> CheckOutcome:
     """Judge a text; raise ``EmptyText`` for one without content and ``PatternTooSlow`` when time runs out.
 
-    Like every time limit it works in the main thread only.
+    ``numbers`` are those by which its lines are shown, where it is a part of another text. Like every time limit it works in the main
+    thread only.
     """
     if not text.strip():
         raise EmptyText("there is no text to look at")
@@ -45,5 +48,5 @@ def run(checkfile: CheckFile, text: str, *, seconds: float = 5.0) -> CheckOutcom
         with time_limit(seconds):
             matcher.run(checkfile.directives)
     except Mismatch as mismatch:
-        return describe(mismatch, matcher, original.expandtabs(TAB).rstrip("\n").split("\n"))
+        return describe(mismatch, matcher, original.expandtabs(TAB).rstrip("\n").split("\n"), numbers)
     return CheckOutcome(held=True)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import Any
 
 from filecheck.ops import Literal
 
@@ -36,8 +37,27 @@ _SHARED, _SIMILAR, _NEAR = 0.5, 0.75, 40
 its best place is."""
 
 
-def describe(mismatch: Mismatch, matcher: Matcher, lines: Sequence[str]) -> CheckOutcome:
-    """Return the outcome of a text in which a directive did not hold; ``lines`` are the text as a person sees it."""
+@dataclass(frozen=True, slots=True)
+class _Lines(Sequence[str]):
+    """A text as a person sees it, and the numbers of its lines where they are not 1, 2, 3."""
+
+    lines: Sequence[str]
+    numbers: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.lines[index]
+
+    def number(self, at: int) -> int:
+        """Return the number that the line at a place, from 1, is shown by."""
+        return self.numbers[at - 1] if at <= len(self.numbers) else at
+
+
+def describe(mismatch: Mismatch, matcher: Matcher, text: Sequence[str], numbers: Sequence[int] = ()) -> CheckOutcome:
+    """Return the outcome of a text in which a directive did not hold; ``text`` has the lines as a person sees them."""
+    lines = _Lines(text, numbers)
     directive = mismatch.directive
     found = mismatch.found
     start = mismatch.region.start
@@ -51,7 +71,7 @@ def describe(mismatch: Mismatch, matcher: Matcher, lines: Sequence[str]) -> Chec
     )
 
 
-def _possible_in_time(mismatch: Mismatch, matcher: Matcher, lines: Sequence[str]) -> str:
+def _possible_in_time(mismatch: Mismatch, matcher: Matcher, lines: _Lines) -> str:
     """The verdict stands already: a slow pattern may cost the hint, not the verdict."""
     try:
         with time_limit(_PATIENCE):
@@ -60,7 +80,7 @@ def _possible_in_time(mismatch: Mismatch, matcher: Matcher, lines: Sequence[str]
         return ""
 
 
-def _excerpt(text: str, lines: Sequence[str], span: Span, note: str) -> str:
+def _excerpt(text: str, lines: _Lines, span: Span, note: str) -> str:
     number = text.count("\n", 0, span.start) + 1
     offset = span.start - (text.rfind("\n", 0, span.start) + 1)
     width = min(span.end, _end_of_line(text, span.start)) - span.start
@@ -68,7 +88,7 @@ def _excerpt(text: str, lines: Sequence[str], span: Span, note: str) -> str:
     shift = max(0, begin - _WIDTH // 2)
     rows = []
     for at in range(max(1, number - _BEFORE), min(max(len(lines), number), number + _AFTER) + 1):
-        rows.append(f"{'>' if at == number else ' '}{at:5} | {_line(lines, at)[shift : shift + _WIDTH]}".rstrip())
+        rows.append(f"{'>' if at == number else ' '}{lines.number(at):5} | {_line(lines, at)[shift : shift + _WIDTH]}".rstrip())
         if at == number:
             marks = "^" * max(1, min(end - begin, _WIDTH // 2))
             rows.append(f"{' ' * 6} | {' ' * (begin - shift)}{marks} {note}")
@@ -91,7 +111,7 @@ def _column(line: str, offset: int) -> int:
     return next((token.start() for index, token in enumerate(tokens) if index == offset), len(line))
 
 
-def _possible(mismatch: Mismatch, matcher: Matcher, lines: Sequence[str]) -> str:
+def _possible(mismatch: Mismatch, matcher: Matcher, lines: _Lines) -> str:
     """Name the line that was perhaps meant: one that matches elsewhere, or else one that looks alike."""
     text, region, directive = matcher.text, mismatch.region, mismatch.directive
     elsewhere = matcher.find(directive, Span(0, len(text))) if directive.count == 1 else None
@@ -107,8 +127,8 @@ def _possible(mismatch: Mismatch, matcher: Matcher, lines: Sequence[str]) -> str
     return "" if number is None else _named(lines, number)
 
 
-def _named(lines: Sequence[str], number: int) -> str:
-    return f"line {number}: {_line(lines, number).strip()[:_WIDTH]}"
+def _named(lines: _Lines, number: int) -> str:
+    return f"line {lines.number(number)}: {_line(lines, number).strip()[:_WIDTH]}"
 
 
 def _example(directive: Directive, variables: Mapping[str, str]) -> str:

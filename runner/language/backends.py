@@ -24,10 +24,16 @@ from runner.patterns import check_pattern
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """Autotuning choices that must have been timed: at least ``least`` whose name matches."""
+    """Autotuning choices that must have been timed: at least ``least`` whose name and class match."""
 
     match: str
     least: int
+    of_class: str = ""
+    """Empty for any class."""
+
+    def __str__(self) -> str:
+        of_class = f" of a class matching /{self.of_class}/" if self.of_class else ""
+        return f"at least {self.least} timed choices matching /{self.match}/{of_class}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,10 +244,11 @@ def _proof(document: Document, path: DataPath, body: Mapping[str, Any], problems
 def _choices(given: Mapping[str, Any] | None) -> Choices | None:
     if given is None:
         return None
-    reason = check_pattern(given["match"])
-    if reason is not None:
-        raise BadExpectation(f"the pattern is no regular expression: {reason}", path=("choices", "match"))
-    return Choices(match=given["match"], least=given.get("min", 1))
+    for key in ("match", "class"):
+        reason = check_pattern(given[key]) if key in given else None
+        if reason is not None:
+            raise BadExpectation(f"the pattern is no regular expression: {reason}", path=("choices", key))
+    return Choices(match=given["match"], least=given.get("min", 1), of_class=given.get("class", ""))
 
 
 def read_requirements(document: Document, path: DataPath, given: Sequence[Any], problems: list[Diagnostic]) -> tuple[Requirement, ...]:

@@ -235,7 +235,7 @@ class _Expansion:
             leaves = {name: self.document.position((*raw.path, name), key=True) for name in body} if isinstance(body, dict) else {}
             check = EXPECTATIONS[raw.kind].parse(body)
             position = self.document.position(raw.path, key=True)
-            self._expected[key] = Expected(kind=raw.kind, check=check, position=position, leaves=leaves)
+            self._expected[key] = Expected(kind=raw.kind, check=check, position=position, leaves=leaves, body=body)
         return self._expected[key]
 
     def _missing(self, merged: Mapping[str, "_Options"]) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ What a case printed may hold anything; nothing of it reaches a file or a termina
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from runner.model import Attempt, CaseResult, Timing, Verdict
 from runner.outcomes import Outcome
@@ -51,12 +52,13 @@ def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
     return line if len(line) <= limit else line[: max(limit - 3, 0)] + "..."
 
 
-def clip(text: str, limit: int) -> str:
-    """Return head and tail of a plain text so that it takes at most ``limit`` bytes of UTF-8."""
+def clip(text: str, limit: int, whole: str = "") -> str:
+    """Return head and tail of a plain text so that it takes at most ``limit`` bytes of UTF-8; ``whole`` is where all of it is."""
     data = text.encode("utf-8")
     if len(data) <= limit:
         return text
-    mark = f"\n... the middle of {len(data)} bytes is left out ...\n"
+    where = f"; the whole is in {whole}" if whole else ""
+    mark = f"\n... the middle of {len(data)} bytes is left out{where} ...\n"
     room = limit - len(mark)
     if room <= 0:
         return data[: max(limit, 0)].decode("utf-8", "ignore")
@@ -69,19 +71,45 @@ def slug(outcome: Outcome) -> str:
     return outcome.label.lower().replace("_", "-")
 
 
-def verdict_text(result: CaseResult, *, limit: int = TEXT_LIMIT) -> str:
-    """Return everything that is known against a case: reason, each verdict with its place, the repro command. Never empty.
+def verdict_text(result: CaseResult, *, limit: int = TEXT_LIMIT, folder: Path | None = None) -> str:
+    """Return everything that is known against a case: reason, claim, each verdict with its place, artifacts, repro command. Never empty.
 
-    Long parts lose their middle; every failed expectation and the repro command stay while ``limit`` allows.
+    Long parts lose their middle; every failed expectation and the repro command stay while ``limit`` allows. ``folder`` is the run's.
     """
+    artifacts = clip("\n".join(_artifacts(result, folder)), limit // 4)
     repro = clip(f"repro: {one_line(result.repro, 4 * MESSAGE_LIMIT)}", limit // 2) if result.repro else ""
-    body = _body(one_line(result.reason) or slug(result.outcome), _parts(result), limit - _size(repro) - 1)
-    return f"{body}\n{repro}" if repro else body
+    end = "\n".join(part for part in (artifacts, repro) if part)
+    head = [_head(result.reason, result.outcome, result.failed if result.outcome is not Outcome.FLAKY else ())]
+    head += [f"claim: {one_line(result.summary)}"] if result.summary else []
+    whole = one_line(_within(folder, result), MESSAGE_LIMIT) if result.folder else ""
+    body = _body("\n".join(filter(None, head)), _parts(result), limit - _size(end) - 1, whole)
+    return f"{body}\n{end}" if end else body
+
+
+def _head(reason: str, outcome: Outcome, failed: Sequence[Verdict]) -> str:
+    """Return the reason in a line; nothing where the first verdict, which follows, says the same."""
+    line = one_line(reason) or slug(outcome)
+    said = [one_line(text.strip().split("\n")[0]) for verdict in failed[:1] for text in (verdict.message, verdict.observed)]
+    return "" if line in said else line
+
+
+def _artifacts(result: CaseResult, folder: Path | None) -> Iterator[str]:
+    """Yield where to look further: the options in force, the case's folder, the generated code in it."""
+    if result.options:
+        yield f"options: {one_line(', '.join(result.options), 4 * MESSAGE_LIMIT)}"
+    if result.folder:
+        yield f"folder: {one_line(_within(folder, result), 4 * MESSAGE_LIMIT)}"
+    if result.code:
+        yield f"generated code, in that folder: {one_line(', '.join(result.code), MESSAGE_LIMIT)}"
+
+
+def _within(folder: Path | None, result: CaseResult) -> str:
+    return str(folder / result.folder) if folder is not None else result.folder
 
 
 def attempt_text(attempt: Attempt, *, limit: int) -> str:
     """Return what speaks against one of several attempts: its reason, and each verdict with its place. Never empty above a limit of 0."""
-    return _body(one_line(attempt.reason) or slug(attempt.outcome), attempt.verdicts, limit)
+    return _body(_head(attempt.reason, attempt.outcome, attempt.verdicts), attempt.verdicts, limit)
 
 
 def _parts(result: CaseResult) -> Sequence[Verdict | str]:
@@ -101,16 +129,16 @@ def _attempt_line(number: int, attempt: Attempt) -> str:
     return f"attempt {number}{where}, {attempt.seconds:.1f}s: {attempt.outcome.label}{because}"
 
 
-def _body(head: str, parts: Sequence[Verdict | str], room: int) -> str:
+def _body(head: str, parts: Sequence[Verdict | str], room: int, whole: str = "") -> str:
     """Return head and parts within ``room`` bytes; where they are too long each part has its share."""
 
     def shown(limit: int) -> list[str]:
-        return [_verdict(part, limit) if isinstance(part, Verdict) else part for part in parts]
+        return [_verdict(part, limit, whole) if isinstance(part, Verdict) else part for part in parts]
 
     places = shown(room)
     if sum(map(_size, places)) + len(places) + _size(head) > room:
         places = shown(max((room - _size(head)) // max(len(places), 1) - 1, 200))
-    return clip("\n".join([head, *places]), room)
+    return clip("\n".join(filter(None, [head, *places])), room, whole)
 
 
 def timing_lines(result: CaseResult) -> list[str]:
@@ -128,14 +156,15 @@ def _timing(timing: Timing) -> str:
     return f"{timing.median_ms:10.3f} ms  {one_line(timing.name)} {one_line(timing.form)}, median of {timing.count} ({spread})"
 
 
-def _verdict(verdict: Verdict, limit: int) -> str:
-    lines = [f"{one_line(str(verdict.position))}: {one_line(verdict.kind)} {verdict.status.value}"]
+def _verdict(verdict: Verdict, limit: int, whole: str = "") -> str:
+    status = "" if verdict.kind == verdict.status.value else f" {verdict.status.value}"
+    lines = [f"{one_line(str(verdict.position))}: {one_line(verdict.kind)}{status}"]
     for word in ("expected", "observed"):
         if text := plain(getattr(verdict, word)):
-            lines.append(f"  {word}: " + clip(text.strip("\n").replace("\n", "\n    "), limit // 4))
+            lines.append(f"  {word}: " + clip(text.strip("\n").replace("\n", "\n    "), limit // 4, whole))
     head = "\n".join(lines)
     detail = textwrap.indent(plain(verdict.detail).strip("\n"), "    ")
-    return f"{head}\n{clip(detail, max(limit - _size(head) - 1, 0))}" if detail else head
+    return f"{head}\n{clip(detail, max(limit - _size(head) - 1, 0), whole)}" if detail else head
 
 
 def _size(text: str) -> int:

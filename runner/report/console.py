@@ -1,5 +1,7 @@
 """What a person sees on standard output at the end of a run (``progress`` has what is seen while it goes)."""
 
+import functools
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +15,7 @@ from runner.report import one_line, plain, timing_lines, verdict_text
 BLOCK_LIMIT = 6_000
 """Bytes of one case's block; the JUnit report and the run's folder have the rest."""
 
-_STDERR_LIMIT = 1_500
+_STDERR_LIMIT, _STDERR_LINES = 1_500, 30
 _DUMB = ("dumb", "unknown")
 """Values of TERM for terminals that can do nothing but print."""
 
@@ -41,9 +43,10 @@ def print_report(
     truncated: bool = False,
     objects: Path | None = None,
     lets_flaky_pass: bool = False,
+    folder: Path | None = None,
 ) -> None:
     """Print every case that is no plain PASS, what was timed, the totals, and last the count of what was executed."""
-    parts = (_expected, _blocks, _groups, _timings, _totals)
+    parts = (_expected, functools.partial(_blocks, folder=folder), _groups, _timings, _totals)
     lines = [line for part in parts for line in part(results, color=color)]
     lines += _objects(results, objects)
     lines += _left_out(results)
@@ -62,23 +65,33 @@ def _expected(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
             yield f"{_painted(result.outcome, color=color)}  {shown_id(result.case_id)}: {one_line(result.reason)}"
 
 
-def _blocks(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
+def _blocks(results: Iterable[CaseResult], folder: Path | None, *, color: bool) -> Iterable[str]:
     for result in results:
         if result.outcome.is_failure and result.outcome not in _GROUPED:
             yield f"\n{_painted(result.outcome, color=color)}  {shown_id(result.case_id)}"
-            yield verdict_text(result, limit=BLOCK_LIMIT)
-            yield from _last_words(result)
+            yield verdict_text(result, limit=BLOCK_LIMIT, folder=folder)
+            yield from _last_words(result, folder)
 
 
-def _last_words(result: CaseResult) -> Iterable[str]:
+_OF_A_STACK = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ .*|  File \".*\", line [0-9?]+ in .*|Extension modules: .*")
+
+
+def _last_words(result: CaseResult, folder: Path | None) -> Iterable[str]:
     """Give the end of stderr where no expectation tells the story: a crash, a case that could not be judged."""
     if result.outcome.junit is not JUnitTag.ERROR:
         return
     shown = {line for verdict in result.failed for line in plain(verdict.detail).splitlines() if line}  # the stack of a timeout
-    lines = [line for line in plain(result.stderr).splitlines() if line not in shown]
-    text = "\n".join(lines).rstrip().encode("utf-8")[-_STDERR_LIMIT:].decode("utf-8", "ignore")
+    has_stack = any("(most recent call first)" in line for line in shown)
+    lines = plain(result.stderr).splitlines()
+    data = (
+        "\n".join(line for line in lines if line not in shown and not (has_stack and _OF_A_STACK.fullmatch(line))).strip().encode("utf-8")
+    )
+    lines = data[-_STDERR_LIMIT:].decode("utf-8", "ignore").splitlines()
+    text = "\n".join(lines[-_STDERR_LINES:]).strip("\n")
     if text:
-        yield "stderr ends:"
+        whole = one_line(f"{folder / result.folder if folder else result.folder}/stderr.txt")
+        cut = f" (the whole is in {whole})" if len(data) > len(text.encode("utf-8")) and result.folder else ""
+        yield f"stderr ends{cut}:"
         yield from (f"    {line}" for line in text.splitlines())
 
 

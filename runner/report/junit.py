@@ -258,7 +258,7 @@ def _case(result: CaseResult, limit: int, folder: Path | None, *, passed: bool) 
     case.stdout = timed = clip("\n".join([*company_lines(result), *timing_lines(result), *_attachments(result, folder)]), limit // 4)
     if not passed:
         reruns = _share(result, limit) if result.outcome in RETRIED and len(result.attempts) > 1 else 0
-        text, said, case.stderr = _texts(result, limit - reruns - len(timed.encode("utf-8")))
+        text, said, case.stderr = _texts(result, limit - reruns - len(timed.encode("utf-8")), folder)
         case.stdout = f"{timed}\n{said}" if timed and said else timed or said
         _add_verdict(case, result, text, limit)
     return case
@@ -271,14 +271,22 @@ def _attachments(result: CaseResult, folder: Path | None) -> list[str]:
     return [f"[[ATTACHMENT|{visible_name(spec_file(str(folder / result.folder / name)))}]]" for name in result.attachments]
 
 
-def _texts(result: CaseResult, limit: int) -> tuple[str, str, str]:
+def _texts(result: CaseResult, limit: int, folder: Path | None) -> tuple[str, str, str]:
     """Return the verdict and the ends of stdout and stderr, together within ``limit`` bytes; the verdict has at least three quarters."""
     stdout, stderr = plain(result.stdout), plain(result.stderr)
     printed = len(stdout.encode("utf-8")) + len(stderr.encode("utf-8"))
-    text = verdict_text(result, limit=limit - min(printed, limit // 4)) if limit else ""
+    text = verdict_text(result, limit=limit - min(printed, limit // 4), folder=_shown(folder)) if limit else ""
     room = limit - len(text.encode("utf-8"))
-    stdout = clip(stdout, max(room // 2, room - len(stderr.encode("utf-8"))))
-    return text, stdout, clip(stderr, room - len(stdout.encode("utf-8")))
+    stdout = clip(stdout, max(room // 2, room - len(stderr.encode("utf-8"))), _beside(result, "stdout.txt"))
+    return text, stdout, clip(stderr, room - len(stdout.encode("utf-8")), _beside(result, "stderr.txt"))
+
+
+def _beside(result: CaseResult, name: str) -> str:
+    return visible_name(f"{result.folder}/{name}") if result.folder else ""
+
+
+def _shown(folder: Path | None) -> Path | None:
+    return Path(spec_file(str(folder))) if folder is not None else None
 
 
 def _add_verdict(case: TestCase, result: CaseResult, text: str, limit: int) -> None:

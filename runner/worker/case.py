@@ -29,6 +29,10 @@ class Channel:
         """Say which phase begins."""
         self._send({"phase": name})
 
+    def step(self, index: int) -> None:
+        """Say which step begins."""
+        self._send({"step": index})
+
     def observation(self, facts: Mapping[str, Any]) -> None:
         """Send the facts; once."""
         self._send({"observation": protocol.encode(facts)})
@@ -52,10 +56,10 @@ def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack) -> None:
     facts: dict[str, Any] = {"format": 2, "id": plan["id"], "steps": [], "error": None}
     with phases("inputs"):
         try:
-            _run_steps(protocol.decode(plan), phases, facts, undo)
+            _run_steps(protocol.decode(plan), phases, channel, facts, undo)
         except Broken as error:
             facts["error"] = _exception(error, "compare")
-        except Exception as error:  # the worker's boundary: code of a spec may raise anything
+        except BaseException as error:  # the worker's boundary: code of a spec may raise anything, SystemExit too
             cause = error.__cause__ if isinstance(error, NotCarriedOut) else None
             facts["error"] = _exception(cause or error, getattr(error, "_conformance_phase", "inputs"))
     if (used := objects.facts()) is not None:
@@ -65,7 +69,7 @@ def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack) -> None:
     channel.observation(facts)
 
 
-def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any], undo: contextlib.ExitStack) -> None:
+def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any], undo: contextlib.ExitStack) -> None:
     import runner.expectations  # noqa: F401 - what measures is sealed with the rest
     from runner.worker import steps  # noqa: F401 - likewise
     from runner.worker.session import Session
@@ -102,6 +106,7 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, facts: dict[str, Any], u
         compat.clear_counters()
         compat.clear_metrics()
         for index, step in enumerate(plan["steps"]):
+            channel.step(index)
             known, goes_on = _run_step(session, plan, index, step, witness)
             facts["steps"].append(known)
             seal.check()
@@ -124,10 +129,11 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
         STEPS[step["kind"]](session, step["arguments"])
     except NotCarriedOut:
         raise
-    except Exception as error:  # torch's answer to the case may be any exception
-        if step["kind"] not in CLAIMING:
+    except BaseException as error:  # torch's answer to the case may be any exception, and its code may ask to end the process
+        phase = getattr(error, "_conformance_phase", step["kind"])
+        if step["kind"] not in CLAIMING or (not isinstance(error, Exception) and phase in ("inputs", "eager")):
             raise
-        raised = _exception(error, getattr(error, "_conformance_phase", step["kind"]))
+        raised = _exception(error, phase)
     seen = witness.take()
     facts = {"raised": raised, "counters": compat.counters(), "metrics": compat.metrics(), **hooks.as_facts(seen)}
     facts["remote"] = compat.remote_caches()
@@ -178,16 +184,29 @@ def _exception(error: BaseException, phase: str) -> dict[str, Any]:
         "type": _path(type(error)),
         "ancestors": [_path(kind) for kind in type(error).__mro__],
         "message": _message(error),
-        "traceback": text[-_MAX_TRACEBACK:],
+        "traceback": _end_of(text, _MAX_TRACEBACK),
         "phase": phase,
     }
 
 
+def _end_of(text: str, most: int) -> str:
+    return text if len(text) <= most else f"... the first {len(text) - most} characters are left out ...\n{text[-most:]}"
+
+
 def _message(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return _exit_code(error.code)
     try:
         return str(error)[:_MAX_MESSAGE]
     except Exception as other:  # an exception of a spec may raise anything from its __str__
         return f"<no text: {type(other).__name__}>"
+
+
+def _exit_code(code: Any) -> str:
+    """Say what Python would have ended with: a text is printed, and the code is 1."""
+    if code is None or isinstance(code, int):
+        return f"exit code {int(code or 0)}"
+    return f"exit code 1: {str(code)[:_MAX_MESSAGE]}"
 
 
 def _path(kind: type) -> str:

@@ -619,11 +619,25 @@ def on_output_code(save: Callable[[str], None]) -> None:
     GraphLowering.save_output_code = save
 
 
-def on_timed_choices(save: Callable[[Mapping[str, float]], None]) -> None:
-    """Call ``save`` with the time of each choice, in milliseconds by name, whenever inductor has timed some."""
+def on_timed_choices(save: Callable[[Mapping[tuple[str, str], float]], None]) -> None:
+    """Call ``save`` with the time of each choice, in milliseconds by its name and class, whenever inductor has timed some."""
     from torch._inductor import select_algorithm
 
     def feedback(timings: Mapping[Any, float], *rest: Any) -> None:
-        save({str(choice.name): float(time) for choice, time in timings.items()})
+        save({(str(choice.name), class_of_choice(choice)): float(time) for choice, time in timings.items()})
 
     select_algorithm.add_feedback_saver(feedback)
+
+
+def class_of_choice(choice: Any) -> str:
+    """Return the dotted path of the class of the template that made a choice, or of the choice; empty for a class that is no module's.
+
+    The name of a choice may be any user's; that of a class is only true when its module has the class under it.
+    """
+    # what converts arguments and results wraps the choice
+    choice = vars(choice).get("_wrapped", choice)
+    maker = type(vars(choice).get("template") or choice)
+    found: Any = sys.modules.get(maker.__module__)
+    for part in maker.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return f"{maker.__module__}.{maker.__qualname__}" if found is maker else ""

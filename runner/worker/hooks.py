@@ -85,7 +85,8 @@ class Seen:
     abandoned: list[str] = field(default_factory=list)
     """A reason for each frame that dynamo gave up after an error or at its recompile limit: it runs eagerly, and torch raises nothing."""
     code: list[str] = field(default_factory=list)
-    choices: list[dict[str, float]] = field(default_factory=list)
+    choices: list[dict[tuple[str, str], float]] = field(default_factory=list)
+    """For each autotuning the time of each choice, by its name and class."""
 
 
 class Witness:
@@ -287,7 +288,7 @@ def _counting_ahead(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def as_facts(seen: Seen) -> Mapping[str, Any]:
     """Return what was seen as plain data, but for the code, which goes to files. A choice that could not be timed counts as infinity."""
-    choices = [sorted(name for name, time in timed.items() if math.isfinite(time)) for timed in seen.choices]
+    choices = [[{"name": n, "class": c} for (n, c), time in sorted(timed.items()) if math.isfinite(time)] for timed in seen.choices]
     return {
         "entered": seen.entered,
         "graphs": seen.graphs,

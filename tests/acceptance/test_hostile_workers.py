@@ -35,7 +35,7 @@ OUTCOMES = {
     "deadlock": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
     "deaf": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
     "deep": (Outcome.ERROR, "the worker sent a message that is nested too deep"),
-    "exit-of-python": (Outcome.CRASH, "exit code 70 while in phase"),
+    "exit-of-python": (Outcome.CRASH, "exit code 0 (SystemExit) while in phase 'api', in act at line 5 of the spec"),
     "exit-three": (Outcome.CRASH, "exit code 3 while in phase 'api'"),
     "exit-zero": (Outcome.CRASH, "ended without an answer while in phase 'api'"),
     "fatal": (Outcome.CRASH, "killed by SIGABRT while in phase 'api'"),

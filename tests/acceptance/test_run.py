@@ -103,7 +103,7 @@ REASONS = {
     "host-crash[backend=host,way=abort]": "killed by SIGABRT while in phase 'api'",
     "host-crash[backend=host,way=exit0]": "ended without an answer while in phase 'api'",
     "host-crash[backend=host,way=exit3]": "exit code 3 while in phase 'api'",
-    "host-crash[backend=host,way=sysexit]": "exit code 70",
+    "host-crash[backend=host,way=sysexit]": "exit code 0 (SystemExit) while in phase 'api', in die at line 16 of the spec",
     "host-fail[backend=host,value=a%20b]": "equals: expected found equal to a b, observed a b!",
     "host-timeout[backend=host]": "outlived its deadline while in phase 'api'",
     "raises-before-inductor[backend=cpu]": "proof: expected inductor was entered before the exception, observed inductor was entered 0",

@@ -111,6 +111,9 @@ def test_good_specs_need_neither_of_the_validators(program: Program) -> None:
 # -- exit codes and output ------------------------------------------------------------------------------------------
 
 
+LIKE = "ids look like 'product[backend=cpu,repeat=1]' and 1 more"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "out", "err"),
     [
@@ -118,15 +121,15 @@ def test_good_specs_need_neither_of_the_validators(program: Program) -> None:
         ("validate bad", 2, "bad/product.yaml:8:1: unknown key 'conifg' (did you mean 'config'?)\n1 problem\n", ""),
         ("validate empty", 2, "", "torch-conformance: no spec below empty: specs are files that end in .yaml\n"),
         ("validate nothing", 2, "", "torch-conformance: no such file or folder: nothing\n"),
-        ("list good", 0, "product[backend=cpu,repeat=1]\nproduct[backend=cpu,repeat=.nan]\n", ""),
-        ("list good --select *repeat=1]", 0, "product[backend=cpu,repeat=1]\n", ""),
-        ("list good --select nothing", 4, "no case is selected\n", ""),
+        ("list good", 0, "product[backend=cpu,repeat=1]\nproduct[backend=cpu,repeat=.nan]\n\n2 cases of 1 spec: 2 can run here\n", ""),
+        ("list good --select *repeat=1]", 0, "product[backend=cpu,repeat=1]\n\n1 case of 1 spec: 1 can run here\n", ""),
+        ("list good --select nothing", 4, "no case is selected\n", f"no case matches 'nothing': {LIKE}\n"),
         ("list good --backend cuda", 4, "no case is selected\n", ""),
         ("list good --backend cdua", 2, "", "torch-conformance: unknown backend 'cdua' (did you mean 'cuda'?)\n"),
         ("list good --shard 3/2", 2, "", "torch-conformance: '3/2' is no shard: write I/N with I from 1 to N, for example 2/4\n"),
         ("list bad", 2, "", "bad/product.yaml:8:1: unknown key 'conifg' (did you mean 'config'?)\n1 problem; nothing was run\n"),
         ("list empty", 2, "", "torch-conformance: no spec below empty: specs are files that end in .yaml\n"),
-        ("explain nothing good", 2, "", "torch-conformance: no case 'nothing'; 'list' shows them\n"),
+        ("explain nothing good", 2, "", f"torch-conformance: no case matches 'nothing': {LIKE}\n"),
     ],
 )
 def test_exit_codes(arguments: str, code: int, out: str, err: str, program: Program) -> None:
@@ -198,3 +201,13 @@ def test_json_of_validate(folder: str, valid: bool, counts: tuple[int, int, int]
                 "hint": "did you mean 'config'?",
             }
         ]
+
+
+def test_explain_prints_what_a_spec_would_say(program: Program) -> None:
+    text = program("explain", "freezing/linears*cpu*").stdout
+    assert "  control    config freezing: false    must fail: filecheck    at line 31\n" in text
+    assert "    expect   close: {to: eager}    at line 22\n" in text
+    assert "    expect   filecheck: |    at line 23\n               CHECK-COUNT-1: " in text
+    assert "  equal: {module: Fork, args: [[3], [3], [3]], eval: true}\n" in text
+    settings = [line for line in text.splitlines() if " | " not in line]
+    assert not any(word in line for line in settings for word in ("True", "False", "None", "Close(", "FileCheck("))

@@ -56,7 +56,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "patterns": (),
     "protocol": (),
     "filecheck": ("patterns",),
-    "expectations": ("conditions", "filecheck", "patterns", "protocol"),
+    "generated_code": ("patterns",),
+    "expectations": ("conditions", "filecheck", "generated_code", "patterns", "protocol"),
     "upstream": (),
     "language": ("capabilities", "conditions", "expectations", "filecheck", "folders", "machine", "patterns", "upstream"),
     "selection": ("language.backends",),
@@ -73,6 +74,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "conditions",
         "expectations",
         "filecheck",
+        "generated_code",
         "language.schema",
         "outcomes",
         "patterns",
@@ -92,8 +94,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "audit": ("conditions", "expectations", "judge", "patterns", "plan", "protocol"),
     "session": (
         *("availability", "capabilities", "conditions", "execute", "interrupt", "judge", "kept", "language.backends", "language.expand"),
-        *("language.load", "language.schema", "language.templates", "left_behind", "outcomes", "plan", "protocol", "runs", "schedule"),
-        *("scratch", "services", "sharing", "streams", "waivers"),
+        *("language.flow", "language.load", "language.schema", "language.templates", "left_behind", "outcomes", "plan", "protocol", "runs"),
+        *("schedule", "scratch", "services", "sharing", "streams", "waivers"),
     ),
 }
 """Each room (a module or a folder of runner/) and what it may import besides itself and what all may."""

@@ -282,14 +282,32 @@ def test_a_filecheck_is_tried_line_by_line() -> None:
         ("a matching line put in", "line 1: CHECK-NOT: sqrt", Fate.KILLED),
         ("its match removed", "line 2: CHECK: convolution", Fate.KILLED),
         ("its match removed", "line 3: CHECK: {{.*}}", Fate.SURVIVED),
+        ("all code commented out", "", Fate.KILLED),
     ]
+
+
+def test_what_looks_at_comments_needs_a_reason() -> None:
+    """A directive for the whole text holds for text that computes nothing."""
+    code = {(0, 0): "import torch\n# Original ATen: [aten.mm]\nx = convolution(y)\n"}
+    fates = {}
+    for text in ("whole", "code"):
+        checks = expected("filecheck", {"checks": "CHECK: convolution", "text": text})
+        fates[text] = [trial.fate for trial in tried(case(step(checks)), seen(code=1), code=code) if "comment" in trial.mutant]
+    assert fates == {"whole": [Fate.SURVIVED], "code": [Fate.KILLED]}
+
+
+@pytest.mark.parametrize("forbidden", ["# Original", "import math", "{{^}}from ctypes"])
+def test_a_forbidden_comment_can_never_fail(forbidden: str) -> None:
+    checks = expected("filecheck", f"CHECK: convolution\nCHECK-NOT: {forbidden}")
+    found = tried(case(step(checks)), seen(code=1), code={(0, 0): "import torch\nx = convolution(y)\nreturn x\n"})
+    assert [trial.fate for trial in found if trial.mutant == "a matching line put in"] == [Fate.SURVIVED]
 
 
 @pytest.mark.parametrize(("chosen", "pieces"), [(1, ("one", "two")), ("all", ("one", "two"))])
 def test_a_filecheck_of_one_piece_or_of_all(chosen: object, pieces: tuple[str, ...]) -> None:
     checks = expected("filecheck", {"code": chosen, "checks": "CHECK: two"})
     code = {(0, index): text for index, text in enumerate(pieces)}
-    assert [trial.fate for trial in tried(case(step(checks)), seen(code=2), code=code)] == [Fate.KILLED]
+    assert [trial.fate for trial in tried(case(step(checks)), seen(code=2), code=code)] == [Fate.KILLED, Fate.KILLED]
 
 
 def test_the_score() -> None:

@@ -286,7 +286,9 @@ class Services:
 
 def test_a_service_is_a_new_one_the_second_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "Services", Services)
-    ran = run(company(DIFFERS), alone(HELD), spec=GOOD + "services: [redis]\n", isolation="none")
+    remote = {"RemoteFxGraphCache": {"hit": 0, "miss": 1, "put": 0, "exception": 0}}
+    asked = Answer((seen(measured={"0": close_facts(close_leaf())}, remote=remote),))
+    ran = run(company(DIFFERS), alone(asked), spec=GOOD + "services: [redis]\n", isolation="none")
     folders = [job.folder.name for job in Engine.jobs]
     assert Services.log == [("start", folders[0]), ("stop", ""), ("start", folders[1]), ("stop", "")]
     assert ran.result.outcome is Outcome.PASS

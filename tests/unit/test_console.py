@@ -257,3 +257,57 @@ def test_what_a_case_that_died_was_served_is_not_known(outcome: Outcome) -> None
 
 def test_without_the_option_nothing_is_said_of_objects() -> None:
     assert "objects" not in reported(result(1, Outcome.PASS))
+
+
+# Where to look further.
+
+SHOWN = {
+    "summary": "Rows are padded",
+    "options": ("config.freezing: true", "compile.dynamic: false"),
+    "folder": "cases/00003",
+    "code": ("code-0-0.txt", "code-1-0.txt"),
+}
+
+
+def test_a_failure_names_its_claim_its_options_its_folder_and_its_code() -> None:
+    block = (
+        "FAIL  'area/one[backend=cpu,n=0]'\n"
+        "claim: Rows are padded\n"
+        "specs/area/one.yaml:12:9: counter failed\n"
+        "  expected: hit 1\n"
+        "  observed: hit 0\n"
+        "    def call(args):\n"
+        "        pass\n"
+        "options: config.freezing: true, compile.dynamic: false\n"
+        "folder: reports/x/cases/00003\n"
+        "generated code, in that folder: code-0-0.txt, code-1-0.txt\n"
+        "repro: "
+    )
+    assert block in reported(result(reason=COUNTER.message, **SHOWN), folder=Path("reports/x"))
+
+
+@pytest.mark.parametrize("reason", [COUNTER.message, COUNTER.observed])
+def test_a_reason_that_the_first_verdict_gives_is_said_once(reason: str) -> None:
+    text = reported(result(reason=reason))
+    assert text.count("hit 0") == 1
+
+
+def test_long_text_names_the_file_that_has_the_whole() -> None:
+    long = replace(COUNTER, detail="word " * 10_000)
+    text = reported(result(outcome=Outcome.CRASH, verdicts=(long,), stderr="noise\n" * 5000, **SHOWN), folder=Path("reports/x"))
+    assert "bytes is left out; the whole is in reports/x/cases/00003 ..." in text
+    assert "stderr ends (the whole is in reports/x/cases/00003/stderr.txt):\n" in text
+    assert 10 < text.count("noise") < 40
+
+
+def test_the_stack_of_a_crash_is_shown_once() -> None:
+    stack = 'Current thread 0x1 (most recent call first):\n  File "a.yaml", line 3 in f\n  File "/x/torch/y.py", line 4 in g'
+    verdict = replace(
+        COUNTER, kind="crash", detail='stack (most recent call first):\n  File "a.yaml", line 3 in f\n  ... 1 frame of torch ...'
+    )
+    text = reported(
+        result(outcome=Outcome.CRASH, verdicts=(verdict,), stderr=f"Fatal Python error\n\n{stack}\n\nExtension modules: a (total: 1)\n")
+    )
+    assert text.count("line 3 in f") == 1
+    assert "line 4 in g" not in text
+    assert "stderr ends:\n    Fatal Python error\n" in text

@@ -196,6 +196,7 @@ NONSENSE = [
     changed(effects={**effects(), "compared": -1}),
     changed(effects={**effects(), "leaves": ["x"]}),
     changed(choices=[{"a": 1}]),
+    changed(choices=[["a"]]),
     changed(code=-1),
     changed(code=10_001),
     changed(code="0"),
@@ -423,12 +424,38 @@ def test_a_fallback_names_what_was_seen():
 # The lines that matter of what torch 2.13 writes for a product by Composable Kernel.
 ON_CUDA: dict[str, Any] = {"graphs": [["cuda"]], "executed": {"cuda": 1}}
 
-CK_CODE = """rocm_fused_mm_0 = async_compile.rocm(r'''
+CK_CODE = """# AOT ID: ['0_inference']
+from torch._inductor.async_compile import AsyncCompile
+async_compile = AsyncCompile()
+
+
+# kernel path: /tmp/cx/cxyz.py
+rocm_fused_mm_0 = async_compile.rocm(r'''
+/**
 * Generated code for CK inductor backend
 * See torch._inductor.codegen.rocm.ck_universal_gemm_template.CKGemmTemplate
+*/
+#include <exception>
+// CK headers
+#include "ck/ck.hpp"
+extern "C" {
 PT_EXPORT int rocm_fused_mm_0(const uint16_t* X, const uint16_t* W, uint16_t* Y) {
+}
 ''', 'so', aot_compile=False)
-rocm_fused_mm_0.rocm_fused_mm_0(c_void_p(a_1.data_ptr()), c_void_p(b_1.data_ptr()), c_void_p(buf0.data_ptr()))
+
+def call(args):
+    rocm_fused_mm_0.rocm_fused_mm_0(c_void_p(a_1.data_ptr()), c_void_p(b_1.data_ptr()), c_void_p(buf0.data_ptr()))
+"""
+OF_A_CASE = """def call(args):
+    buf0 = torch.ops.mine.gemm.default(arg0_1, {})
+    extern_kernels.mm(arg0_1, buf0, out=buf1)
+"""
+IN_A_TRITON_KERNEL = """kernel_0 = async_compile.triton('kernel_0', '''
+import triton
+@triton.jit
+def kernel_0(x, n: tl.constexpr):
+    {}
+''', device_str='cuda')
 """
 
 
@@ -436,8 +463,12 @@ rocm_fused_mm_0.rocm_fused_mm_0(c_void_p(a_1.data_ptr()), c_void_p(b_1.data_ptr(
     ("code", "outcome"),
     [
         ({(0, 0): CK_CODE}, Outcome.PASS),
-        ({(0, 0): CK_CODE.replace("for CK", "for HIP")}, Outcome.FELL_BACK),
+        ({(0, 0): CK_CODE.replace("ck/ck.hpp", "ck_tile/core.hpp")}, Outcome.PASS),
+        ({(0, 0): CK_CODE.replace('#include "ck', '// #include "ck')}, Outcome.FELL_BACK),
+        ({(0, 0): CK_CODE.replace("ck/ck.hpp", "hip/hip_runtime.h")}, Outcome.FELL_BACK),
         ({(0, 0): CK_CODE.replace("rocm_fused_mm_0.rocm", "extern_kernels.mm")}, Outcome.FELL_BACK),
+        ({(0, 0): CK_CODE.replace("    rocm_fused_mm_0.rocm", "    # rocm_fused_mm_0.rocm")}, Outcome.FELL_BACK),
+        ({(0, 0): CK_CODE.replace("    rocm_fused_mm_0.rocm", "    mine(rocm_fused_mm_0.rocm")}, Outcome.FELL_BACK),
         ({(0, 0): "extern_kernels.mm()"}, Outcome.FELL_BACK),
         ({(0, 0): ""}, Outcome.FELL_BACK),
         ({}, Outcome.FELL_BACK),
@@ -447,19 +478,57 @@ def test_the_code_must_show_the_backend(code: Any, outcome: Outcome):
     assert proof_of(changed(code=len(code), **ON_CUDA), by=backend("rocm-ck"), code=code)[0] is outcome
 
 
+FORGED = CK_CODE.replace("'''", "").replace("/**", "").replace("*/", "")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        OF_A_CASE.format(repr(FORGED)),
+        OF_A_CASE.format(repr(FORGED.replace("\n", " "))),
+        OF_A_CASE.format(f'"""{FORGED}"""'),
+        OF_A_CASE.format("1") + "".join(f"# {line}\n" for line in FORGED.splitlines()),
+        f'"""\n{FORGED}"""\n' + OF_A_CASE.format("1"),
+        OF_A_CASE.format("1") + f'    """\n{FORGED}"""\n',
+        IN_A_TRITON_KERNEL.format(f'"""{FORGED}"""') + OF_A_CASE.format("1"),
+        IN_A_TRITON_KERNEL.format(f'x = """{FORGED}"""') + OF_A_CASE.format("1"),
+        IN_A_TRITON_KERNEL.format(f"x = {chr(92)}'{chr(92)}'{chr(92)}'{FORGED}{chr(92)}'{chr(92)}'{chr(92)}'") + OF_A_CASE.format("1"),
+        IN_A_TRITON_KERNEL.format("\n".join(f"# {line}" for line in FORGED.splitlines())) + OF_A_CASE.format("1"),
+        IN_A_TRITON_KERNEL.format(f'y = f(\n"""{FORGED}"""\n)') + OF_A_CASE.format("1"),
+        '#include <torch/x.h>\nauto s = R"(\n' + FORGED + ')";\n',
+        "#include <torch/x.h>\n/*\n" + FORGED + "*/\nint x;\n",
+    ],
+)
+def test_what_a_case_can_put_into_the_code_shows_no_backend(code: str):
+    assert proof_of(changed(code=1), by=backend("rocm-ck"), code={(0, 0): code})[0] is Outcome.FELL_BACK
+
+
 def test_the_code_of_any_step_shows_the_backend():
     facts = observation(seen(code=1, **ON_CUDA), seen(code=1, **ON_CUDA))
     found = verdict_of(case(step(HOLDS), step(HOLDS)), facts, by=backend("rocm-ck"), code={(0, 0): "mm", (1, 0): CK_CODE})
     assert found.outcome is Outcome.PASS
 
 
+CK = "torch._inductor.codegen.rocm.ck_universal_gemm_template.CKGemmTemplate"
+EXTERN = "torch._inductor.select_algorithm.ExternKernelCaller"
+
+
+def timed(*found: tuple[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "class": of} for name, of in found]
+
+
 @pytest.mark.parametrize(
     ("choices", "outcome"),
     [
-        ([["rocm_ck_1", "extern_mm"]], Outcome.PASS),
-        ([["extern_mm"], ["ck_2"]], Outcome.PASS),
-        ([["extern_mm"]], Outcome.FELL_BACK),
-        ([["not_rocm_ck"]], Outcome.FELL_BACK),
+        ([timed(("rocm_ck_gemm_template_1", CK), ("mm", EXTERN))], Outcome.PASS),
+        ([timed(("mm", EXTERN)), timed(("rocm_ck_gemm_template_2", CK))], Outcome.PASS),
+        ([timed(("mm", EXTERN))], Outcome.FELL_BACK),
+        ([timed(("ck_gemm", EXTERN))], Outcome.FELL_BACK),
+        ([timed(("rocm_ck_gemm_template_1", EXTERN))], Outcome.FELL_BACK),
+        ([timed(("rocm_ck_gemm_template_1", ""))], Outcome.FELL_BACK),
+        ([timed(("rocm_ck_gemm_template_1", f"mine.{CK}"))], Outcome.FELL_BACK),
+        ([timed(("rocm_ck_1", EXTERN), ("mm", CK))], Outcome.FELL_BACK),
+        ([timed(("not_rocm_ck", CK))], Outcome.FELL_BACK),
         ([[]], Outcome.FELL_BACK),
         ([], Outcome.FELL_BACK),
     ],
@@ -468,24 +537,30 @@ def test_choices_must_have_been_timed(choices: Any, outcome: Outcome):
     assert proof_of(changed(choices=choices, **ON_CUDA), by=backend("rocm-mixed"))[0] is outcome
 
 
+def test_a_choice_of_another_class_is_named():
+    found = verdict_of(case(step(HOLDS)), changed(choices=[timed(("rocm_ck_1", EXTERN))], **ON_CUDA), by=backend("rocm-mixed"))
+    assert f"0 of 1, rocm_ck_1 is of {EXTERN}" in found.reason
+
+
 def test_as_many_choices_as_the_proof_asks_for():
     two = backend(choices=Choices(match="ck", least=2))
-    assert proof_of(changed(choices=[["ck_1"], ["ck_2"]]), by=two)[0] is Outcome.PASS
-    assert proof_of(changed(choices=[["ck_1"], ["mm"]]), by=two)[0] is Outcome.FELL_BACK
+    assert proof_of(changed(choices=[timed(("ck_1", "")), timed(("ck_2", ""))]), by=two)[0] is Outcome.PASS
+    assert proof_of(changed(choices=[timed(("ck_1", "")), timed(("mm", ""))]), by=two)[0] is Outcome.FELL_BACK
 
 
 def test_every_part_of_a_proof_must_hold():
     both = backend(graphs=Count(least=1, most=None), choices=Choices(match="ck", least=1))
-    assert proof_of(changed(choices=[["ck"]]), by=both)[0] is Outcome.PASS
-    assert proof_of(changed(choices=[["mm"]]), by=both)[0] is Outcome.FELL_BACK
-    assert proof_of(changed(choices=[["ck"]], **UNPROVEN), by=both)[0] is Outcome.FELL_BACK
+    ck, other = [timed(("ck", ""))], [timed(("mm", ""))]
+    assert proof_of(changed(choices=ck), by=both)[0] is Outcome.PASS
+    assert proof_of(changed(choices=other), by=both)[0] is Outcome.FELL_BACK
+    assert proof_of(changed(choices=ck, **UNPROVEN), by=both)[0] is Outcome.FELL_BACK
 
 
 def test_a_proof_that_takes_for_ever_is_an_error(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("runner.judge.search", partial(patterns.search, seconds=0.2))
     monkeypatch.setattr("runner.judge.run", partial(filecheck.run, seconds=0.2))
     slow = "a" * 40 + "b"
-    assert proof_of(changed(choices=[[slow]]), by=backend(choices=Choices(match="(a+)+$", least=1)))[0] is Outcome.ERROR
+    assert proof_of(changed(choices=[timed((slow, ""))]), by=backend(choices=Choices(match="(a+)+$", least=1)))[0] is Outcome.ERROR
     checks = filecheck.parse("CHECK: {{(a+)+$}}")
     assert proof_of(changed(code=1), by=backend(code=checks), code={(0, 0): slow})[0] is Outcome.ERROR
 
@@ -620,3 +695,55 @@ def test_an_expected_exception_in_one_step_excuses_no_other():
     assert (found.outcome, "line 20" in found.reason) == (Outcome.FELL_BACK, True)
     found = verdict_of(case(*steps), observation(seen(), {**failing, "entered": 0}))
     assert (found.outcome, "line 30" in found.reason) == (Outcome.FELL_BACK, True)
+
+
+# -- code of a case that asks for the end of the process ------------------------------------------------------------
+
+OF_THE_SPEC = "/elsewhere/specs/area/fake.yaml"
+LEFT = f'''Traceback (most recent call last):
+  File "{OF_THE_SPEC}", line 6, in leave
+    helper()
+  File "{OF_THE_SPEC}", line 8, in helper
+'''
+WITH_A_PRELUDE = {"preludes": [{"name": "prelude", "file": OF_THE_SPEC, "line": 3, "text": "pass", "exact": True}], "functions": {}}
+
+
+def left(**changes: Any) -> dict[str, Any]:
+    return {**exception(), "traceback": LEFT, **changes}
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ({"type": "builtins.SystemExit", "message": "exit code 7"}, "exit code 7 (SystemExit) while in phase 'api' of step 2 (api)"),
+        ({"type": "builtins.KeyboardInterrupt", "message": ""}, "KeyboardInterrupt while in phase 'api' of step 2 (api)"),
+    ],
+)
+def test_a_step_that_ends_the_interpreter_is_a_crash_with_its_place(error: Any, reason: str):
+    raised = left(**error, phase="api")
+    steps = step(HOLDS, line=20), step(HOLDS, kind="api", line=25)
+    found = verdict_of(case(*steps, body=WITH_A_PRELUDE), observation(seen(), seen(raised=raised)))
+    assert found.outcome is Outcome.CRASH
+    assert found.reason == f"{reason}, in helper at line 8 of the spec"
+    assert found.position == place(8)
+    elsewhere = verdict_of(case(*steps), observation(seen(), seen(raised=raised)))
+    assert (elsewhere.reason, elsewhere.position) == (reason, place(25))
+
+
+def test_a_prelude_that_ends_the_interpreter_is_a_crash_in_no_step():
+    error = left(type="builtins.SystemExit", message="exit code 1: no", phase="inputs")
+    found = verdict_of(case(step(HOLDS), step(HOLDS), body=WITH_A_PRELUDE), observation(error=error))
+    assert found.outcome is Outcome.CRASH
+    assert found.reason == "exit code 1: no (SystemExit) while in phase 'inputs', in helper at line 8 of the spec"
+
+
+def test_an_exit_that_a_spec_expects_is_an_exception():
+    expects = step(expected("raises", {"type": "SystemExit"}))
+    raised = left(type="builtins.SystemExit", message="exit code 7", ancestors=["builtins.SystemExit"], phase="run")
+    assert verdict_of(case(expects), observation(seen(raised=raised))).outcome is Outcome.PASS
+
+
+def test_an_error_names_the_line_of_the_spec():
+    error = left(phase="inputs")
+    assert verdict_of(case(step(HOLDS), body=WITH_A_PRELUDE), observation(error=error)).position == place(8)
+    assert verdict_of(case(step(HOLDS)), observation(error=error)).position == case(step(HOLDS)).position

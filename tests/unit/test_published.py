@@ -133,6 +133,6 @@ def test_a_validator_of_the_command_line_agrees(tmp_path: Path) -> None:
     good.write_text(GOOD)
     bad.write_text(GOOD.replace("inputs:", "config: {freezin: true}\ninputs:"))
     command = [sys.executable, "-m", "check_jsonschema", "--schemafile", str(SCHEMAS / "spec.schema.json")]
-    assert subprocess.run([*command, str(good), *map(str, VALID[:5])], capture_output=True, check=False).returncode == 0
-    done = subprocess.run([*command, str(bad)], capture_output=True, text=True, check=False)
+    assert subprocess.run([*command, str(good), *map(str, VALID[:5])], capture_output=True, check=False, timeout=240).returncode == 0
+    done = subprocess.run([*command, str(bad)], capture_output=True, text=True, check=False, timeout=240)
     assert (done.returncode, "freezin" in done.stdout) == (1, True)

@@ -1,16 +1,19 @@
 """The stack of a case whose time was up: cut out of whatever else the process printed, and never more than it is."""
 
+import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import runner
 from runner.judge import Judged
 from runner.model import Ending, Status
 from runner.outcomes import Outcome
-from runner.stacks import Frame, last_stack
+from runner.stacks import Frame, folded, last_stack
 from tests.fakes import AT, COUNTED, case, place, step, verdict_of
 
 TIMED_OUT = Ending(signal=9, timed_out=True, phase="run")
@@ -211,8 +214,82 @@ def test_the_note_on_the_process_stays() -> None:
     assert found.reason.endswith("at line 9 of the spec (the worker answered twice)")
 
 
-@pytest.mark.parametrize("ending", [Ending(signal=11, phase="run"), Ending(exit_code=3, phase="run"), Ending(exit_code=0, phase="run")])
-def test_the_stack_of_another_end_is_not_taken_for_one_of_a_timeout(ending: Ending) -> None:
-    found = verdict_of(case(step(COUNTED)), None, ending=ending, stderr=HUNG)
-    assert found.verdicts[0].detail == ""
-    assert found.position == place(1)
+@pytest.mark.parametrize(
+    ("ending", "words"),
+    [
+        (Ending(signal=11, phase="run"), "killed by SIGSEGV while in phase 'run'"),
+        (Ending(exit_code=3, phase="run"), "exit code 3 while in phase 'run'"),
+        (Ending(exit_code=0, phase="run"), "ended without an answer while in phase 'run'"),
+    ],
+)
+def test_a_crash_names_the_line_of_the_spec(ending: Ending, words: str) -> None:
+    body = {"preludes": [block(FILE)], "functions": {}}
+    found = verdict_of(case(step(COUNTED), body=body), None, ending=ending, stderr=f"Fatal Python error: Segmentation fault\n\n{HUNG}")
+    assert found.outcome is Outcome.CRASH
+    assert found.reason == f"{words}, in inner at line 9 of the spec"
+    assert found.position == place(9, 1)
+    assert "line 9 in inner" in found.verdicts[0].detail
+
+
+def test_what_is_killed_prints_no_stack() -> None:
+    found = verdict_of(case(step(COUNTED)), None, ending=Ending(signal=9, phase="run"), stderr=HUNG)
+    assert (found.reason, found.verdicts[0].detail) == ("killed by SIGKILL while in phase 'run'", "")
+
+
+def test_a_crash_without_a_stack_names_its_step() -> None:
+    steps = step(COUNTED, line=5), step(COUNTED, line=8)
+    found = verdict_of(case(*steps), None, ending=Ending(signal=9, phase="run", step=1))
+    assert found.reason == f"killed by SIGKILL while in phase 'run' of step 2 ({steps[1].kind})"
+    assert found.position == steps[1].position
+    alone = verdict_of(case(steps[0]), None, ending=Ending(signal=9, phase="run", step=0))
+    assert alone.reason == "killed by SIGKILL while in phase 'run'"
+    beyond = verdict_of(case(*steps), None, ending=Ending(signal=9, phase="run", step=7))
+    assert beyond.reason == "killed by SIGKILL while in phase 'run'"
+
+
+# -- folding --------------------------------------------------------------------------------------------------------
+
+
+OURS = str(Path(runner.__file__).parent)
+
+
+def traceback_of(*files: str) -> str:
+    frames = "".join(
+        f'  File "{file}", line {number}, in f{number}\n    code()\n    ^^^^^^\n' for number, file in enumerate(files, start=1)
+    )
+    return f"Traceback (most recent call last):\n{frames}ValueError: no"
+
+
+def test_frames_of_ours_are_folded_and_counted() -> None:
+    text = folded(traceback_of(f"{OURS}/worker/case.py", f"{OURS}/worker/steps.py", "a.yaml", "/x/site-packages/other/y.py"))
+    assert text.split("\n")[1] == "  ... 2 frames of torch-conformance ..."
+    assert "f3" in text
+    assert "f4" in text
+    assert "steps.py" not in text
+    assert text.endswith("ValueError: no")
+
+
+def test_of_torch_the_first_and_the_last_frames_are_shown() -> None:
+    torch = "/x/site-packages/torch/_inductor/z.py"
+    text = folded(
+        traceback_of(f"{OURS}/a.py", "a.yaml", *[torch] * 9, "/lib/python3.11/contextlib.py", f"{OURS}/worker/hooks.py", *[torch] * 3)
+    )
+    shown = re.findall(r"in (f\d+)", text)
+    assert shown == ["f2", "f3", "f14", "f15", "f16"]
+    assert "  ... 10 frames of torch and torch-conformance ..." in text
+    assert text.count("code()") == len(shown)
+
+
+def test_a_stack_that_was_printed_is_folded_the_other_way_round() -> None:
+    torch = "/x/site-packages/torch/_dynamo/z.py"
+    files = [*[torch] * 8, "a.yaml", f"{OURS}/worker/case.py", "<frozen runpy>"]
+    text = "Current thread 0x1 (most recent call first):\n" + "\n".join(
+        f'  File "{f}", line {n} in f{n}' for n, f in enumerate(files, start=1)
+    )
+    assert re.findall(r"in (f\d+)", folded(text)) == ["f1", "f2", "f3", "f8", "f9"]
+    assert folded(text).endswith("  ... 2 frames of torch-conformance ...")
+
+
+@pytest.mark.parametrize("text", ["", "no traceback", "Traceback:\n  File", ONE, TWO])
+def test_what_has_nothing_to_fold_stays(text: str) -> None:
+    assert folded(text) == text

@@ -403,7 +403,7 @@ def test_a_witness_forgets_what_it_gave(torch):
         executed_others={"cpu": 1},
         abandoned=["it broke"],
         code=["a", "b", "a"],
-        choices=[{"y": 1.0, "x": 2.0}],
+        choices=[{("y", "B"): 1.0, ("x", "A"): 2.0}],
     )
     seen = witness.take()
     assert seen.code == ["a", "b"]
@@ -413,7 +413,7 @@ def test_a_witness_forgets_what_it_gave(torch):
         "executed": {"cpu": 3},
         "executed_others": {"cpu": 1},
         "abandoned": ["it broke"],
-        "choices": [["x", "y"]],
+        "choices": [[{"name": "x", "class": "A"}, {"name": "y", "class": "B"}]],
     }
     empty = {"entered": 0, "graphs": [], "executed": {}, "executed_others": {}, "abandoned": [], "choices": []}
     assert as_facts(witness.take()) == empty
@@ -432,8 +432,31 @@ def test_a_paused_witness_records_apart(torch):
 def test_a_choice_that_could_not_be_timed_was_not_timed(torch):
     from runner.worker.hooks import Seen, as_facts
 
-    seen = Seen(choices=[{"rocm_ck_0": float("inf"), "mm": 1.0}, {"rocm_ck_1": float("nan")}])
-    assert as_facts(seen)["choices"] == [["mm"], []]
+    seen = Seen(choices=[{("rocm_ck_0", ""): float("inf"), ("mm", ""): 1.0}, {("rocm_ck_1", ""): float("nan")}])
+    assert as_facts(seen)["choices"] == [[{"name": "mm", "class": ""}], []]
+
+
+def test_the_class_of_a_choice_is_one_that_its_module_has(torch):
+    from torch._inductor.codegen.rocm.ck_universal_gemm_template import CKGemmTemplate
+    from torch._inductor.codegen.rocm.rocm_kernel import ROCmTemplateCaller
+    from torch._inductor.select_algorithm import DataProcessorChoiceCallerWrapper, ExternKernelCaller
+
+    from runner.worker.compat import class_of_choice
+
+    def choice(of: Any, **parts: Any) -> Any:
+        made = object.__new__(of)
+        vars(made).update(parts)
+        return made
+
+    ck = choice(ROCmTemplateCaller, name="rocm_ck_gemm_template_0", template=object.__new__(CKGemmTemplate))
+    path = "torch._inductor.codegen.rocm.ck_universal_gemm_template.CKGemmTemplate"
+    assert class_of_choice(ck) == path
+    assert class_of_choice(DataProcessorChoiceCallerWrapper(ck, None, None)) == path
+    assert class_of_choice(choice(ExternKernelCaller, name="rocm_ck_0")) == "torch._inductor.select_algorithm.ExternKernelCaller"
+    forged = type("CKGemmTemplate", (ExternKernelCaller,), {"__module__": CKGemmTemplate.__module__})
+    assert class_of_choice(choice(forged, name="rocm_ck_0")) == ""
+    gone = type("X", (ExternKernelCaller,), {"__module__": "no.such.module"})
+    assert class_of_choice(choice(gone)) == ""
 
 
 PARTS = """\

@@ -1,0 +1,63 @@
+"""Values as a spec would write them: YAML on one line."""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_PLAIN = re.compile(r"[A-Za-z_./^][A-Za-z0-9_./^ ()+*=@<>-]*(?<! )")
+_OTHERWISE = frozenset(
+    ["true", "True", "TRUE", "false", "False", "FALSE", "null", "Null", "NULL", ".inf", ".Inf", ".INF", ".nan", ".NaN", ".NAN"]
+)
+"""Words that YAML 1.2 takes for no text."""
+_BREAKS = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
+"""What JSON leaves as it is, and YAML takes for the end of a line or not at all."""
+_NUMBER = re.compile(r"\.[0-9]")
+
+
+def flow(value: Any) -> str:
+    """Return a value as YAML on one line; what YAML cannot say as the text that Python gives it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return _number(value)
+        case int():
+            return str(value)
+        case Mapping():
+            return "{" + ", ".join(f"{flow(name)}: {flow(part)}" for name, part in value.items()) + "}"
+        case str():
+            return (
+                value if _is_plain(value) else _BREAKS.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+            )
+        case Sequence() | set() | frozenset():
+            return "[" + ", ".join(map(flow, value)) + "]"
+        case _:
+            return flow(str(value))
+
+
+def block(name: str, value: Any) -> Iterator[str]:
+    """Yield the lines of a key and its value: one, or where a text within it has several lines, as many as these take."""
+    match value:
+        case str() if "\n" in value and not any(line.endswith(" ") or "\t" in line for line in value.split("\n")):
+            yield f"{flow(name)}: |"
+            yield from (f"  {line}" for line in value.rstrip("\n").split("\n"))
+        case Mapping() if any(isinstance(part, str) and "\n" in part for part in value.values()):
+            yield f"{flow(name)}:"
+            for key, part in value.items():
+                yield from (f"  {line}" for line in block(key, part))
+        case _:
+            yield f"{flow(name)}: {flow(value)}"
+
+
+def _number(value: float) -> str:
+    if math.isfinite(value):
+        return repr(value)
+    return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+
+
+def _is_plain(text: str) -> bool:
+    return _PLAIN.fullmatch(text) is not None and text not in _OTHERWISE and _NUMBER.match(text) is None

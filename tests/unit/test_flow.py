@@ -1,0 +1,104 @@
+"""Values are printed as a spec would write them: what is read back is what was printed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.language.flow import flow
+from runner.language.source import parse
+
+VALUES = (
+    *(
+        None,
+        True,
+        False,
+        0,
+        -3,
+        1.5,
+        1e-05,
+        1e30,
+        float("inf"),
+        float("-inf"),
+        [],
+        {},
+        "",
+        " ",
+        "a",
+        "a b",
+        "a b ",
+        "1",
+        "1e-3",
+        "0x1f",
+        "012",
+    ),
+    *(
+        "true",
+        "Null",
+        "~",
+        "-",
+        "- a",
+        "a: b",
+        "a #b",
+        "a, b",
+        "[a]",
+        "{a}",
+        "{{ a }}",
+        "'",
+        '"',
+        "x\ny",
+        "\t",
+        "é",
+        "*",
+        "&a",
+        "!a",
+        "%",
+        "@",
+        "`",
+    ),
+    *(
+        ".5",
+        ".inf",
+        "-.inf",
+        "+1",
+        "^a.b/c",
+        "cpu:0",
+        "a?",
+        "=",
+        "<",
+        "torch.float32",
+        ">=2.12",
+        "on",
+        "no",
+        "2026-01-01",
+        "a\\b",
+        "\u2028",
+    ),
+    *([1, "a", None], {"a": [1, {"b": "c d"}], "x: y": 2.0}, [[], {}]),
+)
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_what_is_printed_is_read_back(value: Any) -> None:
+    text = flow(value)
+    assert "\n" not in text
+    assert parse(f"given: {text}\nwithin: [{text}]\n", path=Path("x.yaml")).data == {"given": value, "within": [value]}
+
+
+def test_nan() -> None:
+    read = parse(f"given: {flow(float('nan'))}\n", path=Path("x.yaml")).data["given"]
+    assert read != read
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"max_autotune": True, "backends": "ATen,Triton"}, '{max_autotune: true, backends: "ATen,Triton"}'),
+        ((1, 2.0), "[1, 2.0]"),
+        ("torch.float32", "torch.float32"),
+        ("cpu:0", '"cpu:0"'),
+        (Path("a/b"), "a/b"),
+    ],
+)
+def test_no_python_is_printed(value: Any, text: str) -> None:
+    assert flow(value) == text
