@@ -14,10 +14,9 @@ import hashlib
 import json
 import math
 import os
-import re
 import secrets
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -32,17 +31,6 @@ from runner.streams import naming
 
 FORMAT = 1
 """The journal's format; a reader refuses any other."""
-
-RECORDED_VARIABLES = ("TORCH", "TRITON", "CUDA", "HIP", "ROCM", "OMP")
-"""Beginnings of the names of environment variables that a report may show."""
-
-SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "PASSWORD")
-"""A variable with one of these in its name is never recorded, nor the value of such a parameter of a URL."""
-
-_AUTHORITY = re.compile(r"://[^/\s]*@")
-_SLASHED_PASSWORD = re.compile(r"://[^/\s:@]*:(?:(?!://)\S)*@")
-_QUERY = re.compile(r"(?P<name>[?&#][^?&#=\s]*=)[^&#\s]*")
-
 
 class JournalError(Exception):
     """A line of a journal that no writer of ours left there."""
@@ -67,7 +55,7 @@ class RunHeader:
     environment: Mapping[str, str]
     """torch, torch_git, triton, python, platform, device, arch, driver, cuda, hip, ck ..."""
     variables: Mapping[str, str]
-    """Environment variables, as ``environment_variables`` lets them through."""
+    """Environment variables of the committed list (``redaction``)."""
     specs: Mapping[str, str]
     """sha256 of each YAML file that was read."""
     selected: int
@@ -162,33 +150,6 @@ def totals(results: Iterable[CaseResult]) -> dict[str, int]:
     for result in results:
         counts[result.outcome.label] += 1
     return counts
-
-
-def without_credentials(text: str) -> str:
-    """Return ``text`` with user, password and secret parameters of its URLs replaced by ``***``.
-
-    Where it cannot be told whether an ``@`` ends a password, it is taken to: losing a host name is the smaller harm.
-    """
-    text = _SLASHED_PASSWORD.sub("://***@", _AUTHORITY.sub("://***@", text))
-    return _QUERY.sub(lambda found: f"{found['name']}***" if _is_secret(found["name"]) else found.group(), text)
-
-
-def sanitised_command(argv: Sequence[str]) -> tuple[str, ...]:
-    """Return a command line that may stand in a report."""
-    return tuple(without_credentials(argument) for argument in argv)
-
-
-def environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a report may show, by name."""
-    return {name: without_credentials(environ[name]) for name in sorted(environ) if _may_be_recorded(name)}
-
-
-def _may_be_recorded(name: str) -> bool:
-    return name.startswith(RECORDED_VARIABLES) and not _is_secret(name)
-
-
-def _is_secret(name: str) -> bool:
-    return any(word in name.upper() for word in SECRET_WORDS)
 
 
 class JournalWriter:

@@ -30,6 +30,7 @@ from runner.model import Availability, Case, CaseResult, Json, Timing
 from runner.outcomes import Outcome
 from runner.plan import digest_of, make_plan
 from runner.protocol import KEPT, MAX_ATTACHMENT, WARM
+from runner.redaction import redacted_result
 from runner.runs import RunFolder
 from runner.services import Services, named_servers
 from runner.sharing import why_alone
@@ -176,7 +177,7 @@ class CaseRunner:
                 self._engine.again(job)
             else:
                 _, company = self._company.get(execution.job.name, ("", ""))
-                yield dataclasses.replace(result, company=company)
+                yield redacted_result(dataclasses.replace(result, company=company))
 
     def _company_of(self, result: CaseResult, execution: Execution) -> str:
         """Return what a case came to that may be the doing of others, and retire their worker: it is run again alone. Empty for its own."""

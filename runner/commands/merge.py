@@ -10,7 +10,8 @@ from pathlib import Path
 from runner.diagnostics import UsageError, one_line
 from runner.exits import ExitCode
 from runner.merge import Joined, Part, folders_of, join, moved, problems, shifts
-from runner.record import JournalError, JournalWriter, read_run, sanitised_command
+from runner.record import JournalError, JournalWriter, read_run
+from runner.redaction import redacted_command
 from runner.report.console import print_report, wants_color
 from runner.report.junit import write_junit, write_stub
 from runner.runs import JOURNAL, RunFolder, copy_evidence, find_run, open_run
@@ -34,7 +35,7 @@ def main(arguments: argparse.Namespace) -> ExitCode:
         return ExitCode.USAGE
     folder = open_run(arguments.out)
     folder.claim_junit(arguments.junit)
-    joined = join(parts, run_id=folder.run_id, command=sanitised_command(sys.argv))
+    joined = join(parts, run_id=folder.run_id, command=redacted_command(sys.argv))
     _write(joined, parts, places, folder)
     if arguments.json:
         print(json.dumps(_as_json(joined, folder), indent=2))

@@ -34,11 +34,9 @@ from runner.record import (
     RunFooter,
     RunHeader,
     digest_of_selection,
-    environment_variables,
-    sanitised_command,
     totals,
-    without_credentials,
 )
+from runner.redaction import environment_variables, redacted_command, redacted_texts
 from runner.report import one_line
 from runner.report.console import Progress, print_report, wants_bar, wants_color
 from runner.report.junit import write_junit, write_stub
@@ -103,8 +101,8 @@ def _header(
         run_id="",
         started=_now(),
         version=__version__,
-        command=sanitised_command(sys.argv),
-        environment=facts_of_files(installed_torch()),
+        command=redacted_command(sys.argv),
+        environment=redacted_texts(facts_of_files(installed_torch())),
         variables=environment_variables(os.environ),
         specs={**suite.digests, **_judging_files(suite, waivers)},
         selected=len(selected),
@@ -120,12 +118,14 @@ def _header(
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, str]:
-    given = {name: value for name, value in sorted(vars(arguments).items()) if name != "command"}
-    texts = {name: shlex.join(map(str, value)) if isinstance(value, list) else str(value) for name, value in given.items()}
-    return {
-        name.replace("_", "-"): "" if given[name] is None or given[name] is False else without_credentials(text)
-        for name, text in texts.items()
-    }
+    given = {name.replace("_", "-"): value for name, value in sorted(vars(arguments).items()) if name != "command"}
+    return redacted_texts({name: _option_text(value) for name, value in given.items()})
+
+
+def _option_text(value: Any) -> str:
+    if value is None or value is False:
+        return ""
+    return shlex.join(redacted_command(list(map(str, value)))) if isinstance(value, list) else str(value)
 
 
 def _judging_files(suite: Suite, waivers: Waivers) -> dict[str, str]:
@@ -244,7 +244,7 @@ class _Run:
     def _place(self, facts: Mapping[str, Any], journal: JournalWriter) -> None:
         """Write down which machine this is; a run that is gone on with must be on one like it."""
         told = {name: str(value) for name, value in facts.items() if value is not None}
-        environment = {**facts_of_files(installed_torch()), **told}
+        environment = redacted_texts({**facts_of_files(installed_torch()), **told})
         if not self.has_header:
             self.header = replace(self.header, environment=environment)
             self._write_header(journal)
@@ -387,7 +387,7 @@ class _Run:
             parts += ["--waivers", str(file)]
         for server in self.arguments.service:
             parts += ["--service", server]
-        return shlex.join([*parts, "--select", case.id])
+        return shlex.join(redacted_command([*parts, "--select", case.id]))
 
     def _footer(self, code: ExitCode) -> RunFooter:
         return RunFooter(

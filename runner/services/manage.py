@@ -16,6 +16,7 @@ from typing import Any
 from runner.diagnostics import UsageError, unknown
 from runner.model import ServiceReport
 from runner.protocol import SERVICES_FILE
+from runner.redaction import KNOWN
 
 _NAMES = ("redis",)
 _REACH_SECONDS = 5.0
@@ -85,6 +86,7 @@ class _Server:
 
     def __init__(self, address: Address | None, log: Path) -> None:
         self.password = secrets.token_urlsafe(24)
+        KNOWN.learn(self.password)
         self.tag = f"torch-conformance:{secrets.token_hex(8)}"
         self._log = log
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [_PACKAGE_ROOT, os.environ.get("PYTHONPATH")]))}
