@@ -249,7 +249,7 @@ def _answer(argv: Sequence[str] | None) -> int:
     arguments = parser().parse_args(argv)
     # imported by name: the list of commands is the parser's, once
     command = importlib.import_module(f"runner.commands.{arguments.command}")
-    from runner.diagnostics import InvalidSpecs, UsageError
+    from runner.diagnostics import InvalidSpecs, JournalAltered, UsageError
 
     try:
         return int(command.main(arguments))
@@ -260,6 +260,9 @@ def _answer(argv: Sequence[str] | None) -> int:
     except UsageError as error:
         print(f"torch-conformance: {error}", file=sys.stderr)
         return ExitCode.USAGE
+    except JournalAltered as error:
+        print(f"torch-conformance: {error}", file=sys.stderr)
+        return ExitCode.FAILED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return ExitCode.INTERRUPTED

@@ -33,6 +33,10 @@ class UsageError(Exception):
     """The command line asks for something that cannot be done; exit code 2."""
 
 
+class JournalAltered(Exception):
+    """What a run recorded was changed while it went on, by a case or another program; exit code 1."""
+
+
 class InvalidSpecs(Exception):
     """Some file is invalid; carries every problem of every file; exit code 2."""
 

@@ -14,6 +14,7 @@ Files in a case's folder (``stdout.txt``, ``observation.json``, generated code) 
 
 import dataclasses
 import functools
+import itertools
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -126,7 +127,7 @@ def _masked_after(pattern: re.Pattern[str], text: str, is_secret: Callable[[str]
 def _is_assigned_secret(name: str) -> bool:
     """Whether ``name = value`` in free text is a secret: ``key`` and ``auth`` alone mean other things there."""
     words = [word.lower().removesuffix("s") for word in re.split(r"[^A-Za-z]+", name) if word]
-    pairs = [one + other for one, other in zip(words, words[1:], strict=False)]
+    pairs = [one + other for one, other in itertools.pairwise(words)]
     return is_secret_name(name) and any(word in _ASSIGNED_WORDS for word in [*words, *pairs, "".join(words)])
 
 
@@ -192,7 +193,7 @@ class KnownSecrets:
                 self.learn(argument.partition("=")[2])
 
     def learn(self, *values: str) -> None:
-        """Learn values; one that is short, or an ordinary word, is left out: it would be masked where it means nothing. Nor is a file's name."""
+        """Learn values; one that is short, or an ordinary word, is left out: it would be masked where it means nothing."""
         for value in values:
             for form in (value, value.strip(), quote(value, safe=""), unquote(value)):
                 if len(form) >= _SHORTEST and form.lower() not in _ORDINARY and not os.path.exists(form):
@@ -238,7 +239,22 @@ KNOWN = KnownSecrets()
 # -- results --------------------------------------------------------------------------------------------------------
 
 _IDENTIFIERS = frozenset(
-    {"case_id", "spec", "area", "name", "backend", "folder", "digest", "evidence", "attachments", "covers", "cases", "until", "file", "kind"}
+    {
+        "case_id",
+        "spec",
+        "area",
+        "name",
+        "backend",
+        "folder",
+        "digest",
+        "evidence",
+        "attachments",
+        "covers",
+        "cases",
+        "until",
+        "file",
+        "kind",
+    }
     | {"failure_type", "isolation", "phases"}
 )
 """Fields of results that name something: readers compare them, and no worker writes them."""

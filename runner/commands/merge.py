@@ -4,17 +4,20 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from runner.consistency import of_machine
 from runner.diagnostics import UsageError, one_line
+from runner.evidence import alterations
 from runner.exits import ExitCode
+from runner.language.backends import load_backends
 from runner.merge import Joined, Part, folders_of, join, moved, problems, shifts
 from runner.record import JournalError, JournalWriter, read_run
 from runner.redaction import redacted_command
 from runner.report.console import print_report, wants_color
 from runner.report.junit import write_junit, write_stub
-from runner.runs import JOURNAL, RunFolder, copy_evidence, find_run, open_run
+from runner.runs import JOURNAL, RunFolder, copy_evidence, find_run, open_run, require_still
 
 
 def main(arguments: argparse.Namespace) -> ExitCode:
@@ -25,18 +28,27 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     for name in arguments.runs:
         try:
             place = find_run(name)
+            require_still(name, place)
             parts.append(Part(name, read_run(place / JOURNAL)))
             places.append(place)
-        except (UsageError, JournalError, OSError) as error:
+        except JournalError as error:
+            found.append(f"{place / JOURNAL}:{error.line}: {error.reason}")
+        except UsageError as error:
+            found.append(str(error))
+        except OSError as error:
             found.append(f"{name}: {error}")
     found += problems(parts)
+    found = found or list(_altered(parts, places))
     if found:
         _refuse(found, as_json=arguments.json)
         return ExitCode.USAGE
     folder = open_run(arguments.out)
-    folder.claim_junit(arguments.junit)
-    joined = join(parts, run_id=folder.run_id, command=redacted_command(sys.argv))
-    _write(joined, parts, places, folder)
+    try:
+        folder.claim_junit(arguments.junit)
+        joined = join(parts, run_id=folder.run_id, command=redacted_command(sys.argv))
+        _write(joined, parts, places, folder)
+    finally:
+        folder.release()
     if arguments.json:
         print(json.dumps(_as_json(joined, folder), indent=2))
     else:
@@ -49,6 +61,16 @@ def main(arguments: argparse.Namespace) -> ExitCode:
             lets_flaky_pass=joined.header.lets_flaky_pass,
         )
     return ExitCode(joined.footer.exit_code)
+
+
+def _altered(parts: Sequence[Part], places: Sequence[Path]) -> Iterator[str]:
+    """Yield what the files beside a journal, and the machine that it names, contradict. Specs need not be here: nothing is judged again."""
+    devices = {name: backend.device for name, backend in load_backends().by_name.items()}
+    for part, place in zip(parts, places, strict=True):
+        if problem := of_machine(part.run.results, part.header.environment, devices):
+            yield f"{place / JOURNAL}: {problem}"
+        for result in part.run.results:
+            yield from alterations(place, result)
 
 
 def _refuse(found: Sequence[str], *, as_json: bool) -> None:

@@ -13,12 +13,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from runner import __version__, availability, kept, schedule
+from runner import __version__, availability, kept, rejudge, schedule
 from runner.agreement import machine_differences
 from runner.attempts import Policy
 from runner.audit import Trial, audit, try_case
+from runner.capabilities import Machine
 from runner.conditions import Surroundings
-from runner.diagnostics import UsageError
+from runner.diagnostics import JournalAltered, UsageError
+from runner.evidence import EvidenceAltered, RecordedFiles, alterations
 from runner.exits import ExitCode, exit_code
 from runner.interrupt import Interrupts
 from runner.language.expand import surroundings
@@ -26,7 +28,7 @@ from runner.language.load import Suite, load, surroundings_of
 from runner.language.source import shown
 from runner.language.waivers import load_waivers
 from runner.machine import facts_of_files, installed_torch
-from runner.model import Case, CaseResult
+from runner.model import Availability, Case, CaseResult
 from runner.outcomes import Outcome
 from runner.plan import digest_of
 from runner.record import (
@@ -43,7 +45,7 @@ from runner.report.junit import write_junit, write_stub
 from runner.runs import JOURNAL, LATEST, REPORTS, RunFolder, open_run, resume_run
 from runner.selection import Shard, select
 from runner.services import named_servers, reach
-from runner.session import CaseRunner, recorded, result_of_unavailable, result_of_unrun
+from runner.session import CaseRunner, result_of_unavailable, result_of_unrun
 from runner.times import seconds_of_run
 from runner.waivers import Waivers, warnings
 
@@ -72,11 +74,15 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     # before the new run becomes the latest
     wishes = schedule.Wishes(seconds=seconds_of_run(REPORTS / LATEST, JOURNAL), seed=_seed(arguments.shuffle), memory_limit=memory_limit)
     header = _header(arguments, suite, waivers, whole, selected, wishes)
+    # from here no other process writes to the folder
     folder = _open(arguments, header, suite, waivers, selected)
-    folder.claim_junit(arguments.junit)
-    for warning in warnings(waivers, [case.id for case in suite.cases]):
-        print(f"warning: {warning}", file=sys.stderr)
-    return _Run(arguments, suite, waivers, selected, folder, workers, policy, wishes, replace(header, run_id=folder.run_id)).main()
+    try:
+        folder.claim_junit(arguments.junit)
+        for warning in warnings(waivers, [case.id for case in suite.cases]):
+            print(f"warning: {warning}", file=sys.stderr)
+        return _Run(arguments, suite, waivers, selected, folder, workers, policy, wishes, replace(header, run_id=folder.run_id)).main()
+    finally:
+        folder.release()
 
 
 def _seed(shuffle: int | str | None) -> int | None:
@@ -199,23 +205,47 @@ class _Run:
             lets_flaky_pass=self.header.lets_flaky_pass,
         )
         with JournalWriter(self.folder.journal) as journal, Interrupts() as interrupts:
-            if not self.has_header:
-                self._write_stubs()
             try:
-                self._execute(journal, progress, interrupts)
-            except KeyboardInterrupt:
-                self.is_interrupted = True
-            self.is_interrupted |= interrupts.asked > 0
-            progress.close()
-            for warning in self.warnings:
-                print(f"warning: {one_line(warning, _LONGEST_WARNING)}", file=sys.stderr)  # it may hold words of a worker
-            self._note_unrun(journal)
-            code = self._exit_code()
-            # a run has come to its end when its reports have
-            self._write_reports()
-            journal.write_footer(self._footer(code))
-            self._print_report()
+                return self._main(journal, progress, interrupts)
+            except JournalAltered as error:
+                progress.close()
+                self._give_up(journal, error)
+                raise
+
+    def _give_up(self, journal: JournalWriter, error: JournalAltered) -> None:
+        """Leave a report of what this process saw, marked as cut off, and no journal that could be taken for the run's."""
+        journal.set_aside()
+        for path in self.folder.junit_files:
+            known = [result for case in self.selected if (result := self.results.get(case.id))]
+            write_junit(path, self.header, known, truncated=str(error), folder=self.folder.path)
+
+    def _main(self, journal: JournalWriter, progress: Progress, interrupts: Interrupts) -> ExitCode:
+        if not self.has_header:
+            self._write_stubs()
+        try:
+            self._execute(journal, progress, interrupts)
+        except KeyboardInterrupt:
+            self.is_interrupted = True
+        self._verify(journal)
+        self.is_interrupted |= interrupts.asked > 0
+        progress.close()
+        for warning in self.warnings:
+            print(f"warning: {one_line(warning, _LONGEST_WARNING)}", file=sys.stderr)  # it may hold words of a worker
+        self._note_unrun(journal)
+        code = self._exit_code()
+        # a run has come to its end when its reports have
+        self._write_reports()
+        journal.write_footer(self._footer(code))
+        self._print_report()
         return code
+
+    def _verify(self, journal: JournalWriter) -> None:
+        """Make sure, now that no worker lives, that journal and files are what was written and judged; raise ``JournalAltered``."""
+        if self.has_header:
+            journal.verify()
+        for result in self.results.values():
+            for problem in alterations(self.folder.path, result):
+                raise JournalAltered(f"{problem}; a later case or another program changed it")
 
     def _execute(self, journal: JournalWriter, progress: Progress, interrupts: Interrupts) -> None:
         made = itertools.chain(self.results.values(), *self.attempts.values())
@@ -229,8 +259,9 @@ class _Run:
             cases.heed(interrupts, progress.note)
             machine = cases.look_at_machine()
             self._place(machine.facts, journal)
-            self._take_killed(journal, progress)
             known = surroundings_of(machine.torch, machine)
+            self._verify_earlier(machine, known)
+            self._take_killed(journal, progress)
             possible: list[Case] = []
             for case in waiting:
                 verdict = availability.of_case(case, machine)
@@ -254,6 +285,23 @@ class _Run:
             words = "; ".join(difference.between("now", "then") for difference in other)
             raise UsageError(f"--resume {self.arguments.resume}: {words}; begin a new run")
         self._write_stubs()
+
+    def _verify_earlier(self, machine: Machine, known: Surroundings) -> None:
+        """Refuse what an earlier run recorded where this machine could not have run it, or its files come to something else."""
+        for case in self.selected:
+            result = self.results.get(case.id)
+            if result is None or not result.folder:
+                continue
+            backend = self.suite.backends.by_name[case.backend]
+            here = surroundings(backend, known)
+            missing = availability.of_case(case, machine)
+            found = list(rejudge.problems(case, backend, here, result, self.folder.path))
+            if missing.availability is Availability.NO:
+                found.append(f"{case.id}: {result.outcome.label} is recorded, and it cannot run here: {missing.reason}")
+            if excuse := rejudge.not_excused(case, result, here, self.waivers):
+                found.append(excuse)
+            if found:
+                raise UsageError(f"--resume {self.arguments.resume}: {found[0]}; begin a new run")
 
     def _run_possible(
         self,
@@ -309,8 +357,9 @@ class _Run:
         """Ask the expectations of a case that passed whether they could have failed; the workers go on meanwhile."""
         if result.outcome is Outcome.PASS:
             here = surroundings(self.suite.backends.by_name[case.backend], known)
-            with contextlib.suppress(OSError, ValueError):  # what cannot be read any more, the command ``audit`` will say
-                self.tried.append((case, try_case(case, here, *recorded(self.folder.path / result.folder))))
+            files = RecordedFiles(self.folder.path / result.folder, result.evidence)
+            with contextlib.suppress(OSError, ValueError, EvidenceAltered):  # at the end all files are verified
+                self.tried.append((case, try_case(case, here, files.observation(), files.code)))
 
     def _survivors(self) -> list[str]:
         found = audit(self.tried).survivors

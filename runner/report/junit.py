@@ -50,15 +50,13 @@ _TRUNCATED = "the run did not reach its end; cases that are not in this report w
 
 def write_stub(path: Path, header: RunHeader) -> None:
     """Write the report of a run that has just begun, so that a killed run is no empty folder and no pass."""
-    write_junit(path, header, (), truncated=True)
+    write_junit(path, header, (), truncated=_TRUNCATED)
 
 
-def write_junit(
-    path: Path, header: RunHeader, results: Sequence[CaseResult], *, truncated: bool = False, folder: Path | None = None
-) -> None:
+def write_junit(path: Path, header: RunHeader, results: Sequence[CaseResult], *, truncated: str = "", folder: Path | None = None) -> None:
     """Write the report in place of any former one; that one stands until this one is whole.
 
-    With the run's ``folder``, cases name their attachments as CI systems read them.
+    ``truncated`` says why the run did not reach its end. With the run's ``folder``, cases name their attachments as CI systems read them.
     """
     _refuse_impossible(results)
     _spec_file.cache_clear()
@@ -134,13 +132,13 @@ class _Suites:
 
 
 def _document(
-    header: RunHeader, results: Sequence[CaseResult], *, truncated: bool, limit: int, folder: Path | None, most: int | None = None
+    header: RunHeader, results: Sequence[CaseResult], *, truncated: str, limit: int, folder: Path | None, most: int | None = None
 ) -> bytes:
     """Return the report; nothing when it would have more than ``most`` bytes."""
     properties = _properties(header)
     suites = _Suites()
     if truncated:
-        suites.append(_truncated_suite(header, properties))
+        suites.append(_truncated_suite(header, properties, truncated))
     for spec, group in _by_spec(results).items():
         # When not even the messages fit, the environment is said once.
         said = {} if suites and not limit else properties
@@ -167,9 +165,9 @@ def _properties(header: RunHeader) -> dict[str, str]:
     return {visible_name(name): clip(plain(value), _PROPERTY_LIMIT) for name, value in known.items() if value}
 
 
-def _truncated_suite(header: RunHeader, properties: Mapping[str, str]) -> ET.Element:
+def _truncated_suite(header: RunHeader, properties: Mapping[str, str], why: str) -> ET.Element:
     case = TestCase("run", classname=REPORT_NAME)
-    case.add_error_info(message=_TRUNCATED, output=f"{_TRUNCATED}\nrun: {plain(header.run_id)}", error_type="truncated")
+    case.add_error_info(message=one_line(why), output=f"{one_line(why)}\nrun: {plain(header.run_id)}", error_type="truncated")
     suite = TestSuite("run", [case], timestamp=one_line(header.started), properties=properties).build_xml_doc()
     return _mended(suite, [0.0])
 

@@ -202,7 +202,7 @@ def test_nothing_is_read_through_what_was_put_in_its_place(ran):
 
 
 def test_a_link_in_place_of_code_is_not_followed(tmp_path):
-    from runner.session import _read_code
+    from runner.evidence import CaseFiles
 
     (tmp_path / "code-0-0.txt").symlink_to("/etc/hostname")
     os.mkfifo(tmp_path / "code-0-1.txt")

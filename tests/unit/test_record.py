@@ -1,4 +1,7 @@
-"""The journal: what is written is read back, what is torn reads as truncated, what is malformed is refused with its line."""
+"""The form of a journal: what is written is read back, what is torn reads as truncated, what is malformed is refused with its line.
+
+Whether its lines can all be true is asked in ``test_consistency``.
+"""
 
 import errno
 import hashlib
@@ -25,7 +28,7 @@ from runner.record import (
     RunFooter,
     RunHeader,
     digest_of_selection,
-    read_run,
+    read_form,
     totals,
 )
 
@@ -72,6 +75,7 @@ FULL = CaseResult(
     after=3,
     company="FAIL after 3 other cases in a worker: close: expected ...",
     folder="cases/0001",
+    evidence={"observation.json": "e" * 64},
     repro="torch-conformance repro 'a/one[backend=cpu]'",
     stdout="lone \ud800 and \udcff, NUL \x00, \x1b[31m, \U0001f600",
     stderr="é\x85\u2029",
@@ -100,6 +104,7 @@ FULL = CaseResult(
             seconds=0.5,
             isolation="fork",
             folder="cases/0001",
+            evidence={"observation.json": "e" * 64},
             verdicts=(Verdict(kind="crash", status=Status.ERROR, position=AT),),
             stdout="\ud800",
             stderr="\x00",
@@ -138,7 +143,7 @@ def journal(tmp_path: Path) -> Path:
 
 
 def test_every_field_comes_back(journal: Path) -> None:
-    assert read_run(written(journal, FULL, PASSED)) == Run(header=HEADER, results=(FULL, PASSED), footer=FOOTER)
+    assert read_form(written(journal, FULL, PASSED)) == Run(header=HEADER, results=(FULL, PASSED), footer=FOOTER)
 
 
 def test_the_full_result_of_these_tests_leaves_no_field_at_its_default() -> None:
@@ -148,13 +153,13 @@ def test_the_full_result_of_these_tests_leaves_no_field_at_its_default() -> None
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_every_outcome_comes_back(journal: Path, outcome: Outcome) -> None:
-    assert read_run(written(journal, replace(FULL, outcome=outcome))).results[0].outcome is outcome
+    assert read_form(written(journal, replace(FULL, outcome=outcome))).results[0].outcome is outcome
 
 
 @pytest.mark.parametrize("status", Status)
 def test_every_status_comes_back(journal: Path, status: Status) -> None:
     result = replace(FULL, verdicts=(Verdict(kind="close", status=status, position=AT),))
-    assert read_run(written(journal, result)).results == (result,)
+    assert read_form(written(journal, result)).results == (result,)
 
 
 def test_the_file_is_ascii_with_one_line_for_each_record(journal: Path) -> None:
@@ -169,15 +174,15 @@ def test_what_json_cannot_say_is_refused_and_leaves_no_half_line(journal: Path, 
         writer.write_header(HEADER)
         with pytest.raises(ValueError, match="JSON compliant"):
             writer.write_case(replace(FULL, seconds=number))
-    assert read_run(journal).results == ()
+    assert read_form(journal).results == ()
 
 
 def test_each_line_is_on_disk_before_the_next(journal: Path) -> None:
     writer = JournalWriter(journal)
     writer.write_header(HEADER)
-    assert read_run(journal).results == ()
+    assert read_form(journal).results == ()
     writer.write_case(FULL)
-    assert read_run(journal).results == (FULL,)
+    assert read_form(journal).results == (FULL,)
     writer.close()
 
 
@@ -191,11 +196,11 @@ def test_order_is_kept_by_the_writer(journal: Path) -> None:
         writer.write_footer(FOOTER)
         with pytest.raises(ValueError, match="has its footer"):
             writer.write_case(FULL)
-    assert not read_run(journal).truncated
+    assert not read_form(journal).truncated
 
 
 def test_no_footer_is_a_truncated_run(journal: Path) -> None:
-    run = read_run(written(journal, FULL, footer=None))
+    run = read_form(written(journal, FULL, footer=None))
     assert run.truncated
     assert run.results == (FULL,)
 
@@ -205,7 +210,7 @@ def test_wherever_the_last_line_is_torn_the_rest_stands(journal: Path) -> None:
     start = data[:-1].rfind(b"\n") + 1
     for end in range(start, len(data) - 1, 7):
         journal.write_bytes(data[:end])
-        run = read_run(journal)
+        run = read_form(journal)
         assert run.truncated
         assert run.results == (PASSED,)
 
@@ -225,12 +230,12 @@ def attempted(path: Path, *results: CaseResult) -> Path:
 def test_attempts_are_kept_until_their_case_has_ended(journal: Path) -> None:
     again = replace(FULL, seconds=9.0)
     other = replace(PASSED, seconds=1.0)
-    run = read_run(attempted(journal, FULL, other, again))
+    run = read_form(attempted(journal, FULL, other, again))
     assert run.results == ()
     assert run.attempts == {FULL.case_id: (FULL, again), PASSED.case_id: (other,)}
     with JournalWriter(journal) as writer:
         writer.write_case(again)
-    run = read_run(journal)
+    run = read_form(journal)
     assert (run.results, run.attempts) == ((again,), {PASSED.case_id: (other,)})
 
 
@@ -238,21 +243,21 @@ def test_attempts_of_an_interrupted_case_are_kept(journal: Path) -> None:
     unrun = replace(FULL, outcome=Outcome.NOT_RUN, reason="interrupted after 1 of at most 3 attempts")
     with JournalWriter(attempted(journal, FULL)) as writer:
         writer.write_case(unrun)
-    run = read_run(journal)
+    run = read_form(journal)
     assert (run.results, run.attempts) == ((unrun,), {FULL.case_id: (FULL,)})
 
 
 def test_a_torn_attempt_was_none(journal: Path) -> None:
     data = attempted(journal, FULL, FULL).read_bytes()
     journal.write_bytes(data[:-30])
-    assert read_run(journal).attempts == {FULL.case_id: (FULL,)}
+    assert read_form(journal).attempts == {FULL.case_id: (FULL,)}
 
 
 def test_an_attempt_of_a_case_that_has_ended_is_refused(journal: Path) -> None:
     lines = attempted(journal, FULL).read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join([lines[0], lines[1].replace(b'"attempt"', b'"case"', 1), lines[1]]))
     with pytest.raises(JournalError, match=r"an attempt of 'a/one\[backend=cpu\]', which had ended") as caught:
-        read_run(journal)
+        read_form(journal)
     assert caught.value.line == 3
 
 
@@ -265,7 +270,7 @@ def test_attempts_stand_when_their_run_goes_on(journal: Path) -> None:
         with pytest.raises(ValueError, match="has its header"):
             writer.write_header(HEADER)
         writer.write_attempt(FULL)
-    run = read_run(journal)
+    run = read_form(journal)
     assert (run.results, run.footer, run.attempts) == ((), None, {FULL.case_id: (FULL, FULL)})
 
 
@@ -285,7 +290,7 @@ def test_a_journal_of_before_there_were_attempts_is_read(journal: Path) -> None:
         header.pop(name)
     case.pop("attempts")
     journal.write_bytes(b"".join(map(line_of, (header, case, footer))))
-    run = read_run(journal)
+    run = read_form(journal)
     assert run.results == (replace(FULL, attempts=()),)
     assert (run.header.retries, run.header.repeat, run.header.lets_flaky_pass) == (0, 1, False)
 
@@ -301,18 +306,18 @@ def test_an_attempt_validates_against_the_schema(journal: Path) -> None:
 
 def test_a_torn_footer_is_none(journal: Path) -> None:
     journal.write_bytes(written(journal, FULL).read_bytes()[:-4])
-    assert read_run(journal).truncated
+    assert read_form(journal).truncated
 
 
 def test_a_last_line_without_its_line_end_counts_when_it_is_whole(journal: Path) -> None:
     journal.write_bytes(written(journal, FULL).read_bytes()[:-1])
-    assert read_run(journal).footer == FOOTER
+    assert read_form(journal).footer == FOOTER
 
 
 def test_zeros_after_a_power_cut_are_a_torn_line(journal: Path) -> None:
     with written(journal, FULL, footer=None).open("ab") as stream:
         stream.write(b"\x00" * 100)
-    assert read_run(journal).results == (FULL,)
+    assert read_form(journal).results == (FULL,)
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"kind": "case", "ca'])
@@ -322,14 +327,14 @@ def test_a_truncated_journal_is_continued(journal: Path, torn: bytes) -> None:
     with JournalWriter(journal) as writer:
         writer.write_case(PASSED)
         writer.write_footer(FOOTER)
-    assert read_run(journal) == Run(header=HEADER, results=(FULL, PASSED), footer=FOOTER)
+    assert read_form(journal) == Run(header=HEADER, results=(FULL, PASSED), footer=FOOTER)
 
 
 def test_a_whole_last_line_without_its_line_end_is_continued(journal: Path) -> None:
     journal.write_bytes(written(journal, FULL, footer=None).read_bytes()[:-1])
     with JournalWriter(journal) as writer:
         writer.write_case(PASSED)
-    assert read_run(journal).results == (FULL, PASSED)
+    assert read_form(journal).results == (FULL, PASSED)
 
 
 def test_a_run_that_ended_is_not_continued(journal: Path) -> None:
@@ -350,17 +355,17 @@ def test_what_was_not_run_stands_for_nothing_once_the_run_goes_on(journal: Path,
     before = journal.read_bytes()
     with JournalWriter(journal) as writer:
         assert journal.read_bytes() == before, "until there is something to write, nothing is touched"
-        assert read_run(journal).finished == (FULL, PASSED)
+        assert read_form(journal).finished == (FULL, PASSED)
         writer.write_case(replace(UNRUN, outcome=Outcome.PASS, reason=""))
         writer.write_footer(ENDED)
-    assert read_run(journal) == Run(header=HEADER, results=(FULL, PASSED, replace(UNRUN, outcome=Outcome.PASS, reason="")), footer=ENDED)
+    assert read_form(journal) == Run(header=HEADER, results=(FULL, PASSED, replace(UNRUN, outcome=Outcome.PASS, reason="")), footer=ENDED)
     assert [path.name for path in journal.parent.iterdir()] == [journal.name]
 
 
 def test_an_interrupted_run_of_which_nothing_is_missing_gets_another_footer(journal: Path) -> None:
     with JournalWriter(written(journal, FULL)) as writer:
         writer.write_footer(ENDED)
-    assert read_run(journal) == Run(header=HEADER, results=(FULL,), footer=ENDED)
+    assert read_form(journal) == Run(header=HEADER, results=(FULL,), footer=ENDED)
 
 
 def test_a_run_that_finished_nothing_begins_anew(journal: Path) -> None:
@@ -370,7 +375,7 @@ def test_a_run_that_finished_nothing_begins_anew(journal: Path) -> None:
         with pytest.raises(ValueError, match="has its header"):
             writer.write_header(HEADER)
         writer.write_case(PASSED)
-    assert read_run(journal) == Run(header=replace(HEADER, started="2026-10-08T00:00:00Z"), results=(PASSED,), footer=None)
+    assert read_form(journal) == Run(header=replace(HEADER, started="2026-10-08T00:00:00Z"), results=(PASSED,), footer=None)
 
 
 def test_a_run_that_finished_something_keeps_its_header(journal: Path) -> None:
@@ -400,7 +405,7 @@ def test_the_one_writer_is_the_one_that_went_on(journal: Path, kept: tuple[CaseR
 
 def test_a_case_has_one_line(journal: Path) -> None:
     with pytest.raises(JournalError, match=r"line 3: a second line for the case 'a/one\[backend=cpu\]'"):
-        read_run(written(journal, FULL, FULL))
+        read_form(written(journal, FULL, FULL))
 
 
 def test_a_link_or_a_pipe_is_no_journal(journal: Path) -> None:
@@ -410,12 +415,12 @@ def test_a_link_or_a_pipe_is_no_journal(journal: Path) -> None:
     os.mkfifo(pipe)
     for path, words in ((link, "this is a link"), (pipe, "this is no file"), (journal.parent, "this is no file")):
         with pytest.raises(JournalError, match=words):
-            read_run(path)
+            read_form(path)
 
 
 def test_a_header_of_an_older_version_is_read(journal: Path) -> None:
     changed(journal, 1, lambda record: [record.pop(name) for name in ("selected_whole", "selection", "options", "merged")])
-    header = read_run(journal).header
+    header = read_form(journal).header
     assert header == replace(HEADER, selected_whole=0, selection="", options={}, merged=())
 
 
@@ -430,7 +435,7 @@ def test_what_has_no_room_is_told_with_the_name_of_the_file(tmp_path: Path) -> N
 NO_ROOM = """
 import resource, sys
 from pathlib import Path
-from runner.record import JournalWriter, read_run
+from runner.record import JournalWriter, read_form
 from tests.unit.test_record import HEADER, PASSED
 from dataclasses import replace
 path = Path(sys.argv[1])
@@ -442,7 +447,7 @@ with JournalWriter(path) as writer:
         writer.write_case(replace(PASSED, case_id="two"))
     except OSError as error:
         print(error)
-run = read_run(path)
+run = read_form(path)
 print("torn" if run.truncated else "whole", len(run.results))
 """
 
@@ -501,7 +506,7 @@ def test_a_malformed_line_is_refused_with_its_number(
 ) -> None:
     changed(journal, number, change)
     with pytest.raises(JournalError, match=reason) as caught:
-        read_run(journal)
+        read_form(journal)
     assert caught.value.line == number
     assert str(caught.value).startswith(f"line {number}: ")
 
@@ -525,7 +530,7 @@ def test_a_bad_line_in_the_middle_is_refused(journal: Path, line: bytes) -> None
     lines = written(journal, FULL).read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join([lines[0], line, *lines[1:]]))
     with pytest.raises(JournalError) as caught:
-        read_run(journal)
+        read_form(journal)
     assert caught.value.line == 2
 
 
@@ -533,7 +538,7 @@ def test_a_bad_line_in_the_middle_is_refused(journal: Path, line: bytes) -> None
 def test_a_word_that_json_lacks_is_refused(journal: Path, word: str) -> None:
     journal.write_text(written(journal, FULL).read_text().replace('"seconds": 1.25', f'"seconds": {word}'))
     with pytest.raises(JournalError, match=f"not JSON: {word} is no JSON number"):
-        read_run(journal)
+        read_form(journal)
 
 
 @pytest.mark.parametrize("number", ["1e999", "1" * 400, "-1e999"])
@@ -541,7 +546,7 @@ def test_a_number_beyond_a_float_is_refused(journal: Path, number: str) -> None:
     text = written(journal, FULL).read_text().replace('"seconds": 1.25', f'"seconds": {number}')
     journal.write_text(text)
     with pytest.raises(JournalError, match="finite"):
-        read_run(journal)
+        read_form(journal)
 
 
 @pytest.mark.parametrize(("order", "line"), [((0, 0), 2), ((1,), 1), ((2,), 1), ((0, 2, 1), 3), ((0, 2, 2), 3)])
@@ -549,7 +554,7 @@ def test_lines_in_a_wrong_order_are_refused(journal: Path, order: tuple[int, ...
     lines = written(journal, FULL).read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[i] for i in order))
     with pytest.raises(JournalError) as caught:
-        read_run(journal)
+        read_form(journal)
     assert caught.value.line == line
 
 
@@ -557,7 +562,7 @@ def test_lines_in_a_wrong_order_are_refused(journal: Path, order: tuple[int, ...
 def test_a_journal_without_a_header_is_none(journal: Path, data: bytes) -> None:
     journal.write_bytes(data)
     with pytest.raises(JournalError, match="no header"):
-        read_run(journal)
+        read_form(journal)
 
 
 def test_totals_name_every_outcome_in_the_order_of_the_table() -> None:

@@ -38,7 +38,17 @@ def test_only_names_of_the_committed_list_are_recorded() -> None:
         "ROCM_PATH": "/opt/rocm",
         "OMP_NUM_THREADS": "2",
     }
-    others = ["HOME", "TORCH_TOKEN", "TORCH_AUTH", "TORCH_PAT", "TORCH_X", "CUDA_password", "TORCHINDUCTOR_REDIS_URL", "TORCH_TRACE", "OMP_X"]
+    others = [
+        "HOME",
+        "TORCH_TOKEN",
+        "TORCH_AUTH",
+        "TORCH_PAT",
+        "TORCH_X",
+        "CUDA_password",
+        "TORCHINDUCTOR_REDIS_URL",
+        "TORCH_TRACE",
+        "OMP_X",
+    ]
     assert environment_variables({**harmless, **dict.fromkeys(others, "s3cret")}) == harmless
 
 
@@ -113,8 +123,32 @@ def test_a_long_text_takes_linear_time(text: str) -> None:
 
 
 def test_the_argument_after_a_secret_option_is_masked_whatever_it_is() -> None:
-    argv = ["run", "--token", "-s3cret", "--key=s3cret", "--password", "https://h/x", "--select", "--pat=s3cret", "--jobs", "2", "h:s3cret@x"]
-    assert redacted_command(argv) == ("run", "--token", "***", "--key=***", "--password", "***", "--select", "--pat=***", "--jobs", "2", "***@x")
+    argv = [
+        "run",
+        "--token",
+        "-s3cret",
+        "--key=s3cret",
+        "--password",
+        "https://h/x",
+        "--select",
+        "--pat=s3cret",
+        "--jobs",
+        "2",
+        "h:s3cret@x",
+    ]
+    assert redacted_command(argv) == (
+        "run",
+        "--token",
+        "***",
+        "--key=***",
+        "--password",
+        "***",
+        "--select",
+        "--pat=***",
+        "--jobs",
+        "2",
+        "***@x",
+    )
 
 
 def test_named_texts_are_masked_by_name_and_by_form() -> None:
@@ -124,7 +158,13 @@ def test_named_texts_are_masked_by_name_and_by_form() -> None:
 
 def test_values_of_secret_variables_are_masked_wherever_they_appear() -> None:
     KNOWN.learn_environment(
-        {"TORCH_PAT": "hunter2", "DB_URL": "redis://:pa/ss@host", "FLAG_TOKEN": "true", "SHORT_KEY": "abc", "PEM_KEY": "line-number-1\nline-number-2"}
+        {
+            "TORCH_PAT": "hunter2",
+            "DB_URL": "redis://:pa/ss@host",
+            "FLAG_TOKEN": "true",
+            "SHORT_KEY": "abc",
+            "PEM_KEY": "line-number-1\nline-number-2",
+        }
     )
     printed = "it said hunter2, hunter2x stays; pa/ss; true abc; line-number-2"
     assert redacted(printed) == "it said ***, hunter2x stays; ***; true abc; ***"
@@ -146,7 +186,8 @@ def test_harmless_names_are_not_secret(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["TORCH_AUTH", "TORCH_PAT", "TORCH_Api_Key_2", "githubToken", "MY_APIKEYS", "DB_PASS", "CUDA_password", "TRITON_SECRETS", "oauth2"]
+    "name",
+    ["TORCH_AUTH", "TORCH_PAT", "TORCH_Api_Key_2", "githubToken", "MY_APIKEYS", "DB_PASS", "CUDA_password", "TRITON_SECRETS", "oauth2"],
 )
 def test_secret_names_are_known(name: str) -> None:
     assert is_secret_name(name)
@@ -160,9 +201,18 @@ FAILED = Verdict(kind="close", status=Status.FAILED, position=AT, expected=LEAK,
 def test_every_free_text_of_a_result_is_masked_and_what_readers_compare_stays() -> None:
     texts = {"reason": LEAK, "stdout": LEAK, "stderr": LEAK, "repro": LEAK, "notes": (LEAK,), "company": LEAK}
     attempt = Attempt(
-        outcome=Outcome.FAIL, reason=LEAK, failure_type="close", seconds=1.0, isolation="fork", folder="cases/00001", verdicts=(FAILED,), stdout=LEAK
+        outcome=Outcome.FAIL,
+        reason=LEAK,
+        failure_type="close",
+        seconds=1.0,
+        isolation="fork",
+        folder="cases/00001",
+        verdicts=(FAILED,),
+        stdout=LEAK,
     )
-    waiver = AppliedWaiver(effect=WaiverEffect.MATCHED, cases="a?b=c*", position=AT, reason=LEAK, issue="https://h/x?s3cret", until="2027-01-01")
+    waiver = AppliedWaiver(
+        effect=WaiverEffect.MATCHED, cases="a?b=c*", position=AT, reason=LEAK, issue="https://h/x?s3cret", until="2027-01-01"
+    )
     result = CaseResult(
         case_id=CaseId("a/token=s3cret[backend=cpu]"),
         spec="specs/a.yaml",
