@@ -4,6 +4,8 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from runner.escaping import line
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Position:
@@ -29,6 +31,11 @@ class Diagnostic:
         return one_line(f"{self.position}: {self.message}" + (f" ({self.hint})" if self.hint else ""))
 
 
+def one_line(text: str) -> str:
+    """Return text that quotes foreign words as one line which a terminal only shows."""
+    return line(text)
+
+
 class UsageError(Exception):
     """The command line asks for something that cannot be done; exit code 2."""
 
@@ -43,13 +50,6 @@ class InvalidSpecs(Exception):
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(sorted(set(diagnostics)))
         super().__init__(f"{len(self.diagnostics)} problems")
-
-
-def one_line(text: str) -> str:
-    """Return text that quotes a stranger's words as one line which a terminal only shows: whatever else a character does is escaped."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode("ascii") for char in text)
 
 
 def did_you_mean(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str:

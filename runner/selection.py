@@ -50,3 +50,13 @@ def select(
     found = [case for case in cases if not names or case.backend in names]
     found = [case for case in found if not patterns or any(pattern.fullmatch(case.id) for pattern in patterns)]
     return [case for case in found if shard is None or shard.holds(case)]
+
+
+def why_nothing_selected(read: int, *, names: Sequence[str], globs: Sequence[str], shard: str | None, of: int | None = None) -> str:
+    """Say why no case is selected: ``read`` were read, and ``of`` so many selected before the shard was taken, where that is known."""
+    if not read:
+        return "no case is selected: the files that were read hold none"
+    if of and shard:
+        return f"no case is selected: none of the {of} selected cases falls to shard {shard}; its run is recorded, so that it can be merged"
+    given = [*(f"--backend {name}" for name in names), *(f"--select {glob}" for glob in globs), *([f"--shard {shard}"] if shard else [])]
+    return f"no case is selected: none of the {read} cases that were read matches {' '.join(given) or 'the paths'} ('list' shows them)"

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import json
 import shlex
 import sys
 import tempfile
@@ -13,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from runner import availability, consistency, rejudge, schedule
+from runner import availability, consistency, output, rejudge, schedule
 from runner.audit import Audit, ControlResult, Fate, Trial, audit, judge_control, try_case, with_control
 from runner.capabilities import Machine
 from runner.conditions import Surroundings
@@ -57,13 +56,23 @@ def main(arguments: argparse.Namespace) -> ExitCode:
         ran = _recorded(run, arguments, shard) if run is not None else _executed(arguments, shard, scratch / "cases")
         found = audit([(case, trials) for case, result in ran.results if (trials := _tried(ran, case, result)) is not None])
         controls = _controls(ran, arguments, scratch / "controls") if arguments.run else []
-    report = _as_json(found, controls) if arguments.json else None
-    print("\n".join(_lines(found, controls)) if report is None else json.dumps(report, indent=2, allow_nan=False))
+    if arguments.json:
+        output.document(_as_json(found, controls))
+    else:
+        output.lines(_lines(found, controls))
     if not found.trials and not controls:
-        print("nothing was audited: no expectation held", file=sys.stderr)
+        output.note(f"nothing was audited: {_why_nothing(ran)}")
         return ExitCode.NOTHING
     is_clean = not found.survivors and not found.stale and all(control.failed_as_it_must for control in controls)
     return ExitCode.OK if is_clean else ExitCode.FAILED
+
+
+def _why_nothing(ran: _Ran) -> str:
+    """Say what kept every expectation from being audited."""
+    if not ran.results:
+        return "no case was executed, or none is selected; 'list' shows the cases and why they cannot run here"
+    counts = Counter(result.outcome.label for _, result in ran.results)
+    return "no expectation held: " + ", ".join(f"{count} {label}" for label, count in counts.items())
 
 
 # -- a recorded run -------------------------------------------------------------------------------------------------
@@ -171,7 +180,7 @@ def _run(
         known = surroundings_of(machine.torch, machine)
         possible = [case for case in cases if not availability.of_case(case, machine).reason]
         for number, result in enumerate(runner.run(possible, known, _repro), start=1):
-            print(f"{result.outcome.label}  {number}/{len(possible)}  {shlex.quote(result.case_id)}", file=sys.stderr)
+            output.note(f"{result.outcome.label}  {number}/{len(possible)}  {shlex.quote(result.case_id)}")
             found.append((by_id[result.case_id], result))
     return found, known
 

@@ -1,18 +1,17 @@
 """``list``: the expanded cases, and whether each can run here; or what they cover of the upstream tests."""
 
 import argparse
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from runner import availability, upstream
+from runner import availability, escaping, output, upstream
 from runner.availability import Verdict
 from runner.exits import ExitCode
 from runner.language.load import load
 from runner.machine import installed_torch
 from runner.model import Availability, Case
 from runner.protocol import encode
-from runner.selection import Shard, select
+from runner.selection import Shard, select, why_nothing_selected
 from runner.upstream import Covered
 
 
@@ -23,15 +22,20 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     cases = select(suite.cases, suite.backends, names=arguments.backend, globs=arguments.select, shard=shard)
     if arguments.coverage:
         found = upstream.coverage(cases, upstream.load())
-        print(json.dumps(coverage_as_json(found), indent=2) if arguments.json else "\n".join(_coverage_lines(found)))
+        if arguments.json:
+            output.document(coverage_as_json(found))
+        else:
+            output.lines(_coverage_lines(found))
         return ExitCode.OK
     machine = availability.glance(installed_torch())
     judged = [(case, availability.of_case(case, machine)) for case in cases]
     if arguments.json:
         for part in _array(as_json(case, verdict) for case, verdict in judged):
-            print(part, end="")
+            output.raw(part)
     else:
-        print("\n".join(_line(case, verdict) for case, verdict in judged) or "no case is selected")
+        output.lines(_line(case, verdict) for case, verdict in judged)
+    if not cases:
+        output.note(why_nothing_selected(len(suite.cases), names=arguments.backend, globs=arguments.select, shard=arguments.shard))
     return ExitCode.OK if cases else ExitCode.NOTHING
 
 
@@ -40,7 +44,7 @@ def _array(values: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     before = "[\n  "
     for value in values:
         # what JSON writes has line ends between values alone
-        yield before + json.dumps(encode(value), indent=2, allow_nan=False).replace("\n", "\n  ")
+        yield before + escaping.json_text(encode(value)).replace("\n", "\n  ")
         before = ",\n  "
     yield "[]\n" if before.startswith("[") else "\n]\n"
 

@@ -1,21 +1,21 @@
 """``merge``: the runs of shards as the one run that they are parts of, or every reason why they are not."""
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from runner import output
 from runner.consistency import of_machine
-from runner.diagnostics import UsageError, one_line
+from runner.diagnostics import UsageError
 from runner.evidence import alterations
 from runner.exits import ExitCode
 from runner.language.backends import load_backends
 from runner.merge import Joined, Part, folders_of, join, moved, problems, shifts
 from runner.record import JournalError, JournalWriter, read_run
 from runner.redaction import redacted_command
-from runner.report.console import print_report, wants_color
+from runner.report.console import print_report, wants_color, why_nothing
 from runner.report.junit import write_junit, write_stub
 from runner.runs import JOURNAL, RunFolder, copy_evidence, find_run, open_run, require_still
 
@@ -50,16 +50,19 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     finally:
         folder.release()
     if arguments.json:
-        print(json.dumps(_as_json(joined, folder), indent=2))
+        output.document(_as_json(joined, folder))
     else:
         print_report(
-            sys.stdout,
+            output.stdout(),
             joined.results,
             joined.header.selected,
             folder.shown_junit,
-            color=wants_color(sys.stdout, os.environ),
+            color=wants_color(output.stdout(), os.environ),
             lets_flaky_pass=joined.header.lets_flaky_pass,
         )
+    if joined.footer.exit_code == ExitCode.NOTHING:
+        least = joined.header.options.get("min-executed", "1")
+        output.note(why_nothing(joined.results, int(least), joined.header.selected))
     return ExitCode(joined.footer.exit_code)
 
 
@@ -75,11 +78,11 @@ def _altered(parts: Sequence[Part], places: Sequence[Path]) -> Iterator[str]:
 
 def _refuse(found: Sequence[str], *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"format": 1, "problems": list(found)}, indent=2))
+        output.document({"format": 1, "problems": list(found)})
         return
     for problem in found:
-        print(one_line(problem), file=sys.stderr)
-    print(f"{len(found)} problem{'' if len(found) == 1 else 's'}; nothing was merged", file=sys.stderr)
+        output.note(problem)
+    output.note(f"{len(found)} problem{'' if len(found) == 1 else 's'}; nothing was merged")
 
 
 def _write(joined: Joined, parts: Sequence[Part], places: Sequence[Path], folder: RunFolder) -> None:
@@ -101,7 +104,7 @@ def _copy(part: Part, place: Path, by: int, folder: RunFolder) -> None:
     left = copy_evidence(place, names, folder.path)
     if left:
         more = f", and {len(left) - 1} more" if len(left) > 1 else ""
-        print(one_line(f"warning: left behind: {left[0]}{more}"), file=sys.stderr)
+        output.note(f"warning: left behind: {left[0]}{more}")
 
 
 def _as_json(joined: Joined, folder: RunFolder) -> dict[str, object]:

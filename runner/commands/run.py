@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from runner import __version__, availability, kept, rejudge, schedule
+from runner import __version__, availability, kept, output, rejudge, schedule
 from runner.agreement import machine_differences
 from runner.attempts import Policy
 from runner.audit import Trial, audit, try_case
@@ -40,10 +40,10 @@ from runner.record import (
 )
 from runner.redaction import environment_variables, redacted_command, redacted_texts
 from runner.report import one_line
-from runner.report.console import Progress, print_report, wants_bar, wants_color
+from runner.report.console import Progress, print_report, wants_bar, wants_color, why_nothing
 from runner.report.junit import write_junit, write_stub
 from runner.runs import JOURNAL, LATEST, REPORTS, RunFolder, open_run, resume_run
-from runner.selection import Shard, select
+from runner.selection import Shard, select, why_nothing_selected
 from runner.services import named_servers, reach
 from runner.session import CaseRunner, result_of_unavailable, result_of_unrun
 from runner.times import seconds_of_run
@@ -67,7 +67,8 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     selected = [case for case in whole if shard is None or shard.holds(case)]
     _check_required(arguments.require, suite)
     if not selected:
-        print("no case is selected; 'list' shows them", file=sys.stderr)
+        given = {"names": arguments.backend, "globs": arguments.select, "shard": arguments.shard}
+        output.note(why_nothing_selected(len(suite.cases), of=len(whole), **given))
         if not whole:
             return ExitCode.NOTHING
         # a shard of which nothing is left is recorded, so that a merge misses nothing
@@ -79,7 +80,7 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     try:
         folder.claim_junit(arguments.junit)
         for warning in warnings(waivers, [case.id for case in suite.cases]):
-            print(f"warning: {warning}", file=sys.stderr)
+            output.note(f"warning: {warning}")
         return _Run(arguments, suite, waivers, selected, folder, workers, policy, wishes, replace(header, run_id=folder.run_id)).main()
     finally:
         folder.release()
@@ -90,7 +91,7 @@ def _seed(shuffle: int | str | None) -> int | None:
     if not isinstance(shuffle, str):
         return shuffle
     seed = secrets.randbelow(1 << 32)
-    print(f"the cases run in a random order, which --shuffle {seed} repeats", file=sys.stderr)
+    output.note(f"the cases run in a random order, which --shuffle {seed} repeats")
     return seed
 
 
@@ -199,9 +200,9 @@ class _Run:
 
     def main(self) -> ExitCode:
         progress = Progress(
-            sys.stderr,
-            color=wants_color(sys.stderr, os.environ),
-            live=wants_bar(sys.stderr, os.environ),
+            output.stderr(),
+            color=wants_color(output.stderr(), os.environ),
+            live=wants_bar(output.stderr(), os.environ),
             lets_flaky_pass=self.header.lets_flaky_pass,
         )
         with JournalWriter(self.folder.journal) as journal, Interrupts() as interrupts:
@@ -217,7 +218,7 @@ class _Run:
         journal.set_aside()
         for path in self.folder.junit_files:
             known = [result for case in self.selected if (result := self.results.get(case.id))]
-            write_junit(path, self.header, known, truncated=str(error), folder=self.folder.path)
+            write_junit(path, self.header, known, truncated=True, why=str(error), folder=self.folder.path)
 
     def _main(self, journal: JournalWriter, progress: Progress, interrupts: Interrupts) -> ExitCode:
         if not self.has_header:
@@ -230,13 +231,13 @@ class _Run:
         self.is_interrupted |= interrupts.asked > 0
         progress.close()
         for warning in self.warnings:
-            print(f"warning: {one_line(warning, _LONGEST_WARNING)}", file=sys.stderr)  # it may hold words of a worker
+            output.note(f"warning: {one_line(warning, _LONGEST_WARNING)}")  # it may hold words of a worker
         self._note_unrun(journal)
         code = self._exit_code()
         # a run has come to its end when its reports have
         self._write_reports()
         journal.write_footer(self._footer(code))
-        self._print_report()
+        self._print_report(code)
         return code
 
     def _verify(self, journal: JournalWriter) -> None:
@@ -411,10 +412,10 @@ class _Run:
         for path in self.folder.junit_files:
             write_junit(path, self.header, self._in_order(), folder=self.folder.path)
 
-    def _print_report(self) -> None:
-        color = wants_color(sys.stdout, os.environ)
+    def _print_report(self, code: ExitCode) -> None:
+        color = wants_color(output.stdout(), os.environ)
         print_report(
-            sys.stdout,
+            output.stdout(),
             self._in_order(),
             len(self.selected),
             self.folder.shown_junit,
@@ -422,8 +423,10 @@ class _Run:
             objects=self.arguments.object_cache,
             lets_flaky_pass=self.header.lets_flaky_pass,
         )
+        if code is ExitCode.NOTHING:
+            output.note(why_nothing(self._in_order(), self.arguments.min_executed, len(self.selected)))
         if self.is_interrupted:
-            print(f"to go on: the same command with --resume {shlex.quote(shown(self.folder.path))}", file=sys.stderr)
+            output.note(f"to go on: the same command with --resume {shlex.quote(shown(self.folder.path))}")
 
     def _in_order(self) -> list[CaseResult]:
         return [self.results[case.id] for case in self.selected]

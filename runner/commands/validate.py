@@ -1,8 +1,8 @@
 """``validate``: every problem of every file, one line each, then a count."""
 
 import argparse
-import json
 
+from runner import output
 from runner.diagnostics import Diagnostic, InvalidSpecs
 from runner.exits import ExitCode
 from runner.language.backends import Backends
@@ -26,15 +26,12 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     except InvalidSpecs as error:
         problems = InvalidSpecs([*problems, *error.diagnostics]).diagnostics
     if arguments.json:
-        print(
-            json.dumps(
-                {"format": 1, "valid": not problems, "specs": files, "cases": cases, "problems": [_as_json(p) for p in problems]}, indent=2
-            )
-        )
+        found = [_as_json(problem) for problem in problems]
+        output.document({"format": 1, "valid": not problems, "specs": files, "cases": cases, "problems": found})
     else:
-        for problem in problems:
-            print(problem)
-        print(f"{len(problems)} problem{'' if len(problems) == 1 else 's'}" if problems else f"{files} specs, {cases} cases, no problem")
+        output.lines(map(str, problems))
+        count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
+        output.line(count if problems else f"{files} specs, {cases} cases, no problem")
     return ExitCode.USAGE if problems else ExitCode.OK
 
 

@@ -50,17 +50,25 @@ _TRUNCATED = "the run did not reach its end; cases that are not in this report w
 
 def write_stub(path: Path, header: RunHeader) -> None:
     """Write the report of a run that has just begun, so that a killed run is no empty folder and no pass."""
-    write_junit(path, header, (), truncated=_TRUNCATED)
+    write_junit(path, header, (), truncated=True)
 
 
-def write_junit(path: Path, header: RunHeader, results: Sequence[CaseResult], *, truncated: str = "", folder: Path | None = None) -> None:
+def write_junit(
+    path: Path,
+    header: RunHeader,
+    results: Sequence[CaseResult],
+    *,
+    truncated: bool = False,
+    folder: Path | None = None,
+    why: str = "",
+) -> None:
     """Write the report in place of any former one; that one stands until this one is whole.
 
-    ``truncated`` says why the run did not reach its end. With the run's ``folder``, cases name their attachments as CI systems read them.
+    ``why`` says what kept a truncated run from its end. With the run's ``folder``, cases name their attachments as CI systems read them.
     """
     _refuse_impossible(results)
     _spec_file.cache_clear()
-    _replace(path, _fitting(functools.partial(_document, header, results, truncated=truncated, folder=folder)))
+    _replace(path, _fitting(functools.partial(_document, header, results, truncated=truncated, folder=folder, why=why)))
 
 
 def _fitting(document: Callable[..., bytes]) -> bytes:
@@ -132,13 +140,20 @@ class _Suites:
 
 
 def _document(
-    header: RunHeader, results: Sequence[CaseResult], *, truncated: str, limit: int, folder: Path | None, most: int | None = None
+    header: RunHeader,
+    results: Sequence[CaseResult],
+    *,
+    truncated: bool,
+    limit: int,
+    folder: Path | None,
+    most: int | None = None,
+    why: str = "",
 ) -> bytes:
     """Return the report; nothing when it would have more than ``most`` bytes."""
     properties = _properties(header)
     suites = _Suites()
     if truncated:
-        suites.append(_truncated_suite(header, properties, truncated))
+        suites.append(_truncated_suite(header, properties, why or _TRUNCATED))
     for spec, group in _by_spec(results).items():
         # When not even the messages fit, the environment is said once.
         said = {} if suites and not limit else properties
