@@ -129,8 +129,11 @@ def _waivers(result: CaseResult) -> Iterator[str]:
 
 def _attempt(attempt: Attempt) -> Iterator[str]:
     said = f"an attempt is {attempt.outcome.label}"
-    if attempt.outcome in _NOTHING_RAN or attempt.outcome is Outcome.FLAKY:
+    if attempt.outcome in (Outcome.NOT_RUN, Outcome.FLAKY):
         yield said
+        return
+    if attempt.outcome is Outcome.UNAVAILABLE:
+        yield from [f"{said}, though it was executed"] if attempt.folder or attempt.verdicts else []
         return
     if (attempt.outcome is Outcome.PASS) != (not attempt.reason.strip()):
         yield f"{said} {'with' if attempt.outcome is Outcome.PASS else 'without'} a reason"
@@ -148,7 +151,8 @@ def _attempts(result: CaseResult, retries: int, repeat: int) -> Iterator[str]:
     most = max(retries + 1, repeat)
     if len(made) > most:
         yield f"{len(made)} attempts, where at most {most} are made"
-    if len({attempt.folder for attempt in made}) < len(made):
+    folders = [attempt.folder for attempt in made if attempt.folder]
+    if len(set(folders)) < len(folders):
         yield "two attempts of one folder"
     index, outcome = outcome_of([attempt.outcome for attempt in made], repeat)
     if result.outcome not in (outcome, Outcome.NOT_RUN):

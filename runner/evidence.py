@@ -81,6 +81,11 @@ def alterations(folder: Path, result: CaseResult) -> Iterator[str]:
     """Yield each file of a result, or of its attempts, that is not what it was judged by; ``folder`` is the run's."""
     parts = {result.folder: result.evidence, **{attempt.folder: attempt.evidence for attempt in result.attempts}}
     for name, digests in parts.items():
+        links = [path for path in (folder / name, *(folder / name).parents) if path != folder and path.is_relative_to(folder)]
+        links = [path for path in links if path.is_symlink()]
+        if digests and links:
+            yield f"{links[0]}: a link in the place of the files that {result.case_id} was judged by"
+            continue
         for file, expected in digests.items():
             path = folder / name / file
             try:

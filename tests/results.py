@@ -52,7 +52,8 @@ def waiver_of(effect: WaiverEffect, reason: str, position: Position) -> AppliedW
 
 def footer_of(results: Sequence[CaseResult], **changes: Any) -> RunFooter:
     """Return the footer of a run with these results."""
-    interrupted = changes.get("interrupted", False)
-    code = ExitCode.INTERRUPTED if interrupted else exit_code((result.outcome for result in results), 1)
+    least, lets_flaky_pass = changes.pop("least", 1), changes.pop("lets_flaky_pass", False)
+    whole = exit_code((result.outcome for result in results), least, lets_flaky_pass=lets_flaky_pass)
+    code = ExitCode.INTERRUPTED if changes.get("interrupted") else whole
     made = RunFooter(ended="2026-01-01T00:00:01+00:00", seconds=1.0, totals=totals(results), exit_code=int(code))
     return replace(made, **changes)
