@@ -289,20 +289,20 @@ class _Run:
 
     def _verify_earlier(self, machine: Machine, known: Surroundings) -> None:
         """Refuse what an earlier run recorded where this machine could not have run it, or its files come to something else."""
-        for case in self.selected:
-            result = self.results.get(case.id)
-            if result is None or not result.folder:
-                continue
-            backend = self.suite.backends.by_name[case.backend]
-            here = surroundings(backend, known)
-            missing = availability.of_case(case, machine)
-            found = list(rejudge.problems(case, backend, here, result, self.folder.path))
-            if missing.availability is Availability.NO:
-                found.append(f"{case.id}: {result.outcome.label} is recorded, and it cannot run here: {missing.reason}")
-            if excuse := rejudge.not_excused(case, result, here, self.waivers):
-                found.append(excuse)
-            if found:
-                raise UsageError(f"--resume {self.arguments.resume}: {found[0]}; begin a new run")
+        by_id = {str(case.id): case for case in self.selected}
+        for result in itertools.chain(self.results.values(), *self.attempts.values()):
+            problem = self._problem(by_id[result.case_id], result, machine, known) if result.folder else ""
+            if problem:
+                raise UsageError(f"--resume {self.arguments.resume}: {problem}; begin a new run")
+
+    def _problem(self, case: Case, result: CaseResult, machine: Machine, known: Surroundings) -> str:
+        backend = self.suite.backends.by_name[case.backend]
+        here = surroundings(backend, known)
+        missing = availability.of_case(case, machine)
+        if missing.availability is Availability.NO:
+            return f"{case.id}: {result.outcome.label} is recorded, and it cannot run here: {missing.reason}"
+        problem = next(rejudge.problems(case, backend, here, result, self.folder.path), "")
+        return problem or rejudge.not_excused(case, result, here, self.waivers)
 
     def _run_possible(
         self,
