@@ -423,7 +423,7 @@ class _Run:
             objects=self.arguments.object_cache,
             lets_flaky_pass=self.header.lets_flaky_pass,
         )
-        if code is ExitCode.NOTHING:
+        if code is ExitCode.NOTHING and self.selected:  # else it was said before
             output.note(why_nothing(self._in_order(), self.arguments.min_executed, len(self.selected)))
         if self.is_interrupted:
             output.note(f"to go on: the same command with --resume {shlex.quote(shown(self.folder.path))}")
