@@ -39,7 +39,7 @@ prelude: |
       run = pathlib.Path(os.environ["VICTIM"])
       journal = run / "run.jsonl"
       while True:
-          lines = [line for line in journal.read_text().splitlines() if '"case"' in line]
+          lines = [line for line in journal.read_text().splitlines() if '"kind": "case"' in line]
           if lines:
               break
           time.sleep(0.05)
