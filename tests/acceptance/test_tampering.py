@@ -114,14 +114,14 @@ SECRETS = {
 }
 
 
-def test_planted_secrets_stand_in_no_record(tmp_path: Path) -> None:
+def test_no_secret_stands_in_a_record(tmp_path: Path) -> None:
     (tmp_path / "loud.yaml").write_text(LOUD)
     out = tmp_path / "out"
     selected = ["--select", "*", "--select", "https://u:planted-url@h/?planted=1", "--select=--token=planted-option"]
     done = program("run", tmp_path / "loud.yaml", "--out", out, *selected, env=environment(**SECRETS))
     assert done.returncode == 1
     for text in (done.stdout, done.stderr, (out / "run.jsonl").read_text(), (out / "junit.xml").read_text()):
-        assert "planted" not in text.replace(str(tmp_path), "").replace(tmp_path.name, "")
+        assert "planted" not in text
 
 
 WAIVER = """\
