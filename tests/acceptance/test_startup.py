@@ -96,7 +96,7 @@ def test_torch_is_not_imported(arguments: str, code: ExitCode, program: Program)
 
 def test_help_imports_next_to_nothing(program: Program) -> None:
     program("--help")
-    small = {"runner", "runner.cli", "runner.exits", "runner.outcomes", "runner.streams"}
+    small = {"runner", "runner.cli", "runner.exits", "runner.outcomes", "runner.streams", "runner.output", "runner.escaping"}
     assert {name for name in program.modules if name.startswith("runner")} == small
     assert not program.modules & {"yaml", "jsonschema", "jinja2", "junit_xml", "ast"}
 
