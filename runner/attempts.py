@@ -99,33 +99,40 @@ class Policy:
         return _not_run(folded, made, f"interrupted after {len(made)} of {self.bound} attempts{seen}")
 
     def _folded(self, made: Sequence[CaseResult]) -> CaseResult:
-        shown = next((result for result in made if result.outcome.is_failure), made[0])
-        outcome, reason = self._outcome(made, shown)
+        index, outcome = outcome_of([result.outcome for result in made], self.repeat)
+        shown = made[index]
         return replace(
             shown,
             outcome=outcome,
-            reason=reason,
+            reason=self._reason(made, shown, outcome),
             failure_type="flaky" if outcome is Outcome.FLAKY else shown.failure_type,
             seconds=round(sum(result.seconds for result in made), 3),
-            attempts=tuple(map(_attempt, made)),
+            attempts=tuple(map(attempt_of, made)),
         )
 
-    def _outcome(self, made: Sequence[CaseResult], shown: CaseResult) -> tuple[Outcome, str]:
-        differ = len({result.outcome for result in made}) > 1
+    def _reason(self, made: Sequence[CaseResult], shown: CaseResult, outcome: Outcome) -> str:
         failed = [result for result in made if result.outcome.is_failure]
         otherwise = _otherwise(made, shown)
-        if self.repeat > 1 and differ:
-            return Outcome.FLAKY, f"{len(made)} attempts came to {_counted(made)}: {_cut(shown.reason)}{otherwise}"
-        if differ and made[-1].outcome in _PASSED:
+        if outcome is Outcome.FLAKY and self.repeat > 1:
+            return f"{len(made)} attempts came to {_counted(made)}: {_cut(shown.reason)}{otherwise}"
+        if outcome is Outcome.FLAKY:
             head = f"failed {len(made) - 1} of {len(made)} attempts: {_cut(shown.reason)}{otherwise}"
-            return Outcome.FLAKY, f"{head}; passed when run again alone"
-        if shown.outcome in RETRIED:
-            return shown.outcome, f"failed {len(failed)} of {len(made)} attempts: {_cut(shown.reason)}{otherwise}"
-        return shown.outcome, shown.reason + otherwise
+            return f"{head}; passed when run again alone"
+        if outcome in RETRIED:
+            return f"failed {len(failed)} of {len(made)} attempts: {_cut(shown.reason)}{otherwise}"
+        return shown.reason + otherwise
+
+
+def outcome_of(outcomes: Sequence[Outcome], repeat: int) -> tuple[int, Outcome]:
+    """Return which of several attempts a result shows, counted from 0, and what they come to together."""
+    index = next((number for number, outcome in enumerate(outcomes) if outcome.is_failure), 0)
+    differ = len(set(outcomes)) > 1
+    is_flaky = differ and (repeat > 1 or outcomes[-1] in _PASSED)
+    return index, Outcome.FLAKY if is_flaky else outcomes[index]
 
 
 def _not_run(folded: CaseResult, made: Sequence[CaseResult], reason: str) -> CaseResult:
-    attempts = tuple(map(_attempt, made))
+    attempts = tuple(map(attempt_of, made))
     return replace(folded, outcome=Outcome.NOT_RUN, reason=reason, failure_type="not-run", verdicts=(), attempts=attempts)
 
 
@@ -157,7 +164,8 @@ def _cut(reason: str) -> str:
     return reason if len(reason) <= _REASON else f"{reason[: _REASON - 3]}..."
 
 
-def _attempt(result: CaseResult) -> Attempt:
+def attempt_of(result: CaseResult) -> Attempt:
+    """Return a result as one of several attempts."""
     passed = result.outcome is Outcome.PASS
     return Attempt(
         outcome=result.outcome,
@@ -166,6 +174,7 @@ def _attempt(result: CaseResult) -> Attempt:
         seconds=result.seconds,
         isolation=result.isolation,
         folder=result.folder,
+        evidence=result.evidence,
         verdicts=result.failed,
         stdout="" if passed else result.stdout[-_OUTPUT:],
         stderr="" if passed else result.stderr[-_OUTPUT:],

@@ -2,29 +2,37 @@
 
 import argparse
 import importlib
+import os
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
-from runner import __version__
+from runner import __version__, output
+from runner.escaping import line
 from runner.exits import ExitCode
 from runner.streams import OUT_OF_SPACE, guarded
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers returns
-    _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
+    _Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"  # noqa: SLF001
 
 _EPILOG = """exit codes: 0 passed; 1 some case failed; 2 wrong usage or an invalid spec; 3 a bug of this program;
 4 nothing was selected or executed; 130 interrupted. Where what was asked for cannot be written, a full disk: 1"""
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with a command line on one line, whatever stands in the arguments."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and the problem; exit 2."""
+        super().error(line(message))
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of every command."""
-    top = argparse.ArgumentParser(
-        prog="torch-conformance", description="Conformance of torch.compile: cases are YAML, verdicts are facts.", epilog=_EPILOG
-    )
+    top = _Parser(prog="torch-conformance", description="Conformance of torch.compile: cases are YAML, verdicts are facts.", epilog=_EPILOG)
     top.add_argument("--version", action="version", version=f"torch-conformance {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _validate(commands)
@@ -245,14 +253,14 @@ def _seed(text: str) -> int | str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the only place where exceptions become exit codes."""
-    with guarded() as output:
+    with guarded() as guard:
         try:
             code = _answer(argv)
         except SystemExit as ended:  # argparse's: its help, or wrong usage
             code = int(ended.code or 0)
         sys.stdout.flush()
-        if output.problem:
-            print(f"torch-conformance: {output.problem}", file=sys.stderr)
+        if guard.problem:
+            output.note(f"torch-conformance: {guard.problem}")
             return code or ExitCode.FAILED
     return code
 
@@ -261,30 +269,34 @@ def _answer(argv: Sequence[str] | None) -> int:
     arguments = parser().parse_args(argv)
     # imported by name: the list of commands is the parser's, once
     command = importlib.import_module(f"runner.commands.{arguments.command}")
-    from runner.diagnostics import InvalidSpecs, UsageError
+    from runner.diagnostics import InvalidSpecs, JournalAltered, UsageError
+    from runner.redaction import KNOWN
 
+    KNOWN.learn_environment(os.environ)
+    KNOWN.learn_command(sys.argv[1:] if argv is None else argv)
     try:
         return int(command.main(arguments))
     except InvalidSpecs as error:
-        print(*error.diagnostics, sep="\n", file=sys.stderr)
-        print(f"{_problems(len(error.diagnostics))}; nothing was run", file=sys.stderr)
+        for diagnostic in error.diagnostics:
+            output.note(str(diagnostic))
+        output.note(f"{_problems(len(error.diagnostics))}; nothing was run")
         return ExitCode.USAGE
     except UsageError as error:
-        print(f"torch-conformance: {error}", file=sys.stderr)
+        output.notes(f"torch-conformance: {error}")
         return ExitCode.USAGE
+    except JournalAltered as error:
+        output.note(f"torch-conformance: {error}")
+        return ExitCode.FAILED
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        output.note("interrupted")
         return ExitCode.INTERRUPTED
     except Exception as error:  # the one place where whatever nobody expected becomes an exit code
         if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
-            print(f"torch-conformance: cannot write{_file_of(error)}: {error.strerror}", file=sys.stderr)
+            output.note(f"torch-conformance: cannot write{_file_of(error)}: {error.strerror}")
             return ExitCode.FAILED
-        import traceback
-
-        traceback.print_exc()
-        print(
-            "torch-conformance: this is a bug of torch-conformance, not of a spec or of torch; please report it with the lines above",
-            file=sys.stderr,
+        output.traceback()
+        output.note(
+            "torch-conformance: this is a bug of torch-conformance, not of a spec or of torch; please report it with the lines above"
         )
         return ExitCode.INTERNAL
 

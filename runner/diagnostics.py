@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from runner.escaping import line
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Position:
@@ -45,8 +47,17 @@ def errors(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
     return [problem for problem in problems if problem.severity is Severity.ERROR]
 
 
+def one_line(text: str) -> str:
+    """Return text that quotes foreign words as one line which a terminal only shows."""
+    return line(text)
+
+
 class UsageError(Exception):
     """The command line asks for something that cannot be done; exit code 2."""
+
+
+class JournalAltered(Exception):
+    """What a run recorded was changed while it went on, by a case or another program; exit code 1."""
 
 
 class InvalidSpecs(Exception):
@@ -55,13 +66,6 @@ class InvalidSpecs(Exception):
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(sorted(set(diagnostics)))
         super().__init__(f"{len(self.diagnostics)} problems")
-
-
-def one_line(text: str) -> str:
-    """Return text that quotes a stranger's words as one line which a terminal only shows: whatever else a character does is escaped."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode("ascii") for char in text)
 
 
 def did_you_mean(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str:

@@ -29,6 +29,7 @@ from runner.diagnostics import Position
 from runner.expectations import Raised, StepFacts, side_effects
 from runner.expectations.base import Judgement
 from runner.filecheck import EmptyText, run
+from runner.folding import fold
 from runner.generated_code import code_of, joined
 from runner.language.backends import Backend
 from runner.model import AppliedWaiver, Case, Ending, Expected, Json, ServiceReport, Status, Step, Verdict
@@ -508,18 +509,18 @@ def _choices_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: 
 
 
 def _fold(case: Case, verdicts: Sequence[Verdict]) -> Judged:
-    errors = [verdict for verdict in verdicts if verdict.status is Status.ERROR]
-    failed = [verdict for verdict in verdicts if verdict.status is Status.FAILED]
-    claims = [verdict for verdict in failed if verdict.kind != "proof"]
-    for outcome, found in ((Outcome.ERROR, errors), (Outcome.FAIL, claims), (Outcome.FELL_BACK, failed)):
-        if found:
-            first = found[0]
-            kind = "fell-back" if outcome is Outcome.FELL_BACK else first.kind
-            position = case.position if outcome is Outcome.FELL_BACK else first.position
-            return Judged(
-                outcome=outcome, reason=_first_line(first.message), failure_type=kind, verdicts=tuple(verdicts), position=position
-            )
-    return Judged(outcome=Outcome.PASS, reason="", failure_type="", verdicts=tuple(verdicts), position=case.position)
+    folded = fold(verdicts)
+    first = folded.first
+    if first is None:
+        return Judged(outcome=Outcome.PASS, reason="", failure_type="", verdicts=tuple(verdicts), position=case.position)
+    position = case.position if folded.outcome is Outcome.FELL_BACK else first.position
+    return Judged(
+        outcome=folded.outcome,
+        reason=_first_line(first.message),
+        failure_type=folded.failure_type,
+        verdicts=tuple(verdicts),
+        position=position,
+    )
 
 
 def _first_line(text: str) -> str:

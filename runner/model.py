@@ -274,6 +274,8 @@ class Attempt:
     isolation: str
     folder: str
     """Below the run's folder."""
+    evidence: Mapping[str, str] = field(default_factory=dict)
+    """As of ``CaseResult``."""
     verdicts: tuple[Verdict, ...] = ()
     """Those that speak against the case."""
     stdout: str = ""
@@ -308,6 +310,8 @@ class CaseResult:
     """What it came to after others in a worker, where that was no pass: it was run again alone, and that is what counts."""
     folder: str = ""
     """The case's folder below the run's folder; empty when nothing was run."""
+    evidence: Mapping[str, str] = field(default_factory=dict)
+    """sha256 of each file in it that the case was judged by: the observation, generated code, reports of services."""
     repro: str = ""
     summary: str = ""
     """What the spec claims; empty for a PASS, as are the next two."""

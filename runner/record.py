@@ -8,13 +8,13 @@ an interrupt. So a journal has one line for a case and one footer, however often
 A field that is added to ``CaseResult`` travels by itself; ``schemas/journal.schema.json`` must be told of it.
 """
 
+import contextlib
 import errno
 import fcntl
 import hashlib
 import json
 import math
 import os
-import re
 import secrets
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,23 +25,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NewType, NoReturn, Self, get_args, get_origin, get_type_hints
 
-from runner.diagnostics import UsageError
+from runner import consistency
+from runner.diagnostics import JournalAltered, UsageError
 from runner.model import CaseId, CaseResult, Json
 from runner.outcomes import Outcome
 from runner.streams import naming
 
 FORMAT = 1
 """The journal's format; a reader refuses any other."""
-
-RECORDED_VARIABLES = ("TORCH", "TRITON", "CUDA", "HIP", "ROCM", "OMP")
-"""Beginnings of the names of environment variables that a report may show."""
-
-SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "PASSWORD")
-"""A variable with one of these in its name is never recorded, nor the value of such a parameter of a URL."""
-
-_AUTHORITY = re.compile(r"://[^/\s]*@")
-_SLASHED_PASSWORD = re.compile(r"://[^/\s:@]*:(?:(?!://)\S)*@")
-_QUERY = re.compile(r"(?P<name>[?&#][^?&#=\s]*=)[^&#\s]*")
 
 
 class JournalError(Exception):
@@ -67,7 +58,7 @@ class RunHeader:
     environment: Mapping[str, str]
     """torch, torch_git, triton, python, platform, device, arch, driver, cuda, hip, ck ..."""
     variables: Mapping[str, str]
-    """Environment variables, as ``environment_variables`` lets them through."""
+    """Environment variables of the committed list (``redaction``)."""
     specs: Mapping[str, str]
     """sha256 of each YAML file that was read."""
     selected: int
@@ -164,47 +155,63 @@ def totals(results: Iterable[CaseResult]) -> dict[str, int]:
     return counts
 
 
-def without_credentials(text: str) -> str:
-    """Return ``text`` with user, password and secret parameters of its URLs replaced by ``***``.
+class _Seal:
+    """What a writer wrote to a file: which file, how much, and its digest. Anything else there was written by somebody else."""
 
-    Where it cannot be told whether an ``@`` ends a password, it is taken to: losing a host name is the smaller harm.
-    """
-    text = _SLASHED_PASSWORD.sub("://***@", _AUTHORITY.sub("://***@", text))
-    return _QUERY.sub(lambda found: f"{found['name']}***" if _is_secret(found["name"]) else found.group(), text)
+    def __init__(self, path: Path, stream: BinaryIO) -> None:
+        self._path = path
+        self._descriptor = stream.fileno()
+        self._size = 0
+        self._digest = hashlib.sha256()
 
+    def add(self, data: bytes) -> None:
+        """Take in what was written."""
+        self._size += len(data)
+        self._digest.update(data)
 
-def sanitised_command(argv: Sequence[str]) -> tuple[str, ...]:
-    """Return a command line that may stand in a report."""
-    return tuple(without_credentials(argument) for argument in argv)
+    def check(self) -> None:
+        """Raise ``JournalAltered`` where the path names another file, or the size is another."""
+        mine = os.fstat(self._descriptor)
+        try:
+            named = os.lstat(self._path)
+        except OSError as error:
+            raise self._altered(f"it cannot be found: {error.strerror}") from error
+        if (named.st_dev, named.st_ino) != (mine.st_dev, mine.st_ino):
+            raise self._altered("another file stands in its place")
+        if mine.st_size != self._size:
+            raise self._altered(f"it has {mine.st_size} bytes, and {self._size} were written")
 
+    def check_content(self) -> None:
+        """Raise ``JournalAltered`` where the file does not hold what was written."""
+        self.check()
+        try:
+            with _open_plain(self._path) as stream:
+                found = hashlib.sha256(stream.read()).digest()
+        except (OSError, JournalError) as error:
+            raise self._altered(str(error)) from error
+        if found != self._digest.digest():
+            raise self._altered("its content is not what was written")
 
-def environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a report may show, by name."""
-    return {name: without_credentials(environ[name]) for name in sorted(environ) if _may_be_recorded(name)}
-
-
-def _may_be_recorded(name: str) -> bool:
-    return name.startswith(RECORDED_VARIABLES) and not _is_secret(name)
-
-
-def _is_secret(name: str) -> bool:
-    return any(word in name.upper() for word in SECRET_WORDS)
+    def _altered(self, how: str) -> JournalAltered:
+        return JournalAltered(f"{self._path}: the journal was changed while the run went on, by a case or another program: {how}")
 
 
 class JournalWriter:
-    """Appends to a journal; each line reaches the file before the call returns, and until the first nothing is touched.
+    """Appends to a journal; each line reaches the file before the call returns.
 
-    The journal of a run that did not come to its end is continued. Raises ``UsageError`` while another process writes to it.
+    The file is made and locked at once, before anything runs that could write to it, and whatever else is written to it is noticed:
+    ``JournalAltered``. The journal of a run that did not come to its end is continued. Raises ``UsageError`` while another process
+    writes to it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._has_header = path.exists() and path.stat().st_size > 0
         self._has_footer = False
         self._continued: Run | None = None
-        self._stream: BinaryIO | None = None
+        self._stream: BinaryIO | None = _open_to_append(path)
+        self._seal = _Seal(path, self._stream)
+        self._has_header = os.fstat(self._stream.fileno()).st_size > 0
         if self._has_header:
-            self._stream = _open_to_append(path)
             try:
                 self._continued = _unfinished(path)
             except BaseException:
@@ -238,9 +245,23 @@ class JournalWriter:
         self._require_open()
         self._write("attempt", result)
 
+    def verify(self) -> None:
+        """Raise ``JournalAltered`` where the file does not hold what this writer wrote; what it is to continue is not looked at."""
+        if self._continued is None and self._stream is not None:
+            self._seal.check_content()
+
+    def set_aside(self) -> Path:
+        """Rename a journal that was altered, so that no reader takes it for a run's; return its new name."""
+        aside = self._path.with_name(f"{self._path.name}.altered")
+        with contextlib.suppress(OSError):
+            os.replace(self._path, aside)
+        self.close()
+        return aside
+
     def write_footer(self, footer: RunFooter) -> None:
-        """Write the last line."""
+        """Write the last line, where the lines before it are those that this writer wrote."""
         self._require_open()
+        self.verify()
         self._write("footer", footer)
         self._has_footer = True
         self._sync()
@@ -261,10 +282,12 @@ class JournalWriter:
         if self._continued is not None:
             self._continued = None
             self._replace(_standing_lines(self._path))
-        if self._stream is None:
-            self._stream = _open_to_append(self._path)
+        assert self._stream is not None, "the journal is closed"
+        self._seal.check()
+        data = line.encode("ascii") + b"\n"
         with naming(self._path):
-            _write_all(self._stream, line.encode("ascii") + b"\n")
+            _write_all(self._stream, data)
+        self._seal.add(data)
 
     def _replace(self, lines: Iterable[bytes]) -> None:
         """Put a journal of these lines in the place of the former one, which stands until this one is whole."""
@@ -272,14 +295,16 @@ class JournalWriter:
         with naming(self._path):
             try:
                 stream = _open_to_append(temporary)
+                seal = _Seal(self._path, stream)
                 for line in lines:
                     _write_all(stream, line)
+                    seal.add(line)
                 os.fsync(stream.fileno())
                 temporary.replace(self._path)
             finally:
                 temporary.unlink(missing_ok=True)
         self.close()  # the former one
-        self._stream = stream
+        self._stream, self._seal = stream, seal
 
     def _sync(self) -> None:
         assert self._stream is not None
@@ -288,7 +313,7 @@ class JournalWriter:
 
 
 def _unfinished(path: Path) -> Run:
-    run = read_run(path)
+    run = read_form(path)
     if run.has_come_to_its_end:
         raise ValueError(f"{path}: this run has ended")
     return run
@@ -316,36 +341,117 @@ def _write_all(stream: BinaryIO, data: bytes) -> None:
 
 
 def read_run(path: Path) -> Run:
-    """Read a journal, whole or truncated; raise ``JournalError`` for anything else."""
-    header: RunHeader | None = None
-    footer: RunFooter | None = None
-    results: dict[CaseId, CaseResult] = {}
-    attempts: dict[CaseId, list[CaseResult]] = {}
+    """Read a journal, whole or truncated; raise ``JournalError`` for anything else, also for lines that contradict each other."""
+    return _read(path, _Reader(checks=True))
+
+
+def read_form(path: Path) -> Run:
+    """Read a journal as ``read_run``, without the question whether its lines can all be true: for the writer that continues its own."""
+    return _read(path, _Reader(checks=False))
+
+
+def _read(path: Path, reader: "_Reader") -> Run:
     number = 0
     for number, record in _records(path):
-        if (header is None) != isinstance(record, RunHeader):
-            raise JournalError(number, "a second header" if header else "the first line is no header")
-        if footer is not None:
-            raise JournalError(number, "a line after the footer")
-        match record:
-            case RunHeader():
-                header = record
-            case RunFooter():
-                footer = record
-            case _AttemptLine(result) if result.case_id in results:
-                raise JournalError(number, f"an attempt of {result.case_id!r}, which had ended")
-            case _AttemptLine(result):
-                attempts.setdefault(result.case_id, []).append(result)
-            case _ if record.case_id in results:
-                raise JournalError(number, f"a second line for the case {record.case_id!r}")
-            case _:
-                results[record.case_id] = record
-                if record.outcome is not Outcome.NOT_RUN:  # it has attempts left
-                    attempts.pop(record.case_id, None)
-    if header is None:
+        if problem := reader.take(record):
+            raise JournalError(number, problem)
+    if reader.header is None:
         raise JournalError(1, "no header")
-    pending = {case_id: tuple(made) for case_id, made in attempts.items()}
-    return Run(header=header, results=tuple(results.values()), footer=footer, attempts=pending)
+    if problem := reader.problem_of_end():
+        raise JournalError(number, problem)
+    return reader.run()
+
+
+class _Reader:
+    """The lines of a journal, taken one after another."""
+
+    def __init__(self, *, checks: bool) -> None:
+        self._checks = checks
+        self.header: RunHeader | None = None
+        self._footer: RunFooter | None = None
+        self._results: dict[CaseId, CaseResult] = {}
+        self._attempts: dict[CaseId, list[CaseResult]] = {}
+
+    def take(self, record: "RunHeader | _AttemptLine | CaseResult | RunFooter") -> str:
+        """Take a line; return what is wrong with it, else an empty string."""
+        if isinstance(record, RunHeader):
+            return self._take_header(record)
+        if self.header is None:
+            return "the first line is no header"
+        if self._footer is not None:
+            return "a line after the footer"
+        if isinstance(record, RunFooter):
+            self._footer = record
+            return self._problem_of_footer(record)
+        return self._take_attempt(record.result) if isinstance(record, _AttemptLine) else self._take_case(record)
+
+    def _take_header(self, header: RunHeader) -> str:
+        if self.header is not None:
+            return "a second header"
+        self.header = header
+        if not self._checks:
+            return ""
+        said = {"retries": header.retries, "repeat": header.repeat, "flaky": header.flaky, "shard": header.shard}
+        if header.selected > header.selected_whole > 0:
+            return f"{header.selected} cases are selected of {header.selected_whole}"
+        return consistency.of_options(header.options, said)
+
+    def _take_attempt(self, result: CaseResult) -> str:
+        if result.case_id in self._results:
+            return f"an attempt of {result.case_id!r}, which had ended"
+        if self._checks and (result.attempts or result.outcome in (Outcome.NOT_RUN, Outcome.FLAKY)):
+            return f"{result.case_id!r}: an attempt of attempts"
+        self._attempts.setdefault(result.case_id, []).append(result)
+        return self._contradiction(result)
+
+    def _take_case(self, result: CaseResult) -> str:
+        if result.case_id in self._results:
+            return f"a second line for the case {result.case_id!r}"
+        self._results[result.case_id] = result
+        made = self._attempts.get(result.case_id, [])
+        if result.outcome is not Outcome.NOT_RUN:  # it has attempts left
+            self._attempts.pop(result.case_id, None)
+            if problem := self._problem_of_attempts(result, made):
+                return f"{result.case_id!r}: {problem}"
+        return self._contradiction(result)
+
+    def _problem_of_attempts(self, result: CaseResult, made: Sequence[CaseResult]) -> str:
+        assert self.header is not None
+        is_merged = bool(self.header.merged)  # a merge writes no line for an attempt
+        return "" if not self._checks or is_merged or not (made or result.attempts) else consistency.of_attempt_lines(result, made)
+
+    def _contradiction(self, result: CaseResult) -> str:
+        assert self.header is not None
+        if not self._checks:
+            return ""
+        problem = consistency.of_result(result, retries=self.header.retries, repeat=self.header.repeat)
+        return f"{result.case_id!r}: {problem}" if problem else ""
+
+    def _problem_of_footer(self, footer: RunFooter) -> str:
+        assert self.header is not None
+        if not self._checks:
+            return ""
+        results = list(self._results.values())
+        problem = consistency.of_footer(
+            results,
+            selected=self.header.selected,
+            options=self.header.options,
+            totals=(footer.totals, totals(results)),
+            ended=(footer.exit_code, footer.interrupted),
+            lets_flaky_pass=self.header.lets_flaky_pass,
+        )
+        is_whole = self.header.selection and not self.header.shard
+        return problem or (consistency.of_selection(results, self.header.selection, digest_of_selection) if is_whole else "")
+
+    def problem_of_end(self) -> str:
+        """Return what lines contradict each other, once all are read."""
+        return consistency.of_results(list(self._results.values())) if self._checks else ""
+
+    def run(self) -> Run:
+        """Return what was read."""
+        assert self.header is not None
+        pending = {case_id: tuple(made) for case_id, made in self._attempts.items()}
+        return Run(header=self.header, results=tuple(self._results.values()), footer=self._footer, attempts=pending)
 
 
 def _records(path: Path) -> Iterator[tuple[int, RunHeader | _AttemptLine | CaseResult | RunFooter]]:

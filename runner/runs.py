@@ -15,6 +15,7 @@ from runner.diagnostics import UsageError
 from runner.language.source import shown
 from runner.model import CaseId, CaseResult
 from runner.record import JournalError, Run, RunHeader, read_run
+from runner.run_lock import FolderInUse, RunLock, holder_of
 from runner.streams import naming
 
 REPORTS = Path("reports")
@@ -42,6 +43,13 @@ class RunFolder:
     """Those of an earlier run, of cases that it did not finish."""
     junit_files: list[Path] = field(default_factory=list)
     is_latest: bool = False
+    lock: RunLock | None = None
+    """Held as long as this process writes to the folder."""
+
+    def release(self) -> None:
+        """Let another process write to the folder."""
+        if self.lock is not None:
+            self.lock.release()
 
     @property
     def journal(self) -> Path:
@@ -78,13 +86,42 @@ def open_run(out: Path | None) -> RunFolder:
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     run_id = f"{moment}-{secrets.token_hex(3)}"
     path = (out if out is not None else REPORTS / run_id).absolute()
-    if _holds_run(path):
-        raise UsageError(f"--out {out}: this folder holds a run already; name another, or --resume it")
+    _refuse_run(path, out)
     _must_be_writable(path)
-    folder = RunFolder(path=path, run_id=run_id)
+    lock = _lock(path)
+    try:
+        _refuse_run(path, out, mine=True)  # one may have begun and ended since
+    except UsageError:
+        lock.release()
+        raise
+    folder = RunFolder(path=path, run_id=run_id, lock=lock)
     if out is None:
         folder.is_latest = _point_latest(path)
     return folder
+
+
+def _refuse_run(path: Path, out: Path | None, *, mine: bool = False) -> None:
+    holder = None if mine else holder_of(path)
+    if holder is not None:
+        raise UsageError(str(FolderInUse(path, holder)))
+    if _holds_run(path):
+        raise UsageError(f"--out {out}: this folder holds a run already; name another, or --resume it")
+
+
+def _lock(path: Path) -> RunLock:
+    try:
+        return RunLock(path)
+    except FolderInUse as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        raise UsageError(f"cannot write to {path}: {error.strerror}") from error
+
+
+def require_still(name: str, path: Path) -> None:
+    """Raise ``UsageError`` where the run is still being written: what it holds now is not what it will hold."""
+    holder = holder_of(path)
+    if holder is not None:
+        raise UsageError(f"{name}: {holder} is still writing this run in {path}; wait for its end")
 
 
 def _holds_run(path: Path) -> bool:
@@ -133,10 +170,19 @@ def resume_run(name: str, now: RunHeader, digests: Mapping[str, str], files: Map
     path = find_run(name)
     if out is not None and out.absolute() != path:
         raise UsageError(f"--resume {name} --out {out}: a run that is gone on with stays in its folder; leave --out away")
+    lock = _lock(path)
+    try:
+        return replace(_resumed(path, name, now, digests, files), lock=lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _resumed(path: Path, name: str, now: RunHeader, digests: Mapping[str, str], files: Mapping[str, str]) -> RunFolder:
     try:
         run = read_run(path / JOURNAL)
     except JournalError as error:
-        raise UsageError(f"--resume {name}: {error}") from error
+        raise UsageError(f"--resume {name}: {path / JOURNAL}:{error.line}: {error.reason}") from error
     if run.has_come_to_its_end:
         raise UsageError(f"--resume {name}: this run came to its end; run the failures with --select")
     problem = _why_another(run, now, digests, files)

@@ -93,3 +93,13 @@ def without_benches(case: Case) -> Case:
     """Return the case as it runs without ``--bench``. Bench steps are the last ones, so no other step changes its number."""
     kept = tuple(step for step in case.steps if step.kind != "bench")
     return replace(case, steps=kept, left_out=(*case.steps[len(kept) :], *case.left_out)) if len(kept) < len(case.steps) else case
+
+
+def why_nothing_selected(read: int, *, names: Sequence[str], globs: Sequence[str], shard: str | None, of: int | None = None) -> str:
+    """Say why no case is selected: ``read`` were read, and ``of`` so many selected before the shard was taken, where that is known."""
+    if not read:
+        return "no case is selected: the files that were read hold none"
+    if of and shard:
+        return f"no case is selected: none of the {of} selected cases falls to shard {shard}; its run is recorded, so that it can be merged"
+    given = [*(f"--backend {name}" for name in names), *(f"--select {glob}" for glob in globs), *([f"--shard {shard}"] if shard else [])]
+    return f"no case is selected: none of the {read} cases that were read matches {' '.join(given) or 'the paths'} ('list' shows them)"

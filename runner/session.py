@@ -17,6 +17,7 @@ from runner.availability import Verdict as AvailabilityVerdict
 from runner.capabilities import Machine
 from runner.conditions import Surroundings
 from runner.diagnostics import UsageError
+from runner.evidence import OBSERVATION, SERVICES, CaseFiles
 from runner.execute import Engine, Execution, Job, Limits
 from runner.execute.jobs import FACTS, SHARED, Environment, Isolation
 from runner.execute.orphans import Orphans
@@ -29,10 +30,11 @@ from runner.language.load import Suite
 from runner.language.schema import fits
 from runner.language.templates import TemplateError
 from runner.left_behind import open_left_behind
-from runner.model import Activity, Availability, Case, CaseResult, Json, Timing
+from runner.model import Activity, Availability, Case, CaseResult, Timing
 from runner.outcomes import Outcome
 from runner.plan import digest_of, make_plan
 from runner.protocol import KEPT, MAX_ATTACHMENT, WARM
+from runner.redaction import redacted_result
 from runner.runs import RunFolder
 from runner.services import Services, named_servers
 from runner.sharing import needs_new_process, why_alone
@@ -45,9 +47,6 @@ _OUTPUT_BYTES = 64_000
 
 _STACK_BYTES = 512_000
 """How much of it is searched for the stack of a case whose time was up: other threads may go on printing."""
-
-_CODE_BYTES = 16 << 20
-"""The most of one piece of generated code that is read."""
 
 
 class CaseRunner:
@@ -197,7 +196,7 @@ class CaseRunner:
                 self._engine.again(job)
             else:
                 _, company = self._company.get(execution.job.name, ("", ""))
-                yield dataclasses.replace(result, company=company)
+                yield redacted_result(dataclasses.replace(result, company=company))
 
     def _company_of(self, result: CaseResult, execution: Execution) -> str:
         """Return what a case came to that may be the doing of others, and retire their worker: it is run again alone. Empty for its own."""
@@ -247,14 +246,15 @@ class CaseRunner:
     def _result(self, case: Case, execution: Execution, known: Surroundings, repro: str) -> CaseResult:
         folder = execution.job.folder
         services = [self._services.stop(execution.job.name)] if execution.job.begin is not None else []
-        problem = execution.problem or _keep(folder / "observation.json", execution.observation)
+        files = CaseFiles(folder)
+        problem = execution.problem or _keep(files, folder / OBSERVATION, execution.observation)
         if services:
-            problem = problem or _keep(folder / "services.json", [dataclasses.asdict(service) for service in services])
+            problem = problem or _keep(files, folder / SERVICES, [dataclasses.asdict(service) for service in services])
         backend = self._suite.backends.by_name[case.backend]
         evidence = Evidence(
             ending=execution.ending,
             observation=execution.observation,
-            code=functools.partial(_read_code, folder),
+            code=files.code,
             note=execution.note,
             problem=problem,
             services=services,
@@ -272,6 +272,7 @@ class CaseRunner:
             isolation=execution.isolation,
             after=execution.after,
             folder=str(folder.relative_to(self._folder.path)),
+            evidence=files.digests,
             repro=repro,
             code=_code_files(folder),
             stdout=_printed(folder / "stdout.txt"),
@@ -360,15 +361,17 @@ def _code_files(folder: Path) -> tuple[str, ...]:
     return ()
 
 
-def _keep(path: Path, facts: Any) -> str:
-    """Write facts beside the worker's output; return why not, where it left something in the way."""
+def _keep(files: CaseFiles, path: Path, facts: Any) -> str:
+    """Write facts beside the worker's output, and their digest to ``files``; return why not, where it left something in the way."""
     try:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         path.unlink(missing_ok=True)
         if facts is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(facts, ensure_ascii=True), encoding="ascii")
+            data = json.dumps(facts, ensure_ascii=True).encode("ascii")
+            path.write_bytes(data)
+            files.note(path.name, data)
     except OSError as error:
         if error.errno in OUT_OF_SPACE:
             # that is no worker's doing, and the run cannot be recorded
@@ -401,11 +404,6 @@ def _phases(observation: Any) -> dict[str, float]:
     return {name: round(float(seconds), 4) for name, seconds in numbers.items() if 0 <= seconds < 1e9}
 
 
-def recorded(folder: Path) -> tuple[Json, Callable[[int, int], str]]:
-    """Return the observation of a case that was run, and what gives its code; raise ``OSError`` or ``ValueError`` for none."""
-    return json.loads((folder / "observation.json").read_bytes()), functools.partial(_read_code, folder)
-
-
 def _benches(folder: Path, observation: Any) -> dict[str, Any]:
     """Return what bench steps timed and left, for a ``CaseResult``: nothing of an observation that no schema lets through."""
     if not _has_bench(observation) or not fits("observation")(observation):
@@ -432,14 +430,6 @@ def _why_no_attachment(path: Path) -> str:
     except OSError as error:
         return f"{path.name} was left out: {error.strerror or error}"
     return "" if size <= MAX_ATTACHMENT else f"{path.name} was left out: it is larger than {MAX_ATTACHMENT >> 20} MiB"
-
-
-def _read_code(folder: Path, step: int, piece: int) -> str:
-    with open_left_behind(folder / f"code-{step}-{piece}.txt") as stream:
-        data = stream.read(_CODE_BYTES + 1)
-    if len(data) > _CODE_BYTES:
-        raise OSError(f"code-{step}-{piece}.txt is larger than {_CODE_BYTES >> 20} MiB")
-    return data.decode("utf-8", "surrogateescape")
 
 
 def _stack_text(path: Path, execution: Execution) -> str:

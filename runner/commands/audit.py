@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import json
 import shlex
 import sys
 from collections import Counter
@@ -12,11 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from runner import availability, schedule, scratch
+from runner import availability, consistency, output, rejudge, schedule, scratch
 from runner.audit import Audit, ControlResult, Fate, Trial, audit, judge_control, try_case, with_control
 from runner.capabilities import Machine
 from runner.conditions import Surroundings
 from runner.diagnostics import Diagnostic, Position, UsageError
+from runner.evidence import OBSERVATION, EvidenceAltered, RecordedFiles
 from runner.exits import ExitCode
 from runner.language.expand import surroundings
 from runner.language.files import SpecPath
@@ -27,9 +27,9 @@ from runner.model import Case, CaseResult, WrittenReason
 from runner.outcomes import Outcome
 from runner.plan import digest_of
 from runner.record import JournalError, RunHeader, read_run
-from runner.runs import JOURNAL, LATEST, RunFolder, find_run
+from runner.runs import JOURNAL, LATEST, RunFolder, find_run, require_still
 from runner.selection import Shard, select, without_benches
-from runner.session import CaseRunner, recorded
+from runner.session import CaseRunner
 from runner.waivers import Waivers
 
 JUDGED = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.XFAIL, Outcome.XPASS)
@@ -55,13 +55,23 @@ def main(arguments: argparse.Namespace) -> ExitCode:
         ran = _recorded(run, arguments, shard) if run is not None else _executed(arguments, shard, folder / "cases")
         found = audit([(case, trials) for case, result in ran.results if (trials := _tried(ran, case, result)) is not None])
         controls = _controls(ran, arguments, folder / "controls") if arguments.run else []
-    report = _as_json(found, controls) if arguments.json else None
-    print("\n".join(_lines(found, controls)) if report is None else json.dumps(report, indent=2, allow_nan=False))
+    if arguments.json:
+        output.document(_as_json(found, controls))
+    else:
+        output.lines(_lines(found, controls))
     if not found.trials and not controls:
-        print("nothing was audited: no expectation held", file=sys.stderr)
+        output.note(f"nothing was audited: {_why_nothing(ran)}")
         return ExitCode.NOTHING
     is_clean = not found.survivors and not found.stale and all(control.failed_as_it_must for control in controls)
     return ExitCode.OK if is_clean else ExitCode.FAILED
+
+
+def _why_nothing(ran: _Ran) -> str:
+    """Say what kept every expectation from being audited."""
+    if not ran.results:
+        return "no case was executed, or none is selected; 'list' shows the cases and why they cannot run here"
+    counts = Counter(result.outcome.label for _, result in ran.results)
+    return "no expectation held: " + ", ".join(f"{count} {label}" for label, count in counts.items())
 
 
 # -- a recorded run -------------------------------------------------------------------------------------------------
@@ -81,10 +91,11 @@ def _run_of(targets: Sequence[str]) -> Path | None:
 
 
 def _recorded(folder: Path, arguments: argparse.Namespace, shard: Shard | None) -> _Ran:
+    require_still(arguments.targets[0] if arguments.targets else LATEST, folder)
     try:
         run = read_run(folder / JOURNAL)
     except JournalError as error:
-        raise UsageError(f"{folder / JOURNAL}: {error}") from error
+        raise UsageError(f"{folder / JOURNAL}:{error.line}: {error.reason}") from error
     known = _surroundings_of_run(run.header)
     results = {result.case_id: result for result in run.results if result.outcome in JUDGED}
     backend_files = arguments.backends or _backend_files_of(run.header)
@@ -95,6 +106,12 @@ def _recorded(folder: Path, arguments: argparse.Namespace, shard: Shard | None) 
     for case, result in pairs:
         if digest_of(case) != result.digest:
             raise UsageError(f"{case.id} is not the case that was run then; run it again")
+        backend = suite.backends.by_name[case.backend]
+        for problem in rejudge.problems(case, backend, surroundings(backend, known), result, folder):
+            raise UsageError(f"{folder / JOURNAL}: {problem}; run it again")
+    devices = {name: backend.device for name, backend in suite.backends.by_name.items()}
+    if problem := consistency.of_machine(run.results, run.header.environment, devices):
+        raise UsageError(f"{folder / JOURNAL}: {problem}")
     return _Ran(folder=folder, suite=suite, known=known, results=pairs)
 
 
@@ -163,7 +180,7 @@ def _run(
         known = surroundings_of(machine.torch, machine)
         possible = [case for case in cases if not availability.of_case(case, machine).reason]
         for number, result in enumerate(runner.run(possible, known, _repro), start=1):
-            print(f"{result.outcome.label}  {number}/{len(possible)}  {shlex.quote(result.case_id)}", file=sys.stderr)
+            output.note(f"{result.outcome.label}  {number}/{len(possible)}  {shlex.quote(result.case_id)}")
             found.append((by_id[result.case_id], result))
     return found, known
 
@@ -188,12 +205,16 @@ def _tried(ran: _Ran, case: Case, result: CaseResult) -> list[Trial] | None:
     if result.outcome not in JUDGED or not result.folder:
         return None
     folder = ran.folder / result.folder
-    if not (folder / "observation.json").is_file():
+    if OBSERVATION not in result.evidence:
         if result.outcome is Outcome.XFAIL:
             return None  # a known crash
         raise UsageError(f"{folder}: the observation of {case.id} is not there; run it again")
+    files = RecordedFiles(folder, result.evidence)
     try:
-        return try_case(case, surroundings(ran.suite.backends.by_name[case.backend], ran.known), *recorded(folder))
+        here = surroundings(ran.suite.backends.by_name[case.backend], ran.known)
+        return try_case(case, here, files.observation(), files.code)
+    except EvidenceAltered as error:
+        raise UsageError(f"{error}; run it again") from error
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UsageError(f"{folder}: not what a run leaves: {error}") from error
 

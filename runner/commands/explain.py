@@ -1,11 +1,10 @@
 """``explain``: one case as expanded: its options and where each came from, its code, its steps, whether it can run here."""
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runner import availability
+from runner import availability, output
 from runner.availability import Verdict
 from runner.commands.list import as_json
 from runner.diagnostics import UsageError
@@ -32,9 +31,11 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     machine = availability.glance(installed_torch())
     found = [(case, availability.of_case(case, machine)) for case in cases]
     if arguments.json:
-        print(json.dumps(encode([{**as_json(case, verdict), **_details(case)} for case, verdict in found]), indent=2, allow_nan=False))
+        output.document(encode([{**as_json(case, verdict), **_details(case)} for case, verdict in found]))
     else:
-        print("\n\n".join("\n".join(_text(case, verdict, suite.backends.by_name[case.backend].summary)) for case, verdict in found))
+        for number, (case, verdict) in enumerate(found):
+            output.lines([""] if number else [])
+            output.lines(_text(case, verdict, suite.backends.by_name[case.backend].summary))
     return ExitCode.OK
 
 

@@ -1,20 +1,18 @@
 """``list``: the expanded cases, and whether each can run here; or what they cover of the upstream tests."""
 
 import argparse
-import json
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from runner import availability, upstream
+from runner import availability, escaping, output, upstream
 from runner.availability import Verdict
 from runner.exits import ExitCode
 from runner.language.load import load
 from runner.machine import installed_torch
 from runner.model import Availability, Case
 from runner.protocol import encode
-from runner.selection import Shard, select, unmatched
+from runner.selection import Shard, select, unmatched, why_nothing_selected
 from runner.upstream import Covered
 
 
@@ -24,19 +22,25 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     shard = Shard.parse(arguments.shard) if arguments.shard else None
     cases = select(suite.cases, suite.backends, names=arguments.backend, globs=arguments.select, shard=shard)
     for hint in unmatched(arguments.select, suite.cases):
-        print(hint, file=sys.stderr)
+        output.note(hint)
     if arguments.coverage:
         found = upstream.coverage(cases, upstream.load())
-        print(json.dumps(coverage_as_json(found), indent=2) if arguments.json else "\n".join(_coverage_lines(found)))
+        if arguments.json:
+            output.document(coverage_as_json(found))
+        else:
+            output.lines(_coverage_lines(found))
         return ExitCode.OK
     machine = availability.glance(installed_torch())
     judged = [(case, availability.of_case(case, machine)) for case in cases]
     if arguments.json:
         for part in _array(as_json(case, verdict) for case, verdict in judged):
-            print(part, end="")
+            output.raw(part)
     else:
-        lines = [*(_line(case, verdict) for case, verdict in judged), *_totals(judged)]
-        print("\n".join(lines) if judged else "no case is selected")
+        output.lines(_line(case, verdict) for case, verdict in judged)
+        if judged:
+            output.lines(_totals(judged))
+    if not cases:
+        output.note(why_nothing_selected(len(suite.cases), names=arguments.backend, globs=arguments.select, shard=arguments.shard))
     return ExitCode.OK if cases else ExitCode.NOTHING
 
 
@@ -45,7 +49,7 @@ def _array(values: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     before = "[\n  "
     for value in values:
         # what JSON writes has line ends between values alone
-        yield before + json.dumps(encode(value), indent=2, allow_nan=False).replace("\n", "\n  ")
+        yield before + escaping.json_text(encode(value)).replace("\n", "\n  ")
         before = ",\n  "
     yield "[]\n" if before.startswith("[") else "\n]\n"
 

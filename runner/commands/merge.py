@@ -1,20 +1,24 @@
 """``merge``: the runs of shards as the one run that they are parts of, or every reason why they are not."""
 
 import argparse
-import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from runner.diagnostics import UsageError, one_line
+from runner import output
+from runner.consistency import of_machine
+from runner.diagnostics import UsageError
+from runner.evidence import alterations
 from runner.exits import ExitCode
+from runner.language.backends import load_backends
 from runner.language.source import shown
 from runner.merge import Joined, Part, folders_of, join, moved, problems, shifts
-from runner.record import JournalError, JournalWriter, read_run, sanitised_command
-from runner.report.console import print_report, wants_color
+from runner.record import JournalError, JournalWriter, read_run
+from runner.redaction import redacted_command
+from runner.report.console import print_report, wants_color, why_nothing
 from runner.report.junit import write_junit, write_stub
-from runner.runs import JOURNAL, RunFolder, copy_evidence, find_run, open_run
+from runner.runs import JOURNAL, RunFolder, copy_evidence, find_run, open_run, require_still
 
 
 def main(arguments: argparse.Namespace) -> ExitCode:
@@ -25,40 +29,62 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     for name in arguments.runs:
         try:
             place = find_run(name)
+            require_still(name, place)
             parts.append(Part(name, read_run(place / JOURNAL)))
             places.append(place)
-        except (UsageError, JournalError, OSError) as error:
+        except JournalError as error:
+            found.append(f"{place / JOURNAL}:{error.line}: {error.reason}")
+        except UsageError as error:
+            found.append(str(error))
+        except OSError as error:
             found.append(f"{name}: {error}")
     found += problems(parts)
+    found = found or list(_altered(parts, places))
     if found:
         _refuse(found, as_json=arguments.json)
         return ExitCode.USAGE
     folder = open_run(arguments.out)
-    folder.claim_junit(arguments.junit)
-    joined = join(parts, run_id=folder.run_id, command=sanitised_command(sys.argv))
-    _write(joined, parts, places, folder)
+    try:
+        folder.claim_junit(arguments.junit)
+        joined = join(parts, run_id=folder.run_id, command=redacted_command(sys.argv))
+        _write(joined, parts, places, folder)
+    finally:
+        folder.release()
     if arguments.json:
-        print(json.dumps(_as_json(joined, folder), indent=2))
+        output.document(_as_json(joined, folder))
     else:
         print_report(
-            sys.stdout,
+            output.stdout(),
             joined.results,
             joined.header.selected,
             folder.shown_junit,
-            color=wants_color(sys.stdout, os.environ),
+            color=wants_color(output.stdout(), os.environ),
             lets_flaky_pass=joined.header.lets_flaky_pass,
             folder=Path(shown(folder.path)),
         )
+    if joined.footer.exit_code == ExitCode.NOTHING:
+        least = joined.header.options.get("min-executed", "1")
+        output.note(why_nothing(joined.results, int(least), joined.header.selected))
     return ExitCode(joined.footer.exit_code)
+
+
+def _altered(parts: Sequence[Part], places: Sequence[Path]) -> Iterator[str]:
+    """Yield what the files beside a journal, and the machine that it names, contradict. Specs need not be here: nothing is judged again."""
+    devices = {name: backend.device for name, backend in load_backends().by_name.items()}
+    for part, place in zip(parts, places, strict=True):
+        if problem := of_machine(part.run.results, part.header.environment, devices):
+            yield f"{place / JOURNAL}: {problem}"
+        for result in part.run.results:
+            yield from alterations(place, result)
 
 
 def _refuse(found: Sequence[str], *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"format": 1, "problems": list(found)}, indent=2))
+        output.document({"format": 1, "problems": list(found)})
         return
     for problem in found:
-        print(one_line(problem), file=sys.stderr)
-    print(f"{len(found)} problem{'' if len(found) == 1 else 's'}; nothing was merged", file=sys.stderr)
+        output.note(problem)
+    output.note(f"{len(found)} problem{'' if len(found) == 1 else 's'}; nothing was merged")
 
 
 def _write(joined: Joined, parts: Sequence[Part], places: Sequence[Path], folder: RunFolder) -> None:
@@ -80,7 +106,7 @@ def _copy(part: Part, place: Path, by: int, folder: RunFolder) -> None:
     left = copy_evidence(place, names, folder.path)
     if left:
         more = f", and {len(left) - 1} more" if len(left) > 1 else ""
-        print(one_line(f"warning: left behind: {left[0]}{more}"), file=sys.stderr)
+        output.note(f"warning: left behind: {left[0]}{more}")
 
 
 def _as_json(joined: Joined, folder: RunFolder) -> dict[str, object]:

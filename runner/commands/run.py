@@ -14,12 +14,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from runner import __version__, availability, kept, required, schedule, scratch
+from runner import __version__, availability, kept, output, rejudge, required, schedule, scratch
 from runner.agreement import machine_differences
 from runner.attempts import Policy
 from runner.audit import Trial, audit, try_case
+from runner.capabilities import Machine
 from runner.conditions import Surroundings
-from runner.diagnostics import UsageError
+from runner.diagnostics import JournalAltered, UsageError
+from runner.evidence import EvidenceAltered, RecordedFiles, alterations
 from runner.exits import ExitCode, exit_code
 from runner.interrupt import Interrupts
 from runner.language.expand import surroundings
@@ -27,7 +29,7 @@ from runner.language.load import Suite, load, surroundings_of
 from runner.language.source import shown
 from runner.language.waivers import load_waivers
 from runner.machine import facts_of_files, installed_torch
-from runner.model import Case, CaseResult
+from runner.model import Availability, Case, CaseResult
 from runner.outcomes import Outcome
 from runner.plan import digest_of
 from runner.record import (
@@ -35,19 +37,17 @@ from runner.record import (
     RunFooter,
     RunHeader,
     digest_of_selection,
-    environment_variables,
-    sanitised_command,
     totals,
-    without_credentials,
 )
+from runner.redaction import environment_variables, redacted_command, redacted_texts
 from runner.report import one_line
-from runner.report.console import print_report, wants_bar, wants_color
+from runner.report.console import print_report, wants_bar, wants_color, why_nothing
 from runner.report.junit import write_junit, write_stub
 from runner.report.progress import Progress
 from runner.runs import JOURNAL, LATEST, REPORTS, RunFolder, open_run, resume_run
-from runner.selection import Shard, select, unmatched, without_benches
+from runner.selection import Shard, select, unmatched, why_nothing_selected, without_benches
 from runner.services import named_servers, reach
-from runner.session import CaseRunner, recorded, result_of_unavailable, result_of_unrun
+from runner.session import CaseRunner, result_of_unavailable, result_of_unrun
 from runner.times import seconds_of_run
 from runner.waivers import Waivers, warnings
 
@@ -76,24 +76,29 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     selected = [case for case in whole if shard is None or shard.holds(case)]
     _check_required(arguments.require, suite)
     for hint in unmatched(arguments.select, suite.cases):
-        print(hint, file=sys.stderr)
+        output.note(hint)
     if not selected:
-        print("no case is selected; 'list' shows them", file=sys.stderr)
+        given = {"names": arguments.backend, "globs": arguments.select, "shard": arguments.shard}
+        output.note(why_nothing_selected(len(suite.cases), of=len(whole), **given))
         if not whole:
             return ExitCode.NOTHING
         # a shard of which nothing is left is recorded, so that a merge misses nothing
     # before the new run becomes the latest
     wishes = schedule.Wishes(seconds=seconds_of_run(REPORTS / LATEST, JOURNAL), seed=_seed(arguments.shuffle), memory_limit=memory_limit)
     header = _header(arguments, suite, waivers, whole, selected, wishes)
+    # from here no other process writes to the folder
     folder = _open(arguments, header, suite, waivers, selected)
-    folder.claim_junit(arguments.junit)
-    for warning in warnings(waivers, [case.id for case in suite.cases]):
-        print(f"warning: {warning}", file=sys.stderr)
-    run = _Run(arguments, suite, waivers, selected, folder, workers, policy, wishes, replace(header, run_id=folder.run_id))
-    run.whole = whole
-    for problem in required.problems(arguments.require, whole, selected, None):
-        print(f"warning: {problem}", file=sys.stderr)
-    return run.main()
+    try:
+        folder.claim_junit(arguments.junit)
+        for warning in warnings(waivers, [case.id for case in suite.cases]):
+            output.note(f"warning: {warning}")
+        run = _Run(arguments, suite, waivers, selected, folder, workers, policy, wishes, replace(header, run_id=folder.run_id))
+        run.whole = whole
+        for problem in required.problems(arguments.require, whole, selected, None):
+            output.note(f"warning: {problem}")
+        return run.main()
+    finally:
+        folder.release()
 
 
 def _seed(shuffle: int | str | None) -> int | None:
@@ -101,7 +106,7 @@ def _seed(shuffle: int | str | None) -> int | None:
     if not isinstance(shuffle, str):
         return shuffle
     seed = secrets.randbelow(1 << 32)
-    print(f"the cases run in a random order, which --shuffle {seed} repeats", file=sys.stderr)
+    output.note(f"the cases run in a random order, which --shuffle {seed} repeats")
     return seed
 
 
@@ -118,8 +123,8 @@ def _header(
         run_id="",
         started=_now(),
         version=__version__,
-        command=sanitised_command(sys.argv),
-        environment=facts_of_files(installed_torch()),
+        command=redacted_command(sys.argv),
+        environment=redacted_texts(facts_of_files(installed_torch())),
         variables=environment_variables(os.environ),
         specs={**suite.digests, **_judging_files(suite, waivers)},
         selected=len(selected),
@@ -135,12 +140,14 @@ def _header(
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, str]:
-    given = {name: value for name, value in sorted(vars(arguments).items()) if name != "command"}
-    texts = {name: shlex.join(map(str, value)) if isinstance(value, list) else str(value) for name, value in given.items()}
-    return {
-        name.replace("_", "-"): "" if given[name] is None or given[name] is False else without_credentials(text)
-        for name, text in texts.items()
-    }
+    given = {name.replace("_", "-"): value for name, value in sorted(vars(arguments).items()) if name != "command"}
+    return redacted_texts({name: _option_text(value) for name, value in given.items()})
+
+
+def _option_text(value: Any) -> str:
+    if value is None or value is False:
+        return ""
+    return shlex.join(redacted_command(list(map(str, value)))) if isinstance(value, list) else str(value)
 
 
 def _judging_files(suite: Suite, waivers: Waivers) -> dict[str, str]:
@@ -210,29 +217,53 @@ class _Run:
 
     def main(self) -> ExitCode:
         progress = Progress(
-            sys.stderr,
-            color=wants_color(sys.stderr, os.environ),
-            live=wants_bar(sys.stderr, os.environ),
+            output.stderr(),
+            color=wants_color(output.stderr(), os.environ),
+            live=wants_bar(output.stderr(), os.environ),
             lets_flaky_pass=self.header.lets_flaky_pass,
         )
         with progress, JournalWriter(self.folder.journal) as journal, Interrupts() as interrupts:
-            if not self.has_header:
-                self._write_stubs()
             try:
-                self._execute(journal, progress, interrupts)
-            except KeyboardInterrupt:
-                self.is_interrupted = True
-            self.is_interrupted |= interrupts.asked > 0
-            progress.close()
-            for warning in self.warnings:
-                print(f"warning: {one_line(warning, _LONGEST_WARNING)}", file=sys.stderr)  # it may hold words of a worker
-            self._note_unrun(journal)
-            code = self._exit_code()
-            # a run has come to its end when its reports have
-            self._write_reports()
-            journal.write_footer(self._footer(code))
-            self._print_report()
+                return self._main(journal, progress, interrupts)
+            except JournalAltered as error:
+                progress.close()
+                self._give_up(journal, error)
+                raise
+
+    def _give_up(self, journal: JournalWriter, error: JournalAltered) -> None:
+        """Leave a report of what this process saw, marked as cut off, and no journal that could be taken for the run's."""
+        journal.set_aside()
+        for path in self.folder.junit_files:
+            known = [result for case in self.selected if (result := self.results.get(case.id))]
+            write_junit(path, self.header, known, truncated=True, why=str(error), folder=self.folder.path)
+
+    def _main(self, journal: JournalWriter, progress: Progress, interrupts: Interrupts) -> ExitCode:
+        if not self.has_header:
+            self._write_stubs()
+        try:
+            self._execute(journal, progress, interrupts)
+        except KeyboardInterrupt:
+            self.is_interrupted = True
+        self._verify(journal)
+        self.is_interrupted |= interrupts.asked > 0
+        progress.close()
+        for warning in self.warnings:
+            output.note(f"warning: {one_line(warning, _LONGEST_WARNING)}")  # it may hold words of a worker
+        self._note_unrun(journal)
+        code = self._exit_code()
+        # a run has come to its end when its reports have
+        self._write_reports()
+        journal.write_footer(self._footer(code))
+        self._print_report(code)
         return code
+
+    def _verify(self, journal: JournalWriter) -> None:
+        """Make sure, now that no worker lives, that journal and files are what was written and judged; raise ``JournalAltered``."""
+        if self.has_header:
+            journal.verify()
+        for result in self.results.values():
+            for problem in alterations(self.folder.path, result):
+                raise JournalAltered(f"{problem}; a later case or another program changed it")
 
     def _execute(self, journal: JournalWriter, progress: Progress, interrupts: Interrupts) -> None:
         made = itertools.chain(self.results.values(), *self.attempts.values())
@@ -246,8 +277,9 @@ class _Run:
             cases.heed(interrupts, progress.note, progress.show)
             machine = cases.look_at_machine()
             self._place(machine.facts, journal)
-            self._take_killed(journal, progress)
             known = surroundings_of(machine.torch, machine)
+            self._verify_earlier(machine, known)
+            self._take_killed(journal, progress)
             possible: list[Case] = []
             for case in waiting:
                 verdict = availability.of_case(case, machine)
@@ -261,7 +293,7 @@ class _Run:
     def _place(self, facts: Mapping[str, Any], journal: JournalWriter) -> None:
         """Write down which machine this is; a run that is gone on with must be on one like it."""
         told = {name: str(value) for name, value in facts.items() if value is not None}
-        environment = {**facts_of_files(installed_torch()), **told}
+        environment = redacted_texts({**facts_of_files(installed_torch()), **told})
         if not self.has_header:
             self.header = replace(self.header, environment=environment)
             self._write_header(journal)
@@ -271,6 +303,23 @@ class _Run:
             words = "; ".join(difference.between("now", "then") for difference in other)
             raise UsageError(f"--resume {self.arguments.resume}: {words}; begin a new run")
         self._write_stubs()
+
+    def _verify_earlier(self, machine: Machine, known: Surroundings) -> None:
+        """Refuse what an earlier run recorded where this machine could not have run it, or its files come to something else."""
+        by_id = {str(case.id): case for case in self.selected}
+        for result in itertools.chain(self.results.values(), *self.attempts.values()):
+            problem = self._problem(by_id[result.case_id], result, machine, known) if result.folder else ""
+            if problem:
+                raise UsageError(f"--resume {self.arguments.resume}: {problem}; begin a new run")
+
+    def _problem(self, case: Case, result: CaseResult, machine: Machine, known: Surroundings) -> str:
+        backend = self.suite.backends.by_name[case.backend]
+        here = surroundings(backend, known)
+        missing = availability.of_case(case, machine)
+        if missing.availability is Availability.NO:
+            return f"{case.id}: {result.outcome.label} is recorded, and it cannot run here: {missing.reason}"
+        problem = next(rejudge.problems(case, backend, here, result, self.folder.path), "")
+        return problem or rejudge.not_excused(case, result, here, self.waivers)
 
     def _run_possible(
         self,
@@ -326,8 +375,9 @@ class _Run:
         """Ask the expectations of a case that passed whether they could have failed; the workers go on meanwhile."""
         if result.outcome is Outcome.PASS:
             here = surroundings(self.suite.backends.by_name[case.backend], known)
-            with contextlib.suppress(OSError, ValueError):  # what cannot be read any more, the command ``audit`` will say
-                self.tried.append((case, try_case(case, here, *recorded(self.folder.path / result.folder))))
+            files = RecordedFiles(self.folder.path / result.folder, result.evidence)
+            with contextlib.suppress(OSError, ValueError, EvidenceAltered):  # at the end all files are verified
+                self.tried.append((case, try_case(case, here, files.observation(), files.code)))
 
     def _survivors(self) -> list[str]:
         found = audit(self.tried).survivors
@@ -378,7 +428,7 @@ class _Run:
         if code not in (ExitCode.OK, ExitCode.NOTHING) or not unexercised:
             return code
         for problem in unexercised:
-            print(problem, file=sys.stderr)
+            output.note(problem)
         return ExitCode.NOTHING
 
     def _write_stubs(self) -> None:
@@ -389,10 +439,10 @@ class _Run:
         for path in self.folder.junit_files:
             write_junit(path, self.header, self._in_order(), folder=self.folder.path)
 
-    def _print_report(self) -> None:
-        color = wants_color(sys.stdout, os.environ)
+    def _print_report(self, code: ExitCode) -> None:
+        color = wants_color(output.stdout(), os.environ)
         print_report(
-            sys.stdout,
+            output.stdout(),
             self._in_order(),
             len(self.selected),
             self.folder.shown_junit,
@@ -401,8 +451,10 @@ class _Run:
             lets_flaky_pass=self.header.lets_flaky_pass,
             folder=Path(shown(self.folder.path)),
         )
+        if code is ExitCode.NOTHING and self.selected:  # else it was said before
+            output.note(why_nothing(self._in_order(), self.arguments.min_executed, len(self.selected)))
         if self.is_interrupted:
-            print(f"to go on: the same command with --resume {shlex.quote(shown(self.folder.path))}", file=sys.stderr)
+            output.note(f"to go on: the same command with --resume {shlex.quote(shown(self.folder.path))}")
 
     def _in_order(self) -> list[CaseResult]:
         return [self.results[case.id] for case in self.selected]
@@ -417,7 +469,7 @@ class _Run:
             parts += ["--service", server]
         if self.arguments.bench and not case.left_out and any(step.kind == "bench" for step in case.steps):
             parts.append("--bench")
-        return shlex.join([*parts, "--select", case.id])
+        return shlex.join(redacted_command([*parts, "--select", case.id]))
 
     def _footer(self, code: ExitCode) -> RunFooter:
         return RunFooter(

@@ -1,9 +1,9 @@
 """``validate``: every problem of every file, one line each, then a count."""
 
 import argparse
-import json
 from datetime import UTC, datetime
 
+from runner import output
 from runner.diagnostics import Diagnostic, Severity, errors
 from runner.exits import ExitCode
 from runner.language.files import names_shipped
@@ -21,11 +21,10 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     files = len({case.spec for case in cases})
     if arguments.json:
         told = {"format": 1, "valid": not wrong, "specs": files, "cases": len(cases), "problems": [_as_json(p) for p in problems]}
-        print(json.dumps(told, indent=2))
+        output.document(told)
     else:
-        for problem in problems:
-            print(problem)
-        print(_count(len(wrong), len(problems) - len(wrong), files, len(cases)))
+        output.lines(map(str, problems))
+        output.line(_count(len(wrong), len(problems) - len(wrong), files, len(cases)))
     return ExitCode.USAGE if wrong else ExitCode.OK
 
 

@@ -3,53 +3,18 @@
 What a case printed may hold anything; nothing of it reaches a file or a terminal but through ``plain``, ``one_line`` or ``visible_name``.
 """
 
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from runner.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
 from runner.model import Attempt, CaseResult, Timing, Verdict
 from runner.outcomes import Outcome
 
+__all__ = ["MESSAGE_LIMIT", "one_line", "plain", "visible_name"]  # of escaping; what is defined here is exported anyway
+
 TEXT_LIMIT = 64_000
 """Bytes of text that a report keeps of one case."""
-
-MESSAGE_LIMIT = 500
-"""Characters of a one-line message."""
-
-_SEQUENCES = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor moves
-    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
-    r"|\x1b[PX^_][^\x1b]*\x1b\\"  # device strings
-    r"|\x1b[#%()*+./-][0-~]"  # character sets
-    r"|\x1b[78=>cDEHMNOZ]"  # reset, save, index
-)
-# What XML 1.0 cannot say, what a terminal obeys, what turns the direction of a line, and Unicode's own line ends.
-_UNSEEN = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
-_IN_TEXT = re.compile(f"[{_UNSEEN}]")
-_IN_NAME = re.compile(rf"[{_UNSEEN}\t\n\r\\]")
-
-
-def plain(text: str) -> str:
-    r"""Return ``text`` without terminal sequences, other control characters shown as ``\x00`` or ``\ud800``."""
-    stripped = _SEQUENCES.sub("", text)
-    return _IN_TEXT.sub(_escape, stripped.replace("\r\n", "\n").replace("\r", "\n"))
-
-
-def visible_name(text: str) -> str:
-    """Return a name that can be shown; two different names stay different."""
-    return _IN_NAME.sub(_escape, text)
-
-
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found.group())
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
-def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
-    """Return ``text`` made plain, on one line, its end left out when it is long."""
-    line = " ".join(plain(text).split())
-    return line if len(line) <= limit else line[: max(limit - 3, 0)] + "..."
 
 
 def clip(text: str, limit: int, whole: str = "") -> str:

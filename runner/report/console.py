@@ -10,6 +10,7 @@ from typing import TextIO
 
 from runner.model import CaseResult
 from runner.outcomes import JUnitTag, Outcome
+from runner.output import paint
 from runner.report import one_line, plain, timing_lines, verdict_text
 
 BLOCK_LIMIT = 6_000
@@ -150,6 +151,24 @@ def _last_line(results: Sequence[CaseResult], selected: int, report_path: Path |
     return f"executed {executed} of {selected} selected, {unavailable} unavailable; report: {one_line(str(report_path))}"
 
 
+_REASONS = 3
+"""How many reasons why nothing was executed stand in its line."""
+
+
+def why_nothing(results: Sequence[CaseResult], least: int, selected: int) -> str:
+    """Say in one line why a run in which nothing failed is no success."""
+    executed = sum(result.outcome.is_executed for result in results)
+    if not selected:
+        return "nothing was executed: no case is selected"
+    reasons = Counter(one_line(result.reason, 200) for result in results if not result.outcome.is_executed)
+    shown = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(_REASONS))
+    more = f"; and {len(reasons) - _REASONS} more reasons" if len(reasons) > _REASONS else ""
+    because = f": {shown}{more}" if shown else ""
+    if not executed:
+        return f"nothing was executed, of {selected} selected{because}"
+    return f"{executed} of {selected} selected were executed, fewer than --min-executed {least}{because}"
+
+
 def _painted(outcome: Outcome, *, color: bool) -> str:
     return f"\x1b[{color_of(outcome)}m{outcome.label}\x1b[0m" if color else outcome.label
 
@@ -166,6 +185,4 @@ def shown_id(case_id: str) -> str:
 
 def write(stream: TextIO, text: str) -> None:
     """Write what the stream's encoding can say, and the rest as escapes."""
-    encoding = stream.encoding or "utf-8"
-    stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
-    stream.flush()
+    paint(stream, text)

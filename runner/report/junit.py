@@ -54,15 +54,21 @@ def write_stub(path: Path, header: RunHeader) -> None:
 
 
 def write_junit(
-    path: Path, header: RunHeader, results: Sequence[CaseResult], *, truncated: bool = False, folder: Path | None = None
+    path: Path,
+    header: RunHeader,
+    results: Sequence[CaseResult],
+    *,
+    truncated: bool = False,
+    folder: Path | None = None,
+    why: str = "",
 ) -> None:
     """Write the report in place of any former one; that one stands until this one is whole.
 
-    With the run's ``folder``, cases name their attachments as CI systems read them.
+    ``why`` says what kept a truncated run from its end. With the run's ``folder``, cases name their attachments as CI systems read them.
     """
     _refuse_impossible(results)
     _spec_file.cache_clear()
-    _replace(path, _fitting(functools.partial(_document, header, results, truncated=truncated, folder=folder)))
+    _replace(path, _fitting(functools.partial(_document, header, results, truncated=truncated, folder=folder, why=why)))
 
 
 def _fitting(document: Callable[..., bytes]) -> bytes:
@@ -134,13 +140,20 @@ class _Suites:
 
 
 def _document(
-    header: RunHeader, results: Sequence[CaseResult], *, truncated: bool, limit: int, folder: Path | None, most: int | None = None
+    header: RunHeader,
+    results: Sequence[CaseResult],
+    *,
+    truncated: bool,
+    limit: int,
+    folder: Path | None,
+    most: int | None = None,
+    why: str = "",
 ) -> bytes:
     """Return the report; nothing when it would have more than ``most`` bytes."""
     properties = _properties(header)
     suites = _Suites()
     if truncated:
-        suites.append(_truncated_suite(header, properties))
+        suites.append(_truncated_suite(header, properties, why or _TRUNCATED))
     for spec, group in _by_spec(results).items():
         # When not even the messages fit, the environment is said once.
         said = {} if suites and not limit else properties
@@ -173,9 +186,9 @@ def _left_out(group: Sequence[CaseResult]) -> dict[str, str]:
     return {"bench-steps-left-out": str(count)} if count else {}
 
 
-def _truncated_suite(header: RunHeader, properties: Mapping[str, str]) -> ET.Element:
+def _truncated_suite(header: RunHeader, properties: Mapping[str, str], why: str) -> ET.Element:
     case = TestCase("run", classname=REPORT_NAME)
-    case.add_error_info(message=_TRUNCATED, output=f"{_TRUNCATED}\nrun: {plain(header.run_id)}", error_type="truncated")
+    case.add_error_info(message=one_line(why), output=f"{one_line(why)}\nrun: {plain(header.run_id)}", error_type="truncated")
     suite = TestSuite("run", [case], timestamp=one_line(header.started), properties=properties).build_xml_doc()
     return _mended(suite, [0.0])
 

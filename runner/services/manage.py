@@ -16,6 +16,7 @@ from runner import child_python
 from runner.diagnostics import UsageError, unknown
 from runner.model import ServiceReport
 from runner.protocol import SERVICES_FILE
+from runner.redaction import KNOWN
 
 _NAMES = ("redis",)
 _REACH_SECONDS = 5.0
@@ -84,6 +85,7 @@ class _Server:
 
     def __init__(self, address: Address | None, log: Path) -> None:
         self.password = secrets.token_urlsafe(24)
+        KNOWN.learn(self.password)
         self.tag = f"torch-conformance:{secrets.token_hex(8)}"
         self._log = log
         variables = child_python.variables(os.environ, log.parent)

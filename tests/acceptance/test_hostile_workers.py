@@ -202,7 +202,7 @@ def test_nothing_is_read_through_what_was_put_in_its_place(ran):
 
 
 def test_a_link_in_place_of_code_is_not_followed(tmp_path):
-    from runner.session import _read_code
+    from runner.evidence import CaseFiles
 
     (tmp_path / "code-0-0.txt").symlink_to("/etc/hostname")
     os.mkfifo(tmp_path / "code-0-1.txt")
@@ -210,19 +210,19 @@ def test_a_link_in_place_of_code_is_not_followed(tmp_path):
     (tmp_path / "code-0-3.txt").write_bytes(b"\xff code")
     for piece in (0, 1, 2, 4):
         with pytest.raises(OSError):  # noqa: PT011 - which text the system gives for each piece is its own
-            _read_code(tmp_path, 0, piece)
-    assert _read_code(tmp_path, 0, 3) == "\udcff code"
+            CaseFiles(tmp_path).code(0, piece)
+    assert CaseFiles(tmp_path).code(0, 3) == "\udcff code"
 
 
 def test_code_that_is_too_long_is_missing_rather_than_cut(tmp_path, monkeypatch):
-    import runner.session as module
+    import runner.evidence as module
 
-    monkeypatch.setattr(module, "_CODE_BYTES", 10)
+    monkeypatch.setattr(module, "CODE_BYTES", 10)
     (tmp_path / "code-0-0.txt").write_bytes(b"x" * 10)
     (tmp_path / "code-0-1.txt").write_bytes(b"x" * 11)
-    assert len(module._read_code(tmp_path, 0, 0)) == 10
+    assert len(module.CaseFiles(tmp_path).code(0, 0)) == 10
     with pytest.raises(OSError, match="larger than"):
-        module._read_code(tmp_path, 0, 1)
+        module.CaseFiles(tmp_path).code(0, 1)
 
 
 def test_phases_that_are_no_time_are_left_out():

@@ -96,7 +96,7 @@ def test_torch_is_not_imported(arguments: str, code: ExitCode, program: Program)
 
 def test_help_imports_next_to_nothing(program: Program) -> None:
     program("--help")
-    small = {"runner", "runner.cli", "runner.exits", "runner.outcomes", "runner.streams"}
+    small = {"runner", "runner.cli", "runner.exits", "runner.outcomes", "runner.streams", "runner.output", "runner.escaping"}
     assert {name for name in program.modules if name.startswith("runner")} == small
     assert not program.modules & {"yaml", "jsonschema", "jinja2", "junit_xml", "ast"}
 
@@ -112,6 +112,7 @@ def test_good_specs_need_neither_of_the_validators(program: Program) -> None:
 
 
 LIKE = "ids look like 'product[backend=cpu,repeat=1]' and 1 more"
+NONE = "no case is selected: none of the 2 cases that were read matches {} ('list' shows them)\n"
 
 
 @pytest.mark.parametrize(
@@ -123,8 +124,8 @@ LIKE = "ids look like 'product[backend=cpu,repeat=1]' and 1 more"
         ("validate nothing", 2, "", "torch-conformance: no such file or folder: nothing\n"),
         ("list good", 0, "product[backend=cpu,repeat=1]\nproduct[backend=cpu,repeat=.nan]\n\n2 cases of 1 spec: 2 can run here\n", ""),
         ("list good --select *repeat=1]", 0, "product[backend=cpu,repeat=1]\n\n1 case of 1 spec: 1 can run here\n", ""),
-        ("list good --select nothing", 4, "no case is selected\n", f"no case matches 'nothing': {LIKE}\n"),
-        ("list good --backend cuda", 4, "no case is selected\n", ""),
+        ("list good --select nothing", 4, "", f"no case matches 'nothing': {LIKE}\n" + NONE.format("--select nothing")),
+        ("list good --backend cuda", 4, "", NONE.format("--backend cuda")),
         ("list good --backend cdua", 2, "", "torch-conformance: unknown backend 'cdua' (did you mean 'cuda'?)\n"),
         ("list good --shard 3/2", 2, "", "torch-conformance: '3/2' is no shard: write I/N with I from 1 to N, for example 2/4\n"),
         ("list bad", 2, "", "bad/product.yaml:8:1: unknown key 'conifg' (did you mean 'config'?)\n1 problem; nothing was run\n"),

@@ -1,4 +1,4 @@
-"""Which exit code outcomes come to: 0 needs a pass, and nothing that failed."""
+"""Which exit code outcomes come to: 0 needs something that was executed, and nothing that failed."""
 
 from collections.abc import Sequence
 
@@ -19,15 +19,22 @@ def test_a_pass_among_what_does_no_harm_is_a_success() -> None:
     assert exit_code([Outcome.PASS, *HARMLESS], 1) is ExitCode.OK
 
 
-@pytest.mark.parametrize("outcomes", [[], HARMLESS, [Outcome.XFAIL]])
-def test_without_a_pass_there_is_no_success(outcomes: Sequence[Outcome]) -> None:
-    assert exit_code(outcomes, 0) is ExitCode.NOTHING
+@pytest.mark.parametrize("outcomes", [[], [Outcome.UNAVAILABLE], [Outcome.UNAVAILABLE, Outcome.OFFLINE_PASS]])
+@pytest.mark.parametrize("least", [0, 1])
+def test_where_nothing_was_executed_there_is_no_success(outcomes: Sequence[Outcome], least: int) -> None:
+    assert exit_code(outcomes, least) is ExitCode.NOTHING
 
 
-def test_what_is_flaky_passes_where_the_user_lets_it_and_is_no_pass_itself() -> None:
+def test_an_expected_failure_was_executed() -> None:
+    assert exit_code([Outcome.XFAIL], 1) is ExitCode.OK
+    assert exit_code(HARMLESS, 0) is ExitCode.OK
+
+
+def test_what_is_flaky_was_executed_where_the_user_lets_it_pass() -> None:
     assert exit_code([Outcome.PASS, Outcome.FLAKY], 2, lets_flaky_pass=True) is ExitCode.OK
     assert exit_code([Outcome.PASS, Outcome.FLAKY, Outcome.FAIL], 1, lets_flaky_pass=True) is ExitCode.FAILED
-    assert exit_code([Outcome.FLAKY], 1, lets_flaky_pass=True) is ExitCode.NOTHING
+    assert exit_code([Outcome.FLAKY], 1, lets_flaky_pass=True) is ExitCode.OK
+    assert exit_code([Outcome.FLAKY], 1) is ExitCode.FAILED
 
 
 def test_fewer_than_were_asked_for_is_no_success() -> None:

@@ -316,7 +316,7 @@ def test_every_lone_surrogate_is_shown() -> None:
 
 
 def test_legal_characters_stay(report: Path) -> None:
-    text = "]]> \U0001f600\u200d\U0001f525 <&>\"' \ufffd \ufdd0 e\u0301 \U0010ffff"
+    text = "]]> \U0001f600 \U0001f525 <&>\"' \ufffd e\u0301 \u4f60\u597d \u2764\ufe0f"
     assert document(report, result(stdout=text)).find(".//system-out").text == text
 
 

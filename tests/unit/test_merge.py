@@ -1,5 +1,6 @@
 """Joining shards: every reason for which runs do not belong together, and that what belongs together is the whole run."""
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -10,13 +11,15 @@ from typing import Any
 import pytest
 
 from runner.agreement import FACTS_OF_SOME, FREE_FACTS, FREE_OPTIONS, FREE_VARIABLES
+from runner.attempts import attempt_of
 from runner.cli import main
 from runner.diagnostics import Position
 from runner.language import schema
 from runner.merge import Part, problems
 from runner.model import Attempt, CaseId, CaseResult
 from runner.outcomes import Outcome
-from runner.record import JournalWriter, Run, RunFooter, RunHeader, digest_of_selection, read_run, totals
+from runner.record import JournalWriter, Run, RunFooter, RunHeader, digest_of_selection, read_run
+from tests.results import as_outcome, footer_of
 
 IDS = [f"area/{name}[backend=cpu,n={number}]" for name in ("one", "two") for number in (1, 2, 10)]
 SPECS = {"specs/area/two.yaml": "2" * 64, "specs/area/one.yaml": "1" * 64}
@@ -39,6 +42,11 @@ ENVIRONMENT = {
 OPTIONS = {"backend": "", "min-executed": "1", "timeout": "300.0", "jobs": "2"}
 
 
+def evidence(case_id: str) -> dict[str, str]:
+    """Return the digest of the observation that ``write`` leaves for a case."""
+    return {"observation.json": hashlib.sha256(json.dumps(case_id).encode()).hexdigest()}
+
+
 def result(case_id: str, outcome: Outcome = Outcome.PASS, **changes: Any) -> CaseResult:
     name = case_id.removeprefix("area/").split("[")[0]
     made = CaseResult(
@@ -48,19 +56,27 @@ def result(case_id: str, outcome: Outcome = Outcome.PASS, **changes: Any) -> Cas
         name=name,
         backend="cpu",
         outcome=outcome,
-        reason="" if outcome is Outcome.PASS else "because",
-        failure_type="" if outcome is Outcome.PASS else "counter",
+        reason="",
+        failure_type="",
         verdicts=(),
         position=Position(file=f"specs/area/{name}.yaml"),
         seconds=1.5,
         digest=f"{IDS.index(case_id):064x}" if case_id in IDS else "f" * 64,
-        folder="cases/00001",
+        folder=changes.pop("folder", "cases/00001"),
     )
-    return replace(made, **changes)
+    ran = {} if outcome in (Outcome.UNAVAILABLE, Outcome.NOT_RUN) else {"evidence": evidence(case_id)}
+    return as_outcome(made, outcome, **{**ran, **changes})
 
 
-def attempt(folder: str, outcome: Outcome = Outcome.FAIL) -> Attempt:
-    return Attempt(outcome=outcome, reason="because", failure_type="counter", seconds=1.0, isolation="fork", folder=folder)
+def attempt(case_id: str, folder: str, outcome: Outcome = Outcome.FAIL) -> Attempt:
+    whole = result(case_id, outcome, folder=folder, seconds=1.0 if folder else 0.0, isolation="fork" if folder else "")
+    return attempt_of(whole)
+
+
+def flaky(case_id: str, *made: Attempt) -> CaseResult:
+    shown = made[0]
+    verdicts = {"verdicts": shown.verdicts, "folder": shown.folder, "evidence": shown.evidence}
+    return result(case_id, Outcome.FLAKY, attempts=made, seconds=sum(one.seconds for one in made), **verdicts)
 
 
 SELECTION = digest_of_selection({case_id: result(case_id).digest for case_id in IDS})
@@ -85,7 +101,7 @@ def header(index: int, count: int, selected: int, **changes: Any) -> RunHeader:
 
 
 def footer(results: Sequence[CaseResult], **changes: Any) -> RunFooter:
-    return replace(RunFooter(ended="2026-10-07T13:00:00Z", seconds=9.0, totals=totals(results), exit_code=0), **changes)
+    return footer_of(results, **{"ended": "2026-10-07T13:00:00Z", "seconds": 9.0, **changes})
 
 
 def shard(index: int, ids: Sequence[str], *, count: int = 3, **changes: Any) -> Part:
@@ -183,7 +199,7 @@ def test_a_part_that_is_none(changes: Mapping[str, Any], words: str) -> None:
         {"folder": "cases/1"},
         {"attachments": ("../x",)},
         {"attachments": ("..",)},
-        {"attempts": (attempt("cases/00001"), attempt("/etc"))},
+        {"attempts": (attempt(IDS[1], "cases/00001"), attempt(IDS[1], "/etc"))},
     ],
 )
 def test_files_outside_of_the_folder_are_refused(change: Mapping[str, Any]) -> None:
@@ -299,6 +315,19 @@ def test_everything_that_may_differ_has_its_reason(table: Mapping[str, str]) -> 
 Write = Callable[[Sequence[Part]], list[str]]
 
 
+def repeated(part: Part, **changes: Any) -> Part:
+    """Return a part whose cases were run several times."""
+    found = replace(part.header, **changes)
+    end = footer_of(part.run.results, lets_flaky_pass=found.lets_flaky_pass)
+    return Part(part.name, replace(part.run, header=found, footer=end))
+
+
+def line_of(case: CaseResult, made: Attempt) -> CaseResult:
+    """Return an attempt as the line that a run wrote of it."""
+    whole = result(case.case_id, made.outcome, folder=made.folder, seconds=made.seconds, isolation=made.isolation)
+    return replace(whole, stdout=made.stdout, stderr=made.stderr)
+
+
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Return a function that writes parts as runs with evidence, and returns their folders."""
@@ -310,8 +339,10 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
             with JournalWriter(Path(part.name) / "run.jsonl") as journal:
                 journal.write_header(part.header)
                 for one in part.run.results:
+                    for made in one.attempts:
+                        journal.write_attempt(line_of(one, made))
                     journal.write_case(one)
-                    for place in (one.folder, *(made.folder for made in one.attempts)):
+                    for place in filter(None, (one.folder, *(made.folder for made in one.attempts))):
                         folder = Path(part.name) / place
                         folder.mkdir(parents=True, exist_ok=True)
                         (folder / "observation.json").write_text(json.dumps(one.case_id))
@@ -352,9 +383,18 @@ def test_a_merged_run_is_a_run_like_any_other(write: Write, capsys: pytest.Captu
     ],
 )
 def test_the_exit_code_is_that_of_the_whole_run(write: Write, outcomes: Sequence[Outcome], least: str, code: int) -> None:
-    second = [result(case_id, outcome, folder="") for case_id, outcome in zip(IDS[1:4], outcomes, strict=True)]
+    second = [
+        result(case_id, outcome, folder=f"cases/{n:05d}") for n, (case_id, outcome) in enumerate(zip(IDS[1:4], outcomes, strict=True), 1)
+    ]
     parts = [
-        Part(part.name, replace(part.run, header=replace(part.header, options={**part.header.options, "min-executed": least})))
+        Part(
+            part.name,
+            replace(
+                part.run,
+                header=replace(part.header, options={**part.header.options, "min-executed": least}),
+                footer=footer_of(part.run.results, least=int(least)),
+            ),
+        )
         for part in shards(results=second)
     ]
     assert main(["merge", *write(parts), "--out", "out"]) == code
@@ -364,9 +404,9 @@ def test_the_exit_code_is_that_of_the_whole_run(write: Write, outcomes: Sequence
 
 
 def test_attempts_come_along_with_their_evidence(write: Write) -> None:
-    made = (attempt("cases/00001"), attempt("cases/00009", Outcome.PASS), attempt("", Outcome.UNAVAILABLE))
-    flaky = result(IDS[1], Outcome.FLAKY, attempts=made)
-    parts = shards(results=[flaky, result(IDS[2], folder="cases/00002"), result(IDS[3], folder="cases/00003")])
+    made = (attempt(IDS[1], "cases/00001"), attempt(IDS[1], "cases/00009", Outcome.PASS), attempt(IDS[1], "", Outcome.UNAVAILABLE))
+    second = [flaky(IDS[1], *made), result(IDS[2], folder="cases/00002"), result(IDS[3], folder="cases/00003")]
+    parts = [repeated(part, repeat=3) for part in shards(results=second)]
     assert main(["merge", *write(parts), "--out", "out"]) == 1
     results = {str(one.case_id): one for one in read_run(Path("out/run.jsonl")).results}
     found = results[IDS[1]]
@@ -379,12 +419,13 @@ def test_attempts_come_along_with_their_evidence(write: Write) -> None:
     assert len(list(Path("out/cases").iterdir())) == 7
 
 
-@pytest.mark.parametrize(("flaky", "code"), [("fail", 1), ("pass", 0)])
+@pytest.mark.parametrize(("policy", "code"), [("fail", 1), ("pass", 0)])
 def test_what_is_flaky_passes_in_a_merged_run_where_it_did_in_its_parts(
-    write: Write, flaky: str, code: int, capsys: pytest.CaptureFixture[str]
+    write: Write, policy: str, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    second = [result(IDS[1], Outcome.FLAKY, attempts=(attempt("cases/00001"),)), *(result(one, folder="") for one in IDS[2:4])]
-    parts = [Part(part.name, replace(part.run, header=replace(part.header, retries=1, flaky=flaky))) for part in shards(results=second)]
+    failed = flaky(IDS[1], attempt(IDS[1], "cases/00001"), attempt(IDS[1], "cases/00009", Outcome.PASS))
+    second = [failed, result(IDS[2], folder="cases/00002"), result(IDS[3], folder="cases/00003")]
+    parts = [repeated(part, retries=1, flaky=policy) for part in shards(results=second)]
     assert main(["merge", *write(parts), "--out", "out"]) == code
     assert ("FLAKY cases do not fail this run" in capsys.readouterr().out) == (code == 0)
     assert (b"<flakyFailure " in Path("out/junit.xml").read_bytes()) == (code == 0)
@@ -400,7 +441,7 @@ def test_what_is_refused_leaves_nothing(write: Write, capsys: pytest.CaptureFixt
     names = write(shards(version="0.2.0\n\x1b[31m", footer=None))
     assert main(["merge", names[0], names[1], "nowhere", "--out", "out"]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "nowhere: no run 'nowhere': neither nowhere/run.jsonl nor reports/nowhere/run.jsonl exists",
+        "no run 'nowhere': neither nowhere/run.jsonl nor reports/nowhere/run.jsonl exists",
         "shard-2: it was cut off; go on with it by 'run ... --resume', then merge",
         "shard-2: the version of this program is '0.2.0\\n\\x1b[31m' here, '0.1.0' in shard-1",
         "3/3 is missing",
@@ -415,7 +456,7 @@ def test_a_journal_that_is_none_is_a_problem(write: Write, capsys: pytest.Captur
     Path("shard-2/run.jsonl").write_text(text)
     assert main(["merge", *names, "--out", "out"]) == 2
     first, second, _ = capsys.readouterr().err.splitlines()
-    assert first.startswith("shard-2: line 1: ")
+    assert first.startswith(f"{Path('shard-2').absolute()}/run.jsonl:1: ")
     assert second == "2/3 is missing"
 
 
@@ -451,17 +492,34 @@ def test_no_link_of_anothers_archive_is_followed(write: Write, capsys: pytest.Ca
     (one / "inner").mkdir()
     (one / "inner" / "more.txt").write_text("more")
     (one / "inner" / "away").symlink_to(Path("secrets").absolute())
-    (Path("shard-2/cases/00001") / "observation.json").unlink()
-    Path("shard-2/cases/00001").rmdir()
-    Path("shard-2/cases/00001").symlink_to(Path("secrets").absolute())
     assert main(["merge", *names, "--out", "out"]) == 0
     copied = {path.relative_to("out").as_posix() for path in Path("out/cases").rglob("*") if not path.is_dir()}
-    assert copied == {"cases/00001/inner/more.txt", *(f"cases/{number:05d}/observation.json" for number in (1, 3, 4, 5, 6))}
+    assert copied == {"cases/00001/inner/more.txt", *(f"cases/{number:05d}/observation.json" for number in range(1, 7))}
     assert not any(path.is_symlink() for path in Path("out").rglob("*"))
-    warnings = capsys.readouterr().err.splitlines()
-    assert [line.split(": ")[:2] for line in warnings] == [["warning", "left behind"], ["warning", "left behind"]]
-    assert warnings[0].endswith(", and 2 more")
-    assert warnings[1].startswith("warning: left behind: ")
+    [warning] = capsys.readouterr().err.splitlines()
+    assert warning.startswith("warning: left behind: ")
+    assert warning.endswith(", and 2 more")
+
+
+@pytest.mark.parametrize("place", ["cases", "cases/00001", "cases/00001/observation.json"])
+def test_a_link_in_the_place_of_evidence_is_refused(write: Write, place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names = write(shards())
+    linked = Path("shard-3") / place
+    linked.rename("elsewhere")
+    linked.symlink_to(Path("elsewhere").absolute())
+    assert main(["merge", *names, "--out", "out"]) == 2
+    assert "shard-3/cases" in capsys.readouterr().err
+    assert not Path("out").exists()
+
+
+def test_evidence_that_was_changed_is_refused(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    names = write(shards())
+    Path("shard-2/cases/00002/observation.json").write_text("{}")
+    Path("shard-3/cases/00001/observation.json").unlink()
+    assert main(["merge", *names, "--out", "out"]) == 2
+    first, second, _ = capsys.readouterr().err.splitlines()
+    assert first.endswith(f"shard-2/cases/00002/observation.json: not the file that {IDS[2]} was judged by")
+    assert "shard-3/cases/00001/observation.json: the file that" in second
 
 
 def test_what_is_too_large_or_too_deep_is_left_behind(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
@@ -476,17 +534,9 @@ def test_what_is_too_large_or_too_deep_is_left_behind(write: Write, capsys: pyte
     assert len(list(Path("out/cases/00002").rglob("d"))) == 8
 
 
-def test_a_link_in_the_place_of_the_cases_is_not_followed(write: Write) -> None:
-    names = write(shards())
-    Path("shard-3/cases").rename("elsewhere")
-    Path("shard-3/cases").symlink_to(Path("elsewhere").absolute())
-    assert main(["merge", *names, "--out", "out"]) == 0
-    assert {path.parent.name for path in Path("out/cases").glob("*/observation.json")} == {"00001", "00002", "00003", "00004"}
-
-
 def test_a_journal_that_is_a_link_is_refused(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     names = write(shards())
     Path("shard-3/run.jsonl").rename("elsewhere.jsonl")
     Path("shard-3/run.jsonl").symlink_to(Path("elsewhere.jsonl").absolute())
     assert main(["merge", *names, "--out", "out"]) == 2
-    assert "shard-3: line 1: this is a link" in capsys.readouterr().err
+    assert "shard-3/run.jsonl:1: this is a link" in capsys.readouterr().err

@@ -14,10 +14,11 @@ from runner.plan import digest_of
 from runner.record import JournalWriter, RunFooter, RunHeader, digest_of_selection
 from runner.runs import find_run, open_run, resume_run
 from tests.fakes import COUNTED, case, step
+from tests.results import as_outcome, footer_of
 
 FOOTER = RunFooter(ended="2026-01-01T00:00:01+00:00", seconds=1.0, totals={}, exit_code=0)
 BODY = {"preludes": [], "functions": {}}
-CASES = [case(step(COUNTED), id=f"area/{name}[backend=cpu]", body=BODY) for name in "ab"]
+CASES = [case(step(COUNTED), id=f"area/{name}[backend=cpu]", name=name, body=BODY) for name in "ab"]
 FILES = {"waivers.yaml": "1" * 64}
 
 
@@ -50,22 +51,23 @@ def resumed(name, cases, *, files=FILES, out=None, **changes):
     return resume_run(name, header_of(cases, **changes), digests_of(cases), files, out)
 
 
-def result_of(one, **changes) -> CaseResult:
+def result_of(one, outcome=Outcome.PASS, **changes) -> CaseResult:
     made = CaseResult(
         case_id=one.id,
         spec=one.spec,
         area=one.area,
         name=one.name,
         backend=one.backend,
-        outcome=Outcome.PASS,
-        reason="",
+        outcome=outcome,
+        reason=changes.pop("reason", ""),
         failure_type="",
         verdicts=(),
         position=one.position,
         seconds=1.0,
         digest=digest_of(one),
+        folder=f"cases/{ord(one.name[0]):05d}",
     )
-    return replace(made, **changes)
+    return as_outcome(made, outcome, **changes)
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +82,7 @@ def recorded(folder: Path, *results: CaseResult, header: RunHeader = HEADER, foo
         for one in results:
             journal.write_case(one)
         if footer is not None:
-            journal.write_footer(footer)
+            journal.write_footer(footer_of(results, interrupted=footer.interrupted))
     return folder
 
 
@@ -123,6 +125,8 @@ def test_a_named_folder_is_made_and_is_not_the_latest():
     assert folder.path == Path("a/b").absolute()
     assert not folder.is_latest
     assert not Path("reports").exists()
+    assert [path.name for path in Path("a/b").iterdir()] == ["run.lock"]
+    folder.release()
     assert list(Path("a/b").iterdir()) == []
 
 
@@ -218,7 +222,7 @@ def test_attempts_of_another_case_are_refused():
 
 
 def test_a_run_that_ended_is_refused():
-    recorded(Path("out"), result_of(CASES[0]), footer=FOOTER)
+    recorded(Path("out"), *map(result_of, CASES), footer=FOOTER)
     with pytest.raises(UsageError, match="came to its end"):
         resumed("out", CASES)
 
@@ -272,9 +276,10 @@ def test_a_run_that_finished_nothing_but_an_attempt_keeps_it(footer):
     with JournalWriter(Path("out/run.jsonl")) as journal:
         journal.write_attempt(attempt)
         if footer is not None:
-            for one in CASES:
-                journal.write_case(result_of(one, **UNRUN))
-            journal.write_footer(footer)
+            unrun = [result_of(one, **UNRUN) for one in CASES]
+            for one in unrun:
+                journal.write_case(one)
+            journal.write_footer(footer_of(unrun, interrupted=footer.interrupted))
     folder = resumed("out", CASES)
     assert (folder.header, folder.finished, folder.attempts) == (HEADER, (), {CASES[0].id: (attempt,)})
 

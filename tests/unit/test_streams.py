@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -113,3 +114,30 @@ def test_a_pipe_that_has_no_room_just_now_is_waited_for() -> None:
     assert (started_.returncode, words) == (0, b"")
     assert len(data) > 1 << 16, "the pipe had room for all of it: this test shows nothing"
     assert isinstance(json.loads(data), list)
+
+
+CLOSED = [
+    ["list", GOOD],
+    ["list", GOOD, "--json"],
+    ["validate", GOOD],
+    ["explain", "*", GOOD],
+    ["--help"],
+    ["list", "no/such.yaml"],
+    ["run", "--x"],
+]
+
+
+@pytest.mark.parametrize("arguments", CLOSED, ids=lambda arguments: " ".join(map(str, arguments)))
+@pytest.mark.parametrize("closed", [(1,), (2,), (0, 1, 2)], ids=str)
+def test_a_closed_stream_is_neither_a_traceback_nor_a_silent_loss(arguments: list[object], closed: tuple[int, ...], tmp_path: Path) -> None:
+    """Exit 1 where what was asked for went nowhere; messages alone may be lost; and no file takes the number of a closed stream."""
+    whole = subprocess.run(command(*arguments), cwd=ROOT, env=environment(), capture_output=True, check=False)
+    shell = shlex.join(map(str, command(*arguments))) + "".join(f" {number}{'<' if number == 0 else '>'}&-" for number in closed)
+    done = subprocess.run(["/bin/sh", "-c", shell], cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+    loses = 1 in closed and whole.stdout
+    assert done.returncode == (whole.returncode or int(bool(loses)))
+    assert "Traceback" not in done.stdout + done.stderr
+    if loses and 2 not in closed:
+        assert "cannot write to standard output: it is closed" in done.stderr
+    if 1 not in closed:
+        assert done.stdout.encode() == whole.stdout

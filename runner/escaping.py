@@ -1,0 +1,110 @@
+"""Text of specs, workers, file names and the environment, made safe to show: on terminals, in CI logs, in JUnit. Pure.
+
+Such text may hold terminal sequences, characters that hide or reorder others, and commands that a CI system obeys when it reads them in a
+log. ``plain`` keeps lines; ``line`` and ``one_line`` give one. Escapes are visible, and escaping twice changes nothing.
+"""
+
+import re
+import unicodedata
+from typing import Any
+
+MESSAGE_LIMIT = 500
+"""Characters of a one-line message."""
+
+_SEQUENCES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor moves
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
+    r"|\x1b[PX^_][^\x1b]*\x1b\\"  # device strings
+    r"|\x1b[#%()*+./-][0-~]"  # character sets
+    r"|\x1b[78=>cDEHMNOZ]"  # reset, save, index
+)
+
+# Printable to Python, and yet without a glyph: joiners, Hangul fillers, variation selectors but for text and emoji style.
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufe00-\ufe0d\U000e0100-\U000e01ef]")
+
+_COMMAND_ANYWHERE = re.compile(
+    r"#(?=#(?:vso|teamcity)?\[)"  # Azure Pipelines, GitHub's first form, TeamCity
+    r"|\[(?=\[ATTACHMENT\|)"  # Jenkins and GitLab, in the output of a JUnit report
+    r"|s(?=ection_(?:start|end):)"  # GitLab
+    r"|t(?=ravis_(?:fold|time):)",
+    re.IGNORECASE,
+)
+_COMMAND_AT_START = re.compile(
+    r"^(?P<before>[^\S\n]*):(?=:)"  # GitHub: blanks may stand before it
+    r"|^(?P<first>[-+~^])(?=(?P=first){2}(?:\s|$))",  # Buildkite
+    re.MULTILINE,
+)
+_OWN = re.compile(r"(\x1b\[[0-9;]*[mK]|\r)")
+
+
+def plain(text: str) -> str:
+    r"""Return ``text`` without terminal sequences, other control characters shown as ``\x00`` or ``\ud800``, CI commands broken."""
+    if "\x1b" in text:
+        text = _SEQUENCES.sub("", text)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return without_commands("\n".join(map(_visible, text.split("\n"))))
+
+
+def line(text: str) -> str:
+    r"""Return ``text`` as one line that a terminal only shows: whatever else a character does is escaped, line ends as ``\n`` too."""
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else _escape(char) for char in text)
+    return without_commands(_INVISIBLE.sub(lambda found: _escape(found.group()), text))
+
+
+def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
+    """Return ``text`` made plain, on one line, its end left out when it is long."""
+    found = " ".join(plain(text).split())
+    found = without_commands(found)  # what stood on several lines may be a command on one
+    return found if len(found) <= limit else found[: max(limit - 3, 0)] + "..."
+
+
+def visible_name(text: str) -> str:
+    """Return a name that can be shown; two different names stay different."""
+    return line(text.replace("\\", "\\x5c"))
+
+
+def painted(text: str) -> str:
+    """Return a text whose colours and carriage returns are our own: they stay, and everything else is made plain."""
+    parts = _OWN.split(text)
+    parts[::2] = ["\n".join(map(_visible, part.split("\n"))) for part in parts[::2]]
+    return without_commands("".join(parts))
+
+
+def without_commands(text: str) -> str:
+    """Return a text of which no line is a command to a CI system."""
+    if "#" in text or "[[" in text or "_" in text:
+        text = _COMMAND_ANYWHERE.sub(lambda found: _hex(found.group()), text)
+    return _COMMAND_AT_START.sub(_broken, text)
+
+
+def _broken(found: re.Match[str]) -> str:
+    first = found["first"]
+    return _hex(first) if first else f"{found['before']}{_hex(':')}"
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON that can be shown: ASCII, and no CI command within its strings. It reads back as the same value."""
+    import json  # ``--help`` needs none
+
+    text = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=True).replace("\x7f", "\\u007f")
+    return _COMMAND_ANYWHERE.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+
+
+def _visible(text: str) -> str:
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() or char == "\t" or unicodedata.category(char) == "Zs" else _escape(char) for char in text)
+    return _INVISIBLE.sub(lambda found: _escape(found.group()), text)
+
+
+def _escape(char: str) -> str:
+    short = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char)
+    if short:
+        return short
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _hex(char: str) -> str:
+    return f"\\x{ord(char):02x}"

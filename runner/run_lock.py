@@ -1,0 +1,124 @@
+"""The lock of a run's folder: held by the process that writes a run there, from before it looks at anything until it ends."""
+
+import contextlib
+import fcntl
+import os
+import socket
+import time
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+
+LOCK = "run.lock"
+"""In a run's folder. It names the process; that the process lives is what the lock on it says, so that a killed run locks nothing."""
+
+_ATTEMPTS = 10
+_PAUSE = 0.05
+_LONGEST = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The process that writes a run."""
+
+    pid: int
+    host: str
+
+    def __str__(self) -> str:
+        here = self.host in ("", _host())
+        who = f"process {self.pid}" if self.pid else "another process"
+        return who if here else f"{who} on {self.host}"
+
+
+class FolderInUse(Exception):
+    """Another process writes a run to this folder."""
+
+    def __init__(self, folder: Path, holder: Holder) -> None:
+        self.holder = holder
+        super().__init__(f"{folder}: {holder} is writing a run there (wait for its end, end it, or name another folder)")
+
+
+class RunLock:
+    """The lock of one folder; taken when made. Raises ``FolderInUse``, or ``OSError`` where the file cannot be made."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOCK
+        self._descriptor = _locked(folder, self._path)
+        self._close = weakref.finalize(self, os.close, self._descriptor)
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()} {_host()}\n".encode("utf-8", "surrogateescape"), 0)
+
+    def release(self) -> None:
+        """Remove the file and the lock; again does nothing."""
+        if not self._close.alive:
+            return
+        with contextlib.suppress(OSError):
+            if _is_at(self._path, self._descriptor):
+                self._path.unlink()
+        self._close()
+
+
+def holder_of(folder: Path) -> Holder | None:
+    """Return the process that writes a run to a folder now; None where none does."""
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return None if _is_free(descriptor, fcntl.LOCK_SH) else _named(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _locked(folder: Path, path: Path) -> int:
+    """Open the file and lock it; a reader that looks for a lock holds one for a moment."""
+    for attempt in range(_ATTEMPTS):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+        is_free = _is_free(descriptor, fcntl.LOCK_EX)
+        if is_free and _is_at(path, descriptor):  # else its holder removed it in between
+            return descriptor
+        holder = _named(descriptor)
+        os.close(descriptor)
+        if not is_free and attempt == _ATTEMPTS - 1:
+            break
+        time.sleep(_PAUSE)
+    raise FolderInUse(folder, holder)
+
+
+def _is_free(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: what the file says must do
+        return not _lives(_named(descriptor))
+    return True
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        named, mine = os.lstat(path), os.fstat(descriptor)
+    except FileNotFoundError:
+        return False
+    return (named.st_dev, named.st_ino) == (mine.st_dev, mine.st_ino)
+
+
+def _named(descriptor: int) -> Holder:
+    pid, _, host = os.pread(descriptor, _LONGEST, 0).decode("utf-8", "replace").strip().partition(" ")
+    return Holder(int(pid) if pid.isascii() and pid.isdecimal() and len(pid) < 10 else 0, host)
+
+
+def _lives(holder: Holder) -> bool:
+    if not holder.pid or holder.pid == os.getpid() or holder.host != _host():
+        return False
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _host() -> str:
+    return socket.gethostname()

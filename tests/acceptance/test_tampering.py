@@ -1,0 +1,149 @@
+"""Runs whose cases or neighbours write to the run's folder, and secrets that workers print: what real processes do."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from junitparser import JUnitXml
+
+from runner.outcomes import Outcome
+from runner.record import read_run
+from tests.fakes import ROOT, environment, program
+
+pytestmark = pytest.mark.torch
+
+HONEST = """\
+summary: A case that does nothing else
+backends: [host]
+prelude: |
+  def act():
+      return 1
+steps: [{api: {call: act, as: found}, expect: [{equals: {found: 1}}]}]
+"""
+HARM = {
+    "append": "journal.open('a').write(line.replace('honest', 'forged') + chr(10))",
+    "replace": "copy = run / 'copy'; copy.write_text(journal.read_text()); copy.replace(journal)",
+    "truncate": "os.truncate(journal, 100)",
+    "observation": "(run / json.loads(line)['folder'] / 'observation.json').write_text('{}')",
+    "remove": "(run / json.loads(line)['folder'] / 'observation.json').unlink()",
+}
+TAMPERS = """\
+summary: A case that waits for another's line and then harms the run's folder
+backends: [host]
+prelude: |
+  def act():
+      import json, os, pathlib, time
+      run = pathlib.Path(os.environ["VICTIM"])
+      journal = run / "run.jsonl"
+      while True:
+          lines = [line for line in journal.read_text().splitlines() if '"kind": "case"' in line]
+          if lines:
+              break
+          time.sleep(0.05)
+      line = lines[0]
+      {harm}
+      return 1
+steps: [{{api: {{call: act, as: found}}, expect: [{{equals: {{found: 1}}}}]}}]
+"""
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_case_that_harms_the_records_fails_the_run(tmp_path: Path, harm: str) -> None:
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "honest.yaml").write_text(HONEST)
+    (tmp_path / "specs" / "tampers.yaml").write_text(TAMPERS.format(harm=HARM[harm]))
+    out = tmp_path / "out"
+    done = program("run", tmp_path / "specs", "--out", out, "--jobs", "2", env=environment(VICTIM=str(out)))
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert ("observation.json" if harm in ("observation", "remove") else f"{out}/run.jsonl: the journal was changed") in last
+    report = {case.name: case.result for suite in JUnitXml.fromfile(str(out / "junit.xml")) for case in suite}
+    assert "changed" in report["run"][0].message
+    assert report.keys() <= {"run", "honest[backend=host]", "tampers[backend=host]"}
+    for command in (["run", tmp_path / "specs", "--resume", out], ["audit", out], ["merge", out, "--out", tmp_path / "merged"]):
+        assert program(*command, env=environment(VICTIM=str(out))).returncode == 2
+
+
+SLOW = HONEST.replace("return 1\n", "import time, os\n      time.sleep(float(os.environ['NAP']))\n      return 1\n", 1)
+
+
+def test_two_runs_into_one_folder(tmp_path: Path) -> None:
+    (tmp_path / "honest.yaml").write_text(SLOW)
+    out = tmp_path / "out"
+    first = subprocess.Popen(
+        [sys.executable, "-m", "runner", "run", str(tmp_path / "honest.yaml"), "--out", str(out)],
+        cwd=ROOT,
+        env=environment(NAP="6"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (out / "run.lock").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for command in (["run", tmp_path / "honest.yaml", "--out", out], ["run", tmp_path / "honest.yaml", "--resume", out]):
+        done = program(*command, env=environment(NAP="0"))
+        assert done.returncode == 2
+        assert f"{out}: process {first.pid} is writing a run there" in done.stderr or "no run" in done.stderr
+    while not (out / "run.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for command in (["audit", out], ["merge", out, "--out", tmp_path / "merged"], ["merge", out, "--out", out]):
+        done = program(*command)
+        assert (done.returncode, f"process {first.pid} is still writing this run" in done.stderr) == (2, True), done.stderr
+    _, err = first.communicate(timeout=120)
+    assert first.returncode == 0, err
+    assert [result.outcome for result in read_run(out / "run.jsonl").results] == [Outcome.PASS]
+    assert not (out / "run.lock").exists()
+
+
+LOUD = HONEST.replace("return 1\n", "import os\n      print(dict(os.environ))\n      raise RuntimeError(os.environ['TORCH_PAT'])\n", 1)
+SECRETS = {
+    "TORCH_AUTH": "planted-auth",
+    "TORCH_PAT": "planted-pat",
+    "TORCH_X": "https://bucket/x?X-Amz-Signature=planted-signature",
+    "TORCHINDUCTOR_REDIS_URL": "redis://:planted/slash@host:6379",
+    "TRITON_PROXY": "planted-user:planted-pass@proxy:8080",
+    "CUDA_KEY": "planted-key",
+    "OMP_PASSWORD": "planted-password",
+    "MY_SECRET": "planted-secret",
+    "TORCH_CUDA_ARCH_LIST": "https://planted-token@host/x",
+}
+
+
+def test_no_secret_stands_in_a_record(tmp_path: Path) -> None:
+    (tmp_path / "loud.yaml").write_text(LOUD)
+    out = tmp_path / "out"
+    selected = ["--select", "*", "--select", "https://u:planted-url@h/?planted=1", "--select=--token=planted-option"]
+    done = program("run", tmp_path / "loud.yaml", "--out", out, *selected, env=environment(**SECRETS))
+    assert done.returncode == 1
+    for text in (done.stdout, done.stderr, (out / "run.jsonl").read_text(), (out / "junit.xml").read_text()):
+        assert "planted" not in text
+
+
+WAIVER = """\
+waivers:
+  - cases: "*"
+    failure: {type: equals, match: "1"}
+    reason: Known since long
+    issue: https://example.org/issues/1
+    until: 2999-12-31
+"""
+
+
+def test_what_failed_as_expected_was_executed_and_what_did_not_run_is_said(tmp_path: Path) -> None:
+    (tmp_path / "honest.yaml").write_text(HONEST.replace("return 1", "return 2"))
+    (tmp_path / "waivers.yaml").write_text(WAIVER)
+    done = program("run", tmp_path / "honest.yaml", "--waivers", tmp_path / "waivers.yaml", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line).get("exit_code") for line in (tmp_path / "out" / "run.jsonl").read_text().splitlines()][-1] == 0
+    more = ["--waivers", tmp_path / "waivers.yaml", "--min-executed", "3"]
+    done = program("run", tmp_path / "honest.yaml", *more, "--out", tmp_path / "more")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (4, "1 of 1 selected were executed, fewer than --min-executed 3")
+    (tmp_path / "gpus.yaml").write_text(HONEST.replace("backends: [host]", 'backends: [host]\nrequires: [{gpus: ">=99"}]'))
+    done = program("run", tmp_path / "gpus.yaml", "--out", tmp_path / "none")
+    assert done.returncode == 4
+    assert done.stderr.splitlines()[-1].startswith("nothing was executed, of 1 selected: 1 x ")

@@ -1,0 +1,255 @@
+"""Lines of a journal that cannot all be true are refused with file and line, whichever field was changed."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.attempts import Policy
+from runner.consistency import of_machine
+from runner.diagnostics import Position
+from runner.model import CaseId, CaseResult, Status, WaiverEffect
+from runner.outcomes import Outcome
+from runner.record import JournalError, JournalWriter, RunHeader, digest_of_selection, read_run
+from tests import fakes
+from tests.results import as_outcome, footer_of, waiver_of
+
+AT = Position(file="specs/a/one.yaml", line=7, column=5)
+
+
+def case(number: int, outcome: Outcome = Outcome.PASS, **changes: Any) -> CaseResult:
+    made = CaseResult(
+        case_id=CaseId(f"a/one[backend=cpu,n={number}]"),
+        spec=AT.file,
+        area="a",
+        name="one",
+        backend="cpu",
+        outcome=outcome,
+        reason="",
+        failure_type="",
+        verdicts=(),
+        position=AT,
+        seconds=1.0,
+        digest=f"{number:064x}",
+        folder=f"cases/{number:05d}",
+    )
+    return as_outcome(made, outcome, **changes)
+
+
+def header(*results: CaseResult, **changes: Any) -> RunHeader:
+    made = RunHeader(
+        run_id="r1",
+        started="2026-01-01T00:00:00+00:00",
+        version="0",
+        command=(),
+        environment={"torch": "2.13.0", "gpus": "0"},
+        variables={},
+        specs={},
+        selected=len(results),
+        selected_whole=len(results),
+        selection=digest_of_selection({result.case_id: result.digest for result in results}),
+        options={"min-executed": "1", "retries": "2", "repeat": "1", "flaky": "fail", "fail-fast": ""},
+        retries=2,
+    )
+    return replace(made, **changes)
+
+
+def written(path: Path, *results: CaseResult, attempts: tuple[CaseResult, ...] = (), **of_header: Any) -> Path:
+    with JournalWriter(path) as journal:
+        journal.write_header(header(*results, **of_header))
+        for attempt in attempts:
+            journal.write_attempt(attempt)
+        for result in results:
+            journal.write_case(result)
+        journal.write_footer(footer_of(results))
+    return path
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return tmp_path / "run.jsonl"
+
+
+RETRIED = (case(1, Outcome.CRASH), case(1, Outcome.PASS, folder="cases/00009"))
+FLAKY = Policy(retries=2).fold(RETRIED)
+WHOLE = [case(number, outcome) for number, outcome in enumerate(Outcome, start=1) if outcome not in (Outcome.FLAKY, Outcome.NOT_RUN)]
+
+
+def test_what_a_run_writes_is_read(journal: Path) -> None:
+    assert len(read_run(written(journal, *WHOLE)).results) == len(WHOLE)
+
+
+def test_attempts_and_their_case_are_read(journal: Path) -> None:
+    assert read_run(written(journal, FLAKY, attempts=RETRIED)).results == (FLAKY,)
+
+
+Change = Callable[[list[dict[str, Any]]], object]
+
+
+def line(number: int, **changes: Any) -> Change:
+    return lambda lines: lines[number].update(changes)
+
+
+def verdict(**changes: Any) -> Change:
+    return lambda lines: lines[1]["verdicts"][0].update(changes)
+
+
+POSITION = {"file": AT.file, "line": 99, "column": 1}
+WAIVER = {"effect": "matched", "cases": "*", "position": POSITION, "reason": "r", "issue": "i", "until": "2027-01-01"}
+
+LIES: list[tuple[Outcome, Change, str]] = [
+    (Outcome.FAIL, line(1, outcome="PASS", reason="", failure_type=""), "PASS, though its verdicts come to FAIL"),
+    (Outcome.FELL_BACK, line(1, outcome="PASS", reason="", failure_type=""), "PASS, though its verdicts come to FELL_BACK"),
+    (Outcome.CRASH, line(1, outcome="PASS", reason="", failure_type=""), "PASS, though its verdicts come to CRASH"),
+    (Outcome.TIMEOUT, line(1, outcome="FAIL"), "FAIL, though its verdicts come to TIMEOUT"),
+    (Outcome.FAIL, line(1, outcome="PASS", reason="", failure_type="", verdicts=[]), "PASS without a verdict"),
+    (Outcome.FAIL, verdict(status="held"), "FAIL, though its verdicts come to PASS"),
+    (Outcome.PASS, verdict(status="not-applicable"), "PASS without a verdict"),
+    (Outcome.PASS, line(1, reason="but"), "PASS with a reason"),
+    (Outcome.FAIL, line(1, reason=" "), "FAIL without a reason"),
+    (Outcome.FAIL, line(1, failure_type="close"), "FAIL with the failure type 'close', which is 'counter'"),
+    (Outcome.FAIL, line(1, position=POSITION), "is not that of its first failure"),
+    (Outcome.FAIL, line(1, outcome="XFAIL"), "XFAIL without a waiver that matched"),
+    (Outcome.FAIL, line(1, waivers=[WAIVER]), "FAIL with a waiver of effect 'matched'"),
+    (Outcome.PASS, line(1, waivers=[WAIVER]), "PASS with a waiver of effect 'matched'"),
+    (Outcome.ERROR, line(1, waivers=[{**WAIVER, "effect": "expired"}]), "ERROR with a waiver"),
+    (Outcome.ERROR, line(1, outcome="XFAIL", waivers=[WAIVER]), "XFAIL, though its verdicts come to ERROR"),
+    (Outcome.XFAIL, line(1, reason="another"), "XFAIL with another reason than its waiver's"),
+    (Outcome.XPASS, line(1, outcome="PASS", reason="", failure_type=""), "PASS with a waiver of effect 'passed'"),
+    (Outcome.PASS, line(1, outcome="UNAVAILABLE", reason="no GPU", failure_type="unavailable"), "UNAVAILABLE with verdicts"),
+    (Outcome.PASS, line(1, outcome="UNAVAILABLE", reason="no", failure_type="unavailable", verdicts=[]), "though it was executed"),
+    (Outcome.UNAVAILABLE, line(1, outcome="PASS", reason="", failure_type=""), "PASS without a verdict"),
+    (Outcome.PASS, line(1, outcome="NOT_RUN", reason="x", failure_type="not-run", verdicts=[]), "NOT_RUN, though it was executed"),
+    (Outcome.PASS, line(1, outcome="FLAKY", reason="x", failure_type="flaky"), "FLAKY without attempts"),
+    (Outcome.PASS, line(1, folder=""), "no folder says that it was executed"),
+    (Outcome.PASS, line(1, folder="../elsewhere"), "'../elsewhere' is no folder of a case"),
+    (Outcome.PASS, line(1, folder="cases/00002"), "cases/00002 is said to be of"),
+    (Outcome.PASS, line(1, evidence={}), "without the digest of what it was judged by"),
+    (Outcome.PASS, line(1, evidence={"../x": "e" * 64}), "is no file of a case"),
+    (Outcome.PASS, line(1, digest="f" * 64), "its cases are not those that were selected"),
+    (Outcome.PASS, line(1, digest="short"), "its digest is no sha256"),
+    (Outcome.PASS, line(1, case_id="a/other[backend=cpu,n=1]"), "is not of area 'a', name 'one'"),
+    (Outcome.PASS, line(1, backend="cuda"), "is not of area"),
+    (Outcome.PASS, line(2, case_id="a/one[backend=cpu,n=1]"), "a second line for the case"),
+    (Outcome.PASS, line(0, selected=1), "it holds 2 of its 1 cases"),
+    (Outcome.PASS, line(0, selected=3), "3 cases are selected of 2"),
+    (Outcome.PASS, line(0, retries=9), "its retries is not what its options say"),
+    (Outcome.PASS, line(0, flaky="pass"), "its flaky is not what its options say"),
+    (Outcome.PASS, line(3, totals={"PASS": 7}), "its footer counts other outcomes"),
+    (Outcome.FAIL, line(3, exit_code=0), "its exit code is 0, and its cases come to 1"),
+    (Outcome.PASS, line(3, exit_code=4), "its exit code is 4, and its cases come to 0"),
+    (Outcome.PASS, line(3, interrupted=True), "its exit code is 0, and its cases come to 130"),
+    (Outcome.NOT_RUN, line(3), "a case was not run, though nothing stopped the run"),
+]
+
+
+@pytest.mark.parametrize(("outcome", "change", "words"), LIES, ids=[f"{outcome.label}-{words[:40]}" for outcome, _, words in LIES])
+def test_a_line_that_contradicts_another_field_is_refused(journal: Path, outcome: Outcome, change: Change, words: str) -> None:
+    lines = [json.loads(text) for text in written(journal, case(1, outcome), case(2)).read_text().splitlines()]
+    change(lines)
+    journal.write_text("".join(json.dumps(record) + "\n" for record in lines))
+    with pytest.raises(JournalError, match=r"^line [1-4]: ") as caught:
+        read_run(journal)
+    assert words in str(caught.value)
+
+
+OF_ATTEMPTS: list[tuple[Change, str]] = [
+    (line(3, outcome="PASS", reason="", failure_type=""), "PASS"),
+    (lambda lines: lines[3]["attempts"].pop(), "its 1 attempts are not the 2"),
+    (lambda lines: lines.pop(1), "its 2 attempts are not the 1"),
+    (lambda lines: lines[3]["attempts"][0].update(outcome="FAIL"), "its 2 attempts are not the 2"),
+    (lambda lines: lines[1].update(outcome="PASS", reason="", failure_type=""), "PASS, though its verdicts come to CRASH"),
+    (line(3, seconds=77.0), "its seconds are not those of its attempts"),
+    (line(3, folder="cases/00009"), "its folder is not that of the attempt that it shows"),
+    (line(3, verdicts=[]), "FLAKY without a verdict"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), OF_ATTEMPTS, ids=[words for _, words in OF_ATTEMPTS])
+def test_a_case_that_contradicts_its_attempts_is_refused(journal: Path, change: Change, words: str) -> None:
+    lines = [json.loads(text) for text in written(journal, FLAKY, attempts=RETRIED).read_text().splitlines()]
+    change(lines)
+    journal.write_text("".join(json.dumps(record) + "\n" for record in lines))
+    with pytest.raises(JournalError) as caught:
+        read_run(journal)
+    assert words in str(caught.value)
+
+
+def test_more_attempts_than_the_run_makes_are_refused(journal: Path) -> None:
+    made = tuple(case(1, Outcome.FAIL, folder=f"cases/{number:05d}") for number in range(1, 5))
+    with pytest.raises(JournalError, match="4 attempts, where at most 3 are made"):
+        read_run(written(journal, Policy(retries=3).fold(made), attempts=made))
+
+
+def test_a_missing_capability_that_is_required_is_an_error_without_verdicts(journal: Path) -> None:
+    required = replace(case(1, Outcome.UNAVAILABLE), outcome=Outcome.ERROR, reason="--require cuda: no GPU")
+    assert read_run(written(journal, required)).results == (required,)
+    with pytest.raises(JournalError, match="ERROR without a verdict"):
+        read_run(written(journal.with_name("other"), replace(required, reason="no GPU")))
+
+
+def test_what_a_machine_cannot_have_executed_is_seen() -> None:
+    other = replace(case(1), backend="cuda")
+    assert of_machine([case(1)], {"gpus": "0"}, {"cpu": "cpu", "cuda": "cuda"}) == ""
+    assert of_machine([other], {"gpus": "1"}, {"cuda": "cuda"}) == ""
+    assert "PASS on cuda, and the machine had no GPU" in of_machine([other], {"gpus": "0"}, {"cuda": "cuda"})
+
+
+def test_the_journal_of_a_run_that_goes_on_is_sealed(journal: Path) -> None:
+    from runner.diagnostics import JournalAltered
+
+    forged = json.dumps({"kind": "case"}).encode() + b"\n"
+    for number, harm in enumerate((_append, _overwrite, _replace, _remove)):
+        path = journal.with_name(f"{number}.jsonl")
+        with JournalWriter(path) as writer:
+            writer.write_header(header(case(1)))
+            writer.write_case(case(1))
+            harm(path, forged)
+            with pytest.raises(JournalAltered, match=path.name):
+                writer.verify()
+            with pytest.raises(JournalAltered):
+                writer.write_footer(footer_of([case(1)]))
+            writer.set_aside()
+        assert not path.exists()
+
+
+def _append(path: Path, data: bytes) -> None:
+    with path.open("ab") as stream:
+        stream.write(data)
+
+
+def _overwrite(path: Path, data: bytes) -> None:
+    with path.open("r+b") as stream:
+        stream.seek(-len(data), 2)
+        stream.write(data)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    copy = path.with_name("copy")
+    copy.write_bytes(path.read_bytes())
+    copy.replace(path)
+
+
+def _remove(path: Path, data: bytes) -> None:
+    path.unlink()
+
+
+def test_whatever_the_judge_says_does_not_contradict_itself(journal: Path) -> None:
+    step = fakes.step(fakes.COUNTED)
+    made = fakes.case(step, body={"preludes": [], "functions": {}})
+    facts = ({}, {"counters": {}}, {"executed": {}}, {"raised": fakes.exception()})
+    found = [fakes.verdict_of(made, fakes.observation(fakes.seen(**changes))) for changes in facts]
+    assert [one.outcome for one in found] == [Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.FAIL]
+    for number, one in enumerate(found, start=1):
+        given = {"outcome": one.outcome, "reason": one.reason, "failure_type": one.failure_type, "verdicts": one.verdicts}
+        result = replace(case(1), **given, position=one.position)
+        read_run(written(journal.with_name(f"{number}.jsonl"), result))
+
+
+def test_statuses_that_no_waiver_of_that_effect_allows(journal: Path) -> None:
+    failed = case(1, Outcome.FAIL, waivers=(waiver_of(WaiverEffect.EXPIRED, "r", AT),))
+    assert failed.failed[0].status is Status.FAILED
+    assert read_run(written(journal, failed)).results == (failed,)

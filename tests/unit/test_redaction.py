@@ -1,0 +1,243 @@
+"""Secrets: what is recorded, what is masked, and that harmless text stays as it is."""
+
+import dataclasses
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from runner.diagnostics import Position
+from runner.model import AppliedWaiver, Attempt, CaseId, CaseResult, Status, Verdict, WaiverEffect
+from runner.outcomes import Outcome
+from runner.redaction import (
+    KNOWN,
+    environment_variables,
+    is_secret_name,
+    recorded_variables,
+    redacted,
+    redacted_command,
+    redacted_result,
+    redacted_texts,
+)
+
+
+@pytest.fixture(autouse=True)
+def _knows_nothing() -> Iterator[None]:
+    KNOWN.forget()
+    yield
+    KNOWN.forget()
+
+
+def test_only_names_of_the_committed_list_are_recorded() -> None:
+    harmless = {
+        "TORCH_LOGS": "+dynamo",
+        "TORCHINDUCTOR_CACHE_DIR": "/c",
+        "TRITON_CACHE_DIR": "/t",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "HIP_VISIBLE_DEVICES": "0",
+        "ROCM_PATH": "/opt/rocm",
+        "OMP_NUM_THREADS": "2",
+    }
+    others = [
+        "HOME",
+        "TORCH_TOKEN",
+        "TORCH_AUTH",
+        "TORCH_PAT",
+        "TORCH_X",
+        "CUDA_password",
+        "TORCHINDUCTOR_REDIS_URL",
+        "TORCH_TRACE",
+        "OMP_X",
+    ]
+    assert environment_variables({**harmless, **dict.fromkeys(others, "s3cret")}) == harmless
+
+
+def test_no_name_of_the_list_looks_secret() -> None:
+    assert [name for name in recorded_variables() if is_secret_name(name)] == []
+    assert len(recorded_variables()) > 100
+
+
+def test_the_value_of_a_harmless_name_is_masked_too() -> None:
+    shown = environment_variables({"TORCH_LOGS": "https://u:s3cret@host/x?sig=s3cret", "TORCH_COMPILE_BACKEND": "bob:s3cret@host"})
+    assert "s3cret" not in str(shown)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("redis://user:s3cret@host:6379/0", "redis://***@host:6379/0"),
+        ("https://s3cret@host/x", "https://***@host/x"),
+        ("redis://user:s3cr@et@host", "redis://***@host"),
+        ("redis://user:s3c/r?et@host", "redis://***@host"),
+        ("redis://:s3/cret@host", "redis://***@host"),
+        ("postgres://u:s3c#ret@host/db", "postgres://***@host/db"),
+        ("redis://:s3cret@a,redis://u:s3cret@b", "redis://***@a,redis://***@b"),
+        ("a=redis://u:s3cret@a b=http://v:s3cret@c/d", "a=redis://***@a b=http://***@c/d"),
+        ("https://host/x?page=1&api_key=s3cret&b=2#c", "https://host/x?***"),
+        ("https://host/x#Access_Token=s3cret", "https://host/x#***"),
+        ("see 'https://bucket/x?X-Amz-Signature=s3cret', then", "see 'https://bucket/x?***', then"),
+        ("bob:s3cret@host", "***@host"),
+        ("(bob:s3cret@db.internal:5432)", "(***@db.internal:5432)"),
+        ("git+ssh://git:s3cret@[::1]:22/x", "git+ssh://***@[::1]:22/x"),
+        ("--token s3cret", "--token ***"),
+        ("--token=s3cret", "--token=***"),
+        ("--hf-token='s3cret with blanks' x", "--hf-token=*** x"),
+        ("tool --api-key s3cret --auth=s3cret --pat s3cret --password s3cret --secret s3cret --key s3cret", None),
+        ("Authorization: Bearer s3cret", "Authorization: Bearer ***"),
+        ("authorization=Basic s3cretczNjcmV0", "authorization=Basic ***"),
+        ("X-Auth-Token: s3cret", "X-Auth-Token: ***"),
+        ("Cookie: s3cret", "Cookie: ***"),
+        ("sent bearer s3cretczNjcmV0 to it", "sent bearer *** to it"),
+        ('{"token": "s3cret"}', '{"token": ***}'),
+        ("MY_TOKEN=s3cret password: s3cret", "MY_TOKEN=*** password: ***"),
+        ("ghp_s3crets3crets3crets3cret", "***"),
+        ("https://host/x@v1", "https://host/x@v1"),
+        ("https://host/x?", "https://host/x?"),
+        ("/plain/path@2:3", "/plain/path@2:3"),
+        ("specs/a.yaml:3:5: tensor @ tensor", "specs/a.yaml:3:5: tensor @ tensor"),
+        ("cache key: f3abc, key = 3", "cache key: f3abc, key = 3"),
+        ("a basic example, --select '*auth*' --jobs 2", "a basic example, --select '*auth*' --jobs 2"),
+        ("opt --pass-pipeline=x", "opt --pass-pipeline=x"),
+        ("", ""),
+    ],
+)
+def test_what_looks_like_a_secret_does_not_stand(text: str, shown: str | None) -> None:
+    assert "s3cret" not in redacted(text)
+    if shown is not None:
+        assert redacted(text) == shown
+    assert redacted(redacted(text)) == redacted(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("?key" * 50_000 + "://" * 50_000, "a.b." * 50_000 + "@x", "--token" * 30_000, "eyJ-" * 30_000, "a=b:" * 30_000, "x-" * 50_000),
+        *("a:" * 60_000 + "@", "http://" + "a:" * 60_000, "bearer " * 20_000, "://@" * 30_000),
+    ],
+    ids=lambda text: text[:8],
+)
+def test_a_long_text_takes_linear_time(text: str) -> None:
+    begun = time.process_time()
+    assert redacted(text)
+    assert time.process_time() - begun < 10
+
+
+def test_the_argument_after_a_secret_option_is_masked_whatever_it_is() -> None:
+    argv = [
+        "run",
+        "--token",
+        "-s3cret",
+        "--key=s3cret",
+        "--password",
+        "https://h/x",
+        "--select",
+        "--pat=s3cret",
+        "--jobs",
+        "2",
+        "h:s3cret@x",
+    ]
+    assert redacted_command(argv) == (
+        "run",
+        "--token",
+        "***",
+        "--key=***",
+        "--password",
+        "***",
+        "--select",
+        "--pat=***",
+        "--jobs",
+        "2",
+        "***@x",
+    )
+
+
+def test_named_texts_are_masked_by_name_and_by_form() -> None:
+    given = {"auth-token": "s3cret", "service": "redis=u:s3cret@h", "jobs": "2", "token": ""}
+    assert redacted_texts(given) == {"auth-token": "***", "service": "redis=***@h", "jobs": "2", "token": ""}
+
+
+def test_values_of_secret_variables_are_masked_wherever_they_appear() -> None:
+    KNOWN.learn_environment(
+        {
+            "TORCH_PAT": "hunter2",
+            "DB_URL": "redis://:pa/ss@host",
+            "FLAG_TOKEN": "true",
+            "SHORT_KEY": "abc",
+            "PEM_KEY": "line-number-1\nline-number-2",
+        }
+    )
+    printed = "it said hunter2, hunter2x stays; pa/ss; true abc; line-number-2"
+    assert redacted(printed) == "it said ***, hunter2x stays; ***; true abc; ***"
+
+
+def test_a_long_value_is_masked_within_a_word_and_when_quoted() -> None:
+    KNOWN.learn_environment({"MY_SECRET": "correct/horse/battery"})
+    assert redacted("xcorrect/horse/batteryx correct%2Fhorse%2Fbattery") == "x***x ***"
+
+
+def test_values_of_secret_options_are_known() -> None:
+    KNOWN.learn_command(["run", "--token", "longvalue1", "--key=longvalue2", "redis://u:longvalue3@h"])
+    assert redacted("longvalue1 longvalue2 longvalue3") == "*** *** ***"
+
+
+@pytest.mark.parametrize("name", ["PATH", "PWD", "HIP_MONKEY", "TOKENIZERS_PARALLELISM", "KEYBOARD", "TORCH_PATH", "PASSES", "COMPASS"])
+def test_harmless_names_are_not_secret(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["TORCH_AUTH", "TORCH_PAT", "TORCH_Api_Key_2", "githubToken", "MY_APIKEYS", "DB_PASS", "CUDA_password", "TRITON_SECRETS", "oauth2"],
+)
+def test_secret_names_are_known(name: str) -> None:
+    assert is_secret_name(name)
+
+
+AT = Position(file="specs/token=s3cret.yaml", line=1, column=1)
+LEAK = "password=s3cret"
+FAILED = Verdict(kind="close", status=Status.FAILED, position=AT, expected=LEAK, observed=LEAK, detail=LEAK)
+
+
+def test_every_free_text_of_a_result_is_masked_and_what_readers_compare_stays() -> None:
+    texts = {"reason": LEAK, "stdout": LEAK, "stderr": LEAK, "repro": LEAK, "notes": (LEAK,), "company": LEAK}
+    attempt = Attempt(
+        outcome=Outcome.FAIL,
+        reason=LEAK,
+        failure_type="close",
+        seconds=1.0,
+        isolation="fork",
+        folder="cases/00001",
+        verdicts=(FAILED,),
+        stdout=LEAK,
+    )
+    waiver = AppliedWaiver(
+        effect=WaiverEffect.MATCHED, cases="a?b=c*", position=AT, reason=LEAK, issue="https://h/x?s3cret", until="2027-01-01"
+    )
+    result = CaseResult(
+        case_id=CaseId("a/token=s3cret[backend=cpu]"),
+        spec="specs/a.yaml",
+        area="a",
+        name="token=s3cret",
+        backend="cpu",
+        outcome=Outcome.FAIL,
+        failure_type="close",
+        verdicts=(FAILED,),
+        position=AT,
+        seconds=1.0,
+        attempts=(attempt,),
+        waivers=(waiver,),
+        **texts,
+    )
+    shown = redacted_result(result)
+    named = {"case_id": CaseId("x"), "name": "x", "position": None, "verdicts": (), "attempts": (), "waivers": ()}
+    assert "s3cret" not in str(dataclasses.replace(shown, **named))
+    assert (shown.case_id, shown.name, shown.position) == (result.case_id, result.name, result.position)
+    [verdict], [made], [applied] = shown.verdicts, shown.attempts, shown.waivers
+    assert (verdict.expected, verdict.observed, verdict.detail, verdict.position) == (*["password=***"] * 3, AT)
+    assert (made.reason, made.stdout, made.verdicts, made.folder) == ("password=***", "password=***", shown.verdicts, "cases/00001")
+    assert (applied.reason, applied.issue, applied.cases) == ("password=***", "https://h/x?***", "a?b=c*")
+
+
+def test_a_result_without_secrets_is_the_same_object() -> None:
+    verdict = dataclasses.replace(FAILED, expected="1", observed="2", detail="")
+    assert redacted_result(verdict) is verdict
