@@ -7,7 +7,7 @@ traceback prints is safe as well.
 
 import sys
 from collections.abc import Iterable
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from runner import escaping
 from runner.streams import Shown
@@ -55,6 +55,31 @@ def paint(stream: TextIO, text: str) -> None:
     """Write text with our own colours and carriage returns; everything else in it is escaped, also what the stream cannot encode."""
     encoding = stream.encoding or "utf-8"
     _write(stream, escaping.painted(text).encode(encoding, "backslashreplace").decode(encoding))
+
+
+class _Canvas:
+    """A stream for a library that draws on a terminal: its control sequences pass unescaped."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str, /) -> int:
+        """Write what the library drew."""
+        self._stream.write(Shown(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def canvas(stream: TextIO) -> TextIO:
+    """Return a stream for a library that draws; who draws escapes the words with ``drawn``."""
+    return cast(TextIO, _Canvas(stream))
+
+
+def drawn(words: str) -> str:
+    """Return words as they may be drawn: on one line, escaped, without secrets."""
+    return _redacted(escaping.line(words))
 
 
 def stdout() -> TextIO:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
+from runner import output
 from runner.model import Activity, CaseResult, RunningCase
 from runner.outcomes import Outcome
 from runner.report import one_line
@@ -197,14 +198,14 @@ def _line(outcome: Outcome | None, words: str) -> "Text":
     from rich.text import Text
 
     label = ("", "") if outcome is None else (outcome.label, _STYLES[color_of(outcome)])
-    return Text.assemble(label, words)
+    return Text.assemble(label, output.drawn(words))
 
 
 def _fitted(words: str) -> "Text":
     """Return a line that is cut where the terminal ends; nothing in it is read as markup."""
     from rich.text import Text
 
-    return Text(words, no_wrap=True, overflow="crop")
+    return Text(output.drawn(words), no_wrap=True, overflow="crop")
 
 
 def _live(stream: TextIO, status: "Callable[[], RenderableType]", *, color: bool) -> "Live":
@@ -227,4 +228,4 @@ def _live(stream: TextIO, status: "Callable[[], RenderableType]", *, color: bool
 def _console(stream: TextIO, *, color: bool) -> "Console":
     from rich.console import Console
 
-    return Console(file=stream, force_terminal=True, no_color=not color, markup=False, emoji=False, highlight=False)
+    return Console(file=output.canvas(stream), force_terminal=True, no_color=not color, markup=False, emoji=False, highlight=False)

@@ -18,6 +18,7 @@ SLEEPS = """\
 summary: A case that takes its time
 backends: [host]
 matrix: {name: ["one", "[red]two[/red]"]}
+let: {used: {value: "{{ name }}"}}
 prelude: |
   import time
   def rest():

@@ -13,7 +13,7 @@ from runner.streams import guarded
 from tests.fakes import ROOT
 
 WRITERS = ("output.py", "streams.py")
-OTHER_PROGRAMS = ("worker/", "services/serve.py", "language/names.py", "language/reference.py")
+OTHER_PROGRAMS = ("worker/", "services/serve.py", "language/names.py", "language/published.py", "language/reference.py")
 """Run as processes of their own: workers and servers whose output is captured, and commands of developers."""
 
 FORBIDDEN_NAMES = ("print", "pprint", "input")
