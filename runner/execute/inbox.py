@@ -9,8 +9,9 @@ from runner.protocol import MAX_MESSAGE, loads
 class Inbox:
     """The runner's end of a case's pipe. Nothing that comes out of it is believed yet."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, word: str) -> None:
         os.set_blocking(descriptor, False)
+        self._word = word
         self.descriptor = descriptor
         self.phase = "import"
         self.step: int | None = None
@@ -83,6 +84,9 @@ class Inbox:
         elif "observation" in message:
             if self.has_answer:
                 self.problem = "the worker answered twice"
+                return
+            if message.get("word") != self._word:
+                self.problem = "an observation came without the word that its worker was given: code of the case sent it"
                 return
             self.has_answer = True
             self.observation = message["observation"]

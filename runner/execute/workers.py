@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from runner.execute import outputs
@@ -41,8 +41,8 @@ class Running:
     """When its observation had come."""
     overstayed: bool = False
     """Whether it was killed because it did not end after its answer."""
-    word: str = field(default_factory=lambda: secrets.token_hex(8))
-    """What its worker says when it is done with it: a case that claims to be done says another."""
+    word: str = ""
+    """What its worker sends with its observation, and when it is done: code of the case does not know it."""
 
     def bound_output(self) -> None:
         """Let a flood of output fill no disk."""
@@ -132,7 +132,8 @@ class Worker:
         now = time.monotonic()
         files = tuple(os.open(job.folder / name, _OUTPUT_FLAGS, 0o644) for name in OUTPUTS)
         self.group, self.contaminated = job.group, ""
-        self.running = Running(job, Inbox(read), now, now + job.timeout, outputs=files)
+        word = secrets.token_hex(16)
+        self.running = Running(job, Inbox(read, word), now, now + job.timeout, outputs=files, word=word)
         message = json.dumps({"plan": job.plan, "last": is_last, "word": self.running.word}).encode()
         with contextlib.suppress(OSError):
             socket.send_fds(self.control, [message], [write, *files])

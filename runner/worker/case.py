@@ -22,7 +22,8 @@ _MAX_MESSAGE = 200_000
 class Channel:
     """The private pipe to the runner."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, word: str) -> None:
+        self._word = word
         self._descriptor = descriptor
 
     def phase(self, name: str) -> None:
@@ -35,7 +36,7 @@ class Channel:
 
     def observation(self, facts: Mapping[str, Any]) -> None:
         """Send the facts; once."""
-        self._send({"observation": protocol.encode(facts)})
+        self._send({"observation": protocol.encode(facts), "word": self._word})
 
     def _send(self, message: Mapping[str, Any]) -> None:
         data = protocol.dumps(message)
@@ -43,14 +44,15 @@ class Channel:
             data = data[os.write(self._descriptor, data) :]
 
 
-def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack) -> None:
+def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) -> None:
     """Run the case of a plan; whatever happens to its code, an observation is sent.
 
-    What it changes in this process goes onto ``undo``: a worker of one case never looks there.
+    The observation carries ``word``, which only this worker was given. What the case changes in this process goes onto ``undo``: a worker
+    of one case never looks there.
     """
     from runner.worker.session import NotCarriedOut
 
-    channel = Channel(descriptor)
+    channel = Channel(descriptor, word)
     phases = Phases(channel.phase)
     plan = json.loads(Path(plan_file).read_bytes())
     facts: dict[str, Any] = {"format": 2, "id": plan["id"], "steps": [], "error": None}

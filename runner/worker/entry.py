@@ -93,11 +93,11 @@ def serve(control: socket.socket) -> None:
             _print_to(*outputs)
             if message["last"]:
                 control.close()
-                _work(message["plan"], pipe, contextlib.ExitStack())
+                _work(message["plan"], pipe, contextlib.ExitStack(), message["word"])
                 break
             baseline = baseline or _baseline(message["plan"])
             with baseline.kept() as (undo, odd):
-                _work(message["plan"], pipe, undo)
+                _work(message["plan"], pipe, undo, message["word"])
             os.close(pipe)
             said = {"done": odd.text[:500], "contaminated": odd.contaminated, "word": message["word"]}
             control.send(json.dumps(said).encode())
@@ -146,7 +146,7 @@ def _baseline(plan_file: str) -> Any:
     return Baseline()
 
 
-def _work(plan_file: str, descriptor: int, undo: contextlib.ExitStack) -> None:
+def _work(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) -> None:
     """Do what the plan file says. A plan named ``facts`` asks what the machine is."""
     from runner import protocol
     from runner.worker import case
@@ -154,9 +154,9 @@ def _work(plan_file: str, descriptor: int, undo: contextlib.ExitStack) -> None:
     if plan_file == "facts":
         from runner.worker import facts
 
-        os.write(descriptor, protocol.dumps({"observation": protocol.encode(facts.collect())}))
+        os.write(descriptor, protocol.dumps({"observation": protocol.encode(facts.collect()), "word": word}))
     else:
-        case.run(plan_file, descriptor, undo)
+        case.run(plan_file, descriptor, undo, word)
 
 
 def main() -> None:

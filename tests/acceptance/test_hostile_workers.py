@@ -63,6 +63,7 @@ OUTCOMES = {
     "squatter": (Outcome.ERROR, "the worker left no room for its observation"),
     "steps": (Outcome.ERROR, "the worker's observation makes no sense: it has too many steps"),
     "stopped": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
+    "forged": (Outcome.ERROR, "an observation came without the word that its worker was given"),
     "stranger": (Outcome.ERROR, "the worker's observation makes no sense: it is another case's"),
     "template-stopped": (Outcome.PASS, ""),
     "torn": (Outcome.ERROR, "the worker sent a message that is no JSON"),

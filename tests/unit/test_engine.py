@@ -23,9 +23,10 @@ from runner.execute.spawn import TemplateProcess
 from runner.worker import template
 
 ANSWER = """\
-import os, socket, sys
-_, (pipe, *_), _, _ = socket.recv_fds(socket.socket(fileno=int(sys.argv[1])), 1 << 16, 3)
-os.write(pipe, b'{"phase": "api"}\\n{"observation": 7}\\n')
+import json, os, socket, sys
+data, (pipe, *_), _, _ = socket.recv_fds(socket.socket(fileno=int(sys.argv[1])), 1 << 16, 3)
+answer = json.dumps({"observation": 7, "word": json.loads(data)["word"]})
+os.write(pipe, b'{"phase": "api"}\\n' + answer.encode() + b'\\n')
 """
 
 
@@ -167,7 +168,8 @@ ANSWER_AND = """\
 import json, os, signal, socket, sys, time
 {before}
 data, (pipe, *_), _, _ = socket.recv_fds(socket.socket(fileno=int(sys.argv[1])), 1 << 16, 3)
-os.write(pipe, b'{{"phase": "api"}}\\n{{"observation": 7}}\\n')
+answer = json.dumps({{"observation": 7, "word": json.loads(data)["word"]}})
+os.write(pipe, b'{{"phase": "api"}}\\n' + answer.encode() + b'\\n')
 if json.loads(data)["plan"] == "stays":
     {stays}
 """
@@ -296,7 +298,8 @@ def test_a_worker_of_several_cases_takes_those_of_one_group(tmp_path, monkeypatc
         "while True:\n"
         "    data, fds, _, _ = socket.recv_fds(control, 1 << 16, 3)\n"
         "    if not data: break\n"
-        "    os.write(fds[0], b'{\"observation\": 7}\\n')\n"
+        "    answer = json.dumps({'observation': 7, 'word': json.loads(data)['word']})\n"
+        "    os.write(fds[0], answer.encode() + b'\\n')\n"
         "    [os.close(fd) for fd in fds]\n"
         "    control.send(json.dumps({'done': '', 'word': json.loads(data)['word']}).encode())\n"
     )

@@ -9,13 +9,15 @@ from runner.execute import inbox as module
 from runner.execute.inbox import Inbox
 from runner.protocol import dumps
 
+WORD = "only the worker knows it"
+
 
 class Pipe:
     """An inbox and the end that a worker writes to."""
 
     def __init__(self) -> None:
         read, self.end = os.pipe()
-        self.inbox = Inbox(read)
+        self.inbox = Inbox(read, WORD)
 
     def send(self, *data: bytes) -> Inbox:
         for one in data:
@@ -37,7 +39,7 @@ def pipe() -> Iterator[Pipe]:
     made.inbox.close()
 
 
-ANSWER = dumps({"observation": {"format": 1}})
+ANSWER = dumps({"observation": {"format": 1}, "word": WORD})
 
 
 def test_nothing_has_come_yet(pipe: Pipe) -> None:
@@ -67,7 +69,7 @@ def test_a_message_in_pieces(pipe: Pipe) -> None:
 
 
 def test_an_observation_that_is_nothing_is_an_answer(pipe: Pipe) -> None:
-    inbox = pipe.send(dumps({"observation": None}))
+    inbox = pipe.send(dumps({"observation": None, "word": WORD}))
     assert (inbox.has_answer, inbox.observation) == (True, None)
 
 
@@ -81,7 +83,7 @@ def test_a_phase_after_the_answer_is_the_phase_it_died_in(pipe: Pipe) -> None:
 
 
 def test_a_message_with_both_is_a_phase(pipe: Pipe) -> None:
-    inbox = pipe.send(dumps({"phase": "run", "observation": {}}))
+    inbox = pipe.send(dumps({"phase": "run", "observation": {}, "word": WORD}))
     assert (inbox.phase, inbox.has_answer) == ("run", False)
 
 
@@ -102,7 +104,7 @@ def test_other_messages_say_nothing(pipe: Pipe) -> None:
         (b"[]\n", "the worker sent a message that is no map"),
         (b'"phase"\n', "the worker sent a message that is no map"),
         (ANSWER + ANSWER, "the worker answered twice"),
-        (ANSWER + dumps({"observation": {"format": 2}}), "the worker answered twice"),
+        (ANSWER + dumps({"observation": {"format": 2}, "word": WORD}), "the worker answered twice"),
     ],
 )
 def test_how_the_protocol_is_broken(data: bytes, problem: str, pipe: Pipe) -> None:
@@ -110,7 +112,7 @@ def test_how_the_protocol_is_broken(data: bytes, problem: str, pipe: Pipe) -> No
 
 
 def test_the_first_observation_stays(pipe: Pipe) -> None:
-    assert pipe.send(ANSWER, dumps({"observation": "second"})).observation == {"format": 1}
+    assert pipe.send(ANSWER, dumps({"observation": "second", "word": WORD})).observation == {"format": 1}
 
 
 def test_after_a_problem_nothing_is_believed(pipe: Pipe) -> None:
@@ -177,3 +179,10 @@ def test_a_pipe_that_cannot_be_read_is_at_its_end(pipe: Pipe, monkeypatch: pytes
         patch.setattr(module.os, "read", refuse)
         assert not pipe.inbox.read()
     assert pipe.inbox.is_closed
+
+
+@pytest.mark.parametrize("word", [{}, {"word": "another"}, {"word": None}, {"word": [WORD]}])
+def test_an_observation_without_the_word_of_its_worker_is_refused(pipe: Pipe, word: dict[str, object]) -> None:
+    inbox = pipe.send(dumps({"observation": {"format": 1}, **word}))
+    assert (inbox.has_answer, inbox.observation) == (False, None)
+    assert inbox.problem.startswith("an observation came without the word that its worker was given")

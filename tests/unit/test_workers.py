@@ -92,7 +92,7 @@ def test_the_time_of_a_case_begins_with_its_process(ends, tmp_path, monkeypatch)
 def test_a_pipe_that_never_ends_is_not_read_for_ever(monkeypatch):
     monkeypatch.setattr("runner.execute.inbox.MAX_MESSAGE", 1 << 16)
     read, write = os.pipe()
-    inbox = Inbox(read)
+    inbox = Inbox(read, "word")
     endless = iter([b"x" * 1000] * 1000)
     monkeypatch.setattr("runner.execute.inbox.os.read", lambda *_: next(endless))
     inbox.drain()

@@ -15,7 +15,7 @@ RUNS_CASES = "runner.worker.case"
 
 
 def plant_before(run):
-    def planted(plan_file, descriptor, undo):
+    def planted(plan_file, *rest):
         from tests.faults.catalogue import PLANTABLE
         from tests.faults.planting import begin
 
@@ -25,7 +25,7 @@ def plant_before(run):
         if name is not None:
             PLANTABLE[name].plant()
             begin(Path(plan["folder"]))
-        run(plan_file, descriptor, undo)
+        run(plan_file, *rest)
 
     return planted
 
