@@ -2,7 +2,7 @@
 
 The worker sends lines of JSON: ``{"phase": NAME}`` when it enters a phase, ``{"step": N}`` when it begins a step, and once
 ``{"observation": {...}, "word": WORD}`` with the word that came with the case. Floats that JSON cannot say are
-``{"$float": "nan" | "inf" | "-inf"}``, bytes ``{"$bytes": BASE64}``, anything else that is no plain value ``{"$type": PATH, "$repr": TEXT}``.
+``{"$float": "nan" | "inf" | "-inf"}``, bytes ``{"$bytes": BASE64}``, anything else ``{"$type": PATH, "$repr": TEXT}``.
 """
 
 import base64
