@@ -13,6 +13,7 @@ from runner.language.backends import Backend
 from runner.model import Case, CaseResult, Ending, Status, Verdict
 from runner.outcomes import Outcome
 from runner.redaction import MASK
+from runner.selection import without_benches
 from runner.waivers import Waivers, apply
 
 JUDGED_BY_FACTS = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK)
@@ -34,6 +35,8 @@ def disagreement(case: Case, backend: Backend, here: Surroundings, result: CaseR
     if fold(result.verdicts).outcome not in JUDGED_BY_FACTS or not result.evidence:
         return ""
     files = RecordedFiles(folder, result.evidence)
+    if result.benches_left_out:
+        case = without_benches(case)
     try:
         facts, services = files.observation(), files.services()
         evidence = Evidence(ending=Ending(exit_code=0), observation=facts, code=files.code, services=services)
