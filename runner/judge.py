@@ -35,7 +35,7 @@ from runner.language.backends import Backend
 from runner.model import AppliedWaiver, Case, Ending, Expected, Json, ServiceReport, Status, Step, Verdict
 from runner.outcomes import Outcome
 from runner.patterns import PatternTooSlow, search
-from runner.plan import expects_raise, needs_eager
+from runner.plan import expects_raise, needs_eager, step_names
 from runner.protocol import decode
 from runner.stacks import Frame, Stack, folded, frames_of, last_stack
 
@@ -393,11 +393,13 @@ def _proof(case: Case, backend: Backend, here: Surroundings, observation: Json, 
     """Judge what shows that the backend ran; a FAILED proof beside right answers is FELL_BACK."""
     count = sum(step.kind != "bench" for step in case.steps)  # the last steps: they show how long, and nothing else
     steps, facts = observation["steps"][:count], facts[:count]
-    refused = [index for index, known in enumerate(facts) if _refused_to_compile(case.steps[index], known, here)]
-    if refused:
-        failed = _steps_proof(case, backend, steps, facts) or _entered_proof(case, backend, steps, refused)
-        expected = "inductor was entered before the exception"
-        return failed or _proof_verdict(backend, Status.HELD, expected, f"inductor was entered {steps[refused[0]]['entered']} times")
+    if any(_refused_to_compile(step, known, here) for step, known in zip(case.steps, facts, strict=False)):
+        # an exception of dynamo, or of the function itself, comes before inductor: then another step shows the backend
+        entered = sum(step["entered"] for step in steps)
+        expected = "inductor was entered before the exception, or in another step"
+        failed = _steps_proof(case, backend, steps, facts)
+        status = Status.HELD if entered else Status.FAILED
+        return failed or _proof_verdict(backend, status, expected, f"inductor was entered {entered} times")
     for check in (_graphs_proof, functools.partial(_steps_proof, case), _code_proof, _choices_proof):
         failed = check(backend, steps, facts)
         if failed is not None:
@@ -417,16 +419,6 @@ def _refused_to_compile(step: Step, known: StepFacts, here: Surroundings) -> boo
     return known.raised is not None and known.raised.phase in COMPILING and expects_raise(step, here)
 
 
-def _entered_proof(case: Case, backend: Backend, steps: Sequence[Mapping[str, Any]], refused: Sequence[int]) -> Verdict | None:
-    """Judge the steps in which compiling raised as expected: each must have entered inductor, a backward with its call."""
-    for index in refused:
-        step = case.steps[index]
-        if steps[index]["entered"] == 0 and step.kind != "backward":
-            expected = f"inductor was entered before the exception in step {index + 1} ({step.kind}, line {step.position.line})"
-            return _unproven(backend, expected, "inductor was entered 0 times")
-    return None
-
-
 _COMPILED = ("call", "aot", "backward")
 """Steps that run what was compiled."""
 
@@ -436,21 +428,29 @@ def _steps_proof(case: Case, backend: Backend, steps: Sequence[Mapping[str, Any]
     wants_none = backend.proof.graphs is not None and backend.proof.graphs.most == 0
     kind = backend.device.split(":")[0]
     for number, (step, recorded, known) in enumerate(zip(case.steps, steps, facts, strict=False), start=1):
-        if step.kind not in _COMPILED or step.arguments.get("eager") or known.raised is not None:
+        if known.raised is not None:
             continue
         where = f"step {number} ({step.kind}, line {step.position.line})"
-        if recorded["abandoned"]:
+        if recorded["abandoned"]:  # of any step: dynamo asks no more about a frame that it has given up
             expected = f"{where} runs as it was compiled"
             return _unproven(backend, expected, f"dynamo gave up a frame, which ran eagerly: {_first_line(recorded['abandoned'][0])}")
-        if not wants_none and not _executed(step, recorded, kind):
-            return _unproven(backend, f"{where} runs a graph for {kind} that was compiled of its function", _ran(recorded))
+        if not wants_none and _must_run_graphs(step) and not _executed(step, recorded, kind):
+            of = "" if step.kind in ("aot", "backward") else " that was compiled of its function"
+            return _unproven(backend, f"{where} runs a graph for {kind}{of}", _ran(recorded))
     return None
+
+
+def _must_run_graphs(step: Step) -> bool:
+    """Whether a step calls what was compiled: a script does when ``compiled`` is one of its parameters."""
+    if step.kind == "script":
+        return "compiled" in step_names(step)
+    return step.kind in _COMPILED and not step.arguments.get("eager")
 
 
 def _executed(step: Step, recorded: Mapping[str, Any], kind: str) -> int:
     """Return how many graphs for a device a step ran: of a call those that were compiled of its function, which a helper's are not."""
     own = int(recorded["executed"].get(kind, 0))
-    return own if step.kind == "call" else own + int(recorded["executed_others"].get(kind, 0))
+    return own if step.kind in ("call", "script") else own + int(recorded["executed_others"].get(kind, 0))
 
 
 def _ran(recorded: Mapping[str, Any]) -> str:

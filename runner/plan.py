@@ -53,7 +53,7 @@ def expects_raise(step: Step, here: Surroundings) -> bool:
 
 def needs_eager(case: Case) -> bool:
     """Whether a step names the eager reference, or a part of it."""
-    return any(name.partition(".")[0] == EAGER for step in case.steps for name in _names(step))
+    return any(name.partition(".")[0] == EAGER for step in case.steps for name in step_names(step))
 
 
 def _compared(case: Case) -> list[str]:
@@ -87,7 +87,7 @@ def make_plan(
     return dict(encode(plan))
 
 
-def _names(step: Step) -> Iterator[str]:
+def step_names(step: Step) -> Iterator[str]:
     """Yield the names that a step uses: in its expectations, in its arguments, and as parameters of a script."""
     for expected in step.expectations:
         yield from expected.check.names

@@ -4,9 +4,12 @@ Elementwise closeness needs no tensors to be judged: |a - b| <= atol + rtol * |b
 max(|a - b| - rtol * |b|) <= atol. The worker sends that maximum (in float64), and what stands at its place.
 """
 
+import dataclasses
+import enum
 import functools
 import hashlib
 import math
+import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -177,11 +180,28 @@ def _others(answer: Callable[[], Any], count: int) -> list[Any]:
 
 
 def _unnested(value: Any) -> Any:
-    """Return a value with each nested tensor as the tuple of its components, whose shapes are numbers."""
-    import torch
+    """Return a value as tensors with numbers for shapes: nested tensors as their components, sparse ones dense, arrays as tensors.
+
+    A dataclass that pytree does not know is opened as a map of its fields.
+    """
     from torch.utils import _pytree as pytree
 
-    return pytree.tree_map_only(torch.Tensor, lambda tensor: tuple(tensor.unbind()) if tensor.is_nested else tensor, value)
+    return pytree.tree_map(_opened, value)
+
+
+def _opened(leaf: Any) -> Any:
+    import torch
+
+    if isinstance(leaf, torch.Tensor):
+        if leaf.is_nested:
+            return tuple(leaf.unbind())
+        return leaf.to_dense() if leaf.layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc) else leaf
+    if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+        return {field.name: _unnested(getattr(leaf, field.name)) for field in dataclasses.fields(leaf)}
+    kind = getattr(getattr(leaf, "dtype", None), "kind", "")
+    if type(leaf).__module__ == "numpy" and kind and kind in "biufc":
+        return torch.as_tensor(leaf)
+    return leaf
 
 
 def _structure(spec: Any) -> str:
@@ -208,7 +228,7 @@ def describe_leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> di
     described = _describe(leaf)
     facts: dict[str, Any] = {**described, **{f"reference_{key}": text for key, text in _describe(reference).items()}}
     if not (isinstance(leaf, torch.Tensor) and isinstance(reference, torch.Tensor)):
-        equal = type(leaf) is type(reference) and bool(leaf == reference or (leaf != leaf and reference != reference))
+        equal = type(leaf) is type(reference) and _is_equal(leaf, reference, arguments)
         return {**facts, "equal": equal, "value": repr(leaf)[:200], "reference_value": repr(reference)[:200]}
     if arguments["rtol"] is not None:
         rtol, atol = arguments["rtol"], arguments["atol"]
@@ -218,6 +238,20 @@ def describe_leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> di
     if leaf.shape == reference.shape:
         facts.update(differences(leaf, reference, rtol=rtol, atol=atol, equal_nan=arguments["equal_nan"]))
     return facts
+
+
+def _is_equal(value: Any, reference: Any, arguments: Mapping[str, Any]) -> bool:
+    """Whether two plain values of one type are equal; floats within the tolerance, else float32's, in which torch computed them."""
+    if value is reference:
+        return True
+    if type(value) is float:
+        rtol, atol = (arguments["rtol"], arguments["atol"]) if arguments["rtol"] is not None else default_tolerance("float32")
+        both_nan = value != value and reference != reference
+        return bool(both_nan or value == reference or abs(value - reference) <= atol + rtol * abs(reference))
+    by_identity = getattr(type(value), "__eq__", None) is getattr(object, "__eq__", None)
+    if by_identity and hasattr(value, "__dict__") and not isinstance(value, enum.Enum | type | types.FunctionType):
+        raise TypeError(f"two objects of type {type(value).__name__} cannot be compared; name their parts (of: output.NAME)")
+    return bool(value == reference or (value != value and reference != reference))
 
 
 def _describe(value: Any) -> dict[str, Any]:

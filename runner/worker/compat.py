@@ -571,6 +571,13 @@ def is_graph_break(error: Exception) -> bool:
     return isinstance(error, breaks) and not at_limit
 
 
+def is_restart(error: Exception) -> bool:
+    """Whether an exception makes dynamo trace a frame again: nothing is given up."""
+    from torch._dynamo import exc
+
+    return isinstance(error, getattr(exc, "RestartAnalysis", ()))
+
+
 def is_erased(value: Any) -> bool:
     """Whether freezing has discarded a parameter: every use of it raises."""
     found = sys.modules.get("torch._inductor.freezing")

@@ -4,6 +4,7 @@ import copy
 import enum
 import functools
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -62,6 +63,25 @@ def _has_memory(tensor: torch.Tensor) -> bool:
 def measured(value: Any) -> Any:
     """Return a value with every tensor in it as ``plain`` gives it."""
     return pytree.tree_map_only(torch.Tensor, plain, value)
+
+
+def apart(value: Any) -> Any:
+    """Return a deep copy; raise ``TypeError`` where a module or a tensor of it is the original: the two sides would share it."""
+    made = copy.deepcopy(value)
+    ours = {id(part): part for part in _parts(value)}
+    for part in _parts(made):
+        if ours.get(id(part)) is part:
+            raise TypeError(f"a copy of a {type(part).__module__}.{type(part).__qualname__} is the object itself: see its __deepcopy__")
+    return made
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    for leaf in pytree.tree_leaves(value):
+        if isinstance(leaf, torch.nn.Module):
+            yield from leaf.modules()
+            yield from (*leaf.parameters(), *leaf.buffers())
+        elif isinstance(leaf, torch.Tensor):
+            yield leaf
 
 
 def snapshot(value: Any) -> Any:

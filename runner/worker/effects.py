@@ -15,6 +15,9 @@ from runner.expectations.close import describe_leaf
 from runner.worker import compat
 from runner.worker.copies import plain
 
+_DEPTH = 3
+"""How deep attributes of objects are followed."""
+
 MOST = 50
 """How many differing values are sent."""
 
@@ -34,7 +37,7 @@ class Effects:
     def before(self, compiled: Sequence[Any], eager: Sequence[Any]) -> None:
         """Note what differs already before the call. Both are the target and its arguments."""
         ours, theirs = self._leaves(compiled), self._leaves(eager)
-        self._apart = {path for path in ours if path not in theirs or self._problem(ours[path], theirs[path]) is not None}
+        self._apart = {path for path in ours if path not in theirs or self._problem(path, ours[path], theirs[path]) is not None}
 
     def after(self, compiled: Sequence[Any], eager: Sequence[Any]) -> dict[str, Any]:
         """Return how many values were compared, which were not, and the facts of those that differ."""
@@ -42,7 +45,7 @@ class Effects:
         differing = []
         compared = [path for path in {**theirs, **ours} if path not in self._apart]
         for path in compared:
-            facts = self._problem(ours.get(path, _ABSENT), theirs.get(path, _ABSENT))
+            facts = self._problem(path, ours.get(path, _ABSENT), theirs.get(path, _ABSENT))
             if facts is not None:
                 differing.append({"path": path, **facts})
         return {"compared": len(compared), "apart": sorted(self._apart)[:MOST], "leaves": differing[:MOST]}
@@ -54,16 +57,27 @@ class Effects:
         target, *arguments = called
         paths, _ = pytree.tree_flatten_with_path(list(arguments))
         for path, leaf in paths:
-            name = f"argument {pytree.keystr(path)}"
-            if isinstance(leaf, torch.nn.Module):
-                self._add_module(found, seen, name, leaf)
-            elif not isinstance(leaf, torch.Tensor) or id(leaf) not in seen:
-                seen.add(id(leaf))
-                found[name] = leaf
+            self._add(found, seen, f"argument {pytree.keystr(path)}", leaf, 0)
         owner = getattr(target, "__self__", target)
         if isinstance(owner, torch.nn.Module):
             self._add_module(found, seen, "function", owner)
         return found
+
+    def _add(self, found: Leaves, seen: set[int], name: str, leaf: Any, depth: int) -> None:
+        """Add what a leaf of the arguments holds; attributes of objects too, a few levels deep."""
+        if isinstance(leaf, torch.nn.Module):
+            self._add_module(found, seen, name, leaf)
+        elif _is_value(leaf) or isinstance(leaf, set | frozenset):
+            if not isinstance(leaf, torch.Tensor) or id(leaf) not in seen:
+                found[name] = leaf
+        elif type(leaf).__module__ == "numpy" and hasattr(leaf, "__array__"):
+            found[name] = leaf.tolist()
+        elif id(leaf) not in seen and depth < _DEPTH and type(getattr(leaf, "__dict__", None)) is dict and not callable(leaf):
+            seen.add(id(leaf))
+            for attribute, value in vars(leaf).items():
+                for path, part in pytree.tree_flatten_with_path(value)[0]:
+                    self._add(found, seen, f"{name}.{attribute}{pytree.keystr(path)}", part, depth + 1)
+        seen.add(id(leaf))
 
     def _add_module(self, found: Leaves, seen: set[int], name: str, module: torch.nn.Module) -> None:
         if not self.parameters:
@@ -73,16 +87,15 @@ class Effects:
                 seen.add(id(tensor))
                 found[f"{name}.{path}"] = tensor
 
-    def _problem(self, ours: Any, theirs: Any) -> dict[str, Any] | None:
+    def _problem(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
         """Return the facts of two values that are not alike; None where they are, and for parameters that freezing has erased."""
         if compat.is_erased(ours) or (ours is theirs and not isinstance(ours, torch.Tensor)):
             return None
         if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
-            ours, theirs = plain(ours).detach(), plain(theirs).detach()
+            ours, theirs = plain(ours), plain(theirs)
             if _equal(ours, theirs):
-                return None
-        elif not (_is_value(ours) and _is_value(theirs)) and type(ours) is type(theirs):
-            return None  # objects whose equality is not ours to define
+                # parameters may be laid out anew while compiling
+                return _other_form(ours, theirs) if path.startswith("argument") else None
         facts: dict[str, Any] = describe_leaf(ours, theirs, self.tolerance)
         return None if _is_near(facts) else facts
 
@@ -109,6 +122,23 @@ def _equal(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
         return bool(torch.equal(ours, theirs))
     except (RuntimeError, NotImplementedError):  # nested, sparse and quantized tensors: measured by what close does with them
         return False
+
+
+def _other_form(ours: torch.Tensor, theirs: torch.Tensor) -> dict[str, Any] | None:
+    """Return the facts of two equal tensors that are laid out otherwise, or of which only one wants gradients."""
+    if ours.layout is not torch.strided or ours.is_nested:
+        return None
+    forms = [f"strides {list(one.stride())}, requires_grad {one.requires_grad}" for one in (ours, theirs)]
+    if forms[0] == forms[1]:
+        return None
+    facts = {"type": "form", "shape": None, "dtype": None, "device": None}
+    return {
+        **facts,
+        **{f"reference_{name}": fact for name, fact in facts.items()},
+        "equal": False,
+        "value": forms[0],
+        "reference_value": forms[1],
+    }
 
 
 def _is_near(facts: Mapping[str, Any]) -> bool:

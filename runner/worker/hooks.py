@@ -181,7 +181,14 @@ def _counting_entries(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         _watch.seen.entered += 1
-        return original(*args, **kwargs)
+        try:
+            return original(*args, **kwargs)
+        except Exception as error:
+            # dynamo may take it for a graph break and go on eagerly; where it does not, the step raises
+            reason = _reason(error)
+            if not compat.is_restart(error) and reason not in _watch.seen.abandoned:
+                _watch.seen.abandoned.append(reason)
+            raise
 
     return wrapper
 

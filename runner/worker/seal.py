@@ -16,6 +16,8 @@ _PACKAGE = "runner"
 _METHODS = (types.FunctionType, classmethod, staticmethod, property)
 
 _COMPARING = {
+    "copy": ("copy", "deepcopy"),
+    "torch.utils._pytree": ("keystr", "tree_flatten", "tree_flatten_with_path", "tree_leaves", "tree_map", "tree_map_only"),
     "torch": ("equal", "full_like", "isinf", "isnan", "nextafter", "no_grad", "tensor", "unravel_index", "view_as_real", "where"),
     "torch.Tensor": (
         *("__and__", "__eq__", "__float__", "__ge__", "__getitem__", "__gt__", "__int__", "__invert__", "__le__", "__lt__", "__mul__"),
@@ -61,9 +63,8 @@ class Seal:
 
 
 def _comparing() -> Iterator[tuple[Any, str, Any, str]]:
-    torch = sys.modules.get("torch")
     for path, names in _COMPARING.items():
-        owner = torch if path == "torch" else getattr(torch, "Tensor", None)
+        owner = getattr(sys.modules.get("torch"), "Tensor", None) if path == "torch.Tensor" else sys.modules.get(path)
         yield from ((owner, name, inspect.getattr_static(owner, name, None), path) for name in names)
 
 

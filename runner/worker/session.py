@@ -1,7 +1,6 @@
 """One case in the worker: its functions, arguments and named values, compiled and eager side by side."""
 
 import contextlib
-import copy
 import functools
 import os
 import sys
@@ -20,7 +19,6 @@ from runner.expectations.log import STDERR
 from runner.expectations.texts import MOST
 from runner.worker import compat, copies, hooks, inputs, other_inputs, parts, spies
 from runner.worker.ahead import Ahead
-from runner.worker.copies import snapshot
 from runner.worker.effects import Effects
 from runner.worker.hooks import Phases, Witness
 from runner.worker.parts import follow
@@ -78,6 +76,8 @@ class Session:
         """The name that the current step gave its result."""
         self.effects_wanted: Mapping[str, Any] | None = None
         """The tolerance with which the current step's side effects are compared; None where they are not."""
+        self.expects_raise = False
+        """Whether an exception in the current step is what the spec wants to see."""
         self.effects: dict[str, Any] | None = None
         """What the current step's call changed, compared with what eager's changed."""
         self.spies: dict[str, spies.Spy] = {}
@@ -122,7 +122,7 @@ class Session:
         self.eager = None
         if self.plan["needs_eager"]:
             # one deepcopy, so that a module that is both target and argument stays one
-            self.eager = Side(*copy.deepcopy((targets, arguments)))
+            self.eager = Side(*copies.apart((targets, arguments)))
         self.scope.parts.update(inputs=lambda: arguments, compiled=self._only_compiled)
         self.scope.parts.update({name: functools.partial(self.value, name) for name in (OUTPUT, EAGER)})
         self.weak = self.scope.weak(body["dead"])
@@ -194,7 +194,7 @@ class Session:
         compared = None
         if self.eager is not None and not eager:
             with needed("the eager reference"):
-                copied = copy.deepcopy(given)
+                copied = copies.apart(given)
             if effects is not None:
                 compared = Effects(effects, parameters=not ahead)
                 with self.phases("compare"):
@@ -217,16 +217,21 @@ class Session:
     def _call_reference(self, side: Side, name: str, given: list[Any] | None, contexts: Sequence[Any]) -> None:
         state = _generator_state()
         self.asked = Asked(state, contexts)
-        with self.phases("eager"), self.reference():
-            result = self._run(side, side.targets[name], name, given, contexts)
-            self._keep_reference(result)
+        result = None
+        try:
+            with self.phases("eager"), self.reference():
+                result = self._run(side, side.targets[name], name, given, contexts)
+                self._keep_reference(result)
+        except NotCarriedOut:
+            if not self.expects_raise:  # else eager may raise too: the compiled call shows what the spec wants to see
+                raise
         _restore_generators(state)
         if not _has_history(result):
             side.result = None  # no backward will ask for it, and the copy is enough
 
     def _keep_reference(self, result: Any) -> None:
-        # a copy: the compiled call may write to what the reference returned, a buffer that both sides share
-        self.eager_output = snapshot(result)
+        # a copy: the compiled call may write to what the reference returned, a buffer or a set that both sides share
+        self.eager_output = copies.frozen(result)
         self.has_eager_output = True
 
     @contextlib.contextmanager
@@ -384,7 +389,7 @@ class Session:
         if first == EAGER:
             if not self.has_eager_output:
                 raise LookupError("no eager reference was run in this step")
-            return follow(self.eager_output, rest, first)
+            return _known(first, follow(self.eager_output, rest, first))
         if name == STDERR:
             return self.log_of_step()
         if name == WEAK:
@@ -395,10 +400,7 @@ class Session:
         found = self.snapshots[first]
         if not isinstance(found, copies.Live):
             found = follow(found, rest, first)
-        for leaf in pytree.tree_leaves(found):
-            if isinstance(leaf, copies.Live):
-                raise leaf.refuse(first)
-        return found
+        return _known(first, found)
 
     def log_of_step(self) -> str:
         """Return the end of what was written to standard error since the step began."""
@@ -411,6 +413,7 @@ class Session:
     def begin_step(self, step: Mapping[str, Any]) -> None:
         """Note what the step wants, and where its part of standard error begins."""
         self.effects_wanted = step.get("effects")
+        self.expects_raise = bool(step.get("expects_raise"))
         self.exit = None
         self.bench = None
         self.effects = None
@@ -426,6 +429,14 @@ def gradient_leaves(called: Sequence[Any]) -> list[torch.Tensor]:
     parameters = [parameter for module in modules for parameter in module.parameters()]
     wanted = [tensor for tensor in [*tensors, *parameters] if tensor.requires_grad and tensor.is_leaf]
     return list({id(tensor): tensor for tensor in wanted}.values())
+
+
+def _known(name: str, value: Any) -> Any:
+    """Return a copy, or raise where a part of it could not be copied."""
+    for leaf in pytree.tree_leaves(value):
+        if isinstance(leaf, copies.Live):
+            raise leaf.refuse(name)
+    return value
 
 
 def _raise(error: Exception) -> None:
