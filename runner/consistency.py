@@ -220,6 +220,8 @@ def of_footer(
     least = options.get("min-executed", "1")
     whole = exit_code((result.outcome for result in results), int(least) if least.isdecimal() else 1, lets_flaky_pass=lets_flaky_pass)
     expected = ExitCode.INTERRUPTED if interrupted else whole
+    if code == ExitCode.NOTHING and expected is ExitCode.OK and options.get("require", "[]") not in ("", "[]", "None"):
+        return ""  # a name that was required and that no executed case uses: which cases use it stands in no line
     return "" if code == expected else f"its exit code is {code}, and its cases come to {int(expected)}"
 
 

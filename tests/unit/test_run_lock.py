@@ -31,7 +31,7 @@ def live(tmp_path: Path):
     process.stdout.readline()
     yield tmp_path, process
     process.kill()
-    process.wait()
+    process.wait(timeout=60)
     process.stdout.close()
 
 
@@ -49,7 +49,7 @@ def test_a_second_writer_is_told_folder_and_process(live) -> None:
 def test_a_killed_writer_locks_nothing(live) -> None:
     folder, process = live
     os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    process.wait(timeout=60)
     assert (folder / LOCK).exists()
     assert holder_of(folder) is None
     lock = RunLock(folder)

@@ -131,9 +131,9 @@ CLOSED = [
 @pytest.mark.parametrize("closed", [(1,), (2,), (0, 1, 2)], ids=str)
 def test_a_closed_stream_is_neither_a_traceback_nor_a_silent_loss(arguments: list[object], closed: tuple[int, ...], tmp_path: Path) -> None:
     """Exit 1 where what was asked for went nowhere; messages alone may be lost; and no file takes the number of a closed stream."""
-    whole = subprocess.run(command(*arguments), cwd=ROOT, env=environment(), capture_output=True, check=False)
+    whole = subprocess.run(command(*arguments), cwd=ROOT, env=environment(), capture_output=True, check=False, timeout=240)
     shell = shlex.join(map(str, command(*arguments))) + "".join(f" {number}{'<' if number == 0 else '>'}&-" for number in closed)
-    done = subprocess.run(["/bin/sh", "-c", shell], cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(["/bin/sh", "-c", shell], cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, timeout=240)
     loses = 1 in closed and whole.stdout
     assert done.returncode == (whole.returncode or int(bool(loses)))
     assert "Traceback" not in done.stdout + done.stderr

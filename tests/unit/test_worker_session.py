@@ -358,7 +358,7 @@ def test_an_exception_that_cannot_be_told_is_told_all_the_same(torch):
     assert _exception(Untold(), "run")["message"] == "<no text: KeyError>"
     long = _exception(ValueError("x" * 10_000_000), "run")
     assert len(long["message"]) == 200_000
-    assert len(long["traceback"]) == 20_000
+    assert 20_000 <= len(long["traceback"]) < 20_100
 
 
 def test_a_measurement_that_fails_says_why_and_leaves_the_others(torch, session):

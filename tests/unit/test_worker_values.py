@@ -57,7 +57,7 @@ def do(session: Any, number: int = 0) -> Any:
     from runner.worker.steps import STEPS
 
     step = session.plan["steps"][number]
-    session.begin_step()
+    session.begin_step({})
     STEPS[step["kind"]](session, step["arguments"])
     return session.output
 
