@@ -402,12 +402,13 @@ class Engine:
         inbox.read()
         if inbox.has_answer and worker.running is not None and worker.running.answered_at is None:
             worker.running.answered_at = time.monotonic()
-        if inbox.is_closed or inbox.is_flooded:
+        if inbox.is_at_end or inbox.is_flooded:
             self._stop_reading(inbox)
         if inbox.is_flooded:
             worker.kill()
 
     def _stop_reading(self, inbox: Inbox) -> None:
+        """Watch a case's pipe no more. It must be open still: the number of a closed one may be that of another worker's socket."""
         if inbox.descriptor in self._selector.get_map():
             self._selector.unregister(inbox.descriptor)
 

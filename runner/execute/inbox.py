@@ -21,7 +21,9 @@ class Inbox:
         self.problem = ""
         """How the worker broke the protocol; nothing is read any more then."""
         self.is_flooded = False
-        self.is_closed = False
+        self.is_at_end = False
+        """Whether nothing more can come. The descriptor stays open: its number must be no other's while the engine still uses it."""
+        self._is_closed = False
         self._buffer = bytearray()
         self._received = 0
 
@@ -32,6 +34,8 @@ class Inbox:
 
     def read(self) -> bool:
         """Take what has come; return whether anything had. At the end of the stream ``is_at_end`` is set."""
+        if self.is_at_end:
+            return False
         try:
             data = os.read(self.descriptor, 1 << 20)
         except BlockingIOError:
@@ -39,7 +43,7 @@ class Inbox:
         except OSError:
             data = b""
         if not data:
-            self.close()
+            self.is_at_end = True
             return False
         self._received += len(data)
         if self._received > MAX_MESSAGE:
@@ -51,13 +55,14 @@ class Inbox:
 
     def drain(self) -> None:
         """Take all that is there, and no more than may be sent: of a worker that goes on, a child may still write."""
-        while not self.is_closed and not self.is_flooded and self.read():
+        while not self.is_at_end and not self.is_flooded and self.read():
             pass
 
     def close(self) -> None:
-        """Close the pipe."""
-        if not self.is_closed:
-            self.is_closed = True
+        """Close the pipe, which the engine no longer watches."""
+        self.is_at_end = True
+        if not self._is_closed:
+            self._is_closed = True
             os.close(self.descriptor)
 
     def _take(self, data: bytes) -> None:

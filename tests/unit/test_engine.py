@@ -320,6 +320,47 @@ def test_a_worker_of_several_cases_takes_those_of_one_group(tmp_path, monkeypatc
     assert [one.after for one in done][:6] == [0, 0, 1, 1, 2, 0]
 
 
+CLOSES = """\
+from pathlib import Path
+def wait(name):
+    while not Path(FOLDER, name).exists():
+        time.sleep(0.005)
+match json.loads(data)["plan"]:
+    case "closes":
+        os.close(pipe)
+        Path(FOLDER, "closed").touch()
+        wait("begun")
+    case "ends":
+        wait("closed")
+    case "goes on":
+        Path(FOLDER, "begun").touch()
+        wait("finished")
+        control.send(json.dumps({"done": "", "word": json.loads(data)["word"]}).encode())
+        time.sleep(600)
+"""
+
+
+def test_a_worker_is_heard_that_began_while_another_had_closed_its_pipe_and_not_ended(tmp_path, monkeypatch):
+    """The number of a descriptor that is closed before its end is known is the next worker's: that would be forgotten in its stead."""
+    monkeypatch.setattr(module, "_EXIT_SECONDS", 60.0)
+    monkeypatch.setattr(module, "_CLEAN_SECONDS", 5.0)
+    monkeypatch.setattr(module.Engine, "_may_start", lambda *_: True)
+    answers = ANSWER_AND.split("if json", 1)[0].format(before="control = socket.socket(fileno=os.dup(int(sys.argv[1])))")
+    starts(monkeypatch, answers + CLOSES.replace("FOLDER", repr(str(tmp_path))))
+    jobs = [
+        Job(name=plan, plan=plan, folder=tmp_path / plan, environment=Environment(), timeout=60, shares=plan == "goes on")
+        for plan in ("closes", "ends", "goes on")
+    ]
+    found = {}
+    with Engine(Limits(threads=1, scratch=tmp_path, isolation=Isolation.WORKER)) as engine:
+        for done in engine.run(jobs, Capacity(jobs=2, cores=2.0, memory=1 << 40)):
+            found[done.job.name] = (done.observation, done.left_over)
+            if done.job.name == "closes":
+                (tmp_path / "finished").touch()
+    assert found == {"ends": (7, ""), "closes": (7, ""), "goes on": (7, "")}
+    assert list(found) == ["ends", "closes", "goes on"]
+
+
 # -- the template -----------------------------------------------------------------------------------------------------
 
 

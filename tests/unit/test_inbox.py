@@ -45,7 +45,7 @@ ANSWER = dumps({"observation": {"format": 1}, "word": WORD})
 def test_nothing_has_come_yet(pipe: Pipe) -> None:
     assert not pipe.inbox.read()
     assert (pipe.inbox.phase, pipe.inbox.has_answer, pipe.inbox.problem) == ("import", False, "")
-    assert not pipe.inbox.is_closed
+    assert not pipe.inbox.is_at_end
     assert not pipe.inbox.is_cut_off
 
 
@@ -54,7 +54,7 @@ def test_phases_and_an_observation(pipe: Pipe) -> None:
     assert (inbox.phase, inbox.has_answer, inbox.observation, inbox.problem) == ("trace", True, {"format": 1}, "")
     pipe.hang_up()
     assert not inbox.read()
-    assert inbox.is_closed
+    assert inbox.is_at_end
 
 
 def test_a_message_in_pieces(pipe: Pipe) -> None:
@@ -144,10 +144,10 @@ def test_a_line_without_an_end_is_a_flood(pipe: Pipe, monkeypatch: pytest.Monkey
 def test_draining_takes_what_is_there_and_does_not_wait(pipe: Pipe) -> None:
     os.write(pipe.end, dumps({"phase": "run"}) + ANSWER)
     pipe.inbox.drain()
-    assert (pipe.inbox.phase, pipe.inbox.has_answer, pipe.inbox.is_closed) == ("run", True, False)
+    assert (pipe.inbox.phase, pipe.inbox.has_answer, pipe.inbox.is_at_end) == ("run", True, False)
     pipe.hang_up()
     pipe.inbox.drain()
-    assert pipe.inbox.is_closed
+    assert pipe.inbox.is_at_end
     pipe.inbox.drain()
 
 
@@ -157,6 +157,17 @@ def test_what_was_cut_off_when_the_worker_died(pipe: Pipe) -> None:
     pipe.inbox.drain()
     assert pipe.inbox.is_cut_off
     assert not pipe.inbox.has_answer
+
+
+def test_a_pipe_at_its_end_keeps_its_number_until_it_is_closed(pipe: Pipe) -> None:
+    pipe.hang_up()
+    pipe.inbox.drain()
+    assert pipe.inbox.is_at_end
+    os.fstat(pipe.inbox.descriptor)
+    pipe.inbox.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(pipe.inbox.descriptor)
+    assert not pipe.inbox.read()
 
 
 def test_a_pipe_is_closed_once(pipe: Pipe) -> None:
@@ -178,7 +189,7 @@ def test_a_pipe_that_cannot_be_read_is_at_its_end(pipe: Pipe, monkeypatch: pytes
     with monkeypatch.context() as patch:
         patch.setattr(module.os, "read", refuse)
         assert not pipe.inbox.read()
-    assert pipe.inbox.is_closed
+    assert pipe.inbox.is_at_end
 
 
 @pytest.mark.parametrize("word", [{}, {"word": "another"}, {"word": None}, {"word": [WORD]}])
