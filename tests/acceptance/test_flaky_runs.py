@@ -109,7 +109,7 @@ def test_junit_says_what_was_seen(retried):
     (flaky,) = cases[CRASH].result
     assert (flaky.type, type(flaky).__name__) == ("flaky", "Failure")
     assert "killed by SIGABRT" in flaky.text
-    assert [one.message for one in cases[ALWAYS].rerun_failures()] == ["exit code 3 while in phase 'api'"] * 2
+    assert [one.message for one in cases[ALWAYS].rerun_failures()] == ["exit code 3 while in phase 'api', in act at line 6 of the spec"] * 2
     assert cases[HOLDS].is_passed
 
 
