@@ -101,16 +101,15 @@ def judge_again(header: RunHeader, results: Sequence[CaseResult], folder: Path) 
     if not ran:
         return
     missing = _missing(header)
-    specs = {result.spec for result in ran}
     if missing:
         yield Unjudged(f"not here as the run read {'it' if len(missing) == 1 else 'them'}: {_some(missing)}")
     if header.version != __version__:
         yield Unjudged(f"the run is of version {header.version}, and this is {__version__}")
-    elif set(missing) <= specs:
-        yield from _judge_again(header, [result for result in ran if result.spec not in missing], folder)
+    elif there := [result for result in ran if result.spec not in missing]:
+        yield from _judge_again(header, there, folder, is_whole=not missing)
 
 
-def _judge_again(header: RunHeader, results: Sequence[CaseResult], folder: Path) -> Iterator[Disagreement | Unjudged]:
+def _judge_again(header: RunHeader, results: Sequence[CaseResult], folder: Path, *, is_whole: bool) -> Iterator[Disagreement | Unjudged]:
     try:
         then = _read(header, results)
     except (InvalidSpecs, UsageError) as error:
@@ -125,10 +124,10 @@ def _judge_again(header: RunHeader, results: Sequence[CaseResult], folder: Path)
         case = cases.get(result.case_id)
         if case is not None and digest_of(case) == result.digest:
             yield from (Disagreement(result.case_id, problem) for problem in _problems(then, case, result, folder))
-        elif _is_same_torch(header):
+        elif is_whole and _is_same_torch(header):
             yield Disagreement(result.case_id, f"{result.case_id} is not a case that {result.spec} comes to")
         else:
-            yield Unjudged(f"{result.case_id} is another case here, where torch is another")
+            yield Unjudged(f"{result.case_id} is another case here, where torch or a file is another")
 
 
 def _read(header: RunHeader, results: Sequence[CaseResult]) -> _Then:
