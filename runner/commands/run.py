@@ -435,7 +435,7 @@ class _Run:
     def _executes_enough(self) -> bool:
         """Whether ``--min-executed`` holds: where the run is no success all the same, the reason is another one."""
         executed = sum(result.outcome.is_executed for result in self.results.values())
-        return executed >= max(self.arguments.min_executed, 1)
+        return bool(executed >= max(self.arguments.min_executed, 1))
 
     def _write_stubs(self) -> None:
         for path in self.folder.junit_files:

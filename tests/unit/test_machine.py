@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.diagnostics import UsageError
 from runner import availability
+from runner.diagnostics import UsageError
 from runner.machine import InstalledTorch, facts_of_files, installed_torch, minor, release, torch_at, version_facts, why_no_torch
 
 
