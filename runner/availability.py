@@ -11,7 +11,7 @@ from typing import Any
 
 from runner.capabilities import CAPABILITIES, Machine
 from runner.diagnostics import UsageError
-from runner.machine import InstalledTorch, release
+from runner.machine import InstalledTorch, release, why_no_torch
 from runner.model import Availability, Case
 
 TORCH_ROOT = "torch_root"
@@ -30,7 +30,7 @@ class Verdict:
 def of_case(case: Case, machine: Machine) -> Verdict:
     """Return the first thing that is missing; else the first that only the run can know; else YES."""
     if machine.torch is None:
-        return Verdict(Availability.NO, "torch is not installed", "torch")
+        return Verdict(Availability.NO, machine.no_torch, "torch")
     if case.missing_names:
         return Verdict(Availability.NO, "; ".join(case.missing_names))
     unknown: Verdict | None = None
@@ -60,6 +60,7 @@ def glance(installed: InstalledTorch | None, servers: Iterable[str] = ()) -> Mac
         fakeredis=_package_folder("fakeredis") is not None,
         servers=frozenset(servers),
         torch_root=str(installed.root) if installed else None,
+        no_torch=why_no_torch() if installed is None else "",
     )
 
 

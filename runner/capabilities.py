@@ -42,6 +42,8 @@ class Machine:
     """Services for which the command line names a server."""
     torch_root: str | None = None
     """The folder of the torch that was inspected; None when it is not known."""
+    no_torch: str = "torch is not installed"
+    """Why there is no torch, where there is none."""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -81,7 +83,7 @@ class Capability:
 
 def _cuda(machine: Machine, argument: str) -> Answer:
     if machine.torch is None:
-        return _no("torch is not installed")
+        return _no(machine.no_torch)
     if not machine.cuda_build:
         return _no(f"torch {machine.torch} is built without CUDA")
     return _has_gpu(machine, "an NVIDIA GPU")
@@ -89,7 +91,7 @@ def _cuda(machine: Machine, argument: str) -> Answer:
 
 def _rocm(machine: Machine, argument: str) -> Answer:
     if machine.torch is None:
-        return _no("torch is not installed")
+        return _no(machine.no_torch)
     if not machine.hip_build:
         return _no(f"torch {machine.torch} is built without ROCm")
     return _has_gpu(machine, "an AMD GPU")
@@ -128,7 +130,7 @@ def _python(machine: Machine, argument: str) -> Answer:
 
 def _torch(machine: Machine, argument: str) -> Answer:
     if machine.release is None:
-        return _no("torch is not installed")
+        return _no(machine.no_torch)
     return YES if VersionRange.parse(argument).holds(machine.release) else _no(f"torch {machine.torch} is not {argument}")
 
 

@@ -41,6 +41,15 @@ def installed_torch() -> InstalledTorch | None:
     return next((torch_at(Path(folder)) for folder in folders or () if (Path(folder) / "version.py").is_file()), None)
 
 
+def why_no_torch() -> str:
+    """Return why there is no torch: none was found, or something of its name that is none."""
+    spec = find_spec("torch")
+    if spec is None:
+        return "torch is not installed"
+    found = next(iter(spec.submodule_search_locations or ()), None) or spec.origin or "an unknown place"
+    return f"torch is not installed: {found} is not it, which has no version.py (remove it, or correct PYTHONPATH)"
+
+
 def facts_of_files(torch: InstalledTorch | None) -> dict[str, str]:
     """Return what files alone say of this machine, by the names under which a worker tells it."""
     facts = {"python": platform.python_version()}

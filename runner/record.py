@@ -466,6 +466,11 @@ def _records(path: Path) -> Iterator[tuple[int, RunHeader | _AttemptLine | CaseR
             yield number, _record(number, value)
 
 
+def lines_of(path: Path) -> dict[str, int]:
+    """Return on which line of a journal that was read each case stands."""
+    return {str(record.case_id): number for number, record in _records(path) if isinstance(record, CaseResult)}
+
+
 def _parse(line: bytes) -> Json:
     return json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
 

@@ -30,9 +30,16 @@ MASK = "***"
 _SECRET_WORDS = (
     *("token", "secret", "password", "passwd", "passphrase", "pwd", "auth", "authorization", "bearer", "credential", "pat"),
     *("key", "apikey", "accesskey", "private", "cookie", "signature", "sig", "dsn", "jwt"),
+    *("passcode", "cred", "webhook", "dbpass", "userpass", "sshpass"),
 )
-_SECRET_PARTS = ("token", "secret", "passw", "apikey", "credential", "oauth", "privatekey", "accesskey")
+_SECRET_PARTS = ("token", "secret", "passw", "passphrase", "apikey", "credential", "oauth", "privatekey", "accesskey", "accountkey")
 """Parts of a name that mean a secret even where no separator stands around them: ``githubtoken``."""
+
+_LAST_WORDS = ("pass", "pin")
+"""Words that mean a secret at the end of a name alone: ``DB_PASS`` is one, ``--pass-pipeline`` and ``pin_memory`` are none."""
+
+_OF_COMPILERS = frozenset("pre post custom grad joint fusion fx graph opt forward backward one single first second last cpu core".split())
+"""Words before ``pass`` or ``pin`` with which it is a compiler's pass, or a thread that is bound to a core."""
 
 _HARMLESS_NAMES = frozenset({"PWD", "OLDPWD", "SSH_AUTH_SOCK", "XAUTHORITY", "TOKENIZERS_PARALLELISM", "KEYTIMEOUT"})
 _ORDINARY = frozenset("true false none null yes no enabled disabled default auto always never inductor eager debug info".split())
@@ -47,11 +54,27 @@ def is_secret_name(name: str) -> bool:
     """Whether a variable, an option or a parameter of this name holds a secret."""
     if name in _HARMLESS_NAMES:
         return False
-    words = [word.lower().removesuffix("s") for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
-    joined = re.sub(r"[^a-z]", "", name.lower())
-    if words[-1:] == ["pas"]:  # ``DB_PASS``; ``--pass-pipeline`` is a compiler's
+    words = _words(name)
+    joined = "".join(words)
+    if _ends_in_secret(words) or _is_session(words):
         return True
     return any(word in _SECRET_WORDS for word in words) or any(part in joined for part in _SECRET_PARTS)
+
+
+def _words(name: str) -> list[str]:
+    """Return the words of a name in small letters, each in the singular: ``db_Pass``, ``dbPass`` and ``DB-PASS`` have the same."""
+    found = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+    return [word if word.endswith("ss") else word.removesuffix("s") for word in found]
+
+
+def _ends_in_secret(words: Sequence[str]) -> bool:
+    return bool(words) and words[-1] in _LAST_WORDS and not _OF_COMPILERS.intersection(words)
+
+
+def _is_session(words: Sequence[str]) -> bool:
+    """Whether a name is that of a session's identity: ``AWS_SESSION``, ``sessionId``; a session of anything else is no secret."""
+    pairs = list(itertools.pairwise(words))
+    return ("aw", "session") in pairs or ("session", "id") in pairs or "sessionid" in words
 
 
 @functools.cache
@@ -74,23 +97,69 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"<>`]*")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://")
 _QUERY = re.compile(r"[?#].*", re.DOTALL)
 _TRAILING = re.compile(r"['()\[\]{},.;:!]*\Z")
-# no scheme: what follows a colon up to an @, within one word
-_BARE_USERINFO = re.compile(r"(?<![\w./@:*-])[\w.+%-]{1,64}:(?!//)[^\s@\"<>]{1,256}@(?=[\w\[])")
+_ENCODED_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}%(?:25){0,3}3A%(?:25){0,3}2F%(?:25){0,3}2F[^\s\"'<>`]*", re.IGNORECASE)
+# no scheme: what follows a colon up to the last @, within one word
+_BARE_USERINFO = re.compile(r"(?<![\w./@:*-])[\w.+%-]{1,64}:(?!//)[^\s\"<>]{1,256}@(?=[\w\[])")
 # every repetition is bounded, so that no text takes more than linear time
 _OPTION = re.compile(r"(?<![\w-])-{1,2}(?P<name>[A-Za-z][\w.-]{0,60})(?:=|\s{1,8})")
-_ASSIGNED = re.compile(r"(?<![\w-])(?P<name>[A-Za-z_][\w.-]{0,60})[\"']?(?:\s{0,4}=\s{0,4}|\s{0,4}:\s{1,4}|:(?=[\"']))")
+_ASSIGNED = re.compile(
+    r"(?<![\w-])(?P<name>[A-Za-z_][\w.-]{0,60})(?P<quote>\\{0,3}[\"'])?(?:\s{0,4}=(?!=)\s{0,4}|\s{0,4}:\s{1,4}|:(?=\\{0,3}[\"']))"
+)
+_GLUED = re.compile(r"(?<![\w./-])(?P<name>[A-Za-z_][\w-]{0,60})(?P<quote>\\{0,3}[\"'])?:(?=[^\s:])")
+"""``password:value``: a name, a colon and no blank, which positions and types have too."""
+
 _HEADER = re.compile(
     r"\b(?P<name>(?:proxy-)?authorization|x-[\w-]{0,40}(?:token|key|auth)[\w-]{0,40}|private-token|(?:set-)?cookie)[\"']?\s{0,4}[:=]\s{0,4}[\"']?"
     r"(?:(?:bearer|basic|digest|token|negotiate|apikey)\s{1,4})?",
     re.IGNORECASE,
 )
 _SCHEME_WORD = re.compile(r"\b(?:bearer|basic)\s{1,4}(?=[A-Za-z._~+/-]{0,256}[\d=])(?=[\w.~+/=-]{6})", re.IGNORECASE)
-_VALUE = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|[^\s\"',;&|)\]}]+")
-_ASSIGNED_WORDS = frozenset("token secret password passwd passphrase credential pat apikey accesskey privatekey secretkey".split())
+_QUOTED = (
+    r"(?P<escape>\\{1,3})(?P<sign>[\"'])(?:(?!(?P=escape)(?P=sign)).){0,4096}(?P=escape)(?P=sign)"
+    r"|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
+)
+_VALUE = re.compile(rf"{_QUOTED}|[^\s\"',;&|)\]}}]+")
+_LITERAL = re.compile(rf"{_QUOTED}|[^\s,\]}}]+")
+"""A value behind a quoted name, as in JSON."""
+
+_TO_BLANK = re.compile(rf"{_QUOTED}|[^\s&]+")
+"""A value behind ``name=``: a password may hold any sign."""
+
+_WITHIN = {quote: re.compile(rf"{_QUOTED}|[^\s&{quote}]+") for quote in "\"'"}
+"""The same where a quote stands before the name: it ends the value."""
+
+_CLOSING = re.compile(r"[\"')\]},;]+\Z")
+_ASSIGNED_WORDS = frozenset(
+    (
+        "token secret password passwd passphrase passcode pwd credential cred pat webhook dbpass userpass sshpass "
+        "apikey accesskey privatekey secretkey accountkey signingkey encryptionkey masterkey"
+    ).split()
+)
+_ASSIGNED_PARTS = ("password", "passwd", "passphrase", "apikey", "accesskey", "privatekey", "secretkey", "accountkey", "credential")
+_ASSIGNED_ENDS = ("token", "secret")
+_HARMLESS_VALUE = re.compile(r"[\"']?(?:[0-9]{1,3}|true|false|none|null|yes|no|on|off|/[^\s\"']*)[\"']?", re.IGNORECASE)
+"""What no password is: behind a name that may be no secret's."""
+
+_OF_PROGRAMS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"(?:\b(?:curl|wget|http|https|xh)\b[^\n]{0,500}?\s(?:-u|-U)|(?<!\S)--(?:proxy-)?user)(?:\s{1,8}|=)?(?!\d{1,9}:\d{1,9}(?!\S))(?=[\"']?[^\s:\"']{1,256}:)",
+        r"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n]{0,500}?\s-p(?=[^\s])",
+        r"\bsshpass\b[^\n]{0,100}?\s-p\s{0,8}(?=[^\s])",
+        r"\b(?:login|user|account)\s{1,8}[^\s]{1,256}\s{1,8}password\s{1,8}(?=[^\s])",
+    )
+)
+"""What stands before a password on the command lines of known programs, and in a netrc file."""
+
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)", re.DOTALL
+)
 _WELL_KNOWN = re.compile(
-    r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,200}|hf_[A-Za-z0-9]{16,}|xox[abprs]-[\w-]{10,200}|AKIA[0-9A-Z]{16}"
+    r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,200}|hf_[A-Za-z0-9]{16,}|xox[a-z]-[\w-]{10,200}"
+    r"|(?:AKIA|ASIA)[0-9A-Z]{12,}|npm_[A-Za-z0-9]{16,}|(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{8,}|AIza[\w-]{20,200}|pypi-[\w-]{20,400}"
     r"|sk-[\w-]{20,200}|eyJ[\w-]{8,2000}\.[\w-]{8,}\.[\w-]*)"
 )
+_WEBHOOK = re.compile(r"(?<=hooks\.slack\.com/services/)[^\s\"'<>]+|(?<=discord\.com/api/webhooks/)[^\s\"'<>]+")
 
 
 def redacted(text: str) -> str:
@@ -99,36 +168,87 @@ def redacted(text: str) -> str:
     Where it cannot be told whether an ``@`` ends a password, it is taken to: losing a host name is the smaller harm.
     """
     text = KNOWN.masked(text)
+    if "PRIVATE KEY" in text:
+        text = _PRIVATE_KEY.sub(MASK, text)
     if "://" in text:
         text = _URL.sub(lambda found: _masked_urls(found.group()), text)
-    if "@" in text:
-        text = _BARE_USERINFO.sub(f"{MASK}@", text)
+        text = _WEBHOOK.sub(MASK, text)
+    if "%" in text:
+        text = _ENCODED_URL.sub(lambda found: _masked_encoded(found.group()), text)
+    for pattern in _OF_PROGRAMS:
+        text = _masked_after(pattern, text, lambda name: True, _TO_BLANK)
     text = _masked_after(_HEADER, text, lambda name: True)
     text = _masked_after(_SCHEME_WORD, text, lambda name: True)
     text = _masked_after(_OPTION, text, is_secret_name)
-    text = _masked_after(_ASSIGNED, text, _is_assigned_secret)
+    text = _masked_after(_ASSIGNED, text, _is_assigned_secret, _TO_BLANK)
+    text = _masked_after(_GLUED, text, _is_glued_secret, _TO_BLANK)
+    if "@" in text:
+        text = _BARE_USERINFO.sub(f"{MASK}@", text)
     return _WELL_KNOWN.sub(MASK, text)
 
 
-def _masked_after(pattern: re.Pattern[str], text: str, is_secret: Callable[[str], bool]) -> str:
+def _masked_after(pattern: re.Pattern[str], text: str, is_secret: Callable[[str], bool], form: re.Pattern[str] = _VALUE) -> str:
     """Mask the value behind each match whose name is a secret's; what is no value, and other names, stay."""
     pieces: list[str] = []
     end = 0
     for found in pattern.finditer(text):
-        if found.start() < end or not is_secret(found.groupdict().get("name", "")):
+        groups = found.groupdict()
+        if found.start() < end or not is_secret(groups.get("name", "")):
             continue
-        value = _VALUE.match(text, found.end())
-        if value is not None:
-            pieces += [text[end : found.end()], MASK]
-            end = value.end()
+        value_end = _end_of_value(found, text, form)
+        if value_end == found.end() or (_is_doubtful(groups.get("name", "")) and _HARMLESS_VALUE.fullmatch(text, found.end(), value_end)):
+            continue
+        pieces += [text[end : found.end()], MASK]
+        end = value_end
     return "".join([*pieces, text[end:]])
+
+
+def _end_of_value(found: re.Match[str], text: str, form: re.Pattern[str]) -> int:
+    """Return where the value behind a name ends; signs that close what stands around it are no part of it."""
+    if form is _TO_BLANK:
+        before = text[found.start() - 1 : found.start()]
+        form = _LITERAL if found.groupdict().get("quote") else _WITHIN.get(before, _TO_BLANK)
+    value = form.match(text, found.end())
+    if value is None:
+        return found.end()
+    if value.group()[0] in "\"'" and value.group()[-1] == value.group()[0] and len(value.group()) > 1:
+        return value.end()
+    if value.group()[0] == "\\" or form is _VALUE:
+        return value.end()
+    closing = _CLOSING.search(value.group())
+    return value.start() + closing.start() if closing and closing.start() else value.end()
 
 
 def _is_assigned_secret(name: str) -> bool:
     """Whether ``name = value`` in free text is a secret: ``key`` and ``auth`` alone mean other things there."""
-    words = [word.lower().removesuffix("s") for word in re.split(r"[^A-Za-z]+", name) if word]
+    words = _words(name)
     pairs = [one + other for one, other in itertools.pairwise(words)]
-    return is_secret_name(name) and any(word in _ASSIGNED_WORDS for word in [*words, *pairs, "".join(words)])
+    joined = "".join(words)
+    if name in _HARMLESS_NAMES:
+        return False
+    if _ends_in_secret(words) or _is_session(words) or any(part in joined for part in _ASSIGNED_PARTS):
+        return True
+    return any(word in _ASSIGNED_WORDS for word in [*words, *pairs, joined]) or joined.endswith(_ASSIGNED_ENDS)
+
+
+def _is_glued_secret(name: str) -> bool:
+    """Whether ``name:value`` is a secret: the name must end in a secret's word, and types and positions stand behind many words."""
+    return _is_assigned_secret(name) and _is_assigned_secret("".join(_words(name)[-1:]) or name)
+
+
+def _is_doubtful(name: str) -> bool:
+    """Whether a name is that of a secret for some values alone: ``pass: 3`` counts, ``pwd=/tmp`` is a folder, ``tokens=128`` a size."""
+    words = _words(name)
+    return words[-1:] in (["pass"], ["pin"], ["pwd"], ["cred"]) or name.lower().endswith("tokens")
+
+
+def _masked_encoded(run: str) -> str:
+    """Mask a URL whose signs are percent-encoded, perhaps more than once; one without a secret stays as it is."""
+    plain = run
+    while "://" not in plain and (decoded := unquote(plain)) != plain:
+        plain = decoded
+    shown = _masked_urls(plain) if _SCHEME.search(plain) else plain
+    return run if shown == plain else quote(shown, safe="*")
 
 
 def _masked_urls(run: str) -> str:
@@ -146,6 +266,8 @@ def _masked_url(url: str) -> str:
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     if "@" in authority and ":" not in authority.partition("@")[0]:
         rest = f"{MASK}@{rest[authority.rindex('@') + 1 :]}"
+    elif "@" not in rest and (encoded := re.match(r".*%40", authority, re.IGNORECASE | re.DOTALL)):
+        rest = f"{MASK}%40{rest[encoded.end() :]}"
     elif "@" in rest and ":" in authority:  # a password may hold any of /?#@
         rest = f"{MASK}@{rest.rpartition('@')[2]}"
     return f"{scheme}{sign}{_QUERY.sub(lambda found: found.group()[0] + MASK if len(found.group()) > 1 else found.group(), rest)}{after}"
@@ -182,6 +304,10 @@ class KnownSecrets:
             if is_secret_name(name):
                 self.learn(value, *value.splitlines())
             self.learn(*_passwords(value))
+
+    def learn_options(self, values: Mapping[str, Any]) -> None:
+        """Learn the values of a spec's ``env:``, as those of the environment."""
+        self.learn_environment({name: str(value) for name, value in values.items() if value is not None})
 
     def learn_command(self, argv: Sequence[str]) -> None:
         """Learn the values of secret options and the passwords of URLs of a command line."""

@@ -26,26 +26,49 @@ def problems(case: Case, backend: Backend, here: Surroundings, result: CaseResul
     """Yield why a recorded result cannot be believed: files that were altered, verdicts that they do not come to."""
     altered = list(alterations(run, result))
     yield from altered
-    if not altered and (found := disagreement(case, backend, here, result, run / result.folder)):
+    if altered:
+        return
+    if found := disagreement(case, backend, here, result, run / result.folder) or of_attempts(case, backend, here, result, run):
         yield found
 
 
 def disagreement(case: Case, backend: Backend, here: Surroundings, result: CaseResult, folder: Path) -> str:
     """Return how the verdicts of a result differ from what its files come to now; empty when they do not, or no facts decided."""
-    if fold(result.verdicts).outcome not in JUDGED_BY_FACTS or not result.evidence:
+    if result.outcome is Outcome.NOT_RUN or fold(result.verdicts).outcome not in JUDGED_BY_FACTS or not result.evidence:
         return ""
-    files = RecordedFiles(folder, result.evidence)
+    now = _judged(case, backend, here, result, RecordedFiles(folder, result.evidence), folder)
+    return now if isinstance(now, str) else _difference(result, now)
+
+
+def of_attempts(case: Case, backend: Backend, here: Surroundings, result: CaseResult, run: Path) -> str:
+    """Return how the failed verdicts of an attempt differ from what its files come to now, as ``disagreement`` does of a result."""
+    for attempt in result.attempts:
+        if not attempt.evidence or fold(attempt.verdicts).outcome not in JUDGED_BY_FACTS:
+            continue
+        folder = run / attempt.folder
+        now = _judged(case, backend, here, result, RecordedFiles(folder, attempt.evidence), folder)
+        if isinstance(now, str):
+            return now
+        failed = tuple(verdict for verdict in now if verdict.status in (Status.FAILED, Status.ERROR))
+        if found := _difference(replace(result, verdicts=attempt.verdicts), failed):
+            return f"{attempt.folder}: {found}"
+    return ""
+
+
+def _judged(
+    case: Case, backend: Backend, here: Surroundings, result: CaseResult, files: RecordedFiles, folder: Path
+) -> tuple[Verdict, ...] | str:
+    """Return the verdicts that recorded files come to now, or why they come to none."""
     if result.benches_left_out:
         case = without_benches(case)
     try:
         facts, services = files.observation(), files.services()
         evidence = Evidence(ending=Ending(exit_code=0), observation=facts, code=files.code, services=services)
-        judged = judge(case, backend, here, evidence)
+        return judge(case, backend, here, evidence).verdicts
     except EvidenceAltered as error:
         return str(error)
     except (OSError, ValueError, LookupError, TypeError) as error:
         return f"{folder}: not what a run leaves: {error}"
-    return _difference(result, judged.verdicts)
 
 
 def _difference(result: CaseResult, now: tuple[Verdict, ...]) -> str:

@@ -74,9 +74,7 @@ class RunFolder:
         """Make sure that the reports can be written before anything is run."""
         self.junit_files = [self.path / JUNIT]
         if extra is not None:
-            _must_be_writable(extra.parent)
-            if extra.is_dir():
-                raise UsageError(f"--junit {extra}: this is a folder; name a file")
+            _claim_report(extra)
             self.junit_files.append(extra)
             self.is_latest = False
 
@@ -86,6 +84,8 @@ def open_run(out: Path | None) -> RunFolder:
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     run_id = f"{moment}-{secrets.token_hex(3)}"
     path = (out if out is not None else REPORTS / run_id).absolute()
+    if os.path.lexists(path) and not path.is_dir():
+        raise UsageError(f"--out {out}: this is {'a file' if path.is_file() else special(path)}, and no folder; name another")
     _refuse_run(path, out)
     _must_be_writable(path)
     lock = _lock(path)
@@ -141,6 +141,32 @@ def _must_be_writable(path: Path) -> None:
         raise UsageError(f"cannot write to {path}: {error.strerror}") from error
 
 
+def _claim_report(path: Path) -> None:
+    """Raise ``UsageError`` where no report can be written at a path that ``--junit`` names; a link counts as what it leads to."""
+    if path.is_dir():
+        raise UsageError(f"--junit {path}: this is a folder; name a file")
+    if path.is_socket() or path.is_block_device():
+        raise UsageError(f"--junit {path}: this is {special(path)}; name a file, a named pipe or a character device")
+    if path.exists() and not path.is_file():
+        if not os.access(path, os.W_OK):
+            raise UsageError(f"--junit {path}: it cannot be written to; check its permissions")
+        return
+    parent = Path(os.path.realpath(path)).parent
+    if not parent.is_dir():
+        raise UsageError(f"--junit {path}: there is no folder {shown(parent)}; make it first")
+    if path.is_symlink() and os.path.islink(os.path.realpath(path)):
+        raise UsageError(f"--junit {path}: this link leads to itself; name a file")
+    _must_be_writable(parent)
+
+
+def special(path: Path) -> str:
+    """Return in words what a path is that is no regular file: a folder, a named pipe, a device, a link that leads nowhere."""
+    kinds = ((Path.is_dir, "a folder"), (Path.is_fifo, "a named pipe"), (Path.is_socket, "a socket"))
+    devices = ((Path.is_char_device, "a character device"), (Path.is_block_device, "a block device"))
+    found = next((words for test, words in (*kinds, *devices) if test(path)), "")
+    return found or ("a link that leads nowhere" if path.is_symlink() and not path.exists() else "no regular file")
+
+
 def _point_latest(path: Path) -> bool:
     """Let ``reports/latest`` point to the run, in one step; False where links cannot be had."""
     temporary = path.parent / f".latest-{secrets.token_hex(4)}"
@@ -158,6 +184,8 @@ def find_run(name: str) -> Path:
     for path in (Path(name), REPORTS / name):
         if os.path.isfile(path / JOURNAL):
             return path.absolute()
+        if os.path.lexists(path / JOURNAL):
+            raise UsageError(f"{name}: {path / JOURNAL} is {special(path / JOURNAL)}; the journal of a run is a regular file")
     raise UsageError(f"no run '{name}': neither {name}/{JOURNAL} nor {REPORTS / name}/{JOURNAL} exists")
 
 

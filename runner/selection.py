@@ -64,7 +64,9 @@ def _some(ids: Sequence[str]) -> str:
 
 
 def _nearest(pattern: str, ids: Sequence[str]) -> Sequence[str]:
-    """Return the ids that hold most of the text between a glob's stars; else those whose name is most like it."""
+    """Return the ids that begin as a text; else those that hold most of it between a glob's stars; else those of a name most like it."""
+    if begun := _begun(pattern.strip("*?"), ids):
+        return begun
     pieces = [piece for piece in re.split(r"[*?\[\]/,]+", pattern) if piece]
     scores = [sum(len(piece) for piece in pieces if piece in case_id) for case_id in ids]
     best = max(scores)
@@ -73,6 +75,18 @@ def _nearest(pattern: str, ids: Sequence[str]) -> Sequence[str]:
     names = {case_id.partition("[")[0].rpartition("/")[2]: case_id for case_id in reversed(ids)}
     near = difflib.get_close_matches(pattern.partition("[")[0].rpartition("/")[2].strip("*?"), names, n=1, cutoff=0.4)
     return [names[near[0]]] if near else ids
+
+
+def _begun(text: str, ids: Sequence[str]) -> list[str]:
+    """Return the ids whose name, or that themselves, begin with a text, those of exactly this name first."""
+    if not text:
+        return []
+    names = {case_id: case_id.partition("[")[0] for case_id in ids}
+    short = {case_id: name.rpartition("/")[2] for case_id, name in names.items()}
+    exact = [case_id for case_id in ids if text in (names[case_id], short[case_id])]
+    begun = [case_id for case_id in ids if case_id.startswith(text) or short[case_id].startswith(text)]
+    name = text.partition("[")[0]
+    return list(dict.fromkeys([*exact, *begun])) or [case_id for case_id in ids if name in (names[case_id], short[case_id])]
 
 
 def select(

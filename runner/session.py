@@ -34,7 +34,7 @@ from runner.model import Activity, Availability, Case, CaseResult, Timing
 from runner.outcomes import Outcome
 from runner.plan import digest_of, make_plan
 from runner.protocol import KEPT, MAX_ATTACHMENT, WARM
-from runner.redaction import redacted_result
+from runner.redaction import KNOWN, MASK, is_secret_name, redacted_result
 from runner.runs import RunFolder
 from runner.services import Services, named_servers
 from runner.sharing import needs_new_process, why_alone
@@ -71,6 +71,8 @@ class CaseRunner:
         self._company: dict[str, tuple[str, str]] = {}
         """By the name of the attempt that followed alone: a case, and what it came to after others in a worker."""
         self._suite = suite
+        for case in cases:
+            KNOWN.learn_options(case.body["env"])
         self._workers = 1 if self._isolation is Isolation.NONE else workers
         self._waivers = waivers
         self._folder = folder
@@ -346,7 +348,11 @@ def result_of_unrun(case: Case, reason: str, repro: str) -> CaseResult:
 
 def _options(case: Case) -> tuple[str, ...]:
     """Return the options in force, as a spec would write them."""
-    return tuple(f"{section}.{name}: {flow(option.value)}" for section, found in case.options.items() for name, option in found.items())
+    return tuple(
+        f"{section}.{name}: {MASK if section == 'env' and is_secret_name(name) else flow(option.value)}"
+        for section, found in case.options.items()
+        for name, option in found.items()
+    )
 
 
 _CODE_FILE = re.compile(r"code-([0-9]{1,4})-([0-9]{1,4})\.txt")

@@ -3,23 +3,20 @@
 import argparse
 import contextlib
 import shlex
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from runner import availability, consistency, output, rejudge, schedule, scratch
+from runner import availability, consistency, output, recorded, rejudge, schedule, scratch
 from runner.audit import Audit, ControlResult, Fate, Trial, audit, judge_control, try_case, with_control
-from runner.capabilities import Machine
 from runner.conditions import Surroundings
 from runner.diagnostics import Diagnostic, Position, UsageError
 from runner.evidence import OBSERVATION, EvidenceAltered, RecordedFiles
 from runner.exits import ExitCode
 from runner.language.expand import surroundings
-from runner.language.files import SpecPath
 from runner.language.load import Suite, load, load_specs, surroundings_of
 from runner.language.waivers import WaiverFiles
 from runner.machine import installed_torch
@@ -96,10 +93,10 @@ def _recorded(folder: Path, arguments: argparse.Namespace, shard: Shard | None) 
         run = read_run(folder / JOURNAL)
     except JournalError as error:
         raise UsageError(f"{folder / JOURNAL}:{error.line}: {error.reason}") from error
-    known = _surroundings_of_run(run.header)
+    known = recorded.surroundings_then(run.header)
     results = {result.case_id: result for result in run.results if result.outcome in JUDGED}
-    backend_files = arguments.backends or _backend_files_of(run.header)
-    suite = load_specs(_specs_of(results.values()), backend_files, surroundings_of(run.header.environment.get("torch"), None))
+    backend_files = arguments.backends or recorded.files_of(run.header, "backends")
+    suite = load_specs(recorded.specs_of(results.values()), backend_files, surroundings_of(run.header.environment.get("torch"), None))
     _require_same_files(suite, run.header)
     chosen = select(suite.cases, suite.backends, names=arguments.backend, globs=arguments.select, shard=shard)
     pairs = tuple((case, results[case.id]) for case in chosen if case.id in results)
@@ -115,40 +112,8 @@ def _recorded(folder: Path, arguments: argparse.Namespace, shard: Shard | None) 
     return _Ran(folder=folder, suite=suite, known=known, results=pairs)
 
 
-def _surroundings_of_run(header: RunHeader) -> Surroundings:
-    facts = header.environment
-    python = (
-        tuple(int(number) for number in facts["python"].split(".") if number.isdecimal()) if "python" in facts else sys.version_info[:3]
-    )
-    torch = facts.get("torch")
-    machine = Machine(
-        python=python, torch=torch, release=None, cuda_build=facts.get("cuda"), hip_build=facts.get("hip"), arch=facts.get("arch")
-    )
-    return replace(surroundings_of(torch, machine), python=python)
-
-
-def _backend_files_of(header: RunHeader) -> list[Path]:
-    """Return the files that the run's command line named; of a merged run, those of the runs that it was joined from."""
-    if "backends" in header.options:
-        return [Path(name) for name in shlex.split(header.options["backends"])]
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--backends", action="append", default=[], type=Path)
-    return list(parser.parse_known_args(list(header.command[1:]))[0].backends)
-
-
-def _specs_of(results: Any) -> list[SpecPath]:
-    """Return the files of results, each below the folder from which its area was counted."""
-    found: dict[str, SpecPath] = {}
-    for result in results:
-        path = Path(result.spec).absolute()
-        if not path.is_file():
-            raise UsageError(f"{result.spec} of the run is not there: audit where the run was started, with the files that it read")
-        found[result.spec] = SpecPath(path=path, root=path.parents[len(Path(result.area).parts)])
-    return list(found.values())
-
-
 def _require_same_files(suite: Suite, header: RunHeader) -> None:
-    changed = sorted(file for file, digest in suite.digests.items() if header.specs.get(file) != digest)
+    changed = recorded.other_files(suite.digests, header)
     if changed:
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         raise UsageError(f"{changed[0]}{more}: not the file that the run {header.run_id} read; run it again, then audit")

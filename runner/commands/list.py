@@ -90,7 +90,8 @@ def _totals(judged: Sequence[tuple[Case, Verdict]]) -> Iterator[str]:
     parts += [
         f"{counts[kind]} {word}" for kind, word in ((Availability.UNKNOWN, "perhaps"), (Availability.NO, "unavailable")) if counts[kind]
     ]
-    yield f"\n{_counted(len(judged), 'case')} of {_counted(specs, 'spec')}: {', '.join(parts)}"
+    yield ""
+    yield f"{_counted(len(judged), 'case')} of {_counted(specs, 'spec')}: {', '.join(parts)}"
     for kind, word in ((Availability.UNKNOWN, "perhaps"), (Availability.NO, "unavailable")):
         reasons = Counter(verdict.reason for _, verdict in judged if verdict.availability is kind)
         yield from (f"  {count:5}  {word}: {reason}" for reason, count in reasons.most_common())

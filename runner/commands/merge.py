@@ -14,7 +14,8 @@ from runner.exits import ExitCode
 from runner.language.backends import load_backends
 from runner.language.source import shown
 from runner.merge import Joined, Part, folders_of, join, moved, problems, shifts
-from runner.record import JournalError, JournalWriter, read_run
+from runner.record import JournalError, JournalWriter, lines_of, read_run
+from runner.recorded import Unjudged, judge_again
 from runner.redaction import redacted_command
 from runner.report.console import print_report, wants_color, why_nothing
 from runner.report.junit import write_junit, write_stub
@@ -39,7 +40,7 @@ def main(arguments: argparse.Namespace) -> ExitCode:
         except OSError as error:
             found.append(f"{name}: {error}")
     found += problems(parts)
-    found = found or list(_altered(parts, places))
+    found = found or list(_altered(parts, places)) or list(_judged_otherwise(parts, places))
     if found:
         _refuse(found, as_json=arguments.json)
         return ExitCode.USAGE
@@ -69,13 +70,28 @@ def main(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _altered(parts: Sequence[Part], places: Sequence[Path]) -> Iterator[str]:
-    """Yield what the files beside a journal, and the machine that it names, contradict. Specs need not be here: nothing is judged again."""
+    """Yield what the files beside a journal, and the machine that it names, contradict."""
     devices = {name: backend.device for name, backend in load_backends().by_name.items()}
     for part, place in zip(parts, places, strict=True):
         if problem := of_machine(part.run.results, part.header.environment, devices):
             yield f"{place / JOURNAL}: {problem}"
         for result in part.run.results:
             yield from alterations(place, result)
+
+
+def _judged_otherwise(parts: Sequence[Part], places: Sequence[Path]) -> Iterator[str]:
+    """Yield the verdicts that the files beside a journal do not come to; say on standard error which ones were not judged again."""
+    unjudged: dict[str, None] = {}
+    for part, place in zip(parts, places, strict=True):
+        for found in judge_again(part.header, part.run.results, place):
+            if isinstance(found, Unjudged):
+                unjudged[found.why] = None
+            else:
+                yield f"{place / JOURNAL}:{lines_of(place / JOURNAL)[found.case_id]}: {found.problem}; run it again"
+    if unjudged:
+        reasons = list(unjudged)
+        more = f"; and {len(reasons) - 1} more reasons" if len(reasons) > 1 else ""
+        output.note(f"warning: verdicts were merged as recorded and not judged again: {reasons[0]}{more}")
 
 
 def _refuse(found: Sequence[str], *, as_json: bool) -> None:

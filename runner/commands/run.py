@@ -284,7 +284,8 @@ class _Run:
             for case in waiting:
                 verdict = availability.of_case(case, machine)
                 if verdict.reason:
-                    self._take(result_of_unavailable(case, verdict, self.arguments.require, self._repro(case)), journal, progress)
+                    required = [name for name in self.arguments.require if name in (case.backend, verdict.capability)]
+                    self._take(result_of_unavailable(case, verdict, required, self._repro(case, required)), journal, progress)
                 else:
                     possible.append(case)
             self._run_possible(cases, possible, known, journal, progress, interrupts)
@@ -431,6 +432,11 @@ class _Run:
             output.note(problem)
         return ExitCode.NOTHING
 
+    def _executes_enough(self) -> bool:
+        """Whether ``--min-executed`` holds: where the run is no success all the same, the reason is another one."""
+        executed = sum(result.outcome.is_executed for result in self.results.values())
+        return bool(executed >= max(self.arguments.min_executed, 1))
+
     def _write_stubs(self) -> None:
         for path in self.folder.junit_files:
             write_stub(path, self.header)
@@ -451,7 +457,8 @@ class _Run:
             lets_flaky_pass=self.header.lets_flaky_pass,
             folder=Path(shown(self.folder.path)),
         )
-        if code is ExitCode.NOTHING and self.selected:  # else it was said before
+        is_said = self._executes_enough() or not self.selected
+        if code is ExitCode.NOTHING and not is_said:
             output.note(why_nothing(self._in_order(), self.arguments.min_executed, len(self.selected)))
         if self.is_interrupted:
             output.note(f"to go on: the same command with --resume {shlex.quote(shown(self.folder.path))}")
@@ -459,7 +466,8 @@ class _Run:
     def _in_order(self) -> list[CaseResult]:
         return [self.results[case.id] for case in self.selected]
 
-    def _repro(self, case: Case) -> str:
+    def _repro(self, case: Case, required: Sequence[str] = ()) -> str:
+        """Return the command that runs a case alone; ``required`` are the names of ``--require`` that its result comes from."""
         parts = ["torch-conformance", "run", *map(str, self.arguments.paths)]
         for file in self.arguments.backends:
             parts += ["--backends", str(file)]
@@ -469,6 +477,8 @@ class _Run:
             parts += ["--service", server]
         if self.arguments.bench and not case.left_out and any(step.kind == "bench" for step in case.steps):
             parts.append("--bench")
+        for name in required:
+            parts += ["--require", name]
         return shlex.join(redacted_command([*parts, "--select", case.id]))
 
     def _footer(self, code: ExitCode) -> RunFooter:

@@ -118,9 +118,9 @@ def read_partly(path: Path, kind: Kind = SPEC) -> Document:
 
     Of a file that is not of the kind that was expected no diagnostic quotes anything.
     """
-    data = read_bytes(path)
+    data = read_bytes(path, article=kind.article)
     try:
-        document = _parse(_decode(path, data), path=path, content=data, kind=kind)
+        document = _parse(_decode(path, data, kind.article), path=path, content=data, kind=kind)
     except InvalidSpecs as error:
         if recognised(path, data, kind):
             raise
@@ -145,12 +145,15 @@ def unquoted(problem: Diagnostic) -> Diagnostic:
     return replace(problem, message=message)
 
 
-def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
-    """Return the file's bytes, or raise ``InvalidSpecs`` for what cannot be a spec: too large, a device, unreadable."""
+def read_bytes(path: Path, limit: int = MAX_BYTES, article: str = "a spec") -> bytes:
+    """Return the file's bytes, or raise ``InvalidSpecs`` for what cannot be a spec: too large, a device, unreadable.
+
+    ``article`` says in hints what kind of file is expected.
+    """
     try:
         # before it is opened: opening alone does something to some devices
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise _failure(path, "is not a regular file", "a spec is a text file")
+            raise _failure(path, "is not a regular file", f"{article} is a text file")
         # O_NONBLOCK: a named pipe that took its place must not make the reader wait for a writer that never comes
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
@@ -158,25 +161,27 @@ def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
-        raise _failure(path, "is not a regular file", "a spec is a text file")
+        raise _failure(path, "is not a regular file", f"{article} is a text file")
     with os.fdopen(descriptor, "rb") as stream:
         try:
             # a file of /proc says that it is empty, gives what it likes, and may have nothing to give at the moment
             data = b"" if status.st_size > limit else stream.read(limit + 1) or b""
         except OSError as error:
-            raise _failure(path, f"cannot be read: {error.strerror}", "a spec is a text file") from error
+            raise _failure(path, f"cannot be read: {error.strerror}", f"{article} is a text file") from error
     if max(status.st_size, len(data)) > limit:
         size = f"{status.st_size:,}" if status.st_size > limit else f"more than {limit:,}"
-        raise _failure(path, f"is {size} bytes; at most {limit:,} are read", "a spec is one claim: split it")
+        raise _failure(
+            path, f"is {size} bytes; at most {limit:,} are read", "a spec is one claim: split it" if article == SPEC.article else "split it"
+        )
     return data
 
 
-def _decode(path: Path, data: bytes) -> str:
+def _decode(path: Path, data: bytes, article: str) -> str:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise _failure(path, "is not UTF-8: it begins as UTF-16 does", "save the file as UTF-8")
     if b"\0" in data:
         line, column = _line_column(data, data.index(b"\0"))
-        raise _failure(path, "is a binary file: it holds a NUL byte", "a spec is UTF-8 text", line, column)
+        raise _failure(path, "is a binary file: it holds a NUL byte", f"{article} is UTF-8 text", line, column)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -5,15 +5,18 @@ characters, writes an empty failure as a pass, leaves out a time of zero, adds `
 are taken, not its text: everything that enters is made plain first, and the tree is mended before it is written.
 """
 
+import errno
 import functools
 import math
 import os
 import secrets
 import shlex
+import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # it ships no types
 
@@ -43,13 +46,18 @@ FILE_LIMIT = 29_000_000
 _TEXT_LIMITS = (TEXT_LIMIT, 16_000, 4_000, 1_000, 250, 0)
 """Bytes of text of one case: the first that keeps the file under its limit is taken. Cases are never dropped."""
 
+_READER_SECONDS = 30.0
+"""How long a named pipe waits for its reader."""
+
 _PROPERTY_LIMIT = 2_000
 _TOTALS = ("tests", "failures", "errors")
 _TRUNCATED = "the run did not reach its end; cases that are not in this report were not judged"
 
 
 def write_stub(path: Path, header: RunHeader) -> None:
-    """Write the report of a run that has just begun, so that a killed run is no empty folder and no pass."""
+    """Write the report of a run that has just begun, so that a killed run is no empty folder and no pass; into no pipe or device."""
+    if _is_special(path):
+        return
     write_junit(path, header, (), truncated=True)
 
 
@@ -69,6 +77,32 @@ def write_junit(
     _refuse_impossible(results)
     _spec_file.cache_clear()
     _replace(path, _fitting(functools.partial(_document, header, results, truncated=truncated, folder=folder, why=why)))
+
+
+def _is_special(path: Path) -> bool:
+    """Whether a path is a named pipe or a device: each report that is written there is added to the last."""
+    return path.exists() and not path.is_file()
+
+
+def _opened(path: Path) -> int:
+    """Open a pipe or a device to write; a pipe that nobody reads is waited for a while, and an ``OSError`` in the end."""
+    deadline = time.monotonic() + _READER_SECONDS
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        except OSError as error:
+            if error.errno != errno.ENXIO or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+            continue
+        os.set_blocking(descriptor, True)
+        return descriptor
+
+
+def _write_all(stream: IO[bytes], data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[stream.write(rest) :]
 
 
 def _fitting(document: Callable[..., bytes]) -> bytes:
@@ -95,6 +129,12 @@ def _refuse_impossible(results: Iterable[CaseResult]) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
+    """Put a report in the place of a former one; a link stays, and what is no regular file is written to as it is."""
+    if _is_special(path):
+        with naming(path), os.fdopen(_opened(path), "wb", buffering=0) as stream:
+            _write_all(stream, data)
+        return
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     # Beside the report: a rename is only atomic within one file system.
     temporary = path.parent / f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}"

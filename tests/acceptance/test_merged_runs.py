@@ -4,10 +4,14 @@ import json
 import re
 import shutil
 import xml.etree.ElementTree as ET
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from runner.exits import exit_code
+from runner.outcomes import Outcome
 from runner.record import read_run
 from tests.fakes import ROOT, program
 
@@ -61,8 +65,7 @@ def normalised(report: Path) -> str:
         for child in list(parent):
             if child.tag == "property" and child.get("name") in ("run", "command", "merged"):
                 parent.remove(child)
-    # a failure names the folder of its case, below that of the run
-    return re.sub(r"folder: \w+/cases/", "folder: RUN/cases/", ET.tostring(tree.getroot(), encoding="unicode"))
+    return re.sub(r"folder: \w+/cases/\d+", "folder: cases/N", ET.tostring(tree.getroot(), encoding="unicode"))
 
 
 def test_the_merged_run_says_what_the_whole_run_says(place: Path) -> None:
@@ -73,7 +76,7 @@ def test_the_merged_run_says_what_the_whole_run_says(place: Path) -> None:
     assert {one.case_id: one.outcome for one in merged.results} == {one.case_id: one.outcome for one in whole.results}
     assert (merged.header.environment, merged.header.selected) == (whole.header.environment, whole.header.selected)
     assert normalised(place / "merged" / "junit.xml") == normalised(place / "whole" / "junit.xml")
-    without_place = [re.sub(r"report: .*|folder: \w+/", "", text) for text in (done.stdout, (place / "whole" / "stdout").read_text())]
+    without_place = [re.sub("(report|folder): .*", "", text) for text in (done.stdout, (place / "whole" / "stdout").read_text())]
     assert without_place[0] == without_place[1]
     for one in merged.results:
         if one.folder:
@@ -129,3 +132,67 @@ def test_a_shard_to_which_nothing_falls_is_a_run(place: Path) -> None:
 def test_runs_of_no_shard_are_not_merged(place: Path) -> None:
     done = program("merge", "whole", "--out", "never", cwd=place)
     assert (done.returncode, done.stderr.splitlines()[0]) == (2, "whole: not a shard: it was run without --shard")
+
+
+def forged(place: Path) -> tuple[str, int]:
+    """Make the first failed case of any shard a PASS, everywhere in its journal; return the shard and the line."""
+    for name in names(1, 2, 3):
+        journal = place / name / "run.jsonl"
+        lines = [json.loads(line) for line in journal.read_text().splitlines()]
+        wrong = [index for index, line in enumerate(lines) if line.get("outcome") == "FAIL"]
+        if wrong:
+            _pass(lines[wrong[0]])
+            _count(lines)
+            journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            return name, wrong[0] + 1
+    raise AssertionError("no case failed")
+
+
+def _pass(line: dict[str, Any]) -> None:
+    line.update(outcome="PASS", reason="", failure_type="")
+    for verdict in line["verdicts"]:
+        if verdict["status"] == "failed":
+            verdict.update(status="held", observed=verdict["expected"], detail="")
+
+
+def _count(lines: list[dict[str, Any]]) -> None:
+    counts = dict.fromkeys(lines[-1]["totals"], 0) | Counter(line["outcome"] for line in lines if line["kind"] == "case")
+    by_label = {outcome.label: outcome for outcome in Outcome}
+    code = exit_code([by_label[label] for label, count in counts.items() for _ in range(count)], 1)
+    lines[-1].update(totals=counts, exit_code=int(code))
+
+
+def copied(place: Path, target: Path, *, specs: bool = True) -> Path:
+    shutil.copytree(place, target, symlinks=True)
+    if not specs:
+        shutil.rmtree(target / "specs")
+    return target
+
+
+def test_a_verdict_that_its_observation_contradicts_is_refused(place: Path, tmp_path: Path) -> None:
+    copy = copied(place, tmp_path / "copy")
+    shard, line = forged(copy)
+    done = program("merge", *names(1, 2, 3), "--out", "new", cwd=copy)
+    assert done.returncode == 2, done.stdout
+    assert done.stderr.startswith(f"{copy / shard}/run.jsonl:{line}: one[backend=")
+    assert "equals held is recorded, and its files come to equals failed" in done.stderr
+    assert not (copy / "new").exists()
+
+
+def test_where_the_specs_are_not_here_a_warning_says_so(place: Path, tmp_path: Path) -> None:
+    copy = copied(place, tmp_path / "copy", specs=False)
+    done = program("merge", *names(1, 2, 3), "--out", "new", cwd=copy)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr == (
+        "warning: verdicts were merged as recorded and not judged again: not here as the run read them: specs/one.yaml, "
+        "specs/unavailable.yaml\n"
+    )
+
+
+def test_the_other_specs_are_judged_again_where_one_is_missing(place: Path, tmp_path: Path) -> None:
+    copy = copied(place, tmp_path / "copy")
+    (copy / "specs" / "unavailable.yaml").unlink()
+    forged(copy)
+    done = program("merge", *names(1, 2, 3), "--out", "new", cwd=copy)
+    assert done.returncode == 2, done.stdout
+    assert "equals held is recorded" in done.stderr

@@ -15,7 +15,7 @@ prelude: |
   import os, signal, subprocess, sys, time
 
   class Last:
-      """Standard output, whose last flush comes after the answer was sent, and before the process ends."""
+      # standard output is flushed last after the answer was sent, and before the process ends
 
       def __init__(self, act): self.act = act
 

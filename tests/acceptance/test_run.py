@@ -106,7 +106,7 @@ REASONS = {
     "host-crash[backend=host,way=sysexit]": "exit code 0 (SystemExit) while in phase 'api', in die at line 16 of the spec",
     "host-fail[backend=host,value=a%20b]": "equals: expected found equal to a b, observed a b!",
     "host-timeout[backend=host]": "outlived its deadline while in phase 'api'",
-    "raises-before-inductor[backend=cpu]": "proof: expected inductor was entered before the exception, or in another step, observed inductor",
+    "raises-before-inductor[backend=cpu]": "proof: expected inductor was entered before the exception, or in another step",
     "unavailable[backend=host]": "the module no_such_module_anywhere is not installed",
 }
 
@@ -354,6 +354,7 @@ def test_what_is_required_may_not_be_unavailable(tmp_path, name, code):
     assert "no_such_module_anywhere" in result.reason
     if code == 1:
         assert result.reason.startswith(f"--require {name}: ")
+        assert f" --require {name} " in f" {result.repro} "
         assert junit_cases(ran)["unavailable[backend=host]"].result[0].type == "unavailable"
 
 
@@ -363,6 +364,7 @@ def test_a_required_name_that_no_case_uses_fails_the_run(tmp_path, name):
     assert done.returncode == 4
     assert done.stderr.count(f"--require {name}: no selected case uses {name}") == 2  # a warning before the run, the reason after it
     assert "--require host" not in done.stderr
+    assert "--min-executed" not in done.stderr
     assert read_run(tmp_path / "out" / "run.jsonl").footer.exit_code == 4
 
 

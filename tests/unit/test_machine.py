@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from runner import availability
 from runner.diagnostics import UsageError
-from runner.machine import InstalledTorch, facts_of_files, installed_torch, minor, release, torch_at, version_facts
+from runner.machine import InstalledTorch, facts_of_files, installed_torch, minor, release, torch_at, version_facts, why_no_torch
 
 
 def package(folder: Path, text: str) -> Path:
@@ -111,3 +112,13 @@ def test_without_torch_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert installed_torch() is None
+
+
+def test_what_is_found_in_the_place_of_torch_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert installed_torch() is None
+    assert why_no_torch().startswith(f"torch is not installed: {tmp_path / 'torch'} is not it")
+    assert availability.glance(None).no_torch == why_no_torch()

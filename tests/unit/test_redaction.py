@@ -241,3 +241,134 @@ def test_every_free_text_of_a_result_is_masked_and_what_readers_compare_stays() 
 def test_a_result_without_secrets_is_the_same_object() -> None:
     verdict = dataclasses.replace(FAILED, expected="1", observed="2", detail="")
     assert redacted_result(verdict) is verdict
+
+
+SECRET_TEXTS = [
+    "dbPassword=hunters3cret",
+    "clientSecret: hunters3cret",
+    "accessToken=hunters3cret",
+    'refreshToken: "hunters3cret"',
+    "authToken=hunters3cret",
+    "pass=hunters3cret",
+    "pwd=hunters3cret",
+    "PGPASSWORD=hunters3cret",
+    "MYSQL_PWD=hunters3cret",
+    "db_pass: hunters3cret",
+    "passcode=hunters3cret",
+    "pin=hunters3cret",
+    "pin: s3crets3cret7",
+    "cred=hunters3cret",
+    "creds: hunters3cret",
+    "AccountKey=hunters3cret==",
+    "//registry.npmjs.org/:_authToken=hunters3cret",
+    "webhook=hunters3cret",
+    "SLACK_WEBHOOK_URL=https://hooks.slack.com/services/T0/B0/hunters3cret",
+    "AWS_SESSION_TOKEN=hunters3cret",
+    "AWS_SESSION=hunters3cret",
+    "password:hunters3cret",
+    '"password":"hunters3cret"',
+    '{"a":{"password":"hun\\"ters3cret","n":3},"b":[1]}',
+    '{\\"password\\": \\"hunters3cret\\", \\"b\\": 2}',
+    "{'password': 'hunters3cret', 'b': 2}",
+    "u:p@sss3cret@host",
+    "x u:a@b@sss3cret@host/db",
+    "password=a,bs3cret",
+    "password=a;bs3cret)cs3cret next",
+    'password="a \\"bs3cret cs3cret" rest',
+    "password='a \\'bs3cret cs3cret' rest",
+    "curl -u user:pws3cret http://h",
+    "curl -sS --user user:pws3cret http://h",
+    "curl -uuser:pws3cret http://h",
+    "mysql -h x -u root -ppws3cret db",
+    "mysqldump -ppws3cret",
+    "sshpass -p pws3cret ssh h",
+    "sshpass -ppws3cret ssh h",
+    "machine h login u password pws3cret",
+    "https%3A%2F%2Fu%3Apws3cret%40host%2Fx",
+    "next=https%253A%252F%252Fu%253Apws3cret%2540host",
+    "https://u%3Apws3cret%40host/x",
+    "options: env.MY_DB_PASS: hunters3cret",
+    "export DB_PASSWORD='hunters3cret'; echo",
+    'f(password="hunters3cret", n=3)',
+    "dbPass=hunters3cret",
+    "sessionId=hunters3cret",
+    "smtp_pass=hunters3cret",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIs3cret\nabcs3cret\n-----END RSA PRIVATE KEY-----\n",
+    "-----BEGIN OPENSSH PRIVATE KEY-----\\nMIIs3cret",
+]
+
+
+@pytest.mark.parametrize("text", SECRET_TEXTS)
+def test_ordinary_forms_of_secrets_are_masked(text: str) -> None:
+    shown = redacted(text)
+    assert "s3cret" not in shown
+    assert "***" in shown
+    assert redacted(shown) == shown
+
+
+@pytest.mark.parametrize("head", ["npm_", "sk_live_", "sk_test_", "rk_live_", "AIza", "ASIA", "AKIA", "xoxb-", "xoxe-", "pypi-"])
+def test_tokens_of_known_services_are_masked(head: str) -> None:
+    token = head + "ABCDEFGHIJKLMNOPQRSTUVWX0123456789ABCDE"
+    assert token[-8:] not in redacted(f"it printed {token} and went on")
+
+
+HARMLESS_TEXTS = [
+    "bypass=1",
+    "passed=3",
+    "compass: x",
+    "pinned=true",
+    "a:b",
+    "pin_memory=True",
+    "keys=3",
+    "monkey: 1",
+    "pass: 3",
+    "PWD=/tmp/x",
+    "pwd=/tmp/x",
+    "num_tokens=128",
+    "post_grad_custom_pre_pass=fn",
+    "config.joint_custom_post_pass: None",
+    "specs/token.yaml:3:5: wrong",
+    "specs/a.yaml:3:5: tensor @ tensor",
+    "author: me",
+    "key=3",
+    "passes: 4",
+    "opt -passes=inline",
+    "docker run --user 1000:1000 x",
+    "git push -u origin main:main",
+    "python -u x.py a:b",
+    "tokenizer: fast",
+    "std::token::x",
+    "secretary: Bob",
+    "session: 3",
+    "session=abc",
+    "sort_key: abc",
+    "cache_key=fabc",
+    "tp_spec=x",
+    "10 passed, 3 failed",
+    'torch.compile(f, mode="max-autotune")',
+    "pinning=on",
+    "user x said password y",
+    "https%3A%2F%2Fhost%2Fx",
+    "equals: expected 1, observed 2",
+    "spin=3",
+    "keypad: x",
+    "passthrough=1",
+    "author=bob",
+]
+
+
+@pytest.mark.parametrize("text", HARMLESS_TEXTS)
+def test_harmless_texts_stay(text: str) -> None:
+    assert redacted(text) == text
+
+
+def test_what_stands_around_a_value_stays() -> None:
+    assert redacted('f(password="a, b", n=3)') == "f(password=***, n=3)"
+    assert redacted('{"token": 12345, "n": 3}') == '{"token": ***, "n": 3}'
+    assert redacted("https://h/x next (password=a,b) x&y") == "https://h/x next (password=***) x&y"
+    assert redacted("curl -u bob:secret77 http://h/x") == "curl -u *** http://h/x"
+
+
+def test_secrets_of_a_specs_environment_are_known() -> None:
+    KNOWN.learn_options({"MY_DB_PASS": "planted77", "N": 3, "UNSET": None, "COLOUR": "blue-green"})
+    assert redacted("it said planted77 and blue-green") == "it said *** and blue-green"

@@ -118,3 +118,19 @@ def test_a_glob_that_matches_nothing_says_what_ids_look_like(pattern: str, hint:
 def test_globs_that_match_have_no_hint() -> None:
     assert unmatched(["first/*", "*"], [case(step(), id="first/relu[backend=cpu]")]) == []
     assert unmatched(["first/*"], []) == ["no case matches 'first/*'"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "first"),
+    [
+        ("b", "b[backend=host]"),
+        ("bc", "area/bcd[backend=host]"),
+        ("area", "area/abc[backend=host]"),
+        ("b[backend=cpu]", "b[backend=host]"),
+        ("area/abc[backend=cpu]", "area/abc[backend=host]"),
+    ],
+)
+def test_the_nearest_ids_begin_as_the_text_does(pattern: str, first: str) -> None:
+    cases = [made(id) for id in ("area/abc[backend=host]", "area/bcd[backend=host]", "bx[backend=host]", "b[backend=host]")]
+    [hint] = unmatched([pattern], cases)
+    assert f"'{first}'" in hint
