@@ -358,7 +358,7 @@ def test_what_is_extended_is_no_device_and_no_pipe(folder: Path, validate: Valid
     (folder / "good.yaml").write_text(GOOD)
     os.mkfifo(folder / "pipe")
     (folder / "_defaults.yaml").write_text("extends: pipe\n")
-    assert validate("specs") == ["specs/pipe:1:1: is not a regular file (a spec is a text file)"]
+    assert validate("specs") == ["specs/pipe:1:1: is not a regular file (a file of defaults is a text file)"]
 
 
 def test_a_spec_with_a_syntax_error_is_still_quoted(folder: Path, validate: Validate) -> None:
