@@ -152,8 +152,6 @@ def _claim_report(path: Path) -> None:
             raise UsageError(f"--junit {path}: it cannot be written to; check its permissions")
         return
     parent = Path(os.path.realpath(path)).parent
-    if not parent.is_dir():
-        raise UsageError(f"--junit {path}: there is no folder {shown(parent)}; make it first")
     if path.is_symlink() and os.path.islink(os.path.realpath(path)):
         raise UsageError(f"--junit {path}: this link leads to itself; name a file")
     _must_be_writable(parent)

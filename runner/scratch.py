@@ -135,7 +135,8 @@ def _problem_of_file(descriptor: int, execute: Callable[[int], None]) -> str:
             stream.write(bytes(_PROBE_BYTES))
         os.fsync(descriptor)
     except OSError as error:
-        return f"a file of {_mib(_PROBE_BYTES)} cannot be written there: {error.strerror}"
+        if error.errno != errno.EFBIG:  # a limit of this process, and no property of the folder
+            return f"a file of {_mib(_PROBE_BYTES)} cannot be written there: {error.strerror}"
     try:
         execute(descriptor)
     except PermissionError:

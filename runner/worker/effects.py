@@ -67,6 +67,9 @@ class Effects:
         """Add what a leaf of the arguments holds; attributes of objects too, a few levels deep."""
         if isinstance(leaf, torch.nn.Module):
             self._add_module(found, seen, name, leaf)
+        elif isinstance(leaf, torch.Tensor) and leaf.is_nested:
+            # its components have numbers for shapes
+            found.update({f"{name}[{index}]": part for index, part in enumerate(leaf.unbind())})
         elif _is_value(leaf) or isinstance(leaf, set | frozenset):
             if not isinstance(leaf, torch.Tensor) or id(leaf) not in seen:
                 found[name] = leaf
@@ -120,7 +123,7 @@ def _equal(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
         return False
     try:
         return bool(torch.equal(ours, theirs))
-    except (RuntimeError, NotImplementedError):  # nested, sparse and quantized tensors: measured by what close does with them
+    except (RuntimeError, NotImplementedError, AttributeError, TypeError):  # sparse, quantized and wrapper tensors: measured as close does
         return False
 
 

@@ -22,7 +22,6 @@ RUNS = ("run", "call", "check_call", "check_output", "getoutput", "getstatusoutp
 
 BOUND_ELSEWHERE = {
     ("runner/services/manage.py", "self.process.wait()"): "after SIGKILL",
-    ("runner/execute/spawn.py", "self.process.wait()"): "after SIGKILL",
     ("runner/execute/workers.py", "self.process.wait()"): "it has ended: its descriptor is readable",
     ("runner/worker/steps.py", "child.join()"): "by the deadline of the case",
 }
