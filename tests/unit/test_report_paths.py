@@ -60,7 +60,7 @@ def test_a_report_into_a_device() -> None:
     [
         ("folder", "this is a folder"),
         ("self", "this link leads to itself"),
-        ("file/report.xml", "cannot write to .*file"),
+        ("file/report.xml", r"cannot write to .*file"),
     ],
 )
 def test_a_path_at_which_no_report_can_be(path: str, words: str) -> None:

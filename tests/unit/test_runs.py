@@ -161,7 +161,7 @@ def test_a_place_that_cannot_be_written_is_a_usage_error(where):
 def test_a_report_that_cannot_be_written_is_a_usage_error():
     folder = open_run(Path("out"))
     Path("file").write_text("")
-    with pytest.raises(UsageError, match="cannot write to .*file"):
+    with pytest.raises(UsageError, match=r"cannot write to .*file"):
         folder.claim_junit(Path("file/report.xml"))
     with pytest.raises(UsageError, match="name a file"):
         folder.claim_junit(Path("out"))
