@@ -277,7 +277,7 @@ def ways(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str
             "what is in runner.worker.case._exception",
         ),
         "a method": (lambda: patch.setattr(hooks.Witness, "take", another), "runner.worker.hooks.Witness.take"),
-        "an attribute of a class": (lambda: patch.setattr(hooks.Witness, "entered", 7), "runner.worker.hooks.Witness.entered"),
+        "an attribute of a class": (lambda: patch.setattr(hooks.Seen, "entered", 7), "runner.worker.hooks.Seen.entered"),
         "a new attribute of a class": (
             lambda: patch.setattr(case.Channel, "__getattr__", another, raising=False),
             "runner.worker.case.Channel",
