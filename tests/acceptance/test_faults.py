@@ -169,11 +169,11 @@ def test_a_hang_in_the_compiler_is_the_end_of_one_case(tmp_path):
 # -- company --------------------------------------------------------------------------------------------------------
 
 ALONE = {
-    "abort": (Outcome.CRASH, "killed by SIGABRT while in phase 'api'"),
-    "exit-zero": (Outcome.CRASH, "ended without an answer while in phase 'api'"),
+    "abort": (Outcome.CRASH, "killed by SIGABRT while in phase 'api', in act at line 7 of the spec"),
+    "exit-zero": (Outcome.CRASH, "ended without an answer while in phase 'api', in act at line 7 of the spec"),
     "hang": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
     "hangs-up": (Outcome.PASS, ""),
-    "segfault": (Outcome.CRASH, "killed by SIGSEGV while in phase 'api'"),
+    "segfault": (Outcome.CRASH, "killed by SIGSEGV while in phase 'api', in act at line 7 of the spec"),
     "wrong": (Outcome.FAIL, "raised: expected no exception, observed builtins.ValueError in phase 'api': it is wrong"),
 }
 """Faults that are no pass in company, and what they come to when they are run again alone."""
