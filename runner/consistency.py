@@ -221,7 +221,7 @@ def of_footer(
     whole = exit_code((result.outcome for result in results), int(least) if least.isdecimal() else 1, lets_flaky_pass=lets_flaky_pass)
     expected = ExitCode.INTERRUPTED if interrupted else whole
     if code == ExitCode.NOTHING and expected is ExitCode.OK and options.get("require", "[]") not in ("", "[]", "None"):
-        return ""  # a name that was required and that no executed case uses: which cases use it stands in no line
+        return ""  # --require NAME without an executed case: the journal does not record which cases use NAME
     return "" if code == expected else f"its exit code is {code}, and its cases come to {int(expected)}"
 
 

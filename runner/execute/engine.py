@@ -271,7 +271,7 @@ class Engine:
         for worker in self._workers.values():
             if worker.key == key and worker.process is None and worker.running is None:
                 self._end(worker)
-                worker.status = signal.SIGKILL  # nobody reports the end of an idle worker that goes with its template
+                worker.status = signal.SIGKILL  # an idle worker dies with its template, and no message reports its end
 
     def _idle_worker(self, job: Job) -> Worker | None:
         """Return a worker that waits for such a case: rather one that has run others than one that has not."""

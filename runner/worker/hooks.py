@@ -183,7 +183,7 @@ def _counting_entries(original: Callable[..., Any]) -> Callable[..., Any]:
         _watch.seen.entered += 1
         try:
             return original(*args, **kwargs)
-        except Exception as error:
+        except Exception as error:  # torch may raise anything here: it is noted and raised again
             # dynamo may take it for a graph break and go on eagerly; where it does not, the step raises
             reason = _reason(error)
             if not compat.is_restart(error) and reason not in _watch.seen.abandoned:
@@ -215,7 +215,7 @@ def _keeping_errors(original: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
             return original(*args, **kwargs)
-        except Exception as error:
+        except Exception as error:  # likewise
             _errors.last = error
             raise
 

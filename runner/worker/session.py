@@ -470,7 +470,7 @@ def needed(what: str) -> Iterator[None]:
     """Turn an exception into ``NotCarriedOut``: it says nothing of what is compiled."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # code of a spec may raise anything: the case is an ERROR
         raise NotCarriedOut(f"{what} raised {type(error).__name__}: {error}") from error
 
 
