@@ -18,7 +18,7 @@ from pathlib import Path
 MEGABYTE = 1_000_000
 
 _PR_SET_CHILD_SUBREAPER = 36
-_TEMPLATE = b"runner.worker.template"
+_TEMPLATE = b"runner.worker.process.zygote"
 _LINGER_SECONDS = 5.0
 """How long what a command leaves behind has to end by itself."""
 

@@ -56,7 +56,7 @@ steps:
 READ = """\
 import sys
 from pathlib import Path
-from runner.record import read_run
+from runner.record.journal import read_run
 from runner.report.junit import write_junit
 run = read_run(Path(sys.argv[1], "run.jsonl"))
 write_junit(Path(sys.argv[1], "again.xml"), run.header, run.results)

@@ -7,7 +7,7 @@ import sys
 def main() -> int:
     """Run the program without the working folder on the search path."""
     leave_out_working_folder()
-    from runner.cli import main as program
+    from runner.cli.parser import main as program
 
     return program()
 

@@ -7,7 +7,7 @@ from types import FrameType
 
 import pytest
 
-from runner.diagnostics import InvalidSpecs
+from runner.core.diagnostics import InvalidSpecs
 from runner.language.load import Suite, load
 
 GOOD = """\

@@ -11,13 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from runner.conditions import Surroundings
-from runner.diagnostics import Position
-from runner.expectations import EXPECTATIONS
-from runner.expectations.base import Judgement, StepFacts
-from runner.judge import Evidence, Judged, judge
+from runner.core.conditions import Surroundings
+from runner.core.diagnostics import Position
+from runner.core.model import Case, CaseId, Ending, Expected, Requirement, ServiceReport, Step
+from runner.judge.judge import Evidence, Judged, judge
 from runner.language.backends import Backend, Proof, load_backends
-from runner.model import Case, CaseId, Ending, Expected, Requirement, ServiceReport, Step
+from runner.vocabulary.expectations import EXPECTATIONS
+from runner.vocabulary.expectations.base import Judgement, StepFacts
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -217,5 +217,5 @@ def import_torch() -> Any:
         import torch._functorch.config
         import torch._inductor.config
 
-        import runner.worker.session  # noqa: F401 - imported for its effect
+        import runner.worker.case.session  # noqa: F401 - imported for its effect
     return torch

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.model import CaseResult
-from runner.outcomes import Outcome
-from runner.record import Run, read_run
+from runner.core.model import CaseResult
+from runner.core.outcomes import Outcome
+from runner.record.journal import Run, read_run
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from runner.diagnostics import Position
-from runner.exits import ExitCode, exit_code
-from runner.model import AppliedWaiver, CaseResult, Status, Verdict, WaiverEffect
-from runner.outcomes import Outcome
-from runner.record import RunFooter, totals
+from runner.core.diagnostics import Position
+from runner.core.exit_codes import ExitCode, exit_code
+from runner.core.model import AppliedWaiver, CaseResult, Status, Verdict, WaiverEffect
+from runner.core.outcomes import Outcome
+from runner.record.journal import RunFooter, totals
 
 EVIDENCE = {"observation.json": "e" * 64}
 _STATUS = {Outcome.PASS: Status.HELD, Outcome.XPASS: Status.HELD, Outcome.ERROR: Status.ERROR, Outcome.CRASH: Status.ERROR}

@@ -1,6 +1,1 @@
-"""Runs plans in worker processes: templates, deadlines, and what each worker sent before it ended."""
-
-from runner.execute.engine import Engine, Limits
-from runner.execute.jobs import Execution, Job
-
-__all__ = ["Engine", "Execution", "Job", "Limits"]
+"""Execution of planned jobs: on this machine, with the services that cases need."""

@@ -7,19 +7,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from runner.capabilities import CAPABILITIES
-from runner.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
-from runner.expectations.base import BadExpectation
-from runner.expectations.counts import Count, parse_count
-from runner.filecheck import CheckFile, ChecksError
-from runner.filecheck import parse as parse_checks
-from runner.folders import folder
-from runner.language.kinds import BACKENDS, Kind
-from runner.language.repair import Fill, readable
-from runner.language.source import DataPath, Document, read_partly
-from runner.language.tree import link_problem, tree_of
-from runner.model import Requirement
-from runner.patterns import check_pattern
+from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
+from runner.core.matching.filecheck import CheckFile, ChecksError
+from runner.core.matching.filecheck import parse as parse_checks
+from runner.core.matching.patterns import check_pattern
+from runner.core.model import Requirement
+from runner.language.read.kinds import BACKENDS, Kind
+from runner.language.read.repair import Fill, readable
+from runner.language.read.source import DataPath, Document, read_partly
+from runner.language.read.tree import link_problem, tree_of
+from runner.system.capabilities import CAPABILITIES
+from runner.system.data_dirs import folder
+from runner.vocabulary.expectations.base import BadExpectation
+from runner.vocabulary.expectations.counts import Count, parse_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,27 +9,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from runner.capabilities import Machine
-from runner.conditions import BadRange, Surroundings
-from runner.diagnostics import Diagnostic, InvalidSpecs, did_you_mean, errors
-from runner.language import substitution
-from runner.language.anatomy import Anatomy, take_apart, with_document
+from runner.core.conditions import BadRange, Surroundings
+from runner.core.diagnostics import Diagnostic, InvalidSpecs, did_you_mean, errors
+from runner.core.model import Case
 from runner.language.backends import Backends, read_backends
-from runner.language.check import check
-from runner.language.check_covers import covers_problems
-from runner.language.check_templates import check_backends, check_templates
-from runner.language.expand import duplicate_ids, expand
-from runner.language.files import DefaultsReader, SpecFile, SpecPath, discover
-from runner.language.kinds import SPEC
-from runner.language.names import NameTables
-from runner.language.once import spy_warnings
-from runner.language.options import SECTIONS
-from runner.language.repair import Fill, Region, believed, doubts_of, edited, gaps_of, readable, sections_with
-from runner.language.source import DataPath, Document, read_partly
-from runner.language.templates import TemplateError
-from runner.language.tree import link_problem
-from runner.machine import installed_torch, release
-from runner.model import Case
+from runner.language.check.covers import covers_problems
+from runner.language.check.spec import check
+from runner.language.check.templates import check_backends, check_templates
+from runner.language.expand.cases import duplicate_ids, expand
+from runner.language.expand.options import SECTIONS
+from runner.language.names.once_per_process import spy_warnings
+from runner.language.names.torch_names import NameTables
+from runner.language.read import substitution
+from runner.language.read.anatomy import Anatomy, take_apart, with_document
+from runner.language.read.files import DefaultsReader, SpecFile, SpecPath, discover
+from runner.language.read.kinds import SPEC
+from runner.language.read.repair import Fill, Region, believed, doubts_of, edited, gaps_of, readable, sections_with
+from runner.language.read.source import DataPath, Document, read_partly
+from runner.language.read.templates import TemplateError
+from runner.language.read.tree import link_problem
+from runner.system.capabilities import Machine
+from runner.system.installed_torch import installed_torch, release
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

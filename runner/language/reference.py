@@ -5,9 +5,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from runner.capabilities import CAPABILITIES
-from runner.language import schema
 from runner.language.backends import load_backends
+from runner.language.read import schema
+from runner.system.capabilities import CAPABILITIES
 
 
 def reference() -> str:

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from runner.diagnostics import Diagnostic, did_you_mean
-from runner.language.kinds import WAIVERS
-from runner.language.source import DataPath, Document, Mark, recognised
+from runner.core.diagnostics import Diagnostic, did_you_mean
+from runner.language.read.kinds import WAIVERS
+from runner.language.read.source import DataPath, Document, Mark, recognised
 
 KEYS = frozenset(["cases", "when", "failure", "reason", "issue", "until"])
 """The keys of a waiver."""

@@ -8,16 +8,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from runner.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
-from runner.expectations import EXPECTATIONS
-from runner.folders import folder
+from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
+from runner.core.matching.patterns import PatternTooSlow, check_pattern, says_nothing, search
 from runner.language.backends import Backends, read_named
-from runner.language.check_conditions import condition_problems
-from runner.language.kinds import WAIVERS
-from runner.language.repair import Fill, Readable, believed, readable
-from runner.language.source import DataPath, Document
+from runner.language.check.conditions import condition_problems
+from runner.language.read.kinds import WAIVERS
+from runner.language.read.repair import Fill, Readable, believed, readable
+from runner.language.read.source import DataPath, Document
 from runner.language.waiver_forms import wrong_form
-from runner.patterns import PatternTooSlow, check_pattern, says_nothing, search
+from runner.system.data_dirs import folder
+from runner.vocabulary.expectations import EXPECTATIONS
 
 OUTSIDE_OF_EXPECTATIONS = ("raised", "fell-back", "crash", "timeout")
 """Types of failures that no line of a spec asks for. ``error`` is none: such a case claims nothing that could be known to fail."""

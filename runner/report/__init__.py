@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from runner.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
-from runner.model import Attempt, CaseResult, Timing, Verdict
-from runner.outcomes import Outcome
+from runner.core.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
+from runner.core.model import Attempt, CaseResult, Timing, Verdict
+from runner.core.outcomes import Outcome
 
 __all__ = ["MESSAGE_LIMIT", "one_line", "plain", "visible_name"]  # of escaping; what is defined here is exported anyway
 

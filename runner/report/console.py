@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from runner.model import CaseResult
-from runner.outcomes import JUnitTag, Outcome
-from runner.output import paint
+from runner.core.model import CaseResult
+from runner.core.outcomes import JUnitTag, Outcome
 from runner.report import one_line, plain, timing_lines, verdict_text
+from runner.system.output import paint
 
 BLOCK_LIMIT = 6_000
 """Bytes of one case's block; the JUnit report and the run's folder have the rest."""

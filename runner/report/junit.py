@@ -20,9 +20,9 @@ from typing import IO
 
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # it ships no types
 
-from runner.model import Attempt, CaseResult
-from runner.outcomes import RETRIED, JUnitTag, Outcome
-from runner.record import RunHeader
+from runner.core.model import Attempt, CaseResult
+from runner.core.outcomes import RETRIED, JUnitTag, Outcome
+from runner.record.journal import RunHeader
 from runner.report import (
     MESSAGE_LIMIT,
     TEXT_LIMIT,
@@ -36,7 +36,7 @@ from runner.report import (
     verdict_text,
     visible_name,
 )
-from runner.streams import naming
+from runner.system.streams import naming
 
 REPORT_NAME = "torch-conformance"
 

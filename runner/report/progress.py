@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
-from runner import output
-from runner.model import Activity, CaseResult, RunningCase
-from runner.outcomes import Outcome
+from runner.core.model import Activity, CaseResult, RunningCase
+from runner.core.outcomes import Outcome
 from runner.report import one_line
 from runner.report.console import color_of, shown_id, write
+from runner.system import output
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.exits import ExitCode
-from runner.language import schema
+from runner.core.exit_codes import ExitCode
+from runner.language.read import schema
 from tests.fakes import environment, program
 
 pytestmark = pytest.mark.torch

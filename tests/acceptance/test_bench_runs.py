@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.record import read_run
+from runner.record.journal import read_run
 from tests.fakes import program
 
 pytestmark = pytest.mark.torch

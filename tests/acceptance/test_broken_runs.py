@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 from junitparser import JUnitXml
 
-from runner.outcomes import Outcome
-from runner.record import Run, read_run
+from runner.core.outcomes import Outcome
+from runner.record.journal import Run, read_run
 from tests.fakes import ROOT, environment, line_with, program
 
 pytestmark = pytest.mark.torch

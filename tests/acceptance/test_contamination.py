@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.model import CaseResult
-from runner.outcomes import Outcome
-from runner.record import read_run
+from runner.core.model import CaseResult
+from runner.core.outcomes import Outcome
+from runner.record.journal import read_run
 from tests.fakes import program
 
 WRONG = """\
@@ -22,11 +22,11 @@ steps:
 RIGHT = WRONG.replace("sum: 4", "sum: 3").replace("one that it is not", "what it is")
 
 PATCHES = {
-    "the measuring function": "from runner.expectations import equality\n  equality.measure.__code__ = (lambda a, v: [True]).__code__",
-    "what decides the facts": "from runner.worker import case\n  case._measure = lambda *_: ({}, {})",
+    "the measuring function": "from runner.vocabulary.expectations.equality import measure as f\n  f.__code__ = (lambda a, v: [1]).__code__",
+    "what decides the facts": "from runner.worker.case import case\n  case._measure = lambda *_: ({}, {})",
     "json": "import json\n  real = json.dumps\n  json.dumps = lambda *a, **k: real(*a, **k)",
     "a builtin": "import builtins\n  real = builtins.max\n  builtins.max = lambda *a, **k: real(*a, **k)",
-    "the table of steps": "from runner.worker import steps\n  steps.STEPS['api'] = lambda *_: None",
+    "the table of steps": "from runner.worker.case import steps\n  steps.STEPS['api'] = lambda *_: None",
 }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runner.outcomes import Outcome
+from runner.core.outcomes import Outcome
 from tests.fakes import ROOT, program
 from tests.ran import Ran
 
@@ -29,11 +29,11 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "named-values-are-copies": (Outcome.FAIL, "equals: expected before equal to the value of after"),
     "named-value-cannot-be-copied": (Outcome.ERROR, "which cannot be copied"),
     "subclass-lies": (Outcome.FAIL, "close: expected output within"),
-    "measuring-replaced": (Outcome.ERROR, "code of the case replaced runner.expectations.close.differences"),
-    "table-replaced": (Outcome.ERROR, "code of the case replaced runner.expectations.MEASURES.close"),
-    "code-replaced": (Outcome.ERROR, "code of the case replaced runner.worker.compat.counters"),
-    "method-replaced": (Outcome.ERROR, "code of the case replaced runner.worker.hooks.Witness.take"),
-    "measuring-replaced-late": (Outcome.ERROR, "code of the case replaced runner.worker.effects.Effects.after"),
+    "measuring-replaced": (Outcome.ERROR, "code of the case replaced runner.vocabulary.expectations.close.differences"),
+    "table-replaced": (Outcome.ERROR, "code of the case replaced runner.vocabulary.expectations.MEASURES.close"),
+    "code-replaced": (Outcome.ERROR, "code of the case replaced runner.worker.torch_compat.compat.counters"),
+    "method-replaced": (Outcome.ERROR, "code of the case replaced runner.worker.case.hooks.Witness.take"),
+    "measuring-replaced-late": (Outcome.ERROR, "code of the case replaced runner.worker.case.effects.Effects.after"),
     "comparison-replaced": (Outcome.ERROR, "code of the case replaced torch.isnan"),
     "comparison-of-tensors-replaced": (Outcome.ERROR, "code of the case replaced torch.Tensor.abs"),
     "backend-fails-after-a-break": (Outcome.FELL_BACK, "dynamo gave up a frame, which ran eagerly"),

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from runner.left_behind import open_left_behind
-from runner.model import CaseResult
-from runner.outcomes import Outcome
-from runner.record import read_run
+from runner.core.model import CaseResult
+from runner.core.outcomes import Outcome
+from runner.record.journal import read_run
+from runner.system.safe_open import open_left_behind
 from tests.fakes import ROOT, environment, program
 
 pytestmark = pytest.mark.torch

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.model import CaseResult
-from runner.outcomes import Outcome
-from runner.record import read_run
+from runner.core.model import CaseResult
+from runner.core.outcomes import Outcome
+from runner.record.journal import read_run
 from tests.fakes import ROOT, environment, program
 
 SPECS = ROOT / "tests" / "specs" / "hostile-gpu"

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from junitparser import xunit2
 
-from runner.model import CaseId
-from runner.outcomes import Outcome
-from runner.record import read_run
+from runner.core.model import CaseId
+from runner.core.outcomes import Outcome
+from runner.record.journal import read_run
 from tests.fakes import ROOT, environment, program
 from tests.ran import Ran
 

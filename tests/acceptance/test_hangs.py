@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from runner.model import CaseResult
-from runner.outcomes import Outcome
-from runner.record import read_run
+from runner.core.model import CaseResult
+from runner.core.outcomes import Outcome
+from runner.record.journal import read_run
 from tests.fakes import ROOT, program
 
 pytestmark = pytest.mark.torch

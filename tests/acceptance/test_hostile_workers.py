@@ -15,9 +15,9 @@ import pytest
 from junitparser import JUnitXml
 from lxml import etree  # type: ignore[import-untyped]  # it ships no types
 
-from runner.model import CaseResult
-from runner.outcomes import Outcome
-from runner.record import read_run
+from runner.core.model import CaseResult
+from runner.core.outcomes import Outcome
+from runner.record.journal import read_run
 from tests.fakes import ROOT, program
 
 pytestmark = pytest.mark.torch
@@ -203,7 +203,7 @@ def test_nothing_is_read_through_what_was_put_in_its_place(ran):
 
 
 def test_a_link_in_place_of_code_is_not_followed(tmp_path):
-    from runner.evidence import CaseFiles
+    from runner.record.evidence import CaseFiles
 
     (tmp_path / "code-0-0.txt").symlink_to("/etc/hostname")
     os.mkfifo(tmp_path / "code-0-1.txt")
@@ -216,7 +216,7 @@ def test_a_link_in_place_of_code_is_not_followed(tmp_path):
 
 
 def test_code_that_is_too_long_is_missing_rather_than_cut(tmp_path, monkeypatch):
-    import runner.evidence as module
+    import runner.record.evidence as module
 
     monkeypatch.setattr(module, "CODE_BYTES", 10)
     (tmp_path / "code-0-0.txt").write_bytes(b"x" * 10)
@@ -227,7 +227,7 @@ def test_code_that_is_too_long_is_missing_rather_than_cut(tmp_path, monkeypatch)
 
 
 def test_phases_that_are_no_time_are_left_out():
-    from runner.session import _phases
+    from runner.run.session import _phases
 
     odd: dict[str, Any] = {"a": 1.23456, "b": -1, "c": "1", "d": float("nan"), "e": float("inf"), "f": 10**400, "g": None, "h": 0}
     assert _phases({"phases": odd}) == {"a": 1.2346, "h": 0.0}

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from runner.exits import exit_code
-from runner.outcomes import Outcome
-from runner.record import read_run
+from runner.core.exit_codes import exit_code
+from runner.core.outcomes import Outcome
+from runner.record.journal import read_run
 from tests.fakes import ROOT, program
 
 pytestmark = pytest.mark.torch

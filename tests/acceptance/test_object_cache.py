@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from runner.model import CaseResult
-from runner.outcomes import Outcome
-from runner.record import read_run
+from runner.core.model import CaseResult
+from runner.core.outcomes import Outcome
+from runner.record.journal import read_run
 from tests.fakes import environment, program
 
 pytestmark = pytest.mark.torch

@@ -2,8 +2,8 @@
 
 import pytest
 
-from runner.outcomes import Outcome
-from runner.record import read_run
+from runner.core.outcomes import Outcome
+from runner.record.journal import read_run
 from tests.fakes import program
 
 SPEC = """\

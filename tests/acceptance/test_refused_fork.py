@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from runner.outcomes import Outcome
-from runner.record import read_run
+from runner.core.outcomes import Outcome
+from runner.record.journal import read_run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,7 +20,7 @@ steps:
 
 THREAD_AT_START = """\
 import sys, threading, time
-if "runner.worker.template" in sys.orig_argv:
+if "runner.worker.process.zygote" in sys.orig_argv:
     threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
 """
 

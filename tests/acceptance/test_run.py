@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from junitparser import Error, Failure, JUnitXml, Skipped
 
-from runner.outcomes import JUnitTag, Outcome
-from runner.record import read_run
+from runner.core.outcomes import JUnitTag, Outcome
+from runner.record.journal import read_run
 from tests.fakes import ROOT, environment, line_with, program
 from tests.ran import Ran
 
@@ -455,7 +455,7 @@ def test_shards_are_a_partition(tmp_path):
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_an_id_selects_itself_and_nothing_else(name):
     from runner.language.load import load
-    from runner.selection import select
+    from runner.plan.selection import select
 
     suite = load([JUDGED])
     assert [case.id for case in select(suite.cases, suite.backends, globs=[name])] == [name]

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from runner.model import CaseResult
-from runner.outcomes import Outcome
-from runner.record import read_run
+from runner.core.model import CaseResult
+from runner.core.outcomes import Outcome
+from runner.record.journal import read_run
 from tests.fakes import ROOT, program
 
 redis = pytest.importorskip("redis", reason="the client is not installed: pip install redis fakeredis")
@@ -101,7 +101,7 @@ def _is_orphan(entry: Path) -> bool:
         parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
         return False
-    return b"runner.services.serve" in words and parent == 1
+    return b"runner.execute.services.serve" in words and parent == 1
 
 
 # -- a real one -----------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runner.exits import ExitCode
-from runner.language import schema
+from runner.core.exit_codes import ExitCode
+from runner.language.read import schema
 from tests.conftest import GOOD
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,14 +89,22 @@ def test_the_watch_sees_torch(program: Program) -> None:
 def test_torch_is_not_imported(arguments: str, code: ExitCode, program: Program) -> None:
     done = program(*arguments.split())
     assert done.returncode == code, done.stderr
-    assert "runner.cli" in program.modules
+    assert "runner.cli.parser" in program.modules
     assert not {name for name in program.modules if name.split(".")[0] in ("torch", "triton", "numpy")}
     assert not (program.folder / "out").exists()
 
 
 def test_help_imports_next_to_nothing(program: Program) -> None:
     program("--help")
-    small = {"runner", "runner.cli", "runner.exits", "runner.outcomes", "runner.streams", "runner.output", "runner.escaping"}
+    small = {
+        "runner",
+        "runner.cli.parser",
+        "runner.core.exit_codes",
+        "runner.core.outcomes",
+        "runner.system.streams",
+        "runner.system.output",
+        "runner.core.escaping",
+    }
     assert {name for name in program.modules if name.startswith("runner")} == small
     assert not program.modules & {"yaml", "jsonschema", "jinja2", "junit_xml", "ast"}
 

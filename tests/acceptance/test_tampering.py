@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from runner.outcomes import Outcome
-from runner.record import read_run
+from runner.core.outcomes import Outcome
+from runner.record.journal import read_run
 from tests.fakes import ROOT, environment, program
 
 pytestmark = pytest.mark.torch

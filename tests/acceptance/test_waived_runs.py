@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from junitparser import Failure, JUnitXml, Skipped
 
-from runner.model import WaiverEffect
-from runner.outcomes import Outcome
-from runner.record import Run, read_run
+from runner.core.model import WaiverEffect
+from runner.core.outcomes import Outcome
+from runner.record.journal import Run, read_run
 from tests.fakes import ROOT, program
 
 pytestmark = pytest.mark.torch

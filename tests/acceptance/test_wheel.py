@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.record import read_run
+from runner.record.journal import read_run
 from tests.fakes import ROOT, environment
 
 pytestmark = pytest.mark.torch
@@ -61,7 +61,7 @@ def test_the_wheel_holds_the_package_and_its_data_and_nothing_else(wheel):
     assert {name for name in package if name.endswith((".py", ".json"))} <= inside
     assert data <= inside
     assert inside <= package | data
-    assert any(name.startswith("runner/data/names-") for name in inside)
+    assert any(name.startswith("runner/language/data/names-") for name in inside)
     assert "runner/_data/specs/backends.yaml" in inside
 
 

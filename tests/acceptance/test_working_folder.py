@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.outcomes import Outcome
-from runner.record import read_run
+from runner.core.outcomes import Outcome
+from runner.record.journal import read_run
 from tests.fakes import environment
 
 ROOT = Path(__file__).resolve().parents[2]

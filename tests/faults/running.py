@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner.core.model import CaseResult
+from runner.core.outcomes import Outcome
 from runner.language.load import load
-from runner.model import CaseResult
-from runner.outcomes import Outcome
-from runner.record import read_run
-from runner.selection import select
+from runner.plan.selection import select
+from runner.record.journal import read_run
 from tests.fakes import ROOT, environment, program
 from tests.faults.planting import NOTES
 
@@ -62,7 +62,7 @@ def cpu_cases() -> dict[str, Path]:
 
 def matching(pattern: str, ids: Iterable[str]) -> list[str]:
     """Return the ids that a glob matches, as ``run --select`` would; raise ``LookupError`` when there is none."""
-    from runner.selection import glob
+    from runner.plan.selection import glob
 
     found = [case_id for case_id in ids if glob(pattern).fullmatch(case_id)]
     if not found:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from runner.language.expand import surroundings
+from runner.core.protocol import decode
+from runner.language.expand.cases import surroundings
 from runner.language.load import load
-from runner.plan import make_plan
-from runner.protocol import decode
+from runner.plan.worker_plan import make_plan
 from tests.fakes import HERE, import_torch, shipped
 
 # what torch warns of while it exports is not ours
@@ -70,8 +70,8 @@ def packages(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Packages:
 @pytest.fixture
 def session(torch: Any, tmp_path: Path) -> Callable[[str], Any]:
     def start(text: str) -> Any:
-        from runner.worker.hooks import Phases
-        from runner.worker.session import Session
+        from runner.worker.case.hooks import Phases
+        from runner.worker.case.session import Session
 
         path = tmp_path / "spec.yaml"
         path.write_text(text)
@@ -85,7 +85,7 @@ def session(torch: Any, tmp_path: Path) -> Callable[[str], Any]:
 
 
 def do(session: Any, number: int = 0) -> Any:
-    from runner.worker.steps import STEPS
+    from runner.worker.case.steps import STEPS
 
     step = session.plan["steps"][number]
     STEPS[step["kind"]](session, step["arguments"])
@@ -136,7 +136,7 @@ def test_a_module_is_exported_with_its_parameters(torch, session, packages):
 
 
 def test_what_cannot_be_exported_is_torchs_answer(torch, session, packages):
-    from runner.worker.steps import CLAIMING
+    from runner.worker.case.steps import CLAIMING
 
     one = session(PRODUCT.replace("return x @ y", "return x @ y if x.sum() > 0 else y @ x"))
     with pytest.raises(Exception, match="data-dependent"):
@@ -160,7 +160,7 @@ GRAPH = SimpleNamespace(device_types={"cuda", "cpu"})
 
 
 def test_a_graph_counts_when_it_was_built(torch):
-    from runner.worker.hooks import Phases, Witness, _recording_ahead, watch
+    from runner.worker.case.hooks import Phases, Witness, _recording_ahead, watch
 
     witness = Witness()
     watch(Phases(lambda phase: None), witness)
@@ -172,7 +172,7 @@ def test_a_graph_counts_when_it_was_built(torch):
 
 
 def test_a_graph_that_could_not_be_built_leaves_its_code_and_is_no_graph(torch):
-    from runner.worker.hooks import Phases, Witness, _recording_ahead, watch
+    from runner.worker.case.hooks import Phases, Witness, _recording_ahead, watch
 
     def refuse(*arguments: Any) -> Any:
         raise RuntimeError("no compiler")
@@ -185,7 +185,7 @@ def test_a_graph_that_could_not_be_built_leaves_its_code_and_is_no_graph(torch):
 
 
 def test_a_run_counts_for_the_device_that_the_package_was_built_for(torch):
-    from runner.worker.hooks import Phases, Witness, _counting_ahead, watch
+    from runner.worker.case.hooks import Phases, Witness, _counting_ahead, watch
 
     witness = Witness()
     watch(Phases(lambda phase: None), witness)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from runner.attempts import Policy
-from runner.diagnostics import Position, UsageError
-from runner.model import CaseId, CaseResult, Status, Verdict
-from runner.outcomes import RETRIED, Outcome
+from runner.core.attempts import Policy
+from runner.core.diagnostics import Position, UsageError
+from runner.core.model import CaseId, CaseResult, Status, Verdict
+from runner.core.outcomes import RETRIED, Outcome
 
 AT = Position(file="specs/a/one.yaml", line=7, column=5)
 COUNTER = Verdict(kind="counter", status=Status.FAILED, position=AT, expected="1", observed="0")

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from runner import session
-from runner.cli import main
-from runner.execute import Job, Limits
-from runner.execute.jobs import FACTS, SHARED, Execution
-from runner.exits import ExitCode
-from runner.model import Ending
+from runner.cli.parser import main
+from runner.core.exit_codes import ExitCode
+from runner.core.model import Ending
+from runner.execute.local.engine import Limits
+from runner.plan.jobs import FACTS, SHARED, Execution, Job
+from runner.run import session
 from tests.conftest import GOOD
 
 SPECS = {"one": GOOD, "two": GOOD + "isolation: worker\n"}

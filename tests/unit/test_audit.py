@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from runner.audit import Fate, Trial, audit, judge_control, try_case, with_control
-from runner.expectations import EXPECTATIONS, Raised, StepFacts
-from runner.language import schema
-from runner.model import Case, CaseResult, Control, Status, Verdict, WrittenReason
-from runner.outcomes import Outcome
+from runner.core.model import Case, CaseResult, Control, Status, Verdict, WrittenReason
+from runner.core.outcomes import Outcome
+from runner.judge.audit import Fate, Trial, audit, judge_control, try_case, with_control
+from runner.language.read import schema
+from runner.vocabulary.expectations import EXPECTATIONS, Raised, StepFacts
 from tests.fakes import AT, HERE, backend, case, close_facts, close_leaf, exception, expected, observation, seen, step, verdict_of
 
 RAISED = Raised(
@@ -407,7 +407,7 @@ def test_a_control_fails_as_it_must(fails: tuple[str, ...], verdicts: list[tuple
 
 
 def test_the_digest_of_a_case_knows_its_control() -> None:
-    from runner.plan import digest_of
+    from runner.plan.worker_plan import digest_of
 
     body = {"preludes": [], "functions": {}, "config": {}}
     plain = case(step(COUNTER), body=body)

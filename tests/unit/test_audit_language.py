@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.audit import with_control
+from runner.core.model import Case
+from runner.judge.audit import with_control
 from runner.language.load import load
-from runner.model import Case
-from runner.plan import digest_of, make_plan
+from runner.plan.worker_plan import digest_of, make_plan
 from tests.fakes import HERE
 
 SPEC = """

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from runner import availability
-from runner.capabilities import CAPABILITIES, Machine
-from runner.machine import InstalledTorch
-from runner.model import Availability
+from runner.core.model import Availability
+from runner.system import availability
+from runner.system.capabilities import CAPABILITIES, Machine
+from runner.system.installed_torch import InstalledTorch
 from tests.fakes import case, requirement
 
 BARE = Machine(python=(3, 11, 7), torch="2.13.0+cpu", release=(2, 13, 0), cuda_build=None, hip_build=None, gpus=0, triton=False)

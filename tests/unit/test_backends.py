@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.diagnostics import InvalidSpecs
+from runner.core.diagnostics import InvalidSpecs
 from runner.language.backends import load_backends
 from runner.language.load import Suite
 from tests.fakes import used

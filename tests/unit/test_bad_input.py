@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli import main
-from runner.exits import ExitCode
-from runner.expectations.base import Raised, StepFacts
-from runner.expectations.raises import Raises
-from runner.model import Status
+from runner.cli.parser import main
+from runner.core.exit_codes import ExitCode
+from runner.core.model import Status
+from runner.vocabulary.expectations.base import Raised, StepFacts
+from runner.vocabulary.expectations.raises import Raises
 from tests.conftest import GOOD
 from tests.fakes import HERE
 
@@ -198,7 +198,7 @@ def test_a_working_folder_that_is_gone(folder: Path, validate: Validate, monkeyp
 NO_PERMISSION = """
 import os, sys
 from pathlib import Path
-from runner.cli import main
+from runner.cli.parser import main
 
 main(["validate", sys.argv[1]])  # what is imported later must be here before nobody is somebody else
 os.seteuid(65534)
@@ -459,8 +459,8 @@ def test_nothing_is_run_and_nothing_lost_while_one_spec_is_invalid(folder: Path,
 
 
 def test_a_pattern_that_backtracks_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    from runner.expectations import raises
-    from runner.patterns import search
+    from runner.core.matching.patterns import search
+    from runner.vocabulary.expectations import raises
 
     monkeypatch.setattr(raises, "search", lambda pattern, text: search(pattern, text, seconds=0.2))
     raised = Raised(type="builtins.ValueError", ancestors=("builtins.ValueError",), message="a" * 60, traceback="", phase="trace")

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from runner import schedule
-from runner import session as carrier
-from runner.model import CaseResult, Timing
-from runner.outcomes import Outcome
-from runner.plan import digest_of
-from runner.protocol import MAX_ATTACHMENT
+from runner.core.model import CaseResult, Timing
+from runner.core.outcomes import Outcome
+from runner.core.protocol import MAX_ATTACHMENT
+from runner.plan import schedule
+from runner.plan.selection import without_benches
+from runner.plan.worker_plan import digest_of
 from runner.report.junit import write_junit
-from runner.selection import without_benches
+from runner.run import session as carrier
 from tests.fakes import COUNTED, backend, case, observation, seen, step, verdict_of
 from tests.unit.test_console import reported
 from tests.unit.test_console import result as console_result
@@ -97,7 +97,7 @@ class TestInTheWorker:
     def test_a_trace_that_is_too_large_is_left_out_with_a_note(
         self, session: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from runner.worker import bench
+        from runner.worker.case import bench
 
         monkeypatch.setattr(bench, "MAX_ATTACHMENT", 100)
         one = session(SQUARE + "  - bench: {repeat: 1, trace: true}")
@@ -107,7 +107,7 @@ class TestInTheWorker:
         assert not (tmp_path / "trace-1.json").exists()
 
     def test_an_exception_while_timing_is_no_answer_of_torch(self, session: Callable[..., Any]) -> None:
-        from runner.worker.steps import CLAIMING
+        from runner.worker.case.steps import CLAIMING
 
         one = session(SQUARE + "  - bench: {inputs: [{value: text}]}")
         one.compiled.targets["two"] = lambda x: x.no_such_attribute
@@ -172,7 +172,7 @@ class TestOptimizer:
             do(one, 2)
 
     def test_an_optimizer_that_cannot_be_made_is_no_answer_of_torch(self, session: Callable[..., Any]) -> None:
-        from runner.worker.session import NotCarriedOut
+        from runner.worker.case.session import NotCarriedOut
 
         one = session(LINEAR.replace("lr: 0.5", "no_such_rate: 0.5"), eager=False)
         do(one)

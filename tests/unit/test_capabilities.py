@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from runner.capabilities import CAPABILITIES, Machine
-from runner.model import Availability
+from runner.core.model import Availability
+from runner.system.capabilities import CAPABILITIES, Machine
 
 YES, NO, UNKNOWN = Availability.YES, Availability.NO, Availability.UNKNOWN
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.language import python
 from runner.language.load import load
+from runner.language.read import python
 
 ROOT = Path(__file__).resolve().parents[2]
 VALID = sorted((ROOT / "tests" / "specs" / "valid").glob("*.yaml"))

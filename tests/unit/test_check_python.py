@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from runner.language.free_names import ALWAYS, binds_unseen, bound_anywhere, free_names, tried
+from runner.language.check.free_names import ALWAYS, binds_unseen, bound_anywhere, free_names, tried
 
 
 def undefined(text: str) -> list[str]:

@@ -26,10 +26,11 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 torch = import_torch()
 
-from runner.worker import compat, source_module  # noqa: E402 - they import torch
-from runner.worker.cleaning import Baseline  # noqa: E402
-from runner.worker.registered import Counters, Places, Tables  # noqa: E402
-from runner.worker.settings import SETTINGS, Settings  # noqa: E402
+from runner.worker.case import source_module  # noqa: E402 - they import torch
+from runner.worker.process.registered import Counters, Places, Tables  # noqa: E402
+from runner.worker.process.reset import Baseline  # noqa: E402
+from runner.worker.process.settings import SETTINGS, Settings  # noqa: E402
+from runner.worker.torch_compat import compat  # noqa: E402
 
 
 @pytest.fixture
@@ -263,29 +264,29 @@ def contaminated(baseline: Baseline, change: Callable[[], object]) -> str:
 
 
 def ways(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str]]:
-    from runner.expectations import close
-    from runner.worker import bench, case, hooks, steps
+    from runner.vocabulary.expectations import close
+    from runner.worker.case import bench, case, hooks, steps
 
     def code_of_measure() -> None:
         patch.setattr(close.measure, "__code__", (lambda arguments, value: {"leaves": []}).__code__)
 
     return {
-        "a function": (lambda: patch.setattr(close, "measure", another), "runner.expectations.close.measure"),
-        "the code of a function": (code_of_measure, "runner.expectations.close.measure.__code__"),
+        "a function": (lambda: patch.setattr(close, "measure", another), "runner.vocabulary.expectations.close.measure"),
+        "the code of a function": (code_of_measure, "runner.vocabulary.expectations.close.measure.__code__"),
         "the defaults of a function": (
             lambda: patch.setattr(case._exception, "__defaults__", ("",)),
-            "what is in runner.worker.case._exception",
+            "what is in runner.worker.case.case._exception",
         ),
-        "a method": (lambda: patch.setattr(hooks.Witness, "take", another), "runner.worker.hooks.Witness.take"),
-        "an attribute of a class": (lambda: patch.setattr(hooks.Seen, "entered", 7), "runner.worker.hooks.Seen.entered"),
+        "a method": (lambda: patch.setattr(hooks.Witness, "take", another), "runner.worker.case.hooks.Witness.take"),
+        "an attribute of a class": (lambda: patch.setattr(hooks.Seen, "entered", 7), "runner.worker.case.hooks.Seen.entered"),
         "a new attribute of a class": (
             lambda: patch.setattr(case.Channel, "__getattr__", another, raising=False),
-            "runner.worker.case.Channel",
+            "runner.worker.case.case.Channel",
         ),
-        "a constant": (lambda: patch.setattr(case, "_MAX_MESSAGE", 0), "runner.worker.case._MAX_MESSAGE"),
-        "an entry of a table": (lambda: patch.setitem(steps.STEPS, "call", another), "runner.worker.steps.STEPS.call"),
-        "a new entry of a table": (lambda: patch.setitem(steps.STEPS, "rest", another), "runner.worker.steps.STEPS.rest"),
-        "a name that hides a builtin": (lambda: patch.setattr(case, "len", another, raising=False), "runner.worker.case.len"),
+        "a constant": (lambda: patch.setattr(case, "_MAX_MESSAGE", 0), "runner.worker.case.case._MAX_MESSAGE"),
+        "an entry of a table": (lambda: patch.setitem(steps.STEPS, "call", another), "runner.worker.case.steps.STEPS.call"),
+        "a new entry of a table": (lambda: patch.setitem(steps.STEPS, "rest", another), "runner.worker.case.steps.STEPS.rest"),
+        "a name that hides a builtin": (lambda: patch.setattr(case, "len", another, raising=False), "runner.worker.case.case.len"),
         "a builtin": (lambda: patch.setattr("builtins.abs", another), "builtins.abs"),
         "a new builtin": (lambda: patch.setattr(builtins, "helper", another, raising=False), "builtins.helper"),
         "json": (lambda: patch.setattr("json.dumps", another), "json.dumps"),
@@ -299,13 +300,19 @@ def ways(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str
             "posixpath.join.__code__",
         ),
         "another module in its place": (
-            lambda: patch.setitem(sys.modules, "runner.protocol", types.ModuleType("x")),
-            "sys.modules[runner.protocol]",
+            lambda: patch.setitem(sys.modules, "runner.core.protocol", types.ModuleType("x")),
+            "sys.modules[runner.core.protocol]",
         ),
-        "a module that only a later case imports": (lambda: patch.setattr(bench, "bench", another), "runner.worker.bench.bench"),
-        "the check": (lambda: patch.setattr(Baseline, "_bring_back", lambda self: iter(())), "runner.worker.cleaning.Baseline._bring_back"),
-        "what the check calls": (lambda: patch.setattr("runner.worker.registered._made_of", another), "runner.worker.registered._made_of"),
-        "the check's class": (lambda: patch.setattr(Places, "__init__", another), "runner.worker.registered.Places.__init__"),
+        "a module that only a later case imports": (lambda: patch.setattr(bench, "bench", another), "runner.worker.case.bench.bench"),
+        "the check": (
+            lambda: patch.setattr(Baseline, "_bring_back", lambda self: iter(())),
+            "runner.worker.process.reset.Baseline._bring_back",
+        ),
+        "what the check calls": (
+            lambda: patch.setattr("runner.worker.process.registered._made_of", another),
+            "runner.worker.process.registered._made_of",
+        ),
+        "the check's class": (lambda: patch.setattr(Places, "__init__", another), "runner.worker.process.registered.Places.__init__"),
     }
 
 

@@ -12,14 +12,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from runner import session
-from runner.cli import main
-from runner.execute import Job
-from runner.execute.jobs import FACTS, SHARED, Execution
-from runner.exits import ExitCode
-from runner.model import CaseResult, Ending, ServiceReport
-from runner.outcomes import Outcome
-from runner.record import read_run
+from runner.cli.parser import main
+from runner.core.exit_codes import ExitCode
+from runner.core.model import CaseResult, Ending, ServiceReport
+from runner.core.outcomes import Outcome
+from runner.plan.jobs import FACTS, SHARED, Execution, Job
+from runner.record.journal import read_run
+from runner.run import session
 from tests.conftest import GOOD
 from tests.fakes import ENDED, close_facts, close_leaf, exception, observation, seen
 
@@ -144,9 +143,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def test_a_pass_of_a_case_that_changed_what_measures_it_is_not_believed(run: Run) -> None:
-    ran = run(replace(company(HELD), contaminated="runner.expectations.close.measure"), alone(DIFFERS))
+    ran = run(replace(company(HELD), contaminated="runner.vocabulary.expectations.close.measure"), alone(DIFFERS))
     assert ran.result.outcome is Outcome.FAIL
-    assert ran.result.company == "PASS after 3 other cases in a worker, and changed what measures it: runner.expectations.close.measure"
+    assert (
+        ran.result.company
+        == "PASS after 3 other cases in a worker, and changed what measures it: runner.vocabulary.expectations.close.measure"
+    )
     assert "changed what measures it" in ran.err
     assert not Engine.jobs[-1].shares
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from runner.conditions import CONDITIONS, BadRange, Surroundings, VersionRange, choose, holds
+from runner.core.conditions import CONDITIONS, BadRange, Surroundings, VersionRange, choose, holds
 
 HERE = Surroundings(
     backends=frozenset(["vendor", "rocm"]), device="cuda:1", torch=(2, 13, 0), python=(3, 12, 1), vendor="amd", arch="gfx942"

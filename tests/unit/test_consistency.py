@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from runner.attempts import Policy
-from runner.consistency import of_machine
-from runner.diagnostics import Position
-from runner.model import CaseId, CaseResult, Status, WaiverEffect
-from runner.outcomes import Outcome
-from runner.record import JournalError, JournalWriter, RunHeader, digest_of_selection, read_run
+from runner.core.attempts import Policy
+from runner.core.diagnostics import Position
+from runner.core.model import CaseId, CaseResult, Status, WaiverEffect
+from runner.core.outcomes import Outcome
+from runner.record.consistency import of_machine
+from runner.record.journal import JournalError, JournalWriter, RunHeader, digest_of_selection, read_run
 from tests import fakes
 from tests.results import as_outcome, footer_of, waiver_of
 
@@ -199,7 +199,7 @@ def test_what_a_machine_cannot_have_executed_is_seen() -> None:
 
 
 def test_the_journal_of_a_run_that_goes_on_is_sealed(journal: Path) -> None:
-    from runner.diagnostics import JournalAltered
+    from runner.core.diagnostics import JournalAltered
 
     forged = json.dumps({"kind": "case"}).encode() + b"\n"
     for number, harm in enumerate((_append, _overwrite, _replace, _remove)):

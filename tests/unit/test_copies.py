@@ -40,7 +40,7 @@ class Lying(torch.Tensor):  # type: ignore[misc]  # torch is not typed here
     ],
 )
 def test_a_snapshot_keeps_numbers_and_strides(make: Any) -> None:
-    from runner.worker.copies import snapshot
+    from runner.worker.case.copies import snapshot
 
     tensor = make()
     (made,) = snapshot([tensor])
@@ -52,7 +52,7 @@ def test_a_snapshot_keeps_numbers_and_strides(make: Any) -> None:
 
 
 def test_a_subclass_is_measured_by_its_storage() -> None:
-    from runner.worker.copies import measured, snapshot
+    from runner.worker.case.copies import measured, snapshot
 
     lying = torch.tensor([5.0, 6.0]).as_subclass(Lying)
     for made in (measured({"a": [lying]})["a"][0], snapshot(lying)):
@@ -61,7 +61,7 @@ def test_a_subclass_is_measured_by_its_storage() -> None:
 
 
 def test_parameters_and_plain_tensors_stay_what_they_are() -> None:
-    from runner.worker.copies import plain
+    from runner.worker.case.copies import plain
 
     for tensor in (torch.ones(2), torch.nn.Parameter(torch.ones(2))):
         assert plain(tensor) is tensor
@@ -69,7 +69,7 @@ def test_parameters_and_plain_tensors_stay_what_they_are() -> None:
 
 @pytest.mark.parametrize("change", [lambda value: value.update(x=2), lambda value: value["inner"].append(1)])
 def test_a_named_value_is_a_copy(change: Any) -> None:
-    from runner.worker.copies import frozen
+    from runner.worker.case.copies import frozen
 
     value = collections.Counter(x=1)
     value["inner"] = []  # type: ignore[assignment]  # a counter takes it
@@ -79,7 +79,7 @@ def test_a_named_value_is_a_copy(change: Any) -> None:
 
 
 def test_an_object_that_occurs_twice_is_one_object_in_the_copy() -> None:
-    from runner.worker.copies import frozen
+    from runner.worker.case.copies import frozen
 
     one = SimpleNamespace(x=1)
     first, second = frozen((one, one))
@@ -88,7 +88,7 @@ def test_an_object_that_occurs_twice_is_one_object_in_the_copy() -> None:
 
 
 def test_what_cannot_be_copied_is_refused_when_it_is_compared() -> None:
-    from runner.worker.copies import Live, frozen
+    from runner.worker.case.copies import Live, frozen
 
     (made,) = frozen([threading.Lock()])
     assert isinstance(made, Live)
@@ -96,7 +96,7 @@ def test_what_cannot_be_copied_is_refused_when_it_is_compared() -> None:
 
 
 def test_functions_and_plain_values_are_themselves() -> None:
-    from runner.worker.copies import frozen, same_object
+    from runner.worker.case.copies import frozen, same_object
 
     for value in (len, test_functions_and_plain_values_are_themselves, 7, "text", None, torch.float32, int):
         assert frozen(value) is value

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from runner.cli import main
-from runner.diagnostics import InvalidSpecs
-from runner.exits import ExitCode
-from runner.language import schema
+from runner.cli.parser import main
+from runner.core.diagnostics import InvalidSpecs
+from runner.core.exit_codes import ExitCode
 from runner.language.load import Suite
 from runner.language.load import load as load_suite_of
-from runner.upstream import LIST, Upstream, UpstreamTest, coverage, load
+from runner.language.read import schema
+from runner.language.upstream import LIST, Upstream, UpstreamTest, coverage, load
 from tests.conftest import GOOD, LoadSuite
 from tests.fakes import case, used
 

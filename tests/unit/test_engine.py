@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from runner.execute import engine as module
-from runner.execute.engine import Engine, Limits
-from runner.execute.jobs import Environment, Execution, Isolation, Job
-from runner.execute.room import Capacity, Needs
-from runner.execute.spawn import TemplateProcess
-from runner.worker import template
+from runner.execute.local import engine as module
+from runner.execute.local.engine import Engine, Limits
+from runner.execute.local.spawn import TemplateProcess
+from runner.plan.jobs import Environment, Execution, Isolation, Job
+from runner.plan.resources import Capacity, Needs
+from runner.worker.process import zygote
 
 ANSWER = """\
 import json, os, socket, sys
@@ -138,9 +138,9 @@ def test_a_stopped_template_goes_on(sleeper):
 
 def test_a_template_that_the_system_gives_no_process_says_so(monkeypatch):
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    monkeypatch.setattr(template, "_FORK_SECONDS", 0.15)
+    monkeypatch.setattr(zygote, "_FORK_SECONDS", 0.15)
     for name in ("signal", "set_wakeup_fd"):
-        monkeypatch.setattr(template.signal, name, lambda *_, **__: None)
+        monkeypatch.setattr(zygote.signal, name, lambda *_, **__: None)
     tries = []
 
     def fork() -> int:
@@ -148,7 +148,7 @@ def test_a_template_that_the_system_gives_no_process_says_so(monkeypatch):
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(os, "fork", fork)
-    made = template.Template(theirs)
+    made = zygote.Template(theirs)
     made._fork(7, theirs.fileno())
     assert select.select([mine], [], [], 0)[0]
     assert json.loads(mine.recv(1000)) == {
@@ -224,7 +224,7 @@ def test_a_worker_that_answers_and_does_not_end_delays_no_other_case(tmp_path, m
 
 def test_a_worker_that_outlives_even_the_kill_delays_no_other_case(tmp_path, monkeypatch):
     started = starts(monkeypatch, ANSWER_AND.format(before="", stays="time.sleep(600)"))
-    monkeypatch.setattr("runner.execute.workers.os.killpg", lambda *_: None)
+    monkeypatch.setattr("runner.execute.local.workers.os.killpg", lambda *_: None)
     engines: list[Engine] = []
     try:
         (_, stays), (second, _) = one_after_another(tmp_path, ["stays", "ends"], engines)
@@ -365,11 +365,11 @@ def test_a_worker_is_heard_that_began_while_another_had_closed_its_pipe_and_not_
 
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[template.Template, socket.socket]]:
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[zygote.Template, socket.socket]]:
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for name in ("signal", "set_wakeup_fd"):
-        monkeypatch.setattr(template.signal, name, lambda *_, **__: None)
-    made = template.Template(theirs)
+        monkeypatch.setattr(zygote.signal, name, lambda *_, **__: None)
+    made = zygote.Template(theirs)
     yield made, mine
     for end in (made._wake, made._waker):
         os.close(end)
@@ -379,10 +379,10 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[template.Template,
 
 def test_an_orphan_that_the_system_holds_delays_reports_once_and_not_for_each_worker(served, monkeypatch):
     made, mine = served
-    monkeypatch.setattr(template, "_ORPHANS_SECONDS", 0.3)
+    monkeypatch.setattr(zygote, "_ORPHANS_SECONDS", 0.3)
     with subprocess.Popen(["sleep", "600"]) as orphan:
-        monkeypatch.setattr(template, "_children", lambda: [orphan.pid])
-        monkeypatch.setattr(template, "kill", lambda pids: set(pids))  # what is killed stays
+        monkeypatch.setattr(zygote, "_children", lambda: [orphan.pid])
+        monkeypatch.setattr(zygote, "kill", lambda pids: set(pids))  # what is killed stays
         waits = []
         for number in (1, 2, 3):
             with subprocess.Popen(["true"]) as worker:

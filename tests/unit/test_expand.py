@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from runner.diagnostics import InvalidSpecs
+from runner.core.diagnostics import InvalidSpecs
+from runner.core.model import Case
 from runner.language import load as loading
 from runner.language.load import Suite
-from runner.language.substitution import as_text
-from runner.machine import InstalledTorch
-from runner.model import Case
-from runner.plan import digest_of, seed_of
+from runner.language.read.substitution import as_text
+from runner.plan.worker_plan import digest_of, seed_of
+from runner.system.installed_torch import InstalledTorch
 from tests.fakes import used
 
 LoadSuite = Callable[..., Suite]
@@ -307,7 +307,7 @@ def with_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
 
 def only_in(table: str, version: str) -> str:
     """Return an option that just one of the committed tables has."""
-    from runner.language.names import NameKind, NameTables
+    from runner.language.names.torch_names import NameKind, NameTables
 
     tables = NameTables.load(None)
     for name in sorted(tables._every_name(NameKind(table))):

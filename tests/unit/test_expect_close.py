@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from runner.expectations.base import BadExpectation
-from runner.expectations.close import Close
-from runner.expectations.tolerances import DEFAULTS, default_tolerance
-from runner.model import Status
+from runner.core.model import Status
+from runner.vocabulary.expectations.base import BadExpectation
+from runner.vocabulary.expectations.close import Close
+from runner.vocabulary.expectations.tolerances import DEFAULTS, default_tolerance
 from tests.fakes import ELSEWHERE, close_facts, close_leaf, expected, judged, observation, seen, step, verdict_of
 from tests.fakes import case as make_case
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from runner.expectations.base import BadExpectation
-from runner.expectations.counter import Counter
-from runner.expectations.counts import parse_count
-from runner.expectations.generated_files import GeneratedFiles
-from runner.expectations.metric import Metric
-from runner.model import Status
+from runner.core.model import Status
+from runner.vocabulary.expectations.base import BadExpectation
+from runner.vocabulary.expectations.counter import Counter
+from runner.vocabulary.expectations.counts import parse_count
+from runner.vocabulary.expectations.generated_files import GeneratedFiles
+from runner.vocabulary.expectations.metric import Metric
 from tests.fakes import ELSEWHERE, judged
 
 RANGES = [

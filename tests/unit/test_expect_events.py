@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from runner import filecheck, patterns
-from runner.expectations import Raised
-from runner.expectations.base import BadExpectation
-from runner.expectations.filecheck import FileCheck
-from runner.expectations.raises import Raises
-from runner.model import Status
+from runner.core.matching import filecheck, patterns
+from runner.core.model import Status
+from runner.vocabulary.expectations import Raised
+from runner.vocabulary.expectations.base import BadExpectation
+from runner.vocabulary.expectations.filecheck import FileCheck
+from runner.vocabulary.expectations.raises import Raises
 from tests.fakes import ELSEWHERE, judged
 
 
@@ -69,7 +69,7 @@ def test_an_exception_with_an_odd_text(message: str):
 
 
 def test_a_pattern_that_takes_for_ever_is_an_error(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("runner.expectations.raises.search", partial(patterns.search, seconds=0.2))
+    monkeypatch.setattr("runner.vocabulary.expectations.raises.search", partial(patterns.search, seconds=0.2))
     (judgement,) = judged("raises", {"type": "KeyError", "match": "(a+)+$"}, raised=raised(message="a" * 40 + "b"))
     assert (judgement.status, judgement.observed) == (Status.ERROR, "pattern too slow")
 
@@ -146,7 +146,7 @@ def test_which_piece_is_looked_at(body: Any, code: tuple[str, ...], status: Stat
 
 
 def test_a_directive_that_takes_for_ever_is_an_error(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("runner.expectations.filecheck.run", partial(filecheck.run, seconds=0.2))
+    monkeypatch.setattr("runner.vocabulary.expectations.filecheck.run", partial(filecheck.run, seconds=0.2))
     (judgement,) = judged("filecheck", "CHECK: {{(a+)+$}}", code=("a" * 40 + "b",))
     assert (judgement.status, judgement.observed) == (Status.ERROR, "pattern too slow")
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from runner.expectations.base import BadExpectation, StepFacts
-from runner.expectations.remote_cache import RemoteCache
-from runner.model import Status
+from runner.core.model import Status
+from runner.vocabulary.expectations.base import BadExpectation, StepFacts
+from runner.vocabulary.expectations.remote_cache import RemoteCache
 from tests.fakes import ELSEWHERE, HERE, expected, judged
 
 SEEN = {"RemoteFxGraphCache": {"hit": 3, "miss": 1, "put": 1, "exception": 0}}

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from runner.expectations import EXPECTATIONS, BadExpectation, StepFacts
-from runner.model import Status
+from runner.core.model import Status
+from runner.vocabulary.expectations import EXPECTATIONS, BadExpectation, StepFacts
 from tests.fakes import ELSEWHERE, HERE, judged
 
 HELD, FAILED, ERROR, NOT = Status.HELD, Status.FAILED, Status.ERROR, Status.NOT_APPLICABLE

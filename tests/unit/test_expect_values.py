@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from runner.expectations import EXPECTATIONS
-from runner.expectations.base import BadExpectation
-from runner.expectations.equality import Equals, same
-from runner.model import Status
+from runner.core.model import Status
+from runner.vocabulary.expectations import EXPECTATIONS
+from runner.vocabulary.expectations.base import BadExpectation
+from runner.vocabulary.expectations.equality import Equals, same
 from tests.fakes import ELSEWHERE, expected, judged, observation, seen, step, verdict_of
 from tests.fakes import case as make_case
 

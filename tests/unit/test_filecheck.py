@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.filecheck import ChecksError, EmptyText, Kind, directives, parse, run
-from runner.patterns import PatternTooSlow
+from runner.core.matching.filecheck import ChecksError, EmptyText, Kind, directives, parse, run
+from runner.core.matching.patterns import PatternTooSlow
 
 HOLDS = 0
 """Any other verdict is the line of the directive that failed."""
@@ -510,7 +510,8 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_nothing_is_written_and_the_environment_does_not_matter(tmp_path: Path) -> None:
-    code = "from runner.filecheck import parse, run\nassert run(parse('CHECK-DAG: a\\nCHECK-DAG: b\\nCHECK-NOT: c\\n'), 'b a').held\n"
+    code = "from runner.core.matching.filecheck import parse, run\n"
+    code += "assert run(parse('CHECK-DAG: a\\nCHECK-DAG: b\\nCHECK-NOT: c\\n'), 'b a').held\n"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(tmp_path), "FILECHECK_OPTS": "-v"}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=True, timeout=240)
     assert (done.stdout, done.stderr, list(tmp_path.iterdir())) == (b"", b"", [])

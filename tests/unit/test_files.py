@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.diagnostics import Diagnostic, UsageError
-from runner.folders import folder
-from runner.language.files import DefaultsReader, SpecPath, discover
+from runner.core.diagnostics import Diagnostic, UsageError
+from runner.language.read.files import DefaultsReader, SpecPath, discover
+from runner.system.data_dirs import folder
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from runner.expectations.filecheck import FileCheck
-from runner.generated_code import code_of, commented_out, whole
-from runner.model import Status
+from runner.core.matching.generated_code import code_of, commented_out, whole
+from runner.core.model import Status
+from runner.vocabulary.expectations.filecheck import FileCheck
 from tests.fakes import HERE
 
 WRAPPER = '''# AOT ID: ['0_inference']
@@ -176,7 +176,7 @@ def test_hostile_text_takes_no_more_than_its_share(strings: bool) -> None:
 
 
 def judged(checks: str, text: str | None = None, code: str = WRAPPER) -> tuple[Status, str, str]:
-    from runner.expectations import StepFacts
+    from runner.vocabulary.expectations import StepFacts
 
     body = {"checks": checks} if text is None else {"checks": checks, "text": text}
     (judgement,) = FileCheck.parse(body).judge(StepFacts(code=(code,)), HERE)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runner import hardware
+from runner.system import hardware
 
 GIB = 1 << 30
 MEMINFO = f"MemTotal: {64 * GIB >> 10} kB\nMemFree: 1 kB\nMemAvailable: {24 * GIB >> 10} kB\n"

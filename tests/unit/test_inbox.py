@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from runner.execute import inbox as module
-from runner.execute.inbox import Inbox
-from runner.protocol import dumps
+from runner.core.protocol import dumps
+from runner.execute.local import inbox as module
+from runner.execute.local.inbox import Inbox
 
 WORD = "only the worker knows it"
 

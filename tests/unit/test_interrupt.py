@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from runner.interrupt import BEGIN_NOTHING, STOP_NOW, Interrupts
+from runner.system.signals import BEGIN_NOTHING, STOP_NOW, Interrupts
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

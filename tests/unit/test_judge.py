@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from runner import filecheck, patterns
-from runner.expectations.counts import Count
+from runner.core.matching import filecheck, patterns
+from runner.core.model import Ending, Status
+from runner.core.outcomes import Outcome
 from runner.language.backends import Choices
-from runner.model import Ending, Status
-from runner.outcomes import Outcome
+from runner.vocabulary.expectations.counts import Count
 from tests.fakes import (
     COUNTED,
     ELSEWHERE,
@@ -557,8 +557,8 @@ def test_every_part_of_a_proof_must_hold():
 
 
 def test_a_proof_that_takes_for_ever_is_an_error(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("runner.judge.search", partial(patterns.search, seconds=0.2))
-    monkeypatch.setattr("runner.judge.run", partial(filecheck.run, seconds=0.2))
+    monkeypatch.setattr("runner.judge.judge.search", partial(patterns.search, seconds=0.2))
+    monkeypatch.setattr("runner.judge.judge.run", partial(filecheck.run, seconds=0.2))
     slow = "a" * 40 + "b"
     assert proof_of(changed(choices=[timed((slow, ""))]), by=backend(choices=Choices(match="(a+)+$", least=1)))[0] is Outcome.ERROR
     checks = filecheck.parse("CHECK: {{(a+)+$}}")

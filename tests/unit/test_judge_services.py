@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from runner import traffic
-from runner.model import Ending, ServiceReport
-from runner.outcomes import Outcome
+from runner.core.model import Ending, ServiceReport
+from runner.core.outcomes import Outcome
+from runner.judge import traffic
 from tests.fakes import COUNTED, ENDED, backend, case, exception, expected, observation, seen, step, verdict_of
 
 USED = ServiceReport(name="redis", answered={"GET": 4, "SET": 1})

@@ -10,10 +10,10 @@ import pytest
 from junitparser import JUnitXml, xunit2
 from lxml import etree  # type: ignore[import-untyped]  # it ships no types
 
-from runner.diagnostics import Position
-from runner.model import Attempt, CaseId, CaseResult, Status, Verdict
-from runner.outcomes import RETRIED, JUnitTag, Outcome
-from runner.record import RunHeader
+from runner.core.diagnostics import Position
+from runner.core.model import Attempt, CaseId, CaseResult, Status, Verdict
+from runner.core.outcomes import RETRIED, JUnitTag, Outcome
+from runner.record.journal import RunHeader
 from runner.report import TEXT_LIMIT, clip, junit, plain, verdict_text, visible_name
 from runner.report.junit import FILE_LIMIT, write_junit, write_stub
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from runner import kept
-from runner.cli import main
-from runner.diagnostics import UsageError
+from runner.cli.parser import main
+from runner.core.diagnostics import UsageError
+from runner.system import cache_dirs
 
 EMPTY = Path()
 """``--object-cache`` without a folder."""
@@ -32,30 +32,30 @@ def test_the_variable_the_users_cache_then_the_home(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("TORCH_CONFORMANCE_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert kept.home() == tmp_path / ".cache" / "torch-conformance"
+    assert cache_dirs.home() == tmp_path / ".cache" / "torch-conformance"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert kept.home() == tmp_path / ".cache" / "torch-conformance"
+    assert cache_dirs.home() == tmp_path / ".cache" / "torch-conformance"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert kept.home() == tmp_path / "xdg" / "torch-conformance"
+    assert cache_dirs.home() == tmp_path / "xdg" / "torch-conformance"
     monkeypatch.setenv("TORCH_CONFORMANCE_CACHE", str(tmp_path / "mine"))
-    assert kept.home() == tmp_path / "mine"
+    assert cache_dirs.home() == tmp_path / "mine"
 
 
 def test_a_folder_is_made_for_its_user_alone(home: Path) -> None:
-    assert kept.answers_folder() == home
+    assert cache_dirs.answers_folder() == home
     assert mode(home) == 0o700
-    assert kept.object_folder(EMPTY) == home / "objects"
+    assert cache_dirs.object_folder(EMPTY) == home / "objects"
     assert mode(home / "objects") == 0o700
-    assert kept.object_folder(EMPTY) == home / "objects", "a second run finds it"
+    assert cache_dirs.object_folder(EMPTY) == home / "objects", "a second run finds it"
 
 
 def test_no_option_makes_no_folder(home: Path) -> None:
-    assert kept.object_folder(None) is None
+    assert cache_dirs.object_folder(None) is None
     assert not home.exists()
 
 
 def test_a_folder_that_is_named(home: Path, tmp_path: Path) -> None:
-    assert kept.object_folder(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+    assert cache_dirs.object_folder(tmp_path / "a" / "b") == tmp_path / "a" / "b"
     assert mode(tmp_path / "a" / "b") == 0o700
     assert not home.exists()
 
@@ -67,7 +67,7 @@ def test_a_folder_that_is_named(home: Path, tmp_path: Path) -> None:
 def test_a_folder_that_others_can_write_to_is_refused(home: Path, bits: int) -> None:
     home.mkdir()
     home.chmod(bits)
-    for wanted in (kept.answers_folder, lambda: kept.object_folder(EMPTY), lambda: kept.object_folder(home)):
+    for wanted in (cache_dirs.answers_folder, lambda: cache_dirs.object_folder(EMPTY), lambda: cache_dirs.object_folder(home)):
         with pytest.raises(UsageError, match=rf"others can write to this folder \(mode {bits:04o}\); chmod 700 it"):
             wanted()
 
@@ -76,32 +76,32 @@ def test_a_folder_that_others_can_write_to_is_refused(home: Path, bits: int) -> 
 def test_a_folder_that_others_can_read_is_taken(home: Path, bits: int) -> None:
     home.mkdir()
     home.chmod(bits)
-    assert kept.answers_folder() == home
+    assert cache_dirs.answers_folder() == home
 
 
 def test_a_link_is_refused_wherever_it_leads(home: Path, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir(mode=0o700)
     home.symlink_to(tmp_path / "there")
     with pytest.raises(UsageError, match="this is a link; name the folder itself"):
-        kept.answers_folder()
+        cache_dirs.answers_folder()
     home.unlink()
     home.symlink_to(tmp_path / "nowhere")
     with pytest.raises(UsageError, match="this is a link"):
-        kept.object_folder(EMPTY)
+        cache_dirs.object_folder(EMPTY)
     assert not (tmp_path / "nowhere").exists()
 
 
 def test_the_folder_of_objects_may_be_no_link_either(home: Path, tmp_path: Path) -> None:
-    kept.answers_folder()
+    cache_dirs.answers_folder()
     (home / "objects").symlink_to(tmp_path)
     with pytest.raises(UsageError, match=r"objects: this is a link"):
-        kept.object_folder(EMPTY)
+        cache_dirs.object_folder(EMPTY)
 
 
 def test_a_file_is_refused(home: Path) -> None:
     home.write_text("")
     with pytest.raises(UsageError, match="this is no folder"):
-        kept.answers_folder()
+        cache_dirs.answers_folder()
 
 
 def test_another_users_folder_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,19 +109,19 @@ def test_another_users_folder_is_refused(home: Path, monkeypatch: pytest.MonkeyP
     mine = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
     with pytest.raises(UsageError, match=rf"another user's \(uid {mine}\)"):
-        kept.answers_folder()
+        cache_dirs.answers_folder()
 
 
 def test_a_home_that_cannot_be_written_to_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.delenv("TORCH_CONFORMANCE_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert kept.answers_folder() is None
+    assert cache_dirs.answers_folder() is None
     with pytest.raises(UsageError, match=r"--object-cache .*; name another folder"):
-        kept.object_folder(EMPTY)
+        cache_dirs.object_folder(EMPTY)
     monkeypatch.setenv("TORCH_CONFORMANCE_CACHE", str(tmp_path / "file" / "inner"))
     with pytest.raises(UsageError, match="this folder cannot be made; name another"):
-        kept.answers_folder()
+        cache_dirs.answers_folder()
 
 
 def test_a_path_that_was_meant_to_be_run_is_no_folder_of_objects(home: Path, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_path_that_was_meant_to_be_run_is_no_folder_of_objects(home: Path, tmp
     specs.mkdir()
     (specs / "one.yaml").write_text("")
     with pytest.raises(UsageError, match=r"holds other things \('one.yaml'\).*write the paths before --object-cache"):
-        kept.object_folder(specs)
+        cache_dirs.object_folder(specs)
 
 
 def test_a_run_is_refused_before_it_has_a_folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: str) -> None:
@@ -155,14 +155,14 @@ def entry(folder: Path, digit: str, size: int, age: float) -> Path:
 
 def test_what_was_used_longest_ago_goes_first(tmp_path: Path) -> None:
     old, middle, new = (entry(tmp_path, digit, 100, age) for digit, age in (("a", 300), ("b", 200), ("c", 100)))
-    assert kept.prune(tmp_path, 300) == 0
-    assert kept.prune(tmp_path, 299) == 1
+    assert cache_dirs.prune(tmp_path, 300) == 0
+    assert cache_dirs.prune(tmp_path, 299) == 1
     assert [path.exists() for path in (old, middle, new)] == [False, True, True]
     os.utime(middle)
-    assert kept.prune(tmp_path, 100) == 1
+    assert cache_dirs.prune(tmp_path, 100) == 1
     assert [path.exists() for path in (middle, new)] == [True, False]
-    assert kept.prune(tmp_path, 99) == 1
-    assert kept.prune(tmp_path, 0) == 0
+    assert cache_dirs.prune(tmp_path, 99) == 1
+    assert cache_dirs.prune(tmp_path, 0) == 0
 
 
 def test_nothing_but_entries_is_deleted(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_nothing_but_entries_is_deleted(tmp_path: Path) -> None:
     link = folder / "ee" / f"{'e' * 64}.object"
     link.symlink_to(stranger)
     mine = entry(folder, "f", 100, 10)
-    assert kept.prune(folder, 0) == 2
+    assert cache_dirs.prune(folder, 0) == 2
     assert stranger.exists()
     assert other.exists()
     assert not link.is_symlink()
@@ -191,9 +191,9 @@ def test_what_a_killed_worker_left_half_written_goes_after_a_while(tmp_path: Pat
     left.write_text("")
     fresh.write_text("")
     os.utime(left, (0, 0))
-    kept.prune(tmp_path)
+    cache_dirs.prune(tmp_path)
     assert [left.exists(), fresh.exists()] == [False, True]
 
 
 def test_a_folder_that_is_gone_holds_nothing(tmp_path: Path) -> None:
-    assert kept.prune(tmp_path / "gone") == 0
+    assert cache_dirs.prune(tmp_path / "gone") == 0

@@ -7,9 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from runner import availability
-from runner.diagnostics import UsageError
-from runner.machine import InstalledTorch, facts_of_files, installed_torch, minor, release, torch_at, version_facts, why_no_torch
+from runner.core.diagnostics import UsageError
+from runner.system import availability
+from runner.system.installed_torch import (
+    InstalledTorch,
+    facts_of_files,
+    installed_torch,
+    minor,
+    release,
+    torch_at,
+    version_facts,
+    why_no_torch,
+)
 
 
 def package(folder: Path, text: str) -> Path:
@@ -94,7 +103,8 @@ def test_is_release(tmp_path: Path, version: str, expected: bool) -> None:
 def test_installed_torch_is_found_and_not_imported(tmp_path: Path) -> None:
     root = package(tmp_path, "__version__ = '2.12.0'\n")
     (root / "__init__.py").write_text("raise SystemExit('imported')\n")
-    program = "import sys; sys.path.insert(0, sys.argv[1])\nfrom runner.machine import installed_torch\nprint(installed_torch().root)"
+    program = "import sys; sys.path.insert(0, sys.argv[1])\n"
+    program += "from runner.system.installed_torch import installed_torch\nprint(installed_torch().root)"
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=240
     )

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from runner.language import matrix
 from runner.language.backends import Backend, Proof
-from runner.language.source import Document, parse
+from runner.language.read import matrix
+from runner.language.read.source import Document, parse
 
 EMPTY = parse("{}", path=Path("backends.yaml"))
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from runner.expectations import EXPECTATIONS, MEASURES
-from runner.expectations import close as close_module
-from runner.expectations.base import StepFacts
-from runner.expectations.tolerances import default_tolerance
-from runner.model import Status
-from runner.protocol import decode, dumps, encode, loads
+from runner.core.model import Status
+from runner.core.protocol import decode, dumps, encode, loads
+from runner.vocabulary.expectations import EXPECTATIONS, MEASURES
+from runner.vocabulary.expectations import close as close_module
+from runner.vocabulary.expectations.base import StepFacts
+from runner.vocabulary.expectations.tolerances import default_tolerance
 from tests.fakes import HERE, import_torch
 
 pytestmark = pytest.mark.torch

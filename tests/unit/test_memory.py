@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.execute import memory
+from runner.execute.local import memory
 
 MIB = 1 << 20
 STATUS = "Name:\t{name}\nRssAnon:\t{anon:>8} kB\nRssFile:\t  999999 kB\nRssShmem:\t{shmem:>8} kB\nVmSwap:\t{swap:>8} kB\n"

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from runner.agreement import FACTS_OF_SOME, FREE_FACTS, FREE_OPTIONS, FREE_VARIABLES
-from runner.attempts import attempt_of
-from runner.cli import main
-from runner.diagnostics import Position
-from runner.language import schema
-from runner.merge import Part, problems
-from runner.model import Attempt, CaseId, CaseResult
-from runner.outcomes import Outcome
-from runner.record import JournalWriter, Run, RunFooter, RunHeader, digest_of_selection, read_run
+from runner.cli.parser import main
+from runner.core.attempts import attempt_of
+from runner.core.diagnostics import Position
+from runner.core.model import Attempt, CaseId, CaseResult
+from runner.core.outcomes import Outcome
+from runner.language.read import schema
+from runner.record.compatibility import FACTS_OF_SOME, FREE_FACTS, FREE_OPTIONS, FREE_VARIABLES
+from runner.record.journal import JournalWriter, Run, RunFooter, RunHeader, digest_of_selection, read_run
+from runner.record.merge import Part, problems
 from tests.results import as_outcome, footer_of
 
 IDS = [f"area/{name}[backend=cpu,n={number}]" for name in ("one", "two") for number in (1, 2, 10)]

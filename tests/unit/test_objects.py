@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from runner.language.schema import fits
-from runner.session import _count, _objects
-from runner.worker import compiler, objects
-from runner.worker.objects import Command, Store, key_of, needs_of, understood
+from runner.language.read.schema import fits
+from runner.run.session import _count, _objects
+from runner.worker.toolchain import compiler, objects
+from runner.worker.toolchain.objects import Command, Store, key_of, needs_of, understood
 from tests import fakes
 
 CC = ("/usr/bin/g++", "g++ 12", "/usr/bin/g++ 100 1")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli import main
-from runner.diagnostics import errors
-from runner.language import once
+from runner.cli.parser import main
+from runner.core.diagnostics import errors
 from runner.language.load import inspect
-from runner.sharing import needs_new_process, why_alone
+from runner.language.names import once_per_process
+from runner.plan.isolation import needs_new_process, why_alone
 from tests.conftest import GOOD
 
 SPIED = GOOD.replace("expect: [{close: {to: eager}}]\n", "expect: [{close: {to: eager}}, {calls: {of: seen, count: 0}}]\n")
@@ -94,8 +94,8 @@ def test_the_table_names_what_the_installed_torch_has():
     from tests.fakes import import_torch
 
     import_torch()
-    from runner.worker import compat
+    from runner.worker.torch_compat import compat
 
     for path in ("torch._inductor.fx_passes.joint_graph.lazy_init", "torch.backends.mkldnn.is_available", "torch.cpu.get_capabilities"):
-        assert once._why_once(path)
+        assert once_per_process._why_once(path)
         assert callable(compat.resolve(path))

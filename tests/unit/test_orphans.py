@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from runner.execute.orphans import Orphans, children
+from runner.execute.local.orphans import Orphans, children
 
 ABROAD = """\
 import os, sys, time

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from runner.language.expand import surroundings
+from runner.core.protocol import decode
+from runner.language.expand.cases import surroundings
 from runner.language.load import load
-from runner.plan import make_plan
-from runner.protocol import decode
+from runner.plan.worker_plan import make_plan
 from tests.fakes import HERE, import_torch, shipped
 
 # what torch warns of while it compiles is not ours
@@ -29,9 +29,9 @@ def start(tmp_path: Path) -> Start:
     torch._dynamo.reset()
 
     def run(text: str, **body: Any) -> Any:
-        from runner.worker.hooks import Phases
-        from runner.worker.session import Session
-        from runner.worker.steps import STEPS
+        from runner.worker.case.hooks import Phases
+        from runner.worker.case.session import Session
+        from runner.worker.case.steps import STEPS
 
         path = tmp_path / "spec.yaml"
         path.write_text(f"summary: A case of one session\nbackends: [cpu]\ncompile: {{backend: eager}}\n{text}")
@@ -127,7 +127,7 @@ def test_the_function_is_called_when_the_case_has_ended(start: Start) -> None:
         "prelude: |\n  seen = []\nfunction: |\n  def fn(x):\n      seen.append(1)\n      return x * 2\n"
         "inputs: [{rand: [3]}]\nexpect: [{close: {to: eager}}]"
     )
-    from runner.expectations import close
+    from runner.vocabulary.expectations import close
 
     arguments = {"of": "output", "to": "eager", "rtol": None, "atol": None, "equal_nan": True}
     facts = close.measure(arguments, session.value)

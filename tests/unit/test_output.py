@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from runner import escaping, output
-from runner.cli import main
-from runner.streams import guarded
+from runner.cli.parser import main
+from runner.core import escaping
+from runner.system import output
+from runner.system.streams import guarded
 from tests.fakes import ROOT
 
 WRITERS = ("output.py", "streams.py")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.execute import outputs
+from runner.execute.local import outputs
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ def torch() -> Any:
 
 @pytest.fixture(scope="module")
 def parts(torch: Any) -> Any:
-    from runner.worker import parts
+    from runner.worker.case import parts
 
     return parts
 

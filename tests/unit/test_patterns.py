@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from runner.patterns import BadPattern, PatternTooSlow, _Alarm, check_pattern, from_posix, search, time_limit
+from runner.core.matching.patterns import BadPattern, PatternTooSlow, _Alarm, check_pattern, from_posix, search, time_limit
 
 CATASTROPHES = [
     (r"(a+)+$", "a" * 40 + "b"),

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from runner.language.expand import surroundings
+from runner.core.model import Case
+from runner.core.protocol import decode
+from runner.language.expand.cases import surroundings
 from runner.language.load import load
-from runner.language.substitution import Deferred
-from runner.language.templates import TemplateError, parse
-from runner.model import Case
-from runner.plan import digest_of, expects_raise, make_plan, seed_of
-from runner.protocol import decode
+from runner.language.read.substitution import Deferred
+from runner.language.read.templates import TemplateError, parse
+from runner.plan.worker_plan import digest_of, expects_raise, make_plan, seed_of
 from tests.fakes import ELSEWHERE, HERE, case, expected, shipped, step
 
 SPEC = """

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import pytest
 
-from runner.model import CaseId, CaseResult
-from runner.outcomes import Outcome
+from runner.core.model import CaseId, CaseResult
+from runner.core.outcomes import Outcome
 from tests.fakes import AT
 from tests.faults import __main__ as command
 from tests.faults import planting

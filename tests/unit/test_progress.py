@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from runner.model import Activity, CaseId, CaseResult, RunningCase
-from runner.outcomes import Outcome
+from runner.core.model import Activity, CaseId, CaseResult, RunningCase
+from runner.core.outcomes import Outcome
 from runner.report import progress as module
 from runner.report.progress import FIRST_HEARTBEAT, LAST_HEARTBEAT, Progress
 from tests.unit.test_console import Terminal, result

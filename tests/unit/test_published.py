@@ -12,10 +12,10 @@ import yaml
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from runner.folders import folder
-from runner.language import published
-from runner.language.schema import fits
-from runner.language.source import read
+from runner.language.names import published
+from runner.language.read.schema import fits
+from runner.language.read.source import read
+from runner.system.data_dirs import folder
 from tests.conftest import GOOD
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
@@ -38,7 +38,7 @@ def accepts(text: str, name: str = "spec") -> bool:
 
 def test_the_names_are_fresh() -> None:
     committed = (SCHEMAS / "names.schema.json").read_text("utf-8")
-    assert committed == published.text(), "run: python -m runner.language.published > schemas/names.schema.json"
+    assert committed == published.text(), "run: python -m runner.language.names.published > schemas/names.schema.json"
 
 
 @pytest.mark.parametrize("path", [*SHIPPED, *VALID], ids=lambda path: path.stem)

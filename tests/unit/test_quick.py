@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from runner.language import schema
-from runner.language.quick import compile_schema
-from runner.language.source import read
+from runner.language.read import schema
+from runner.language.read.compiled_schema import compile_schema
+from runner.language.read.source import read
 
 ROOT = Path(__file__).resolve().parents[2]
 STRANGE = [None, True, 0, -1, 1.5, 2.0, 10**30, "", "x", "{{ x }}", [], ["x"], [[]], {}, {"x": 1}, {"when": {}}]

@@ -17,20 +17,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from runner.diagnostics import Position, UsageError
-from runner.model import AppliedWaiver, Attempt, CaseId, CaseResult, Status, Timing, Verdict, WaiverEffect
-from runner.outcomes import Outcome
-from runner.record import (
-    FORMAT,
-    JournalError,
-    JournalWriter,
-    Run,
-    RunFooter,
-    RunHeader,
-    digest_of_selection,
-    read_form,
-    totals,
-)
+from runner.core.diagnostics import Position, UsageError
+from runner.core.model import AppliedWaiver, Attempt, CaseId, CaseResult, Status, Timing, Verdict, WaiverEffect
+from runner.core.outcomes import Outcome
+from runner.record.journal import FORMAT, JournalError, JournalWriter, Run, RunFooter, RunHeader, digest_of_selection, read_form, totals
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "schemas" / "journal.schema.json"
@@ -439,7 +429,7 @@ def test_what_has_no_room_is_told_with_the_name_of_the_file(tmp_path: Path) -> N
 NO_ROOM = """
 import resource, sys
 from pathlib import Path
-from runner.record import JournalWriter, read_form
+from runner.record.journal import JournalWriter, read_form
 from tests.unit.test_record import HEADER, PASSED
 from dataclasses import replace
 path = Path(sys.argv[1])

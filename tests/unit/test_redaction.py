@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from runner.diagnostics import Position
-from runner.model import AppliedWaiver, Attempt, CaseId, CaseResult, Status, Verdict, WaiverEffect
-from runner.outcomes import Outcome
-from runner.redaction import (
+from runner.core.diagnostics import Position
+from runner.core.model import AppliedWaiver, Attempt, CaseId, CaseResult, Status, Verdict, WaiverEffect
+from runner.core.outcomes import Outcome
+from runner.system.redaction import (
     KNOWN,
     environment_variables,
     is_secret_name,

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from runner.diagnostics import Diagnostic
-from runner.folders import folder
-from runner.language import schema
-from runner.language.kinds import KINDS, SPEC
+from runner.core.diagnostics import Diagnostic
 from runner.language.load import inspect
-from runner.language.repair import _FOLLOW_UPS, gaps_of, readable
-from runner.language.source import Document, parse, read
+from runner.language.read import schema
+from runner.language.read.kinds import KINDS, SPEC
+from runner.language.read.repair import _FOLLOW_UPS, gaps_of, readable
+from runner.language.read.source import Document, parse, read
+from runner.system.data_dirs import folder
 from tests.conftest import GOOD
 
 INVALID = Path(__file__).resolve().parents[1] / "specs" / "invalid"
@@ -44,7 +44,7 @@ def test_the_keys_of_a_kind_are_those_of_its_schema(kind: Any) -> None:
     below = node.get("additionalProperties") or {}
     items = node.get("properties", {}).get("waivers", {}).get("items", {})
     known = {*node.get("properties", {}), *(below.get("properties", {}) if isinstance(below, dict) else {}), *items.get("properties", {})}
-    assert kind.keys <= known, f"edit {kind.name} in runner/language/kinds.py"
+    assert kind.keys <= known, f"edit {kind.name} in runner/language/read/kinds.py"
     assert kind.marks <= kind.keys
     if not kind.anywhere:
         assert kind.keys == set(node["properties"])

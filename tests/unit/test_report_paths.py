@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli import main
-from runner.diagnostics import InvalidSpecs, UsageError
+from runner.cli.parser import main
+from runner.core.diagnostics import InvalidSpecs, UsageError
 from runner.language.backends import load_backends
 from runner.language.waivers import load_waivers
+from runner.record.run_folder import RunFolder, find_run, open_run
 from runner.report.junit import write_junit, write_stub
-from runner.runs import RunFolder, find_run, open_run
 from tests.unit.test_junit import HEADER
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from runner.model import CaseResult
-from runner.outcomes import Outcome
-from runner.required import problems
+from runner.core.model import CaseResult
+from runner.core.outcomes import Outcome
+from runner.plan.required import problems
 from tests.fakes import case, place, requirement
 
 ON_CPU = case(id="a[backend=cpu]")

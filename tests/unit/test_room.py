@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from runner.execute.room import MOST_OVERTAKES, Capacity, Lease, Needs, Queue, Room
+from runner.plan.resources import MOST_OVERTAKES, Capacity, Lease, Needs, Queue, Room
 
 GIB = 1 << 30
 SMALL = Capacity(jobs=4, cores=4, memory=8 * GIB)

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from runner.diagnostics import UsageError
-from runner.run_lock import LOCK, FolderInUse, RunLock, holder_of
-from runner.runs import JOURNAL, open_run, require_still
+from runner.core.diagnostics import UsageError
+from runner.record.run_folder import JOURNAL, open_run, require_still
+from runner.record.run_lock import LOCK, FolderInUse, RunLock, holder_of
 from tests.fakes import ROOT
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from runner.run_lock import RunLock
+from runner.record.run_lock import RunLock
 lock = RunLock(Path(sys.argv[1]))
 print(1, flush=True)
 time.sleep(60)

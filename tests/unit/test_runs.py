@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from runner import runs
-from runner.diagnostics import UsageError
-from runner.model import CaseResult
-from runner.outcomes import Outcome
-from runner.plan import digest_of
-from runner.record import JournalWriter, RunFooter, RunHeader, digest_of_selection
-from runner.runs import find_run, open_run, resume_run
+from runner.core.diagnostics import UsageError
+from runner.core.model import CaseResult
+from runner.core.outcomes import Outcome
+from runner.plan.worker_plan import digest_of
+from runner.record import run_folder
+from runner.record.journal import JournalWriter, RunFooter, RunHeader, digest_of_selection
+from runner.record.run_folder import find_run, open_run, resume_run
 from tests.fakes import COUNTED, case, step
 from tests.results import as_outcome, footer_of
 
@@ -344,4 +344,9 @@ def test_a_journal_that_is_none_is_a_usage_error(text):
 
 
 def test_names_of_the_folder_are_one_place():
-    assert ("run.jsonl", "junit.xml", "latest", Path("reports")) == (runs.JOURNAL, runs.JUNIT, runs.LATEST, runs.REPORTS)
+    assert ("run.jsonl", "junit.xml", "latest", Path("reports")) == (
+        run_folder.JOURNAL,
+        run_folder.JUNIT,
+        run_folder.LATEST,
+        run_folder.REPORTS,
+    )

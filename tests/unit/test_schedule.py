@@ -2,10 +2,11 @@
 
 import pytest
 
-from runner import hardware, schedule
-from runner.capabilities import Machine
-from runner.diagnostics import UsageError
-from runner.execute.room import Needs, Room
+from runner.core.diagnostics import UsageError
+from runner.plan import schedule
+from runner.plan.resources import Needs, Room
+from runner.system import hardware
+from runner.system.capabilities import Machine
 from tests.fakes import case, requirement, step
 
 MIB = 1 << 20

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from runner.language import schema
-from runner.language.quick import compile_schema
+from runner.language.read import schema
+from runner.language.read.compiled_schema import compile_schema
 
 SPEC: dict[str, Any] = {
     "summary": "A product of two matrices is right",

@@ -12,16 +12,18 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from runner.capabilities import CAPABILITIES
-from runner.conditions import CONDITIONS
-from runner.expectations import EXPECTATIONS, MEASURES
-from runner.expectations.tolerances import DEFAULTS as TOLERANCES
-from runner.language import check_conditions, check_functions, check_names, options, schema, scope, substitution
+from runner.core.conditions import CONDITIONS
+from runner.core.model import Status
+from runner.core.outcomes import Outcome
+from runner.execute.services import SERVICES
 from runner.language.backends import load_backends
-from runner.language.names import NameKind
-from runner.model import Status
-from runner.outcomes import Outcome
-from runner.services import SERVICES
+from runner.language.check import conditions, functions, names, scope
+from runner.language.expand import options
+from runner.language.names.torch_names import NameKind
+from runner.language.read import schema, substitution
+from runner.system.capabilities import CAPABILITIES
+from runner.vocabulary.expectations import EXPECTATIONS, MEASURES
+from runner.vocabulary.expectations.tolerances import DEFAULTS as TOLERANCES
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(path.name.removesuffix(".schema.json") for path in (ROOT / "schemas").glob("*.schema.json"))
@@ -165,7 +167,7 @@ def test_what_has_keys_of_its_own_takes_no_others() -> None:
 def test_expectations() -> None:
     words = set(definition("expectations", "expectation")["properties"])
     assert words == set(EXPECTATIONS), (
-        "schemas/expectations.schema.json (expectation) against EXPECTATIONS in runner/expectations/__init__.py"
+        "schemas/expectations.schema.json (expectation) against EXPECTATIONS in runner/vocabulary/expectations/__init__.py"
     )
 
 
@@ -228,64 +230,64 @@ def kinds(node: Any) -> list[str]:
 
 def test_steps() -> None:
     step = definition("steps", "step")
-    words = table("runner/worker/steps.py", "STEPS")
-    where = "schemas/steps.schema.json (step) against STEPS in runner/worker/steps.py"
+    words = table("runner/worker/case/steps.py", "STEPS")
+    where = "schemas/steps.schema.json (step) against STEPS in runner/worker/case/steps.py"
     assert set(step["properties"]) - {"expect"} == set(words), where
     assert sorted(kinds(step)) == sorted(words), f"{where}: oneOf"
-    assert set(table("runner/worker/steps.py", "CLAIMING")) <= set(words)
-    assert {*scope.RESULTS, *scope.REFERENCES} <= set(words), "runner/language/scope.py"
+    assert set(table("runner/worker/case/steps.py", "CLAIMING")) <= set(words)
+    assert {*scope.RESULTS, *scope.REFERENCES} <= set(words), "runner/language/check/scope.py"
 
 
 def test_inputs() -> None:
     node = definition("inputs", "input")
-    words = table("runner/worker/inputs.py", "INPUTS")
+    words = table("runner/worker/case/inputs.py", "INPUTS")
     where = (
-        "schemas/inputs.schema.json (input) against INPUTS in runner/worker/inputs.py and INPUT_KEYS in runner/language/check_functions.py"
+        "schemas/inputs.schema.json (input), INPUTS in runner/worker/case/inputs.py and INPUT_KEYS in runner/language/check/functions.py"
     )
     assert sorted(kinds(node["then"])) == sorted(words), where
-    assert list(check_functions.INPUT_KEYS) == words, where
-    beside = {key for keys in check_functions.INPUT_KEYS.values() for key in keys}
+    assert list(functions.INPUT_KEYS) == words, where
+    beside = {key for keys in functions.INPUT_KEYS.values() for key in keys}
     assert {*words, *beside} == set(node["properties"]), where
 
 
 def test_functions() -> None:
     shape = definition("spec", "function")["then"]
-    where = "schemas/spec.schema.json (function) against FUNCTION_KEYS in runner/language/check_functions.py"
-    assert sorted(kinds(shape)) == sorted(check_functions.FUNCTION_KEYS), where
-    assert {*check_functions.FUNCTION_KEYS, *(key for keys in check_functions.FUNCTION_KEYS.values() for key in keys)} == set(
-        shape["properties"]
-    ), where
+    where = "schemas/spec.schema.json (function) against FUNCTION_KEYS in runner/language/check/functions.py"
+    assert sorted(kinds(shape)) == sorted(functions.FUNCTION_KEYS), where
+    assert {*functions.FUNCTION_KEYS, *(key for keys in functions.FUNCTION_KEYS.values() for key in keys)} == set(shape["properties"]), (
+        where
+    )
 
 
 def test_resets() -> None:
-    words = {*table("runner/worker/compat.py", "RESETS"), "rng"}
+    words = {*table("runner/worker/torch_compat/compat.py", "RESETS"), "rng"}
     assert set(definition("steps", "reset")["items"]["enum"]) == words, (
-        "schemas/steps.schema.json (reset) against RESETS in runner/worker/compat.py"
+        "schemas/steps.schema.json (reset) against RESETS in runner/worker/torch_compat/compat.py"
     )
 
 
 def test_contexts() -> None:
     items = definition("common", "context")["items"]
-    where = "schemas/common.schema.json (context) against CONTEXTS in runner/worker/session.py"
-    assert set(items["then"]["enum"]) == set(table("runner/worker/session.py", "CONTEXTS")), where
+    where = "schemas/common.schema.json (context) against CONTEXTS in runner/worker/case/session.py"
+    assert set(items["then"]["enum"]) == set(table("runner/worker/case/session.py", "CONTEXTS")), where
     assert set(items["else"]["properties"]) == {"autocast", "ref"}, f"{where}: a context with arguments needs its code in _context"
 
 
 def test_torch_state() -> None:
-    words = match_words("runner/worker/compat.py", "set_torch_state")
-    where = "schemas/common.schema.json (torch_state) against set_torch_state in runner/worker/compat.py"
+    words = match_words("runner/worker/torch_compat/compat.py", "set_torch_state")
+    where = "schemas/common.schema.json (torch_state) against set_torch_state in runner/worker/torch_compat/compat.py"
     assert set(definition("common", "torch_state")["properties"]) == words, where
 
 
 def test_clearing() -> None:
     assert definition("steps", "clear_counters")["properties"]["only"]["enum"] == ["counters", "metrics"], (
-        "runner/worker/steps.py, _clear_counters"
+        "runner/worker/case/steps.py, _clear_counters"
     )
 
 
 def test_dtypes_and_formats() -> None:
     dtypes = definition("common", "dtype")["anyOf"][0]["enum"]
-    assert set(TOLERANCES) <= set(dtypes), "runner/expectations/tolerances.py against schemas/common.schema.json (dtype)"
+    assert set(TOLERANCES) <= set(dtypes), "runner/vocabulary/expectations/tolerances.py against schemas/common.schema.json (dtype)"
     formats = definition("inputs", "input")["properties"]["memory_format"]["enum"]
     assert definition("expectations", "strides")["properties"]["contiguous"]["then"]["enum"] == formats
 
@@ -295,17 +297,17 @@ def test_dtypes_and_formats() -> None:
 
 def test_conditions() -> None:
     words = set(definition("common", "when")["properties"])
-    assert words == set(CONDITIONS), "schemas/common.schema.json (when) against CONDITIONS in runner/conditions.py"
+    assert words == set(CONDITIONS), "schemas/common.schema.json (when) against CONDITIONS in runner/core/conditions.py"
     vendors = definition("common", "when")["properties"]["vendor"]["items"]["enum"]
-    assert set(vendors) == set(check_conditions.VENDORS), (
-        "schemas/common.schema.json (when, vendor) against VENDORS in runner/language/check_conditions.py"
+    assert set(vendors) == set(conditions.VENDORS), (
+        "schemas/common.schema.json (when, vendor) against VENDORS in runner/language/check/conditions.py"
     )
 
 
 def test_services() -> None:
     words = schema.load("spec")["properties"]["services"]["items"]["enum"]
     assert words == list(SERVICES), "schemas/spec.schema.json (services) against SERVICES in runner/services"
-    assert set(words) <= set(CAPABILITIES), "a service is a capability of its name: runner/capabilities.py"
+    assert set(words) <= set(CAPABILITIES), "a service is a capability of its name: runner/system/capabilities.py"
 
 
 def test_capabilities_of_examples() -> None:
@@ -318,10 +320,10 @@ def test_capabilities_of_examples() -> None:
 def test_sections() -> None:
     spec = schema.load("spec")["properties"]
     of_options = {name for name, part in spec.items() if part.get("$ref", "").endswith("/options")}
-    assert of_options == set(check_names.OPTION_KINDS), "schemas/spec.schema.json against OPTION_KINDS in runner/language/check_names.py"
-    assert {check_names.OPTION_KINDS[name].value for name in of_options} == of_options <= {kind.value for kind in NameKind}
-    assert set(options.SECTIONS) <= set(spec), "SECTIONS in runner/language/options.py"
-    assert set(spec) > substitution.SECTIONS, "SECTIONS in runner/language/substitution.py"
+    assert of_options == set(names.OPTION_KINDS), "schemas/spec.schema.json against OPTION_KINDS in runner/language/check/names.py"
+    assert {names.OPTION_KINDS[name].value for name in of_options} == of_options <= {kind.value for kind in NameKind}
+    assert set(options.SECTIONS) <= set(spec), "SECTIONS in runner/language/expand/options.py"
+    assert set(spec) > substitution.SECTIONS, "SECTIONS in runner/language/read/substitution.py"
     assert set(spec) - substitution.SECTIONS == {
         "tags",
         "backends",
@@ -334,7 +336,7 @@ def test_sections() -> None:
         "audit",
         "exclusive",
         "isolation",
-    }, "a new key of a spec: say in runner/language/substitution.py whether templates stand in it"
+    }, "a new key of a spec: say in runner/language/read/substitution.py whether templates stand in it"
 
 
 def test_sections_of_a_backend(tmp_path: Path) -> None:
@@ -357,7 +359,7 @@ def test_defaults_are_keys_of_a_spec() -> None:
 
 def test_outcomes_and_statuses() -> None:
     assert definition("journal", "outcome")["enum"] == [outcome.label for outcome in Outcome], (
-        "schemas/journal.schema.json against runner/outcomes.py"
+        "schemas/journal.schema.json against runner/core/outcomes.py"
     )
     statuses = definition("journal", "verdict")["properties"]["status"]["enum"]
-    assert statuses == [status.value for status in Status], "schemas/journal.schema.json against runner/model.py"
+    assert statuses == [status.value for status in Status], "schemas/journal.schema.json against runner/core/model.py"

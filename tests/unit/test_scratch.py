@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from runner import scratch
-from runner.diagnostics import UsageError
+from runner.core.diagnostics import UsageError
+from runner.system import scratch
 from tests.fakes import ROOT, environment, program
 
 ROOM = (1 << 30, 1000)
@@ -118,7 +118,7 @@ def test_what_the_compiler_says_of_a_full_disk_is_believed_where_little_is_free(
 
 HOLD = """
 import sys, time
-from runner import scratch
+from runner.system import scratch
 one = scratch.make()
 (one.path / "template-1" / "deep").mkdir(parents=True)
 (one.path / "template-1" / "deep" / "file").write_text("x")

@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from runner.diagnostics import UsageError
+from runner.core.diagnostics import UsageError
+from runner.core.model import Case, CaseId
 from runner.language.backends import load_backends
-from runner.model import Case, CaseId
-from runner.selection import Shard, glob, select, unmatched
+from runner.plan.selection import Shard, glob, select, unmatched
 from tests.fakes import case, step
 
 IDS = [

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from runner.diagnostics import UsageError
-from runner.model import ServiceReport
-from runner.protocol import SERVICES_FILE
-from runner.services import Address, Services, named_servers, reach
-from runner.services.resp import Broken, read_reply, read_request, request
+from runner.core.diagnostics import UsageError
+from runner.core.model import ServiceReport
+from runner.core.protocol import SERVICES_FILE
+from runner.execute.services import Address, Services, named_servers, reach
+from runner.execute.services.resp import Broken, read_reply, read_request, request
 
 redis = pytest.importorskip("redis", reason="the client is not installed: pip install redis fakeredis")
 pytest.importorskip("fakeredis", reason="the embedded server is not installed: pip install redis fakeredis")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from runner.language.load import Suite
-from runner.sharing import OWN_PROCESS, why_alone
+from runner.plan.isolation import OWN_PROCESS, why_alone
 
 FUNCTION = "function: |\n  def fn(x):\n      return x * 2\ninputs: [{rand: [2]}]\n"
 EXPECT = "expect: [{runs: {}}]\n"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from runner.diagnostics import InvalidSpecs
-from runner.language import source
-from runner.language.source import MAX_DEPTH, MAX_NODES, MAX_TEXT, Document, parse, read, resolve
+from runner.core.diagnostics import InvalidSpecs
+from runner.language.read import source
+from runner.language.read.source import MAX_DEPTH, MAX_NODES, MAX_TEXT, Document, parse, read, resolve
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECS = sorted((ROOT / "specs").rglob("*.yaml"))

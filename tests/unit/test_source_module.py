@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from runner.language.anatomy import take_apart
-from runner.language.files import SpecFile
-from runner.language.source import read
-from runner.worker.source_module import SpecModule
+from runner.language.read.anatomy import take_apart
+from runner.language.read.files import SpecFile
+from runner.language.read.source import read
+from runner.worker.case.source_module import SpecModule
 
 
 def blocks_of(tmp_path: Path, text: str) -> tuple[SpecModule, dict[str, Any], list[Any], str]:

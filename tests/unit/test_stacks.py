@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import runner
-from runner.judge import Judged
-from runner.model import Ending, Status
-from runner.outcomes import Outcome
-from runner.stacks import Frame, folded, last_stack
+from runner.core.model import Ending, Status
+from runner.core.outcomes import Outcome
+from runner.judge.hang_stacks import Frame, folded, last_stack
+from runner.judge.judge import Judged
 from tests.fakes import AT, COUNTED, case, place, step, verdict_of
 
 TIMED_OUT = Ending(signal=9, timed_out=True, phase="run")
@@ -22,7 +22,7 @@ Current thread 0x00007f1b49272b80 (most recent call first):
   File "/lib/python3.11/selectors.py", line 415 in select
   File "specs/area/fake.yaml", line 9 in inner
   File "specs/area/fake.yaml", line 12 in <lambda>
-  File "runner/worker/case.py", line 50 in run
+  File "runner/worker/case/case.py", line 50 in run
 """
 TWO = """\
 Thread 0x00007f1b487fc6c0 (most recent call first):

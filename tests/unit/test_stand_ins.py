@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from runner.audit import Fate
-from runner.expectations import EXPECTATIONS, StepFacts, close
-from runner.expectations.base import EAGER, OUTPUT
-from runner.expectations.stand_ins import EQUAL, NAMES, measure_other_inputs, measure_stand_ins
-from runner.model import Status
+from runner.core.model import Status
+from runner.judge.audit import Fate
+from runner.vocabulary.expectations import EXPECTATIONS, StepFacts, close
+from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.vocabulary.expectations.stand_ins import EQUAL, NAMES, measure_other_inputs, measure_stand_ins
 from tests.fakes import HERE, import_torch
 
 pytestmark = pytest.mark.torch

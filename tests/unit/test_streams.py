@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli import main
+from runner.cli.parser import main
 from tests.fakes import ROOT, environment
 
 GOOD = ROOT / "tests" / "specs" / "valid"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from runner.language import substitution, templates
-from runner.language.templates import MAX_EXPRESSION, MAX_RESULT, TemplateError, parse
+from runner.language.read import substitution, templates
+from runner.language.read.templates import MAX_EXPRESSION, MAX_RESULT, TemplateError, parse
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES: dict[str, Any] = {
@@ -230,7 +230,7 @@ def test_the_quick_way_gives_what_the_parser_gives(text: str) -> None:
 
 def test_plain_names_need_no_parser() -> None:
     script = (
-        "import sys; from runner.language.templates import parse\n"
+        "import sys; from runner.language.read.templates import parse\n"
         "parse('a {{ n.x }}').evaluate({'n': {'x': 1}})\n"
         "sys.exit('jinja2' in sys.modules)"
     )

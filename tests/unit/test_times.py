@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from runner import times
-from runner.model import CaseId, CaseResult, Status, Verdict
-from runner.record import JournalWriter
-from runner.runs import JOURNAL
-from runner.times import seconds_of_run
+from runner.core.model import CaseId, CaseResult, Status, Verdict
+from runner.plan import durations
+from runner.plan.durations import seconds_of_run
+from runner.record.journal import JournalWriter
+from runner.record.run_folder import JOURNAL
 from tests.unit.test_record import FOOTER, FULL, HEADER
 
 
@@ -93,7 +93,7 @@ def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
 
 def test_a_journal_without_end_is_left_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = recorded(tmp_path, of("a", 2.5), *[of(f"b{number}", 1) for number in range(50)])
-    monkeypatch.setattr(times, "_MOST_BYTES", 5000)
+    monkeypatch.setattr(durations, "_MOST_BYTES", 5000)
     found = seconds_of_run(folder, JOURNAL)
     assert found["a"] == 2.5
     assert len(found) < 10

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from runner.worker import compiler, vector_isa
-from runner.worker.vector_isa import cpu_flags, has, kept, question, read, write
+from runner.worker.toolchain import compiler, vector_isa
+from runner.worker.toolchain.vector_isa import cpu_flags, has, kept, question, read, write
 
 FLAGS = frozenset("avx2 fma f16c avx512f avx512dq avx512bw avx512vl avx512_vnni amx_tile amx_bf16 amx_int8".split())
 AVX512 = "-mavx512f -mavx512dq -mavx512vl -mavx512bw -mfma"

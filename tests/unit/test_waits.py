@@ -21,9 +21,9 @@ METHODS = {"wait": 1, "communicate": 2, "join": 1}
 RUNS = ("run", "call", "check_call", "check_output", "getoutput", "getstatusoutput")
 
 BOUND_ELSEWHERE = {
-    ("runner/services/manage.py", "self.process.wait()"): "after SIGKILL",
-    ("runner/execute/workers.py", "self.process.wait()"): "it has ended: its descriptor is readable",
-    ("runner/worker/steps.py", "child.join()"): "by the deadline of the case",
+    ("runner/execute/services/manage.py", "self.process.wait()"): "after SIGKILL",
+    ("runner/execute/local/workers.py", "self.process.wait()"): "it has ended: its descriptor is readable",
+    ("runner/worker/case/steps.py", "child.join()"): "by the deadline of the case",
 }
 """Waits of the program without a bound of their own, and what ends them."""
 

@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from runner import waivers as module
-from runner.cli import main
-from runner.conditions import Surroundings
-from runner.diagnostics import InvalidSpecs
-from runner.judge import Judged
-from runner.language import schema
+from runner.cli.parser import main
+from runner.core.conditions import Surroundings
+from runner.core.diagnostics import InvalidSpecs
+from runner.core.matching.patterns import PatternTooSlow
+from runner.core.model import Ending, Status, Verdict, WaiverEffect
+from runner.core.outcomes import JUnitTag, Outcome
+from runner.judge import waivers as module
+from runner.judge.judge import Judged
+from runner.judge.waivers import WAIVABLE, Waivers, apply, warnings
 from runner.language.backends import Backends, load_backends
 from runner.language.load import load
+from runner.language.read import schema
 from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS, Signature, WaiverFiles, load_waivers
 from runner.language.waivers import Waiver as KnownFailure
-from runner.model import Ending, Status, Verdict, WaiverEffect
-from runner.outcomes import JUnitTag, Outcome
-from runner.patterns import PatternTooSlow
-from runner.record import _encode
-from runner.waivers import WAIVABLE, Waivers, apply, warnings
+from runner.record.journal import _encode
 from tests.conftest import GOOD
 from tests.fakes import COUNTED, HERE, ID, case, exception, expected, observation, place, seen, step, verdict_of
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from runner.execute.jobs import Environment
-from runner.execute.spawn import environment_for
+from runner.execute.local.spawn import environment_for
+from runner.plan.jobs import Environment
 from tests.fakes import environment, import_torch
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -27,7 +27,8 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 BEGIN = """\
 import contextlib, itertools, json, os, sys, threading, types, warnings
 warnings.simplefilter("ignore")
-from runner.worker import compat, registered, template, warming
+from runner.worker.process import registered, warming, zygote
+from runner.worker.torch_compat import compat
 
 def threads():
     return len(os.listdir("/proc/self/task"))
@@ -45,7 +46,7 @@ def numbered():
 """
 
 LOOK = """\
-template.warm(["cpu"])
+zygote.warm(["cpu"])
 import torch
 from torch._dynamo import convert_frame, utils
 from torch._inductor.codecache import PyCodeCache
@@ -63,7 +64,7 @@ print(json.dumps({
     "artifacts": len(CacheArtifactManager._new_cache_artifacts) + len(CacheArtifactManager._seen_artifacts),
     "fake": len(FakeTensorMode.cache),
     "threads": threads(),
-    "danger": template.danger(),
+    "danger": zygote.danger(),
     "folder": sorted(os.listdir(os.environ["TMPDIR"])),
     "variables": {name: os.environ.get(name) for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")},
     "numbered": numbered(),
@@ -164,7 +165,7 @@ print(json.dumps(all_written(alone)))
 """
 
 ONE_AFTER_ANOTHER = """\
-from runner.worker.cleaning import Baseline
+from runner.worker.process.reset import Baseline
 baseline = Baseline()
 oddities = []
 
@@ -203,9 +204,9 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Any:
             case "cold code":
                 return python(folder, "compat.import_inductor()", COMPILE, EACH_ALONE)
             case "warm code":
-                return python(folder, 'template.warm(["cpu"])', COMPILE, EACH_ALONE)
+                return python(folder, 'zygote.warm(["cpu"])', COMPILE, EACH_ALONE)
             case "shared code":
-                return python(folder, 'template.warm(["cpu"])', COMPILE, ONE_AFTER_ANOTHER)
+                return python(folder, 'zygote.warm(["cpu"])', COMPILE, ONE_AFTER_ANOTHER)
         raise ValueError(kind)
 
     return of
@@ -255,7 +256,7 @@ def test_without_a_compiler_there_is_nothing_to_do_beforehand(tmp_path: Path) ->
         compat.import_inductor()
         import torch
         problem = warming.compile_something("cpu", with_gradients=True)
-        print(json.dumps({"problem": problem, "numbered": numbered(), "danger": template.danger(), "grad": torch.is_grad_enabled()}))
+        print(json.dumps({"problem": problem, "numbered": numbered(), "danger": zygote.danger(), "grad": torch.is_grad_enabled()}))
     """
     found = python(tmp_path, textwrap.dedent(look), CXX="/nowhere/g++")
     assert "/nowhere/g++" in found["problem"] or "Compiler" in found["problem"]
@@ -346,12 +347,12 @@ def test_the_driver_counts_its_calls(asked: str, driver: Path, tmp_path: Path) -
 
 def test_warming_for_the_cpu_asks_no_driver(driver: Path, tmp_path: Path) -> None:
     wanted = textwrap.dedent("""\
-        template.warm(["cpu"])
-        assert template.danger() == "", template.danger()
+        zygote.warm(["cpu"])
+        assert zygote.danger() == "", zygote.danger()
         pid = os.fork()
         if not pid:
             import torch
-            from runner.worker import cleaning
+            from runner.worker.process import reset
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
     """)

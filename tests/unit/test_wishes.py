@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from runner import schedule, session
-from runner.cli import main
-from runner.execute import Job
-from runner.execute.jobs import FACTS, Execution
-from runner.exits import ExitCode
-from runner.model import Ending
+from runner.cli.parser import main
+from runner.core.exit_codes import ExitCode
+from runner.core.model import Ending
+from runner.plan import schedule
+from runner.plan.jobs import FACTS, Execution, Job
+from runner.run import session
 from tests.conftest import GOOD
 
 GIB = 1 << 30

@@ -17,8 +17,8 @@ def torch() -> Any:
 
 @pytest.fixture
 def make(torch: Any) -> Any:
-    from runner.worker import inputs
-    from runner.worker.scope import Scope
+    from runner.worker.case import inputs
+    from runner.worker.case.scope import Scope
 
     def maker(entry: Any, *, device: str = "cpu", seed: int = 3, names: dict[str, Any] | None = None) -> Any:
         known = {**(names or {}), "Linear": torch.nn.Linear}
@@ -60,7 +60,7 @@ def test_shape_and_dtype_of_each_kind(torch, make, entry, shape, dtype):
 
 
 def test_every_kind_is_tried(torch):
-    from runner.worker.inputs import INPUTS
+    from runner.worker.case.inputs import INPUTS
 
     tried = {next(iter(entry)) for entry, _, _ in KINDS}
     assert set(INPUTS) - tried == {"module", "ref", "value", "jagged", "call"}

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from runner.language.expand import surroundings
+from runner.core.protocol import decode
+from runner.language.expand.cases import surroundings
 from runner.language.load import load
-from runner.plan import make_plan
-from runner.protocol import decode
+from runner.plan.worker_plan import make_plan
 from tests.fakes import HERE, import_torch, shipped
 
 # what torch warns of while it compiles is not ours
@@ -30,8 +30,8 @@ def session(torch: Any, tmp_path: Path) -> Callable[..., Any]:
     torch._dynamo.reset()
 
     def start(text: str, *, eager: bool | None = None, compile_with: str = "eager") -> Any:
-        from runner.worker.hooks import Phases
-        from runner.worker.session import Session
+        from runner.worker.case.hooks import Phases
+        from runner.worker.case.session import Session
 
         path = tmp_path / "spec.yaml"
         path.write_text(f"summary: A case of one session\nbackends: [cpu]\ncompile: {{backend: {compile_with}}}\n{text}")
@@ -49,7 +49,7 @@ def session(torch: Any, tmp_path: Path) -> Callable[..., Any]:
 
 def do(session: Any, number: int = 0) -> Any:
     """Carry out a step of the plan and return its result."""
-    from runner.worker.steps import STEPS
+    from runner.worker.case.steps import STEPS
 
     step = session.plan["steps"][number]
     STEPS[step["kind"]](session, step["arguments"])
@@ -150,7 +150,7 @@ def test_a_reference_of_an_earlier_step_is_not_taken(session):
 
 @pytest.mark.parametrize("body", ["raise ValueError('only here')", "return x @ torch.zeros(7)"])
 def test_a_reference_that_raises_is_no_answer_of_torch(session, body):
-    from runner.worker.session import NotCarriedOut
+    from runner.worker.case.session import NotCarriedOut
 
     one = session(f"function: |\n  def fn(x):\n      {body}\ninputs: [{{zeros: [1]}}]\n{CLOSE}")
     with pytest.raises(NotCarriedOut, match="the eager reference raised"):
@@ -167,7 +167,7 @@ def test_a_reference_that_raises_is_no_answer_of_torch(session, body):
     ],
 )
 def test_arguments_that_cannot_be_made_are_no_answer_of_torch(session, entry):
-    from runner.worker.session import NotCarriedOut
+    from runner.worker.case.session import NotCarriedOut
 
     one = session("function: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\nsteps: [{call: {}, expect: [{runs: {}}]}]")
     one.plan["steps"][0]["arguments"] = {"inputs": [decode(json.loads(json.dumps(yaml.safe_load(entry))))]}
@@ -176,7 +176,7 @@ def test_arguments_that_cannot_be_made_are_no_answer_of_torch(session, entry):
 
 
 def test_a_result_with_a_history_cannot_be_copied_and_that_is_no_answer_of_torch(session):
-    from runner.worker.session import NotCarriedOut
+    from runner.worker.case.session import NotCarriedOut
 
     one = session(
         "function: |\n  def fn(x):\n      return x * 2\ninputs: [{ones: [1], requires_grad: true}]\n"
@@ -342,7 +342,7 @@ class Untold(Exception):
 
 
 def test_an_exception_is_told_by_its_path_its_ancestors_and_its_phase(torch):
-    from runner.worker.case import _exception
+    from runner.worker.case.case import _exception
 
     told = _exception(torch._dynamo.exc.Unsupported("why", "case"), "trace")
     assert told["type"] == "torch._dynamo.exc.Unsupported"
@@ -353,7 +353,7 @@ def test_an_exception_is_told_by_its_path_its_ancestors_and_its_phase(torch):
 
 
 def test_an_exception_that_cannot_be_told_is_told_all_the_same(torch):
-    from runner.worker.case import _exception
+    from runner.worker.case.case import _exception
 
     assert _exception(Untold(), "run")["message"] == "<no text: KeyError>"
     long = _exception(ValueError("x" * 10_000_000), "run")
@@ -362,7 +362,7 @@ def test_an_exception_that_cannot_be_told_is_told_all_the_same(torch):
 
 
 def test_a_measurement_that_fails_says_why_and_leaves_the_others(torch, session):
-    from runner.worker.case import _measure
+    from runner.worker.case.case import _measure
 
     one = session("function: |\n  def fn(x):\n      return x\ninputs: [{zeros: [2]}]\nexpect: [{runs: {}}]")
     do(one)
@@ -380,7 +380,7 @@ def test_a_measurement_that_fails_says_why_and_leaves_the_others(torch, session)
 
 
 def test_phases_are_a_stack_that_counts_the_innermost(torch):
-    from runner.worker.hooks import Phases
+    from runner.worker.case.hooks import Phases
 
     said: list[str] = []
     phases = Phases(said.append)
@@ -393,7 +393,7 @@ def test_phases_are_a_stack_that_counts_the_innermost(torch):
 
 
 def test_a_witness_forgets_what_it_gave(torch):
-    from runner.worker.hooks import Seen, Witness, as_facts
+    from runner.worker.case.hooks import Seen, Witness, as_facts
 
     witness = Witness()
     witness.seen = Seen(
@@ -420,7 +420,7 @@ def test_a_witness_forgets_what_it_gave(torch):
 
 
 def test_a_paused_witness_records_apart(torch):
-    from runner.worker.hooks import Witness
+    from runner.worker.case.hooks import Witness
 
     witness = Witness()
     witness.seen.entered = 1
@@ -430,7 +430,7 @@ def test_a_paused_witness_records_apart(torch):
 
 
 def test_a_choice_that_could_not_be_timed_was_not_timed(torch):
-    from runner.worker.hooks import Seen, as_facts
+    from runner.worker.case.hooks import Seen, as_facts
 
     seen = Seen(choices=[{("rocm_ck_0", ""): float("inf"), ("mm", ""): 1.0}, {("rocm_ck_1", ""): float("nan")}])
     assert as_facts(seen)["choices"] == [[{"name": "mm", "class": ""}], []]
@@ -441,7 +441,7 @@ def test_the_class_of_a_choice_is_one_that_its_module_has(torch):
     from torch._inductor.codegen.rocm.rocm_kernel import ROCmTemplateCaller
     from torch._inductor.select_algorithm import DataProcessorChoiceCallerWrapper, ExternKernelCaller
 
-    from runner.worker.compat import class_of_choice
+    from runner.worker.torch_compat.compat import class_of_choice
 
     def choice(of: Any, **parts: Any) -> Any:
         made = object.__new__(of)
@@ -517,7 +517,7 @@ def test_what_no_call_gave_has_no_reference_for_a_backward(torch, session):
 
 
 def test_a_name_that_leads_nowhere_is_no_answer_of_torch(torch, session):
-    from runner.worker.session import NotCarriedOut
+    from runner.worker.case.session import NotCarriedOut
 
     one = session(
         "function: |\n  def fn(x):\n      return x * 2\ninputs: [{rand: [3]}]\nsteps:\n"

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from runner.language.expand import surroundings
+from runner.core.protocol import decode
+from runner.language.expand.cases import surroundings
 from runner.language.load import load
-from runner.plan import make_plan
-from runner.protocol import decode
+from runner.plan.worker_plan import make_plan
 from tests.fakes import HERE, import_torch, shipped
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -35,8 +35,8 @@ def session(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     monkeypatch.setattr(sys, "path", list(sys.path))
 
     def start(text: str) -> Any:
-        from runner.worker.hooks import Phases
-        from runner.worker.session import Session
+        from runner.worker.case.hooks import Phases
+        from runner.worker.case.session import Session
 
         path = tmp_path / "spec.yaml"
         path.write_text(HOST + text)
@@ -54,7 +54,7 @@ def session(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
 
 
 def do(session: Any, number: int = 0) -> Any:
-    from runner.worker.steps import STEPS
+    from runner.worker.case.steps import STEPS
 
     step = session.plan["steps"][number]
     session.begin_step({})
@@ -151,7 +151,7 @@ def test_a_spy_on_a_method_of_a_class_gets_the_object(session, monkeypatch):
 def test_more_calls_than_are_kept_are_counted(session, monkeypatch):
     import json as module
 
-    from runner.worker import spies
+    from runner.worker.case import spies
 
     monkeypatch.setattr(module, "dumps", module.dumps)
     monkeypatch.setattr(spies, "KEPT", 3)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.execute.inbox import Inbox
-from runner.execute.jobs import Environment, Job
-from runner.execute.workers import Worker
+from runner.execute.local.inbox import Inbox
+from runner.execute.local.workers import Worker
+from runner.plan.jobs import Environment, Job
 
 
 @pytest.fixture
@@ -84,17 +84,17 @@ def test_the_time_of_a_case_begins_with_its_process(ends, tmp_path, monkeypatch)
     given(worker, theirs, tmp_path)
     assert worker.running is not None
     begun = worker.running.begun
-    monkeypatch.setattr("runner.execute.workers.time.monotonic", lambda: begun + 100)
+    monkeypatch.setattr("runner.execute.local.workers.time.monotonic", lambda: begun + 100)
     worker.begin_case()
     assert (worker.running.begun, worker.running.deadline) == (begun + 100, begun + 109)
 
 
 def test_a_pipe_that_never_ends_is_not_read_for_ever(monkeypatch):
-    monkeypatch.setattr("runner.execute.inbox.MAX_MESSAGE", 1 << 16)
+    monkeypatch.setattr("runner.execute.local.inbox.MAX_MESSAGE", 1 << 16)
     read, write = os.pipe()
     inbox = Inbox(read, "word")
     endless = iter([b"x" * 1000] * 1000)
-    monkeypatch.setattr("runner.execute.inbox.os.read", lambda *_: next(endless))
+    monkeypatch.setattr("runner.execute.local.inbox.os.read", lambda *_: next(endless))
     inbox.drain()
     assert inbox.is_flooded
     monkeypatch.undo()

@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-RUNS_CASES = "runner.worker.case"
+RUNS_CASES = "runner.worker.case.case"
 
 
 def plant_before(run):

@@ -1,0 +1,135 @@
+"""``list``: the expanded cases, and whether each can run here; or what they cover of the upstream tests."""
+
+import argparse
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from runner.core import escaping
+from runner.core.exit_codes import ExitCode
+from runner.core.model import Availability, Case
+from runner.core.protocol import encode
+from runner.language import upstream
+from runner.language.load import load
+from runner.language.upstream import Covered
+from runner.plan.selection import Shard, select, unmatched, why_nothing_selected
+from runner.system import availability, output
+from runner.system.availability import Verdict
+from runner.system.installed_torch import installed_torch
+
+
+def main(arguments: argparse.Namespace) -> ExitCode:
+    """Print the selected cases, exit 4 when there are none; or what they cover, which is an answer whatever it is."""
+    suite = load(arguments.paths, arguments.backends)
+    shard = Shard.parse(arguments.shard) if arguments.shard else None
+    cases = select(suite.cases, suite.backends, names=arguments.backend, globs=arguments.select, shard=shard)
+    for hint in unmatched(arguments.select, suite.cases):
+        output.note(hint)
+    if arguments.coverage:
+        found = upstream.coverage(cases, upstream.load())
+        if arguments.json:
+            output.document(coverage_as_json(found))
+        else:
+            output.lines(_coverage_lines(found))
+        return ExitCode.OK
+    machine = availability.glance(installed_torch())
+    judged = [(case, availability.of_case(case, machine)) for case in cases]
+    if arguments.json:
+        for part in _array(as_json(case, verdict) for case, verdict in judged):
+            output.raw(part)
+    else:
+        output.lines(_line(case, verdict) for case, verdict in judged)
+        if judged:
+            output.lines(_totals(judged))
+    if not cases:
+        output.note(why_nothing_selected(len(suite.cases), names=arguments.backend, globs=arguments.select, shard=arguments.shard))
+    return ExitCode.OK if cases else ExitCode.NOTHING
+
+
+def _array(values: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield an array as ``json.dumps`` indents it, value by value: as one text, many cases would take a gigabyte."""
+    before = "[\n  "
+    for value in values:
+        # what JSON writes has line ends between values alone
+        yield before + escaping.json_text(encode(value)).replace("\n", "\n  ")
+        before = ",\n  "
+    yield "[]\n" if before.startswith("[") else "\n]\n"
+
+
+def as_json(case: Case, verdict: Verdict) -> Mapping[str, Any]:
+    """Return a case as ``list --json`` says it."""
+    return {
+        "id": case.id,
+        "spec": case.spec,
+        "line": case.position.line,
+        "summary": case.summary,
+        "area": case.area,
+        "name": case.name,
+        "backend": case.backend,
+        "params": case.params,
+        "requires": list(dict.fromkeys(map(str, case.requires))),
+        "covers": list(case.covers),
+        "tags": list(case.tags),
+        "available": verdict.availability.as_json(),
+        "reason": verdict.reason,
+    }
+
+
+def _line(case: Case, verdict: Verdict) -> str:
+    word = {Availability.YES: "", Availability.NO: "  unavailable: ", Availability.UNKNOWN: "  perhaps: "}[verdict.availability]
+    return f"{case.id}{word}{verdict.reason if word else ''}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _totals(judged: Sequence[tuple[Case, Verdict]]) -> Iterator[str]:
+    """Yield how many cases and specs there are, how many can run here, and why the others cannot."""
+    counts = Counter(verdict.availability for _, verdict in judged)
+    specs = len({case.spec for case, _ in judged})
+    parts = [f"{counts[Availability.YES]} can run here"]
+    parts += [
+        f"{counts[kind]} {word}" for kind, word in ((Availability.UNKNOWN, "perhaps"), (Availability.NO, "unavailable")) if counts[kind]
+    ]
+    yield ""
+    yield f"{_counted(len(judged), 'case')} of {_counted(specs, 'spec')}: {', '.join(parts)}"
+    for kind, word in ((Availability.UNKNOWN, "perhaps"), (Availability.NO, "unavailable")):
+        reasons = Counter(verdict.reason for _, verdict in judged if verdict.availability is kind)
+        yield from (f"  {count:5}  {word}: {reason}" for reason, count in reasons.most_common())
+
+
+def coverage_as_json(found: Sequence[Covered]) -> Mapping[str, Any]:
+    """Return what ``list --coverage --json`` says."""
+    tests = [
+        {
+            "row": one.test.row,
+            "test": one.test.name,
+            "covered": not one.missing,
+            "instances": [{"id": identity, "cases": [case.id for case in cases]} for identity, cases in one.cases.items()],
+            "specs": one.specs,
+        }
+        for one in found
+    ]
+    return {"format": 1, "tests": tests, "totals": _coverage_totals(found)}
+
+
+def _coverage_totals(found: Sequence[Covered]) -> Mapping[str, int]:
+    return {
+        "tests": len(found),
+        "covered_tests": sum(not one.missing for one in found),
+        "instances": sum(len(one.cases) for one in found),
+        "covered_instances": sum(len(one.cases) - len(one.missing) for one in found),
+    }
+
+
+def _coverage_lines(found: Sequence[Covered]) -> Iterator[str]:
+    for one in found:
+        size = len(one.cases)
+        parts = [f"row {one.test.row:2}", one.test.name, f"{size - len(one.missing)} of {size} instance{'' if size == 1 else 's'}"]
+        parts += [f"{spec} ({count} case{'' if count == 1 else 's'})" for spec, count in one.specs.items()]
+        yield "  ".join(parts if one.specs else [*parts, "missing"])
+        if one.specs:
+            yield from (f"        missing {identity}" for identity in one.missing)
+    totals = _coverage_totals(found)
+    yield f"{totals['covered_tests']} of {totals['tests']} tests, {totals['covered_instances']} of {totals['instances']} instances covered"

@@ -1,0 +1,58 @@
+"""``validate``: every problem of every file, one line each, then a count."""
+
+import argparse
+from datetime import UTC, datetime
+
+from runner.core.diagnostics import Diagnostic, Severity, errors
+from runner.core.exit_codes import ExitCode
+from runner.judge.waivers import Waivers, remarks
+from runner.language.load import Inspection, inspect
+from runner.language.read.files import names_shipped
+from runner.language.waivers import read_waivers
+from runner.system import output
+
+
+def main(arguments: argparse.Namespace) -> ExitCode:
+    """Read, validate and expand; exit 0 when there is no error, 2 otherwise. Warnings are printed, and change nothing."""
+    found = inspect(arguments.paths, arguments.backends)
+    problems = _with_waivers(arguments, found)
+    wrong = errors(problems)
+    cases = () if errors(found.problems) else found.suite.cases
+    files = len({case.spec for case in cases})
+    if arguments.json:
+        told = {"format": 1, "valid": not wrong, "specs": files, "cases": len(cases), "problems": [_as_json(p) for p in problems]}
+        output.document(told)
+    else:
+        output.lines(map(str, problems))
+        output.line(_count(len(wrong), len(problems) - len(wrong), files, len(cases)))
+    return ExitCode.USAGE if wrong else ExitCode.OK
+
+
+def _with_waivers(arguments: argparse.Namespace, found: Inspection) -> list[Diagnostic]:
+    """Return every problem in the order of the files, those of waivers too; each once."""
+    problems = [*found.problems]
+    files = read_waivers(arguments.waivers, found.suite.backends, problems)
+    # of cases that are missing because of a mistake no waiver can be for none
+    ids = None if errors(found.problems) else [case.id for case in found.suite.cases]
+    waivers = Waivers(files, today=datetime.now(UTC).date())
+    problems.extend(remarks(waivers, ids, shipped=names_shipped(arguments.paths)))
+    return sorted(set(problems))
+
+
+def _count(errors: int, warnings: int, files: int, cases: int) -> str:
+    noted = f", {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
+    if errors:
+        return f"{errors} problem{'' if errors == 1 else 's'}{noted}"
+    return f"{files} specs, {cases} cases, no problem{noted}"
+
+
+def _as_json(problem: Diagnostic) -> dict[str, object]:
+    position = problem.position
+    return {
+        "file": position.file,
+        "line": position.line,
+        "column": position.column,
+        "severity": str(Severity(problem.severity)),
+        "message": problem.message,
+        "hint": problem.hint,
+    }

@@ -1,0 +1,310 @@
+"""The command line: the parser, and nothing else. Commands are imported when they are called, so that ``--help`` answers at once."""
+
+import argparse
+import importlib
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+from runner import __version__
+from runner.core.escaping import line
+from runner.core.exit_codes import ExitCode
+from runner.system import output
+from runner.system.streams import OUT_OF_SPACE, guarded
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers returns
+    _Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"  # noqa: SLF001
+
+_EPILOG = """exit codes: 0 passed; 1 some case failed; 2 wrong usage or an invalid spec; 3 a bug of this program;
+4 nothing was selected or executed; 130 interrupted. Where what was asked for cannot be written, a full disk: 1"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with a command line on one line, whatever stands in the arguments."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and the problem; exit 2."""
+        super().error(line(message))
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of every command."""
+    top = _Parser(prog="torch-conformance", description="Conformance of torch.compile: cases are YAML, verdicts are facts.", epilog=_EPILOG)
+    top.add_argument("--version", action="version", version=f"torch-conformance {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    _validate(commands)
+    _list(commands)
+    _run(commands)
+    _explain(commands)
+    _audit(commands)
+    _merge(commands)
+    return top
+
+
+def _validate(commands: "_Commands") -> None:
+    command = commands.add_parser(
+        "validate", help="show every problem of every spec", description="Show every problem of every file, one line each."
+    )
+    _paths(command)
+    _backend_files(command)
+    _waiver_files(command)
+    command.add_argument("--json", action="store_true", help="print the problems as JSON")
+
+
+def _list(commands: "_Commands") -> None:
+    command = commands.add_parser(
+        "list", help="show the expanded cases", description="Show the cases that the specs expand to, and whether each can run here."
+    )
+    _paths(command)
+    _backend_files(command)
+    _choice(command)
+    command.add_argument("--coverage", action="store_true", help="show which specs and cases cover each upstream test instead")
+    command.add_argument("--json", action="store_true", help="print an array of objects; with --coverage one object")
+
+
+def _run(commands: "_Commands") -> None:
+    command = commands.add_parser(
+        "run", help="run cases and report", description="Run cases on real torch.compile, judge them, and report."
+    )
+    _paths(command)
+    _backend_files(command)
+    _waiver_files(command)
+    _choice(command)
+    add = command.add_argument
+    add("--jobs", default="auto", metavar="N", help="cases at once, at the most (default: auto, as cores and memory allow)")
+    add("--timeout", type=_positive, default=300.0, metavar="S", help="seconds a case may take (default: 300)")
+    add("--timeout-factor", type=_factor, default=1.0, metavar="F", help="multiply every deadline, a spec's own too (default: 1)")
+    add(
+        "--memory-limit",
+        default="auto",
+        metavar="SIZE",
+        help="memory that one case may use: 4GiB, 500MiB, none (default: auto, three quarters of what is free when the run begins)",
+    )
+    add(
+        "--shuffle",
+        nargs="?",
+        type=_seed,
+        const="random",
+        metavar="SEED",
+        help="run the cases in a random order, the same for the same number (without one: a number is chosen and printed)",
+    )
+    add("--junit", type=Path, metavar="FILE", help="write JUnit here too")
+    add("--out", type=Path, metavar="DIR", help="folder of the run (default: reports/<utc>-<id>)")
+    add(
+        "--require",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a backend or capability: unavailable is an error; exit 4 where no executed case uses it (repeatable)",
+    )
+    add("--bench", action="store_true", help="run the bench steps too: their cases run alone, their times are reported and never judged")
+    add("--min-executed", type=_natural, default=1, metavar="N", help="exit 4 when fewer cases were executed (default: 1)")
+    add("--fail-fast", action="store_true", help="stop after the first failure")
+    add("--retries", type=_natural, default=0, metavar="N", help="run what failed up to N more times, alone; what then passes is FLAKY")
+    add("--repeat", type=_times, default=1, metavar="N", help="run every case N times; one that differs is FLAKY (default: 1)")
+    add("--flaky", choices=["fail", "pass"], default="fail", help="whether a FLAKY case fails the run, or may pass (default: fail)")
+    add(
+        "--service",
+        action="append",
+        default=[],
+        metavar="NAME=HOST:PORT",
+        help="a server that runs already, for specs that ask for one: redis=localhost:6379 (default: a new one for each case). "
+        "What a remote cache returns is executed: name only servers that you trust with your account (repeatable)",
+    )
+    _kept(command)
+    add("--resume", metavar="RUN", help="go on with a run that was killed or interrupted: a folder, a run's id, or latest")
+    _isolation(command)
+
+
+def _explain(commands: "_Commands") -> None:
+    command = commands.add_parser(
+        "explain",
+        help="show one case as expanded",
+        description="Show a case: its options and where each came from, its code, and whether it can run here.",
+    )
+    command.add_argument("case", metavar="CASE", help="a case's id, or a glob that selects cases")
+    _paths(command)
+    _backend_files(command)
+    command.add_argument("--json", action="store_true", help="print an array of objects")
+
+
+def _audit(commands: "_Commands") -> None:
+    command = commands.add_parser(
+        "audit",
+        help="show the expectations that could not have failed",
+        description="Judge recorded observations again with the facts changed: an expectation that still holds could not have failed. "
+        "Without a run, PATHs are run first.",
+    )
+    add = command.add_argument
+    add("targets", nargs="*", metavar="RUN|PATH", help="a run (its folder, its id, or latest, the default), or spec files and folders")
+    add("--run", action="store_true", help="run the controls too: the cases as their specs patch them, which must fail")
+    add("--json", action="store_true", help="print one object")
+    _backend_files(command)
+    _choice(command)
+    add("--jobs", default="auto", metavar="N", help="cases at once (default: auto, by cores and memory)")
+    add("--timeout", type=_positive, default=300.0, metavar="S", help="seconds a case may take (default: 300)")
+    add("--timeout-factor", type=_factor, default=1.0, metavar="F", help="multiply every deadline, a spec's own too (default: 1)")
+    _isolation(command)
+    _kept(command)
+
+
+def _kept(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--object-cache",
+        nargs="?",
+        type=Path,
+        const=Path(),
+        metavar="DIR",
+        help="serve what the C++ compiler built in earlier runs from a folder (default: one below TORCH_CONFORMANCE_CACHE or ~/.cache). "
+        "What lies there is executed, and any case may leave something there: for specs that you trust, never for a conformance run",
+    )
+    command.add_argument("--no-kept", action="store_true", help="probe for the CPU's vector instructions, whatever earlier runs found")
+
+
+def _merge(commands: "_Commands") -> None:
+    command = commands.add_parser(
+        "merge",
+        help="join the runs of shards",
+        description="Join the runs of every shard of one selection to one run, with its journal, report and evidence. Refuses what is "
+        "missing, twice, or of another selection, torch or machine; one line for each problem.",
+    )
+    add = command.add_argument
+    add("runs", nargs="+", metavar="RUN", help="a run of a shard: its folder, its id, or latest")
+    add("--out", type=Path, metavar="DIR", help="folder of the merged run (default: reports/<utc>-<id>)")
+    add("--junit", type=Path, metavar="FILE", help="write JUnit here too")
+    add("--json", action="store_true", help="print one object")
+
+
+def _paths(command: argparse.ArgumentParser) -> None:
+    command.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="spec files or folders (default: the shipped specs)")
+
+
+def _backend_files(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--backends", action="append", default=[], type=Path, metavar="FILE", help="more backends (repeatable)")
+
+
+def _waiver_files(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--waivers", action="append", default=[], type=Path, metavar="FILE", help="more known failures (repeatable)")
+
+
+def _choice(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--backend", action="append", default=[], metavar="NAME", help="only this backend (repeatable)")
+    command.add_argument(
+        "--select", action="append", default=[], metavar="GLOB", help="only ids that match; * and ? are special (repeatable)"
+    )
+    command.add_argument("--shard", metavar="I/N", help="only the I-th of N parts, by a hash of the id")
+
+
+def _isolation(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--isolation",
+        choices=["case", "worker", "none", "process"],
+        default="case",
+        help="case: a process for each, forked from a warm one (default); worker: those of a folder one after another in a process that is "
+        "cleaned, where specs allow it; none: one process for all; process: a new Python for each",
+    )
+    command.add_argument(
+        "--share-across-folders",
+        action="store_true",
+        help="with --isolation worker: a worker may run specs of several folders, whose authors then trust each other",
+    )
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not more than 0")
+    return number
+
+
+def _factor(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0.001 <= number <= 1000:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0.001 and 1000")
+    return number
+
+
+def _times(text: str) -> int:
+    if re.fullmatch("[1-9][0-9]{0,3}", text) is None:
+        raise argparse.ArgumentTypeError(f"{text} is not between 1 and 9999")
+    return int(text)
+
+
+def _natural(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is less than 0")
+    return number
+
+
+def _seed(text: str) -> int | str:
+    if text == "random":
+        return text
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise argparse.ArgumentTypeError(f"'{text}' is no seed: write a whole number, or write --shuffle behind the paths")
+    return int(text)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the only place where exceptions become exit codes."""
+    with guarded() as guard:
+        try:
+            code = _answer(argv)
+        except SystemExit as ended:  # argparse's: its help, or wrong usage
+            code = int(ended.code or 0)
+        sys.stdout.flush()
+        if guard.problem:
+            output.note(f"torch-conformance: {guard.problem}")
+            return code or ExitCode.FAILED
+    return code
+
+
+def _answer(argv: Sequence[str] | None) -> int:
+    arguments = parser().parse_args(argv)
+    # imported by name: the list of commands is the parser's, once
+    command = importlib.import_module(f"runner.cli.commands.{arguments.command}")
+    from runner.core.diagnostics import InvalidSpecs, JournalAltered, UsageError
+    from runner.system.redaction import KNOWN
+
+    KNOWN.learn_environment(os.environ)
+    KNOWN.learn_command(sys.argv[1:] if argv is None else argv)
+    try:
+        return int(command.main(arguments))
+    except InvalidSpecs as error:
+        for diagnostic in error.diagnostics:
+            output.note(str(diagnostic))
+        output.note(f"{_problems(len(error.diagnostics))}; nothing was run")
+        return ExitCode.USAGE
+    except UsageError as error:
+        output.notes(f"torch-conformance: {error}")
+        return ExitCode.USAGE
+    except JournalAltered as error:
+        output.note(f"torch-conformance: {error}")
+        return ExitCode.FAILED
+    except KeyboardInterrupt:
+        output.note("interrupted")
+        return ExitCode.INTERRUPTED
+    except Exception as error:  # the one place where whatever nobody expected becomes an exit code
+        if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
+            output.note(f"torch-conformance: cannot write{_file_of(error)}: {error.strerror}")
+            return ExitCode.FAILED
+        output.traceback()
+        output.note(
+            "torch-conformance: this is a bug of torch-conformance, not of a spec or of torch; please report it with the lines above"
+        )
+        return ExitCode.INTERNAL
+
+
+def _file_of(error: OSError) -> str:
+    return f" {error.filename}" if error.filename else ""
+
+
+def _problems(count: int) -> str:
+    return "1 problem" if count == 1 else f"{count} problems"

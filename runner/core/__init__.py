@@ -1,0 +1,1 @@
+"""Values and pure functions that every stage shares: cases, results, outcomes, exit codes, diagnostics, conditions, protocol."""

@@ -1,0 +1,35 @@
+"""One outcome of verdicts. The judge folds with it, and every reader of a journal folds again and compares. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runner.core.model import Status, Verdict
+from runner.core.outcomes import Outcome
+
+PROOF = "proof"
+FELL_BACK = "fell-back"
+ENDINGS = {"crash": Outcome.CRASH, "timeout": Outcome.TIMEOUT}
+"""Kinds of the one verdict of a process that ended badly. No expectation has such a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What verdicts come to, and the one that decided it; none decides a PASS."""
+
+    outcome: Outcome
+    failure_type: str
+    first: Verdict | None
+
+
+def fold(verdicts: Sequence[Verdict]) -> Folded:
+    """Return the outcome of a case with these verdicts: an ERROR before a FAIL before a missing proof."""
+    errors = [verdict for verdict in verdicts if verdict.status is Status.ERROR]
+    failed = [verdict for verdict in verdicts if verdict.status is Status.FAILED]
+    claims = [verdict for verdict in failed if verdict.kind != PROOF]
+    if errors:
+        return Folded(ENDINGS.get(errors[0].kind, Outcome.ERROR), errors[0].kind, errors[0])
+    if claims:
+        return Folded(Outcome.FAIL, claims[0].kind, claims[0])
+    if failed:
+        return Folded(Outcome.FELL_BACK, FELL_BACK, failed[0])
+    return Folded(Outcome.PASS, "", None)

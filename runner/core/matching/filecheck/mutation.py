@@ -1,0 +1,214 @@
+"""Texts that checks which held must refuse: what a directive matched is removed, what a CHECK-NOT forbids is put in."""
+
+import itertools
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from runner.core.matching.filecheck.directives import CheckFile, Directive, Kind
+from runner.core.matching.filecheck.expressions import canonical, compile_pattern
+from runner.core.matching.filecheck.matching import Matcher, Mismatch, Span
+from runner.core.matching.patterns import PatternTooSlow, time_limit
+
+_SECONDS = 5.0
+
+_REMOVALS = 200
+"""How often what a directive finds next is removed, one match at a time, before all that fits goes at once."""
+
+
+class Change(Enum):
+    """What is done to a text."""
+
+    REMOVED = "its match removed"
+    FILLED = "its empty line filled"
+    FORBIDDEN = "a matching line put in"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """A text that is changed for one directive; None where none could be made, and ``why_not``."""
+
+    directive: Directive
+    kind: Change
+    text: str | None
+    why_not: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Witness(Matcher):
+    """A matcher that remembers what each directive matched, and where each CHECK-NOT looked."""
+
+    matched: dict[int, Span] = field(default_factory=dict)
+    """By the directive's line."""
+    searched: dict[int, tuple[Span, Mapping[str, str]]] = field(default_factory=dict)
+
+    # a dataclass with slots is made anew: super() would look for the first one
+
+    def expect_all(self, directive: Directive, region: Span) -> Span:
+        span = self.matched[directive.line] = Matcher.expect_all(self, directive, region)
+        return span
+
+    def find_free(self, directive: Directive, taken: Any, region: Span) -> Span:
+        span = self.matched[directive.line] = Matcher.find_free(self, directive, taken, region)
+        return span
+
+    def refuse(self, forbidden: Any, region: Span) -> None:
+        for directive in forbidden:
+            self.searched[directive.line] = (region, dict(self.variables))
+        Matcher.refuse(self, forbidden, region)
+
+
+def changes(checks: CheckFile, text: str) -> Iterator[Changed]:
+    """Yield a changed text for each directive of checks that hold for ``text``; blanks are as FileCheck sees them.
+
+    A match is removed wherever the directive finds another in its stead: to hold, it needs just one. One that matches the empty text
+    cannot be removed, and the text that it still holds for is yielded. Raise ``PatternTooSlow`` when time runs out.
+    """
+    seen = _look(checks, canonical(text.replace("\r\n", "\n")))
+    if seen is None:
+        return
+    for directive in checks.directives:
+        if directive.kind is Kind.NOT:
+            yield _with_forbidden(checks, directive, seen)
+        elif directive.kind is Kind.EMPTY:
+            at = seen.matched[directive.line].start
+            yield Changed(directive=directive, kind=Change.FILLED, text=f"{seen.text[:at]}x{seen.text[at:]}")
+        else:
+            yield Changed(directive=directive, kind=Change.REMOVED, text=_without(checks, directive, seen))
+
+
+def _look(checks: CheckFile, text: str) -> _Witness | None:
+    """Return what was matched where; None when the checks do not hold."""
+    witness = _Witness(text=text)
+    try:
+        with time_limit(_SECONDS):
+            witness.run(checks.directives)
+    except Mismatch:
+        return None
+    return witness
+
+
+def _without(checks: CheckFile, directive: Directive, seen: _Witness) -> str:
+    text = seen.text
+    begun = time.monotonic()
+    for _ in range(_REMOVALS):
+        if time.monotonic() - begun > _SECONDS:
+            raise PatternTooSlow(_SECONDS)
+        span = seen.matched[directive.line]
+        if span.start == span.end:
+            return text
+        text = text[: span.start] + text[span.end :]
+        found = _look(checks, text) if text.strip() else None
+        if found is None:
+            return text
+        seen = found
+    pattern = compile_pattern(directive, seen.variables)
+    return pattern.sub("", text)
+
+
+def _with_forbidden(checks: CheckFile, directive: Directive, seen: _Witness) -> Changed:
+    """Put a line where it is forbidden, and where the directive itself refuses it: what stands around may take it, or be parted by it."""
+    region, variables = seen.searched[directive.line]
+    pattern = compile_pattern(directive, variables)
+    line = _fitting(pattern)
+    if line is None:
+        why_not = "no text could be made that its pattern matches"
+        return Changed(directive=directive, kind=Change.FORBIDDEN, text=None, why_not=why_not)
+    texts = [canonical(text) for text in _with_line(seen.text, region, line)]
+    refusals = [_refusal(checks, text) for text in texts]
+    best = next((index for wanted in (directive, None) for index, found in enumerate(refusals) if found is wanted), 0)
+    return Changed(directive=directive, kind=Change.FORBIDDEN, text=texts[best])
+
+
+def _refusal(checks: CheckFile, text: str) -> Directive | None:
+    """Return the directive that does not hold; None when all do."""
+    try:
+        with time_limit(_SECONDS):
+            Matcher(text=text).run(checks.directives)
+    except Mismatch as mismatch:
+        return mismatch.directive
+    return None
+
+
+def _with_line(text: str, region: Span, line: str) -> Iterator[str]:
+    """Yield the text with a line of its own in a region, and with the line's text at its end: what follows may have to stand beside it."""
+    newline = text.find("\n", region.start, region.end)
+    if region.start == 0 or newline >= 0:
+        at = newline + 1 if region.start else 0
+        yield f"{text[:at]}{line}\n{text[at:]}"
+    yield f"{text[: region.end]} {line} {text[region.end :]}"
+
+
+# -- a text for a pattern -------------------------------------------------------------------------------------------
+
+
+def _fitting(pattern: re.Pattern[str]) -> str | None:
+    """Return a line that the pattern matches; None where none is found by taking what comes first at each place."""
+    from re import _parser  # type: ignore[attr-defined]  # typeshed does not know it
+
+    for once in (False, True):
+        line = _Sample(once=once).of(_parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE))
+        if "\n" not in line and pattern.search(line):
+            return line
+    return None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sample:
+    """Makes a text from the tree of a regular expression."""
+
+    once: bool
+    """Whether what may be missing is there once."""
+    groups: dict[int, str] = field(default_factory=dict)
+
+    def of(self, tree: Any) -> str:
+        return "".join(self.part(str(operator), argument) for operator, argument in tree)
+
+    def part(self, operator: str, argument: Any) -> str:
+        match operator:
+            case "LITERAL":
+                return chr(argument)
+            case "NOT_LITERAL":
+                return next(char for char in _CHARACTERS if ord(char) != argument)
+            case "ANY":
+                return "x"
+            case "IN":
+                return next((char for char in _candidates(argument) if _is_in(char, argument)), "x")
+            case "BRANCH":
+                return self.of(argument[1][0])
+            case "MAX_REPEAT" | "MIN_REPEAT":
+                least, most, inner = argument
+                return self.of(inner) * max(int(least), min(int(self.once), int(most)))
+            case "SUBPATTERN":
+                text = self.of(argument[3])
+                if argument[0] is not None:
+                    self.groups[argument[0]] = text
+                return text
+            case "GROUPREF":
+                return self.groups.get(argument, "")
+        return ""
+
+
+_CHARACTERS = "xa0_ .,:;()[]{}=+-*/<>'\"!#%&?@\\^`|~$"
+
+
+def _candidates(members: Any) -> Iterator[str]:
+    firsts = (chr(argument if str(operator) == "LITERAL" else argument[0]) for operator, argument in members if str(operator) != "NEGATE")
+    return itertools.chain(firsts, _CHARACTERS)
+
+
+def _is_in(char: str, members: Any) -> bool:
+    found = False
+    negated = False
+    for operator, argument in members:
+        match str(operator):
+            case "NEGATE":
+                negated = True
+            case "LITERAL":
+                found |= ord(char) == argument
+            case "RANGE":
+                found |= argument[0] <= ord(char) <= argument[1]
+    return found is not negated and char != "\n"

@@ -1,0 +1,237 @@
+"""What of inductor's generated code is code: everything but comments, docstrings and the lines that each generated file has.
+
+Python, C++ and the kernel sources that stand in a Python wrapper as strings. Nothing is parsed as a whole: one pass of a regular
+expression finds strings and comments, so that a ``#`` in a string is no comment and a word in a comment is no code, and text that is no
+valid program (a mutant of ``audit``) is read too.
+"""
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from runner.core.matching.patterns import time_limit
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A text without what is no code. Lines of which nothing is left are left out."""
+
+    text: str
+    numbers: tuple[int, ...]
+    """For each line of ``text`` its number in the generated file, from 1."""
+    length: int
+    """The lines of that file."""
+
+
+@functools.lru_cache(maxsize=4)
+def code_of(text: str, *, strings: bool = True) -> Code:
+    """Return what is code of a generated file; without ``strings`` their contents are left out too, but for kernel sources.
+
+    Raise ``PatternTooSlow`` when time runs out, which is for hostile text: 16 MiB of inductor's take two seconds.
+    """
+    with time_limit(_SECONDS):
+        text = text.replace("\r\n", "\n").replace(_MARK, " ")
+        ranges = _python(text, strings) if _is_python(text) else _cpp(text, strings)
+        return _without(text, ranges)
+
+
+def whole(text: str) -> Code:
+    """Return a text with nothing left out."""
+    text = text.replace("\r\n", "\n")
+    length = text.count("\n") + 1
+    return Code(text, tuple(range(1, length + 1)), length)
+
+
+def commented_out(text: str) -> str:
+    """Return a generated file of which every line is a comment."""
+    mark = "# " if _is_python(text) else "// "
+    return "".join(mark + line for line in text.splitlines(keepends=True))
+
+
+def joined(pieces: Sequence[Code]) -> Code:
+    """Return several pieces as one, numbered as their files would be if they were one."""
+    numbers: list[int] = []
+    before = 0
+    for piece in pieces:
+        numbers += [before + number for number in piece.numbers]
+        before += piece.length
+    return Code("\n".join(piece.text for piece in pieces if piece.numbers), tuple(numbers), before)
+
+
+_SECONDS = 10.0
+_MARK, _FILL = "\0", "\1"
+
+
+def _without(text: str, ranges: Sequence[Range]) -> Code:
+    """Take ranges out of a text: what is left of each line, and no line of which nothing is left."""
+    parts, at = [], 0
+    for start, end in sorted(ranges):
+        if end > at:
+            start = max(start, at)
+            parts += [text[at:start], _MARK, ("\n" + _MARK) * text.count("\n", start, end)]
+            at = end
+    parts.append(text[at:])
+    lines, numbers = [], []
+    for number, line in enumerate("".join(parts).split("\n"), start=1):
+        left = line.replace(_MARK, "").rstrip() if _MARK in line else line
+        if left or left is line:
+            lines.append(left)
+            numbers.append(number)
+    return Code("\n".join(lines), tuple(numbers), text.count("\n") + 1)
+
+
+# -- which language -------------------------------------------------------------------------------------------------
+
+_FIRST_LINE = re.compile(
+    r"""^[ \t]*+(?:
+        (?P<python>\#(?![ \t]*(?:include|pragma|define|undef|ifn?def|if|endif)\b)|(?:import|from|def|class|async_compile)\b|@
+                  |\w+[ ]=[ ][^\n]*[^\n;]$)
+        |(?P<cpp>\#|//|/\*|(?:namespace|extern|using|template|struct|static|void|auto|typedef)\b|[^\n]*[;{][ \t]*$)
+    )""",
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+def _is_python(text: str) -> bool:
+    """Decide by the first line that only one of the languages can have."""
+    found = _FIRST_LINE.search(text)
+    return found is None or found["python"] is not None
+
+
+# -- C++ ------------------------------------------------------------------------------------------------------------
+
+_CPP_TOKEN = re.compile(
+    r"(?P<comment>//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z))"
+    r"|(?P<directive>^[ \t]*\#[ \t]*include\b[^\n]*)"
+    r'|R"(?P<mark>[^()\\\s"]{0,16})\((?P<raw>.*?)(?:\)(?P=mark)"|\Z)'
+    r"|(?P<string>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')",
+    re.DOTALL | re.MULTILINE,
+)
+_TRAILING_COMMENT = re.compile(r"//[^\n]*|/\*[^\n]*")
+
+
+def _cpp(text: str, strings: bool, start: int = 0, end: int | None = None) -> list[Range]:
+    ranges: list[Range] = []
+    for token in _CPP_TOKEN.finditer(text, start, len(text) if end is None else end):
+        match token.lastgroup:
+            case "comment":
+                ranges.append(token.span())
+            case "directive":
+                ranges += [(found.start(), token.end()) for found in _TRAILING_COMMENT.finditer(text, *token.span())]
+            case "raw" | "mark":
+                # a kernel that is compiled when it is first called: Triton in a wrapper in C++
+                source = token.span("raw")
+                ranges += _python(text, strings, *source) if token["mark"] == "TRITON" else [] if strings else [source]
+            case _ if not strings:
+                ranges.append((token.start() + 1, token.end() - 1))
+    return ranges
+
+
+# -- Python ---------------------------------------------------------------------------------------------------------
+
+_PYTHON_TOKEN = re.compile(
+    r"(?P<comment>\#[^\n]*)"
+    r"|(?P<triple>'''(?P<one>[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*)(?:'''|\Z)|\"\"\"(?P<two>[^\"\\]*(?:(?:\\.|\"(?!\"\"))[^\"\\]*)*)(?:\"\"\"|\Z))"
+    # in a kernel source the quotes of its own triple-quoted strings are escaped
+    r"|(?P<escaped>(?:\\'){3}.*?(?:(?:\\'){3}|\Z))"
+    r"|(?P<string>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')",
+    re.DOTALL,
+)
+_SOURCE = re.compile(r"\w+ = async_compile\.(?P<kind>\w+)\([^\n]*\Z")
+_WRAPPER_SOURCE = re.compile(r"^\w+_src = \(\s*r\Z", re.MULTILINE)
+_IN_PYTHON = frozenset(["triton", "pallas", "cutedsl", "nv_universal_gemm"])
+"""Methods of AsyncCompile whose source is Python; that of the others is C++ or near to it."""
+
+_REACH, _NEAR = 10_000, 200
+"""How far before a string its assignment may begin: a list of argument types may be long, the name of a source is not."""
+
+
+def _python(text: str, strings: bool, start: int = 0, end: int | None = None) -> list[Range]:
+    end = len(text) if end is None else end
+    ranges: list[Range] = []
+    skeleton: list[str] = []
+    alone: list[Range] = []
+    contents: list[Range] = []
+    at = start
+    for token in _PYTHON_TOKEN.finditer(text, start, end):
+        first, last = token.span()
+        skeleton += [text[at:first], (" " if token["comment"] else _FILL) * (last - first)]
+        line = text.rfind("\n", at, first) + 1 or (start if at == start else None)
+        at = last
+        if token["comment"]:
+            ranges.append(token.span())
+        elif (found := _source(text, token)) is not None:
+            ranges += found[0](text, strings, *found[1])
+        else:
+            contents.append(_content(token))
+            if line is not None and _stands_alone(text, token, line, end):
+                alone.append(token.span())
+    code = "".join([*skeleton, text[at:end]])
+    ranges += _docstrings(code, alone, start)
+    ranges += [(start + first, start + last) for first, last in _boilerplate(code)]
+    return ranges if strings else ranges + contents
+
+
+def _content(token: re.Match[str]) -> Range:
+    """Return a string without its quotes."""
+    width = 3 if token["triple"] else 6 if token["escaped"] else 1
+    return token.start() + width, max(token.end() - width, token.start() + width)
+
+
+def _source(text: str, token: re.Match[str]) -> tuple[Callable[[str, bool, int, int], list[Range]], Range] | None:
+    """Return how to read a string that is a kernel's source, and where that is; None for any other string."""
+    if not token["triple"]:
+        return None
+    at = token.start()
+    content = token.span("one" if token["one"] is not None else "two")
+    if found := _SOURCE.match(text, text.rfind("\n", max(0, at - _REACH), at) + 1, at):
+        return (_python if found["kind"] in _IN_PYTHON else _cpp), content
+    return (_cpp, content) if _WRAPPER_SOURCE.search(text, max(0, at - _NEAR), at) else None
+
+
+def _stands_alone(text: str, token: re.Match[str], line: int, end: int) -> bool:
+    """Whether a string is all that its lines hold, but for a prefix such as ``r``."""
+    if text[line : token.start()].strip() not in _PREFIXES:
+        return False
+    after = text.find("\n", token.end(), end)
+    return not text[token.end() : end if after < 0 else after].partition("#")[0].strip()
+
+
+_PREFIXES = frozenset(["", *"rRuUbBfF", "rb", "br", "Rb", "rf", "fr"])
+_OPENING, _CLOSING = "([{", ")]}"
+
+
+def _docstrings(code: str, alone: Sequence[Range], start: int) -> Iterator[Range]:
+    """Yield the strings that are statements: those within no bracket and after no line that goes on."""
+    depth = at = 0
+    for first, last in alone:
+        part = code[at : first - start]
+        depth = max(0, depth + sum(map(part.count, _OPENING)) - sum(map(part.count, _CLOSING)))
+        at = last - start
+        # after a backslash the line before goes on
+        if not depth and not part.rstrip(" \trRuUbBfF").endswith("\\\n"):
+            yield first, last
+
+
+_BOILERPLATE = re.compile(
+    r"""^[ \t]*+(?:from[ ]+[\w.]+[ ]+import[ ]*\([^)]*\)|(?:import|from)[ ][^\n]*)$   # imports
+    |^\w+[ ]=[ ](?:torch|runner)(?:\.\w+)+[ \t]*$                                   # other names for parts of torch
+    |^async_compile[ ]=[ ]AsyncCompile\(\)[ \t]*$|^async_compile\.wait\(globals\(\)\)[ \t]*$|^del[ ]async_compile[ \t]*$
+    |^runner[ ]=[ ]Runner\(partitions=\[\]\)[ \t]*$
+    |^class[ ]Runner:[ \t]*$
+    |^[ ]+def[ ](?:__init__\(self,[ ]partitions\)|recursively_apply_fns\(self,[ ]fns\)):[ \t]*\n
+        (?:(?:[ ]{2,}[^\n]*|[ \t]*)(?:\n|\Z)(?![ ]+def[ ]))*
+    |^triton_helpers\.set_driver_to_gpu\(\)[ \t]*$
+    |^(?:def[ ](?:get_args|benchmark_compiled_module)\(|if[ ]__name__[ ]==[ ])[^\n]*(?:\n[ \t][^\n]*|\n(?=[ \t]*(?:\n[ \t]|\Z)))*
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+"""What each generated Python file has, whatever it computes: imports, aliases, the frame of its class, and the benchmark at its end."""
+
+
+def _boilerplate(code: str) -> Iterator[Range]:
+    """Yield the boilerplate of a text whose strings are filled up, so that nothing is found in them."""
+    return (found.span() for found in _BOILERPLATE.finditer(code))

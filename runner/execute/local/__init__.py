@@ -1,0 +1,1 @@
+"""Workers on this machine: zygotes, shared workers, deadlines, what each worker sent."""

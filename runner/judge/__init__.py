@@ -1,0 +1,1 @@
+"""From facts to outcomes: expectations, proof, waivers, and whether an expectation could have failed."""

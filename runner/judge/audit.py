@@ -1,0 +1,248 @@
+"""Asks of every expectation that held: could you have failed? Pure: the recorded facts are changed, and judged again.
+
+Each kind of expectation makes its own mutants (``Expectation.mutants``); here they are judged as the facts were, and counted. A mutant
+that is still HELD survives; whoever means it says why in the spec (``audit:``), and a reason for what does not survive is told too.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from runner.core.conditions import Surroundings
+from runner.core.diagnostics import Position
+from runner.core.matching.patterns import PatternTooSlow
+from runner.core.model import Case, CaseResult, Expected, Json, Status, WrittenReason
+from runner.core.protocol import decode
+from runner.judge.judge import ANOTHER_FORM, judge_expectation, step_facts
+from runner.plan.worker_plan import expects_raise
+from runner.vocabulary.expectations import StepFacts
+from runner.vocabulary.expectations.base import Mutant
+from runner.vocabulary.expectations.close import NOTHING_DIFFERS
+
+_SECONDS = 5.0
+"""What one expectation's mutants may take together: patterns of a spec may be slow, each of them within its own limit."""
+
+OF_EVERY_STEP = "runs"
+"""The kind that any step's exception fails: it says nothing about what a step gives."""
+
+
+class Fate(Enum):
+    """What became of a mutant."""
+
+    KILLED = "killed"
+    """The expectation failed, or could not be judged."""
+    SURVIVED = "survived"
+    NOT_APPLICABLE = "not-applicable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One mutant of one leaf of an expectation, judged."""
+
+    case_id: str
+    spec: str
+    kind: str
+    leaf: str
+    position: Position
+    mutant: str
+    where: str
+    fate: Fate
+    observed: str
+    """What was observed under a mutant; why a mutant is not applicable."""
+
+    @property
+    def expectation(self) -> tuple[str, str, str, str]:
+        """What tells one leaf of an expectation from every other."""
+        return (self.case_id, self.kind, str(self.position), self.leaf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """The trials of some cases, and what the specs say about survivors."""
+
+    cases: int
+    trials: tuple[Trial, ...]
+    excused: tuple[tuple[Trial, WrittenReason], ...]
+    """Survivors for which the spec gives a reason."""
+    survivors: tuple[Trial, ...]
+    """Survivors for which it gives none."""
+    stale: tuple[WrittenReason, ...]
+    """Reasons for mutants of which none survived."""
+
+    @property
+    def expectations(self) -> int:
+        """How many leaves of expectations were asked."""
+        return len({trial.expectation for trial in self.trials})
+
+    @property
+    def applicable(self) -> int:
+        """How many mutants could be made."""
+        return sum(trial.fate is not Fate.NOT_APPLICABLE for trial in self.trials)
+
+    @property
+    def killed(self) -> int:
+        """How many of them the expectations refused."""
+        return sum(trial.fate is Fate.KILLED for trial in self.trials)
+
+
+def audit(tried: Sequence[tuple[Case, Sequence[Trial]]]) -> Audit:
+    """Sum up the trials of cases."""
+    excused: list[tuple[Trial, WrittenReason]] = []
+    survivors: list[Trial] = []
+    for case, trials in tried:
+        for trial in trials:
+            if trial.fate is Fate.SURVIVED:
+                reason = next((reason for reason in case.survivors if _is_for(reason, trial)), None)
+                if reason is None:
+                    survivors.append(trial)
+                else:
+                    excused.append((trial, reason))
+    used = {reason for _, reason in excused}
+    return Audit(
+        cases=len(tried),
+        trials=tuple(trial for _, trials in tried for trial in trials),
+        excused=tuple(excused),
+        survivors=tuple(survivors),
+        stale=tuple(reason for reason in _asked(tried) if reason not in used),
+    )
+
+
+def _asked(tried: Iterable[tuple[Case, Sequence[Trial]]]) -> Iterator[WrittenReason]:
+    """Yield each written reason once for whose mutant there was a trial here: elsewhere it may be true."""
+    seen: set[WrittenReason] = set()
+    for case, trials in tried:
+        for reason in case.survivors:
+            if reason not in seen and any(_is_for(reason, trial) or _is_of_comparison(reason, trial) for trial in trials):
+                seen.add(reason)
+                yield reason
+
+
+def _is_for(reason: WrittenReason, trial: Trial) -> bool:
+    return (reason.expectation, reason.mutant) == (trial.kind, trial.mutant) and reason.leaf in (None, trial.leaf)
+
+
+def _is_of_comparison(reason: WrittenReason, trial: Trial) -> bool:
+    """Whether the reason is for what is tried, in silence, wherever something is compared."""
+    return reason.mutant == NOTHING_DIFFERS and trial.kind == "close"
+
+
+def try_case(case: Case, here: Surroundings, observation: Json, code: Callable[[int, int], str]) -> list[Trial]:
+    """Try every expectation of a case that held; raise ``OSError`` where generated code is missing."""
+    trials: list[Trial] = []
+    for index, (step, recorded) in enumerate(zip(case.steps, observation["steps"], strict=False)):
+        facts = step_facts(index, recorded, code)
+        if facts.raised is not None and not expects_raise(step, here):
+            break
+        for number, expected in enumerate(step.expectations):
+            known = replace(facts, measured=decode(recorded["measured"].get(str(number))))
+            trials.extend(_try_expectation(case, expected, known, here))
+    return [*trials, *_empty_comparison(case, trials)]
+
+
+def _try_expectation(case: Case, expected: Expected, facts: StepFacts, here: Surroundings) -> Iterator[Trial]:
+    held = {judgement.leaf for judgement in judge_expectation(expected, facts, here) if judgement.status is Status.HELD}
+    if not held:
+        return
+    try:
+        for mutant in _in_time(expected.check.mutants(facts, here)):
+            if mutant.leaf in held:
+                yield _trial(case, expected, mutant, *_judged(expected, mutant, here))
+    except (PatternTooSlow, *ANOTHER_FORM) as error:
+        # a worker may send anything that the expectation holds for
+        yield _trial(case, expected, Mutant(name="any", facts=None), Fate.NOT_APPLICABLE, f"{type(error).__name__}: {error}")
+
+
+def _in_time(mutants: Iterable[Mutant]) -> Iterator[Mutant]:
+    begun = time.monotonic()
+    for mutant in mutants:
+        yield mutant
+        if time.monotonic() - begun > _SECONDS:
+            raise PatternTooSlow(_SECONDS)
+
+
+def _judged(expected: Expected, mutant: Mutant, here: Surroundings) -> tuple[Fate, str]:
+    if mutant.facts is None:
+        return Fate.NOT_APPLICABLE, mutant.why_not
+    found = next((one for one in judge_expectation(expected, mutant.facts, here) if one.leaf == mutant.leaf), None)
+    if found is None:
+        # one leaf's failure may be told for the whole
+        return Fate.KILLED, ""
+    return (Fate.SURVIVED if found.status in _STILL_WELL else Fate.KILLED), found.observed
+
+
+_STILL_WELL = (Status.HELD, Status.NOT_APPLICABLE)
+
+
+def _trial(case: Case, expected: Expected, mutant: Mutant, fate: Fate, observed: str) -> Trial:
+    return Trial(
+        case_id=case.id,
+        spec=case.spec,
+        kind=expected.kind,
+        leaf=mutant.leaf,
+        position=expected.place(mutant.leaf),
+        mutant=mutant.name,
+        where=mutant.where,
+        fate=fate,
+        observed=observed,
+    )
+
+
+def _empty_comparison(case: Case, trials: Sequence[Trial]) -> Iterator[Trial]:
+    """Yield a survivor for a case whose comparisons have no stand-in that could differ, and that claims nothing else."""
+    compared = [trial for trial in trials if trial.kind == "close"]
+    if not compared or any(trial.fate is not Fate.NOT_APPLICABLE for trial in trials if trial.kind != OF_EVERY_STEP):
+        return
+    why = ", ".join(dict.fromkeys(trial.observed for trial in compared))
+    yield replace(
+        compared[0],
+        mutant=NOTHING_DIFFERS,
+        where="",
+        fate=Fate.SURVIVED,
+        observed=f"no stand-in could differ ({why}): claim shape, strides or calls as well",
+    )
+
+
+# -- controls -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlResult:
+    """What became of a case under its control."""
+
+    case_id: str
+    position: Position
+    patch: str
+    """What is set otherwise, on one line."""
+    failed_as_it_must: bool
+    words: str
+
+
+def with_control(case: Case) -> Case:
+    """Return the case as its control patches it."""
+    assert case.control is not None
+    body: dict[str, Any] = dict(case.body)
+    for section, patch in case.control.patch.items():
+        body[section] = {**body[section], **patch}
+    return replace(case, body=body, control=None)
+
+
+def judge_control(case: Case, result: CaseResult) -> ControlResult:
+    """Judge the result of ``with_control(case)``: each kind that must fail has an expectation that did."""
+    assert case.control is not None
+    kinds = {expected.kind for step in case.steps for expected in step.expectations}
+    failed = {verdict.kind for verdict in result.verdicts if verdict.status is Status.FAILED and verdict.kind in kinds}
+    missing = [kind for kind in case.control.fails if kind not in failed]
+    fails = bool(failed) and not missing
+    words = f"{', '.join(sorted(failed))} failed" if failed else "no expectation failed"
+    if missing and failed:
+        words += f", but not {', '.join(missing)}"
+    if not fails:
+        words += f" ({result.outcome.label}{': ' + result.reason if result.reason else ''})"
+    patch = _in_words(case.control.patch)
+    return ControlResult(case_id=case.id, position=case.control.position, patch=patch, failed_as_it_must=fails, words=words)
+
+
+def _in_words(patch: Mapping[str, Mapping[str, Json]]) -> str:
+    return ", ".join(f"{section} {name} = {value!r}" for section, options in patch.items() for name, value in options.items())

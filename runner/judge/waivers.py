@@ -1,0 +1,160 @@
+"""Known failures, applied to what was judged: pure, and the last word on a case.
+
+| judged                        | a waiver that is for the case here                 | outcome  |
+|-------------------------------|----------------------------------------------------|----------|
+| PASS                          | holds                                              | XPASS    |
+| FAIL, FELL_BACK, CRASH, TIMEOUT | holds, and the failure is the one that it names  | XFAIL    |
+| FAIL, FELL_BACK, CRASH, TIMEOUT | names another failure, or is expired             | the same |
+| anything else                 | any                                                | the same |
+
+A failure is the one that a waiver names when every failed expectation has one of its signatures: a second defect is never hidden
+behind the first. Of several waivers the first in the order of the files counts.
+"""
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import TYPE_CHECKING
+
+from runner.core.conditions import Surroundings, holds
+from runner.core.diagnostics import Diagnostic, Severity
+from runner.core.matching.patterns import PatternTooSlow, search
+from runner.core.model import AppliedWaiver, Status, Verdict, WaiverEffect
+from runner.core.outcomes import Outcome
+from runner.language.waivers import Signature, Waiver, WaiverFiles
+from runner.plan.selection import glob
+
+if TYPE_CHECKING:
+    from runner.judge.judge import Judged
+
+WAIVABLE = (Outcome.FAIL, Outcome.FELL_BACK, Outcome.CRASH, Outcome.TIMEOUT)
+"""Failures of torch; an ERROR is no claim about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waivers:
+    """What was read, and the day of the run (UTC)."""
+
+    files: WaiverFiles
+    today: date
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The sha256 of each file, by its name as shown."""
+        return {document.file: document.digest for document in self.files.documents}
+
+    def is_expired(self, waiver: Waiver) -> bool:
+        """Whether its last day is past."""
+        return waiver.until < self.today
+
+    def of(self, case_id: str, here: Surroundings) -> list[Waiver]:
+        """Return the waivers for a case here, expired ones too, in order."""
+        return [waiver for waiver in self.files.waivers if _glob(waiver.cases).fullmatch(case_id) and holds(waiver.when, here)]
+
+
+@functools.cache
+def _glob(pattern: str) -> re.Pattern[str]:
+    return glob(pattern)
+
+
+def warnings(waivers: Waivers, ids: Sequence[str]) -> Iterator[str]:
+    """Yield what a person should know before the run: waivers that are void, and given ones that are for no case that was read.
+
+    Of a shipped waiver it is a test that asks for its case: a run may well have read other specs.
+    """
+    for remark in remarks(waivers, ids):
+        yield f"{remark.position}: {remark.message} ({remark.hint})"
+
+
+def remarks(waivers: Waivers, ids: Sequence[str] | None, *, shipped: bool = False) -> Iterator[Diagnostic]:
+    """Yield a warning for each waiver that is void or is for no case; ``shipped`` ones are held against the cases on request.
+
+    Without ``ids``, because not all cases are known, no waiver is held against them.
+    """
+    for waiver in waivers.files.waivers:
+        who = f"the waiver of '{waiver.cases}'"
+        if waivers.is_expired(waiver):
+            message, hint = f"{who} ended on {waiver.until} and is void: {waiver.issue}", "remove it, or set a later date"
+        elif ids is not None and (shipped or waiver.position.file in waivers.files.given) and not _has_case(waiver, ids):
+            message, hint = f"{who} is for none of the {len(ids)} cases that were read", "only * and ? are special"
+        else:
+            continue
+        yield Diagnostic(position=waiver.position, message=message, hint=hint, severity=Severity.WARNING)
+
+
+def _has_case(waiver: Waiver, ids: Sequence[str]) -> bool:
+    return any(_glob(waiver.cases).fullmatch(name) for name in ids)
+
+
+def apply(judged: "Judged", case_id: str, here: Surroundings, waivers: Waivers) -> "Judged":
+    """Return the outcome of a case once it is held against the waivers that are for it."""
+    candidates = waivers.of(case_id, here)
+    if not candidates or judged.outcome not in (Outcome.PASS, *WAIVABLE):
+        return judged
+    failures = _failures(judged)
+    passed = judged.outcome is Outcome.PASS
+    notes = tuple(_note(waiver, _effect(waiver, failures, passed=passed, expired=waivers.is_expired(waiver))) for waiver in candidates)
+    if passed:
+        return _passed(replace(judged, waivers=notes))
+    matched = next((note for note in notes if note.effect is WaiverEffect.MATCHED), None)
+    if matched is not None:
+        return replace(judged, outcome=Outcome.XFAIL, reason=f"{matched.reason} ({matched.issue})", waivers=notes)
+    remarks = "; ".join(f"the waiver at {note.position} {_REMARKS[note.effect].format(until=note.until)}" for note in notes)
+    return replace(judged, reason=f"{judged.reason}; {remarks}", waivers=notes)
+
+
+_REMARKS = {
+    WaiverEffect.OTHER_FAILURE: "names another failure",
+    WaiverEffect.TOO_SLOW: "has a pattern that gave no answer in time",
+    WaiverEffect.EXPIRED: "ended on {until} and is void",
+}
+
+
+def _passed(judged: "Judged") -> "Judged":
+    unexpected = [note for note in judged.waivers if note.effect is WaiverEffect.PASSED]
+    if not unexpected:
+        return judged
+    places = " and ".join(f"{note.position} ({note.issue})" for note in unexpected)
+    waiver = "the waiver" if len(unexpected) == 1 else "the waivers"
+    reason = f"passed, though waived: remove {waiver} at {places}, or narrow the glob"
+    return replace(judged, outcome=Outcome.XPASS, reason=reason, failure_type="xpass", position=unexpected[0].position)
+
+
+def _effect(waiver: Waiver, failures: Sequence[tuple[str, str]], *, passed: bool, expired: bool) -> WaiverEffect:
+    if expired:
+        return WaiverEffect.EXPIRED
+    if passed:
+        return WaiverEffect.PASSED
+    try:
+        known = bool(failures) and all(any(_has(signature, *failure) for signature in waiver.failures) for failure in failures)
+    except PatternTooSlow:
+        return WaiverEffect.TOO_SLOW
+    return WaiverEffect.MATCHED if known else WaiverEffect.OTHER_FAILURE
+
+
+def _has(signature: Signature, kind: str, message: str) -> bool:
+    return signature.type == kind and search(signature.match, message) is not None
+
+
+def _failures(judged: "Judged") -> list[tuple[str, str]]:
+    """Return type and message of every failure. What torch raised explains a missing proof, which then is none of its own."""
+    failed = [verdict for verdict in judged.verdicts if verdict.status in (Status.FAILED, Status.ERROR)]
+    raised = any(verdict.kind == "raised" for verdict in failed)
+    return [(_type(verdict), verdict.message) for verdict in failed if not (raised and verdict.kind == "proof")]
+
+
+def _type(verdict: Verdict) -> str:
+    return "fell-back" if verdict.kind == "proof" else verdict.kind
+
+
+def _note(waiver: Waiver, effect: WaiverEffect) -> AppliedWaiver:
+    return AppliedWaiver(
+        effect=effect,
+        cases=waiver.cases,
+        position=waiver.position,
+        reason=waiver.reason,
+        issue=waiver.issue,
+        until=waiver.until.isoformat(),
+    )

@@ -1,0 +1,75 @@
+"""What ``when:`` means: ranges that can be read, names that exist, and conditions that can hold."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from runner.core.conditions import BadRange, VersionRange
+from runner.core.diagnostics import Diagnostic, one_of, unknown
+from runner.language.backends import Backends
+from runner.language.read.anatomy import Anatomy
+from runner.language.read.source import DataPath, Document
+
+
+def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Return what is wrong with the conditions of a spec and its defaults."""
+    for document in anatomy.spec.defaults:
+        yield from condition_problems(document, (), backends)
+    yield from condition_problems(anatomy.document, (), backends)
+    if any(name not in backends.by_name for name in anatomy.data["backends"]):
+        return
+    chosen = backends.of(anatomy.data["backends"], anatomy.tags)
+    possible = {"backend": {name for one in chosen for name in one.names}, "device": {_kind(one.device) for one in chosen}}
+    for path, when in _find_conditions(anatomy.data, ()):
+        for word, names in possible.items():
+            wanted = as_list(when.get(word, []))
+            if wanted and all(name in _known(word, backends) and name not in names for name in wanted):
+                hint = f"the spec's own: {one_of(names)}"
+                message = f"this condition never holds: no backend of the spec {'is' if word == 'backend' else 'is on'} {one_of(wanted)}"
+                yield anatomy.document.problem((*path, word), message, hint)
+
+
+def condition_problems(document: Document, path: DataPath, backends: Backends) -> Iterator[Diagnostic]:
+    """Return what is wrong with the conditions below ``path``: ranges that cannot be read, and names that nothing has."""
+    for place, when in _find_conditions(document.value(path), path):
+        for word in ("torch", "python"):
+            if word in when:
+                try:
+                    VersionRange.parse(when[word])
+                except BadRange as error:
+                    yield document.problem((*place, word), str(error))
+        for word in ("backend", "device", "vendor"):
+            known = _known(word, backends)
+            for index, name in enumerate(as_list(when.get(word, []))):
+                if name not in known:
+                    end = (word, index) if isinstance(when[word], list) else (word,)
+                    yield document.problem((*place, *end), *unknown(word, str(name), known))
+
+
+VENDORS = ("amd", "intel", "nvidia")
+
+
+def _known(word: str, backends: Backends) -> set[str]:
+    if word == "vendor":
+        return set(VENDORS)
+    return set(backends.names) if word == "backend" else {_kind(backend.device) for backend in backends.by_name.values()}
+
+
+def _kind(device: str) -> str:
+    return device.split(":")[0]
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a list of one for a value that may be one or a list."""
+    return value if isinstance(value, list) else [value]
+
+
+def _find_conditions(value: Any, path: DataPath) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key == "when" and isinstance(item, dict):
+                yield (*path, key), item
+            else:
+                yield from _find_conditions(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _find_conditions(item, (*path, index))

@@ -1,0 +1,239 @@
+"""What functions, inputs and dotted paths mean: the def that is compiled, how many arguments it takes, names that can be found."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from runner.core.diagnostics import Diagnostic, one_of, unknown
+from runner.language.backends import Backends
+from runner.language.read import python, schema, templates
+from runner.language.read.anatomy import ONLY, Anatomy, RawFunction, RawStep
+from runner.language.read.source import DataPath
+
+CALLS = ("call", "aot")
+"""Steps that give a function inputs."""
+
+
+def function_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Return what is wrong with the functions and with how many arguments they are given."""
+    for function in anatomy.functions.values():
+        if function.block is not None and function.tree is not None:
+            yield from _entry_problems(anatomy, function)
+    for step in anatomy.steps:
+        if step.kind in CALLS:
+            yield from _call_problems(anatomy, step)
+
+
+def entry_of(anatomy: Anatomy, function: RawFunction) -> str | None:
+    """Return the name of the def that is compiled; None when it cannot be told."""
+    if function.tree is None:
+        return None
+    names = list(python.top_level_functions(function.tree))
+    wanted = anatomy.data.get("entry") if function.name == ONLY else None
+    if wanted is not None:
+        return wanted if wanted in python.top_level_names(function.tree) else None
+    return names[0] if len(names) == 1 else None
+
+
+def _entry_problems(anatomy: Anatomy, function: RawFunction) -> Iterator[Diagnostic]:
+    assert function.tree is not None
+    names = list(python.top_level_functions(function.tree))
+    wanted = anatomy.data.get("entry") if function.name == ONLY else None
+    if wanted is not None and wanted not in python.top_level_names(function.tree):
+        message, hint = unknown("entry", wanted, names)
+        yield anatomy.document.problem(("entry",), message, hint)
+    elif wanted is None and not names:
+        yield anatomy.document.problem(function.path, "no function: the Python has no top-level def", "write def fn(...): ...")
+    elif wanted is None and len(names) > 1:
+        hint = f"add entry: {names[-1]}" if function.name == ONLY else "move the others to prelude"
+        yield anatomy.document.problem(function.path, f"several top-level defs: {', '.join(names)}", hint)
+
+
+def _call_problems(anatomy: Anatomy, step: RawStep) -> Iterator[Diagnostic]:
+    document = anatomy.document
+    name = step.arguments.get("function", ONLY if ONLY in anatomy.functions else None)
+    if name is None:
+        if len(anatomy.functions) != 1:
+            if anatomy.functions:
+                yield document.problem(
+                    step.path, "which of the functions?", f"write {step.kind}: {{function: {next(iter(anatomy.functions))}}}", key=True
+                )
+            return
+        name = next(iter(anatomy.functions))
+    if name not in anatomy.functions:
+        yield document.problem((*step.path, "function"), *unknown("function", name, anatomy.functions))
+        return
+    path = (*step.path, "inputs") if "inputs" in step.arguments else ("inputs",)
+    yield from arity_problems(anatomy, name, step.arguments.get("inputs", anatomy.data.get("inputs", [])), path)
+
+
+def arity_problems(anatomy: Anatomy, name: str, given: list[Any], path: DataPath) -> Iterator[Diagnostic]:
+    """Return why a function does not take so many inputs."""
+    document = anatomy.document
+    arity = _arity(anatomy, anatomy.functions[name])
+    if arity is not None and not arity.takes(len(given)):
+        verb = "input is" if len(given) == 1 else "inputs are"
+        yield document.problem(path, f"{arity.name} takes {arity}, {len(given)} {verb} given", "one input for each argument")
+    elif arity is not None and arity.keywords:
+        message = f"{arity.name} needs {one_of(arity.keywords)} by keyword"
+        yield document.problem(path, message, "inputs are given by position: give it a default, or remove the '*'")
+
+
+def _arity(anatomy: Anatomy, function: RawFunction) -> python.Arity | None:
+    if function.tree is not None:
+        node = python.top_level_functions(function.tree).get(entry_of(anatomy, function) or "")
+        # what a decorator returns may take anything
+        return python.arity(node) if node is not None and not node.decorator_list else None
+    if isinstance(function.value, dict) and "module" in function.value:
+        for tree in anatomy.prelude_trees.values():
+            found = python.module_arity(tree, function.value["module"])
+            if found is not None:
+                return found
+    return None
+
+
+_TENSOR = ("dtype", "device", "requires_grad", "strides", "memory_format", "on_device", "mark_dynamic")
+
+INPUT_KEYS: Mapping[str, tuple[str, ...]] = {
+    "rand": _TENSOR,
+    "randn": _TENSOR,
+    "zeros": _TENSOR,
+    "ones": _TENSOR,
+    "full": ("value", *_TENSOR),
+    "randint": ("low", "high", *_TENSOR),
+    "arange": _TENSOR,
+    "values": _TENSOR,
+    "jagged": ("dtype", "device", "requires_grad", "on_device"),
+    "module": ("args", "kwargs", "eval", "dtype", "device"),
+    "call": ("args", "kwargs", "close"),
+    "ref": (),
+    "value": (),
+}
+"""The kinds of input, and what goes with each; ``value`` stands last, because beside ``full`` it is the number."""
+
+FUNCTION_KEYS: Mapping[str, tuple[str, ...]] = {"module": ("args", "kwargs", "eval", "dtype"), "ref": (), "api": ()}
+"""The kinds of function that are no Python, and what goes with each."""
+
+
+def input_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """What the worker would not look at, because another kind of input or function takes it."""
+    places: list[tuple[DataPath, Any, Mapping[str, tuple[str, ...]]]] = [(path, entry, INPUT_KEYS) for path, entry in _values(anatomy)]
+    places.extend((function.path, function.value, FUNCTION_KEYS) for function in anatomy.functions.values())
+    for path, entry, table in places:
+        if isinstance(entry, dict):
+            if table is INPUT_KEYS and (misfits := schema.describe_as(entry, "inputs", "input")):
+                # below arguments no schema reaches; elsewhere there are none, because the document fits
+                yield from (anatomy.document.problem((*path, *below), message, hint, key=key) for below, message, hint, key in misfits)
+                continue
+            kind = next(word for word in table if word in entry)
+            for key in entry.keys() - {kind, *table[kind]}:
+                owners = [word for word, keys in table.items() if key in keys]
+                message, hint = f"'{key}' does not go with '{kind}'", f"it goes with {one_of(owners)}"
+                yield anatomy.document.problem((*path, key), message, hint, key=True)
+
+
+def _values(anatomy: Anatomy) -> Iterator[tuple[DataPath, Any]]:
+    """Yield every map that is written as an input is, at any depth of inputs, let and arguments."""
+    roots: list[tuple[DataPath, Any]] = [*_input_lists(anatomy)]
+    roots.extend((("let", name), entry) for name, entry in anatomy.data.get("let", {}).items())
+    for place, called in _called(anatomy):
+        roots.extend(((*place, key), called[key]) for key in ("args", "kwargs") if key in called)
+    for path, value in roots:
+        yield from _inputs_below(value, path)
+
+
+def _inputs_below(value: Any, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _inputs_below(item, (*path, index))
+    elif isinstance(value, dict):
+        is_input = any(word in value for word in INPUT_KEYS)
+        if is_input:
+            yield path, value
+        for key, item in value.items():
+            # numbers, shapes and data are no inputs
+            if not is_input or key in ("args", "kwargs"):
+                yield from _inputs_below(item, (*path, key))
+
+
+def _input_lists(anatomy: Anatomy) -> Iterator[tuple[DataPath, list[Any]]]:
+    yield ("inputs",), anatomy.data.get("inputs", [])
+    for step in anatomy.steps:
+        yield from given_lists(step)
+
+
+def given_lists(step: RawStep) -> Iterator[tuple[DataPath, list[Any]]]:
+    """Yield the lists of inputs that a step has of its own."""
+    if step.kind not in (*CALLS, "bench"):
+        return
+    if "inputs" in step.arguments:
+        yield (*step.path, "inputs"), step.arguments["inputs"]
+    if isinstance(functions := step.arguments.get("functions"), dict):
+        for name, given in functions.items():
+            yield (*step.path, "functions", name), given
+
+
+def _called(anatomy: Anatomy) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
+    """Yield every map with call, args and kwargs that a step has."""
+    for step in anatomy.steps:
+        if step.kind in ("api", "spawn", "optimizer"):
+            yield step.path, step.arguments
+        elif step.kind == "bench" and "optimizer" in step.arguments:
+            yield (*step.path, "optimizer"), step.arguments["optimizer"]
+
+
+def path_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Names of the prelude and of libraries: modules, api calls, exceptions, references to functions outside YAML."""
+    prelude = prelude_names(anatomy)
+    required = required_packages(anatomy)
+    results = (step.arguments.get("as") for step in anatomy.steps if isinstance(step.arguments, dict))
+    named = {*anatomy.data.get("let", {}), *results, *anatomy.functions, "compiled"}
+    for path, dotted in _dotted_paths(anatomy):
+        # what a machine may lack is not looked for on this one
+        if templates.is_template(dotted) or dotted.replace(":", ".").split(".")[0] in required:
+            continue
+        found = python.find_name(dotted, prelude)
+        if found is not None:
+            hint = f"write {path[-1]}: {{ref: {dotted}}}" if path[-1] == "call" and dotted.split(".")[0] in named else found[1]
+            yield anatomy.document.problem(path, found[0], hint)
+    for path, name in _exceptions(anatomy):
+        if "." not in name and not python.is_exception(name):
+            message, hint = unknown("exception", name, python.exceptions())
+            yield anatomy.document.problem(path, message, hint)
+        elif "." in name and name.split(".")[0] not in required and (found := python.find_name(name, set())) is not None:
+            yield anatomy.document.problem(path, *found)
+
+
+def prelude_names(anatomy: Anatomy) -> set[str]:
+    """Return what the preludes define; a prelude that does not parse may define anything."""
+    unread = len(anatomy.prelude_trees) < len({block.file for block in anatomy.preludes})
+    return python.defined(anatomy.prelude_trees) | ({"*"} if unread else set())
+
+
+def required_packages(anatomy: Anatomy) -> set[str]:
+    """Return the packages whose names are left to the worker: those under ``requires``, and a torch that may not be here."""
+    entries = [entry for entry in anatomy.data.get("requires", []) if isinstance(entry, dict)]
+    found = {str(entry["module"]).split(".")[0] for entry in entries if "module" in entry}
+    if any("torch" in entry for entry in entries) or not python.is_installed("torch"):
+        found.add("torch")
+    return found
+
+
+def _dotted_paths(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:
+    for function in anatomy.functions.values():
+        if isinstance(function.value, dict):
+            key = next(word for word in FUNCTION_KEYS if word in function.value)
+            yield (*function.path, key), function.value[key]
+    for path, entry in _values(anatomy):
+        for word in ("module", "call"):
+            if isinstance(entry.get(word), str):
+                yield (*path, word), entry[word]
+    for path, called in _called(anatomy):
+        if isinstance(called["call"], str):
+            yield (*path, "call"), called["call"]
+
+
+def _exceptions(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:
+    for step in anatomy.steps:
+        for expectation in step.expectations:
+            if expectation.kind == "raises":
+                yield (*expectation.path, "type"), expectation.body["type"]

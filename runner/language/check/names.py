@@ -1,0 +1,123 @@
+"""Names of options, counters and metrics: some torch must have each."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from runner.core.diagnostics import Diagnostic
+from runner.language.names.torch_names import NameKind, NameTables
+from runner.language.read import substitution, templates
+from runner.language.read.anatomy import Anatomy
+from runner.language.read.source import DataPath, Document
+from runner.vocabulary.expectations.counter import allows_zero, is_unlisted
+
+OPTION_KINDS = {
+    "config": NameKind.INDUCTOR_CONFIG,
+    "dynamo_config": NameKind.DYNAMO_CONFIG,
+    "functorch_config": NameKind.FUNCTORCH_CONFIG,
+}
+"""The sections of options, and where torch keeps each."""
+
+
+def name_problems(anatomy: Anatomy, tables: NameTables) -> list[Diagnostic]:
+    """Return the names that no torch has, and the counters that may not be claimed 0."""
+    problems: list[Diagnostic] = []
+    for document, path, kind, name, unlisted in used_names(anatomy):
+        problem = name_problem(tables, kind, name)
+        if problem is not None and not unlisted:
+            problems.append(document.problem(path, *problem, key=True))
+        elif kind is NameKind.COUNTER and not unlisted and allows_zero(document.value(path)):
+            found = tables.lookup(kind, name)
+            if found.by_pattern:
+                message = f"the counter '{name}' may not be claimed 0: its name is made at run time, and a misspelt one is always 0"
+                problems.append(document.problem(path, message, found.hint or "claim at least 1", key=True))
+    return problems
+
+
+def value_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]:
+    """Return values that an option does not take, and unknown modes; what a template gives is judged at its point."""
+    for document in (*anatomy.spec.defaults, anatomy.document):
+        above: tuple[DataPath, ...] = ((), ("control",)) if document is anatomy.document else ((),)
+        for path in above:
+            given = document.data if not path else document.data.get("control", {})
+            for section in OPTION_KINDS:
+                yield from section_problems(document, given.get(section), (*path, section), section, tables)
+            compile_ = given.get("compile", {})
+            yield from section_problems(document, compile_.get("options"), (*path, "compile", "options"), "config", tables)
+            mode = compile_.get("mode")
+            found = None if templates.is_template(mode) else tables.mode_problem(mode)
+            if found is not None:
+                yield document.problem((*path, "compile", "mode"), *found)
+
+
+def section_problems(document: Document, options: Any, path: DataPath, section: str, tables: NameTables) -> Iterator[Diagnostic]:
+    """Return the values of a section of options that are none of their options."""
+    for place, name in option_names(options, path):
+        value = document.value(place)
+        found = value_problem(tables, OPTION_KINDS[section], name, value)
+        if found is not None:
+            yield document.problem(place, *found)
+
+
+def value_problem(tables: NameTables, kind: NameKind, name: str, value: Any) -> tuple[str, str] | None:
+    """Return message and hint for a value that an option does not take; references and templates are let through."""
+    if isinstance(value, substitution.Deferred) or (isinstance(value, dict) and set(value) == {"ref"}):
+        return None
+    if next(substitution.templates_below(value, ("config",)), None) is not None:
+        return None
+    return tables.value_problem(kind, name, value)
+
+
+def name_problem(tables: NameTables, kind: NameKind, name: str) -> tuple[str, str] | None:
+    """Return message and hint for a name that no torch has."""
+    found = tables.lookup(kind, name)
+    if found.known:
+        return None
+    if kind is NameKind.COUNTER:
+        message = f"unknown counter '{name}'" if "." in name else f"the counter '{name}' has no namespace"
+        return message, f"{found.hint}; a counter outside the tables needs unlisted: true"
+    if name == "when" and kind is not NameKind.METRIC:
+        return "a condition without 'set'", f"write a list: {kind.value}: [{{when: {{...}}, set: {{...}}}}]"
+    return f"unknown {_KIND_WORDS[kind]} '{name}'", found.hint or "no torch from 2.11 on has it"
+
+
+_KIND_WORDS = {
+    NameKind.INDUCTOR_CONFIG: "config",
+    NameKind.DYNAMO_CONFIG: "dynamo_config",
+    NameKind.FUNCTORCH_CONFIG: "functorch_config",
+    NameKind.COUNTER: "counter",
+    NameKind.METRIC: "metric",
+}
+
+
+def used_names(anatomy: Anatomy) -> Iterator[tuple[Document, DataPath, NameKind, str, bool]]:
+    """Yield every option, counter and metric that a spec names: document, path, kind, name, whether it is unlisted on purpose."""
+    for document in (*anatomy.spec.defaults, anatomy.document):
+        for section, kind in OPTION_KINDS.items():
+            for path, name in option_names(document.data.get(section), (section,)):
+                yield document, path, kind, name, False
+    document = anatomy.document
+    control = anatomy.data.get("control", {})
+    for section, kind in OPTION_KINDS.items():
+        for path, name in option_names(control.get(section), ("control", section)):
+            yield document, path, kind, name, False
+    for above, compile_ in ((("compile",), anatomy.data.get("compile", {})), (("control", "compile"), control.get("compile", {}))):
+        for name in compile_.get("options", {}):
+            yield document, (*above, "options", name), NameKind.INDUCTOR_CONFIG, name, False
+    for step in anatomy.steps:
+        for expectation in step.expectations:
+            kind = {"counter": NameKind.COUNTER, "metric": NameKind.METRIC}.get(expectation.kind, NameKind.INDUCTOR_CONFIG)
+            if kind is not NameKind.INDUCTOR_CONFIG:
+                for name, count in expectation.body.items():
+                    yield document, (*expectation.path, name), kind, name, is_unlisted(count)
+
+
+def option_names(options: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
+    """Yield path and name of each option of a config section, conditional or not."""
+    if isinstance(options, dict):
+        for name in options:
+            yield (*path, name), name
+    for index, entry in enumerate(options if isinstance(options, list) else []):
+        inner = entry.get("set") if "set" in entry else entry
+        place = (*path, index, "set") if "set" in entry else (*path, index)
+        for name in inner:
+            yield (*place, name), name

@@ -1,0 +1,184 @@
+"""The names of a case, and from which moment on each can be used: one scope for every place of a spec that takes a name.
+
+A place is a moment in the life of a case: while ``let`` makes a value, when the options are set, in a step, after a step. Every place
+takes the same names, as far as they are there at its moment.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runner.core.diagnostics import Diagnostic, unknown
+from runner.language.check.functions import prelude_names, required_packages
+from runner.language.read import python, templates
+from runner.language.read.anatomy import Anatomy, RawStep
+from runner.language.read.source import DataPath
+from runner.vocabulary.expectations import EAGER, OUTPUT
+
+Moment = tuple[int, int]
+"""A phase of a case, and a number within it; moments are compared."""
+
+COMPILED, INPUTS = "compiled", "inputs"
+
+PRELUDE: Moment = (0, 0)
+FUNCTIONS: Moment = (1, 0)
+AFTER_LET: Moment = (3, 0)
+READY: Moment = (4, 0)
+"""Functions, values and inputs are made; the options that name something are set; no step has run."""
+
+RESULTS = ("call", "aot", "backward", "optimizer", "api", "script")
+"""Steps that have a result."""
+
+REFERENCES = ("call", "aot", "backward", "optimizer")
+"""Steps that have an eager reference."""
+
+
+def making(index: int) -> Moment:
+    """Return the moment at which the value of ``let`` with this index is made."""
+    return (2, index)
+
+
+def before(step: int) -> Moment:
+    """Return the moment at which a step looks at its arguments."""
+    return (5, step)
+
+
+def after(step: int) -> Moment:
+    """Return the moment at which the expectations of a step are measured."""
+    return (5, step + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """From when on a name can be used, and what to tell who uses it earlier."""
+
+    since: Moment
+    origin: str
+
+
+class Scope:
+    """The names of one spec."""
+
+    def __init__(self, anatomy: Anatomy) -> None:
+        self._document = anatomy.document
+        self._prelude = prelude_names(anatomy)
+        self._required = required_packages(anatomy)
+        self._params = [*anatomy.data.get("matrix", {}), "backend", "device"]
+        self._bindings: dict[str, Binding] = {}
+        for name, binding in _bindings(anatomy, self._prelude):
+            first = self._bindings.setdefault(name, binding)
+            if binding.since < first.since:
+                self._bindings[name] = binding
+
+    def names(self, moment: Moment) -> list[str]:
+        """Return what is there at a moment."""
+        return [name for name, binding in self._bindings.items() if binding.since <= moment]
+
+    def problem(self, name: str, moment: Moment, *, without: Iterable[str] = ()) -> tuple[str, str] | None:
+        """Return (message, hint) for a name, or a dotted path, that is not there at a moment; None where only the worker can tell."""
+        first, _, rest = name.partition(".")
+        binding = self._bindings.get(first)
+        if first in without:
+            return f"'{first}' cannot be named here", "it is what these options make; name a function of the prelude, or a value of let"
+        if first == "params" and rest and binding is not None and not binding.origin:
+            wanted = rest.split(".")[0]
+            return None if wanted in self._params else unknown("matrix key", wanted, self._params)
+        if binding is not None and binding.since <= moment:
+            return self._dotted_problem(name) if first == "torch" and rest else None
+        if "*" in self._prelude:
+            return None
+        if binding is not None:
+            return f"the name '{first}' is not there yet", binding.origin
+        if rest and python.is_installed(first):
+            return self._dotted_problem(name)
+        return unknown("name", first, [known for known in self.names(moment) if known not in without])
+
+    def _dotted_problem(self, name: str) -> tuple[str, str] | None:
+        return None if name.split(".")[0] in self._required else python.find_name(name, self._prelude)
+
+    def reference_problems(self, value: Any, path: DataPath, moment: Moment, *, without: Iterable[str] = ()) -> Iterator[Diagnostic]:
+        """Yield a problem for each ``{ref: NAME}`` below ``path`` whose name is not there at a moment."""
+        for place, text in references(value, path):
+            found = None if templates.is_template(text) else self.problem(str(text), moment, without=without)
+            if found is not None:
+                yield self._document.problem(place, *found)
+
+
+_GIVEN = ("torch", "params")
+
+
+def parts_of_case(anatomy: Anatomy) -> list[str]:
+    """Return the names that stand for parts of the case: its functions, what is compiled, its arguments."""
+    return [*anatomy.functions, *([COMPILED] if anatomy.functions else []), INPUTS]
+
+
+def _bindings(anatomy: Anatomy, prelude: Iterable[str]) -> Iterator[tuple[str, Binding]]:
+    for name in (*_GIVEN, *sorted(prelude)):
+        yield name, Binding(PRELUDE, "")
+    for name in anatomy.functions:
+        yield name, Binding(FUNCTIONS, "functions are made after the prelude")
+    for index, name in enumerate(anatomy.data.get("let", {})):
+        line = anatomy.document.position(("let", name), key=True).line
+        yield name, Binding(making(index + 1), f"let makes it at line {line}, and only what is used after that can name it")
+    if anatomy.functions:
+        yield COMPILED, Binding(READY, "the compiled function is there when let and the inputs are made")
+    yield INPUTS, Binding(READY, "the inputs are made after let")
+    yield from _results(anatomy)
+
+
+def _results(anatomy: Anatomy) -> Iterator[tuple[str, Binding]]:
+    for index, step in enumerate(anatomy.steps):
+        line = anatomy.document.position(step.path, key=True).line
+        name = step.arguments.get("as") if isinstance(step.arguments, dict) else None
+        if name is not None:
+            yield name, Binding(after(index), f"it is the result of the step at line {line}, and only what comes after that can name it")
+        if step.kind in RESULTS:
+            yield OUTPUT, Binding(after(index), f"the first step with a result stands at line {line}")
+        if has_reference(step, anatomy):
+            yield EAGER, Binding(after(index), f"the first step with an eager reference stands at line {line}")
+
+
+def has_reference(step: RawStep, anatomy: Anatomy) -> bool:
+    """Whether a step has an eager reference: not an eager call, and a backward only of what calls gave."""
+    if step.kind == "call":
+        return step.arguments.get("eager") is not True
+    if step.kind == "backward" and "of" in step.arguments:
+        return not reference_less(anatomy, step)
+    return step.kind in REFERENCES
+
+
+def reference_less(anatomy: Anatomy, step: RawStep) -> str:
+    """Return why the eager side has nothing to run a ``backward: {of: NAME}`` on; empty where it has."""
+    name = str(step.arguments["of"])
+    first = name.split(".")[0]
+    giving = _giving(anatomy, step, first)
+    if templates.is_template(name) or (giving is not None and giving.kind in ("call", "aot") and giving.arguments.get("eager") is not True):
+        return ""
+    if giving is None:
+        return f"'{first}' is no result of a call"
+    return f"'{first}' is the result of {'an eager call' if giving.kind == 'call' else f'the step {giving.kind!r}'}"
+
+
+def _giving(anatomy: Anatomy, step: RawStep, name: str) -> RawStep | None:
+    """Return the last step above ``step`` whose result a name stands for."""
+    found = None
+    for one in anatomy.steps:
+        if one.path == step.path:
+            break
+        if (name == OUTPUT and one.kind in RESULTS) or (isinstance(one.arguments, dict) and one.arguments.get("as") == name):
+            found = one
+    return found
+
+
+def references(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
+    """Yield the path and name of every ``{ref: NAME}``; what stands below ``value`` is data."""
+    if isinstance(value, Mapping):
+        if set(value) == {"ref"}:
+            yield (*path, "ref"), value["ref"]
+            return
+        for key, item in value.items():
+            if key != "value":
+                yield from references(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from references(item, (*path, index))

@@ -1,0 +1,146 @@
+"""What a spec means: the checks that no schema can say. Every problem gets a position, and none stops the others."""
+
+import math
+from collections.abc import Iterator
+
+from runner.core.diagnostics import Diagnostic, unknown
+from runner.language.backends import Backends, read_requirements
+from runner.language.check.audit import audit_problems
+from runner.language.check.bench import bench_problems
+from runner.language.check.conditions import all_condition_problems
+from runner.language.check.functions import CALLS, function_problems, input_problems, path_problems
+from runner.language.check.matrix import unused_key_problems
+from runner.language.check.names import name_problems
+from runner.language.check.names import value_problems as option_value_problems
+from runner.language.check.python import python_problems
+from runner.language.check.steps import all_expectation_problems, step_problems
+from runner.language.check.values import handler_problems, let_problems, spy_problems, value_problems
+from runner.language.names.torch_names import NameTables
+from runner.language.read import matrix
+from runner.language.read.anatomy import Anatomy
+from runner.language.read.source import DataPath, Document
+
+
+def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
+    """Return every problem of a spec that fits the schema, but for what its templates give: see ``check_templates``."""
+    problems = list(anatomy.problems)
+    for part in (
+        matrix_problems,
+        unused_key_problems,
+        _shape,
+        _values,
+        _requirements,
+        _services,
+        all_condition_problems,
+        function_problems,
+        input_problems,
+        path_problems,
+        python_problems,
+        let_problems,
+        spy_problems,
+        handler_problems,
+        value_problems,
+        step_problems,
+        bench_problems,
+        all_expectation_problems,
+        audit_problems,
+    ):
+        problems.extend(part(anatomy, backends))
+    named = [*name_problems(anatomy, names), *option_value_problems(anatomy, names)]
+    said = {problem.message for problem in named}
+    return [*(problem for problem in problems if problem.message not in said), *named]
+
+
+def matrix_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Return what is wrong with backends, matrix and exclude: without them there are no points."""
+    for index, name in enumerate(anatomy.data["backends"]):
+        if name not in backends.names:
+            message, hint = unknown("backend", name, backends.names)
+            yield anatomy.document.problem(("backends", index), message, hint)
+    if any(name not in backends.by_name for name in anatomy.data["backends"]):
+        return
+    document = anatomy.document
+    chosen = backends.of(anatomy.data["backends"], anatomy.tags)
+    axes, problems = matrix.axes(document)
+    yield from problems
+    too_many = matrix.size_problem(document, axes, len(chosen))
+    if too_many is not None:
+        yield too_many
+        return
+    problems.extend(excluded := matrix.exclusion_problems(document, axes, chosen))
+    yield from excluded
+    if not problems and next(matrix.points(document, axes, chosen), None) is None:
+        yield document.problem(("exclude",), "every point of the matrix is excluded: the spec makes no case", "exclude less", key=True)
+
+
+def _shape(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """What belongs together and what does not: function and functions, steps and expect."""
+    document, data = anatomy.document, anatomy.data
+    if "steps" in data and "expect" in data:
+        yield document.problem(("expect",), "'expect' beside 'steps'", "each step has an expect of its own", key=True)
+    if "function" in data and "functions" in data:
+        yield document.problem(("functions",), "'functions' beside 'function'", "put all of them into functions", key=True)
+    if "entry" in data and not isinstance(data.get("function"), str):
+        yield document.problem(("entry",), "'entry' without Python in 'function'", "it names one of several top-level defs", key=True)
+    calls = [step for step in anatomy.steps if step.kind in CALLS]
+    ahead = next((step for step in calls if step.kind == "aot"), None)
+    for name in data["backends"]:
+        backend = backends.by_name.get(name)
+        if calls and backend is not None and not backend.compiles:
+            message = f"the step '{calls[0].kind}' on '{name}', which compiles nothing"
+            yield document.problem(calls[0].path, message, "use api steps, or another backend", key=True)
+        elif ahead is not None and backend is not None and backend.proof.graphs is not None and backend.proof.graphs.most == 0:
+            message = f"the step 'aot' on '{name}', where inductor must compile nothing"
+            yield document.problem(ahead.path, message, "only inductor compiles ahead of time: use call, or another backend", key=True)
+    if calls and not anatomy.functions:
+        yield document.problem((), "spec needs the key 'function'", "what is compiled; a spec of api steps alone needs none")
+    if not any(step.expectations for step in anatomy.steps):
+        hint = "add expect: [{close: {to: eager}}], or expect: [{runs: {}}] if that is the claim"
+        yield document.problem(("steps",) if "steps" in data else (), "the spec expects nothing", hint, key=True)
+
+
+def _values(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Values that have the right type and can mean nothing."""
+    document, data = anatomy.document, anatomy.data
+    if not math.isfinite(data.get("timeout", 0)):
+        yield document.problem(("timeout",), f"the timeout is {data['timeout']}", "write a number of seconds")
+    compile_ = data.get("compile", {})
+    if compile_.get("mode") is not None and "options" in compile_:
+        yield document.problem(("compile", "options"), "'options' beside 'mode': torch.compile takes one of them", "use config", key=True)
+    for layer in (*anatomy.spec.defaults, document):
+        yield from process_problems(layer, ())
+    if "control" in data:
+        yield from process_problems(document, ("control",))
+
+
+def process_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
+    """Return what no process and no generator takes, of a spec's or a backend's ``env`` and ``torch``."""
+    data = document.value(path)
+    for name, value in data.get("env", {}).items():
+        if isinstance(value, str) and "\0" in value:
+            yield document.problem((*path, "env", name), f"a NUL character in {name}", "no environment variable can hold one")
+    seed = data.get("torch", {}).get("seed", 0)
+    if isinstance(seed, int) and seed >= 1 << 63:
+        yield document.problem((*path, "torch", "seed"), f"the seed {seed} is out of range", "at most 9223372036854775807")
+
+
+def _services(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """What is asked of a server needs one, and where it listens is the runner's to say."""
+    if "services" not in anatomy.data:
+        for step in anatomy.steps:
+            for expectation in step.expectations:
+                if expectation.kind == "remote_cache":
+                    hint = "add services: [redis], or the case would talk to whatever listens on this machine"
+                    yield anatomy.document.problem(expectation.path, "'remote_cache' without a service", hint, key=True)
+        return
+    for document in (*anatomy.spec.defaults, anatomy.document):
+        for name in document.data.get("env", {}):
+            if name.startswith("TORCHINDUCTOR_REDIS_"):
+                hint = "leave it out: the runner sets where the server of a case listens"
+                yield document.problem(("env", name), f"'{name}' beside 'services'", hint, key=True)
+
+
+def _requirements(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    problems: list[Diagnostic] = []
+    read_requirements(anatomy.document, ("requires",), anatomy.data.get("requires", []), problems)
+    yield from problems

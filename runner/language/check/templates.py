@@ -1,0 +1,174 @@
+"""What templates mean: each can be read, names only what is there, stands where it may, and gives a value that fits there."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from runner.core.diagnostics import Diagnostic, unknown
+from runner.language.backends import Backend, Backends
+from runner.language.check.conditions import condition_problems
+from runner.language.check.names import OPTION_KINDS, name_problem, option_names, section_problems
+from runner.language.check.spec import matrix_problems, process_problems
+from runner.language.check.steps import expectation_problems, step_problems
+from runner.language.names.torch_names import NameTables
+from runner.language.read import matrix, schema, substitution, templates
+from runner.language.read.anatomy import Anatomy, with_data
+from runner.language.read.source import DataPath, Document
+
+_OF_A_BACKEND = frozenset(["backend", "device"])
+"""What a template may name that stands in a file for many specs; ``facts`` besides."""
+
+
+def check_templates(anatomy: Anatomy, backends: Backends, found: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Return every problem of a spec's templates, and of what they give to steps; ``found`` was found without their values."""
+    document = anatomy.document
+    problems: list[Diagnostic] = []
+    for layer in anatomy.spec.defaults:
+        problems.extend(layer_problems(layer, ()))
+    parsed: dict[DataPath, templates.Template] = {}
+    axes, _ = matrix.axes(document)
+    known = {*_OF_A_BACKEND, *(axis.key for axis in axes)}
+    for path, template in _parsed(document, substitution.occurrences(document.data), problems):
+        strange = sorted(template.names - known - {templates.DEFERRED_NAME})
+        problems.extend(document.problem(path, *_unknown_name(name, known)) for name in strange)
+        if template.is_deferred:
+            problems.extend(_deferred_problems(document, path))
+        elif not strange:
+            parsed[path] = template
+    if parsed and not any(matrix_problems(anatomy, backends)):
+        chosen = backends.of(anatomy.data["backends"], anatomy.tags)
+        points = _Points(anatomy, backends, parsed, [*found, *problems])
+        problems.extend(problem for point in matrix.points(document, axes, chosen) for problem in points.problems(point))
+    return problems
+
+
+def _parsed(
+    document: Document, found: Iterator[tuple[DataPath, str]], problems: list[Diagnostic]
+) -> Iterator[tuple[DataPath, templates.Template]]:
+    for path, text in found:
+        try:
+            yield path, templates.parse(text)
+        except templates.TemplateError as error:
+            problems.append(document.problem(path, str(error), error.hint))
+
+
+def _unknown_name(name: str, known: Iterable[str]) -> tuple[str, str]:
+    message, hint = unknown("name", name, known)
+    return f"{message} in a template", hint
+
+
+def _deferred_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
+    """What asks for facts is evaluated on the machine that runs: it cannot stand in what is judged, printed or drawn from."""
+    if path[0] in ("summary", "covers") or "expect" in path or path[-2:] == ("torch", "seed"):
+        hint = "they may stand in options, inputs and arguments; use when: for what depends on the machine"
+        yield document.problem(path, "facts are known only to the machine that runs", hint)
+
+
+# -- files for many specs -------------------------------------------------------------------------------------------
+
+
+def layer_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
+    """Return the problems of the templates in defaults, or in the backend at ``path``."""
+    problems: list[Diagnostic] = []
+    found = ((((*path, *place), text)) for place, text in substitution.occurrences(document.value(path)))
+    for place, template in _parsed(document, found, problems):
+        if template.is_deferred:
+            problems.extend(_deferred_problems(document, place))
+        for name in sorted(template.names - _OF_A_BACKEND - {templates.DEFERRED_NAME}):
+            hint = "a file for many specs knows backend, device and facts"
+            problems.append(document.problem(place, f"unknown name '{name}' in a template", hint))
+    yield from dict.fromkeys(problems)
+
+
+def check_backends(backends: Backends, names: NameTables) -> list[Diagnostic]:
+    """Return what is wrong with the options of backends; ``load_backends`` has judged the rest."""
+    every = (*backends.by_name.values(), *backends.defective)
+    return [problem for backend in every for problem in _backend_problems(backend, backends, names)]
+
+
+def _backend_problems(backend: Backend, backends: Backends, names: NameTables) -> Iterator[Diagnostic]:
+    document = backend.document
+    yield from layer_problems(document, (backend.name,))
+    yield from condition_problems(document, (backend.name,), backends)
+    yield from process_problems(document, (backend.name,))
+    for section, kind in OPTION_KINDS.items():
+        for path, name in option_names(backend.settings.get(section), (backend.name, section)):
+            problem = name_problem(names, kind, name)
+            if problem is not None:
+                yield document.problem(path, *problem, key=True)
+        yield from section_problems(document, backend.settings.get(section), (backend.name, section), section, names)
+
+
+# -- at each point of the matrix ------------------------------------------------------------------------------------
+
+
+class _Points:
+    """Judges what the templates of a spec give; a template whose names have the same values again is not judged again."""
+
+    def __init__(
+        self, anatomy: Anatomy, backends: Backends, parsed: Mapping[DataPath, templates.Template], known: Iterable[Diagnostic]
+    ) -> None:
+        self.anatomy = anatomy
+        self.backends = backends
+        self.parsed = parsed
+        self.known = {(problem.position, problem.message) for problem in known}
+        self.judges = any(path[0] in ("steps", "expect") or path[-1] == "ref" for path in parsed)
+        self.seen: set[tuple[Any, str]] = set()
+
+    def problems(self, point: matrix.Point) -> list[Diagnostic]:
+        names = point.names
+        fresh = [path for path, template in self.parsed.items() if self._is_new(path, [names.get(name) for name in sorted(template.names)])]
+        if not fresh:
+            return []
+        document = self.anatomy.document
+        data = document.data
+        found: list[Diagnostic] = []
+        for path in self.parsed if self.judges else fresh:
+            try:
+                data = substitution.replaced(data, path, _inert(self.parsed[path].evaluate(names)))
+            except templates.TemplateError as error:
+                found.append(document.problem(path, str(error), error.hint))
+        if not found:
+            for path in fresh:
+                found.extend(
+                    document.problem(place, text, hint, key=key) for place, text, hint, key in schema.describe_at(data, "spec", path)
+                )
+        filled = with_data(self.anatomy, data)
+        if not found:
+            found.extend(process_problems(filled.document, ()))
+        if not found and self.judges:
+            found.extend(self._meaning(filled))
+        return [_at(problem, point) for problem in found if (problem.position, problem.message) not in self.known]
+
+    def _meaning(self, anatomy: Anatomy) -> Iterator[Diagnostic]:
+        """Yield what is wrong with steps and expectations whose templates have become values."""
+        yield from step_problems(anatomy, self.backends)
+        for step in anatomy.steps:
+            for expectation in step.expectations:
+                if self._is_new(expectation.path, expectation.body):
+                    yield from expectation_problems(anatomy.document, expectation)
+
+    def _is_new(self, key: DataPath, value: Any) -> bool:
+        before = len(self.seen)
+        self.seen.add((key, repr(value)))
+        return len(self.seen) > before
+
+
+_INERT = "{\N{WORD JOINER}{"
+
+
+def _inert(value: Any) -> Any:
+    """Return a value in which nothing looks like a template: text that a template gave is text, also to the schema."""
+    if isinstance(value, str):
+        return value.replace("{{", _INERT)
+    if isinstance(value, dict):
+        return {key: _inert(item) for key, item in value.items()}
+    return [_inert(item) for item in value] if isinstance(value, list) else value
+
+
+def _at(problem: Diagnostic, point: matrix.Point) -> Diagnostic:
+    message = problem.message.replace(_INERT, "{{")
+    bracket = point.bracket if len(point.bracket) <= _LONGEST else f"{point.bracket[:_LONGEST]}...]"
+    return Diagnostic(position=problem.position, message=f"{message} (at {bracket})", hint=problem.hint)
+
+
+_LONGEST = 200

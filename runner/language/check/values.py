@@ -1,0 +1,131 @@
+"""What let, spies, handlers and scripts mean: names that are there, hooks of the prelude, entries that somebody judges."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from runner.core.diagnostics import Diagnostic, one_of, unknown
+from runner.language.backends import Backends
+from runner.language.check.functions import prelude_names
+from runner.language.check.names import OPTION_KINDS
+from runner.language.check.scope import AFTER_LET, COMPILED, PRELUDE, READY, Moment, Scope, making, parts_of_case, references
+from runner.language.read import python, templates
+from runner.language.read.anatomy import Anatomy, RawStep
+from runner.language.read.source import DataPath
+from runner.vocabulary.expectations import EAGER, OUTPUT
+
+SPY_KEYS: Mapping[str, tuple[str, ...]] = {
+    "function": ("record", "result", "instead"),
+    "method": ("record", "result", "instead"),
+    "class": ("record", "instead"),
+    "lowering": ("record", "result", "instead"),
+    "graph": ("record",),
+}
+"""The kinds of spy, and what goes with each."""
+
+
+def let_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Return names of let that are taken, and references to what is not there yet."""
+    scope = Scope(anatomy)
+    for index, (name, entry) in enumerate(anatomy.data.get("let", {}).items()):
+        path: DataPath = ("let", name)
+        if name in (OUTPUT, EAGER, *parts_of_case(anatomy)):
+            yield anatomy.document.problem(path, f"the name '{name}' is taken", "it is a part of the case; choose another", key=True)
+        yield from scope.reference_problems(entry, path, making(index))
+
+
+def value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Return references of functions, inputs, options and contexts to what is not there when these are made."""
+    scope, data = Scope(anatomy), anatomy.data
+    yield from scope.reference_problems(data.get("inputs"), ("inputs",), AFTER_LET)
+    for section in ("function", "functions"):
+        for path, value in _modules(data.get(section), (section,)):
+            yield from scope.reference_problems(value, path, PRELUDE)
+    for above, given in (((), data), (("control",), data.get("control", {}))):
+        yield from scope.reference_problems(given.get("compile"), (*above, "compile"), READY, without=[COMPILED])
+        for section in OPTION_KINDS:
+            yield from scope.reference_problems(given.get(section), (*above, section), READY)
+    for layer in anatomy.spec.defaults:
+        for section in OPTION_KINDS:
+            for path, text in references(layer.data.get(section), (section,)):
+                found = None if templates.is_template(text) else scope.problem(text, READY)
+                if found is not None:
+                    yield layer.problem(path, *found)
+    for name, spy in data.get("spies", {}).items():
+        yield from scope.reference_problems(spy.get("instead"), ("spies", name, "instead"), READY)
+
+
+def _modules(value: Any, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
+    """Yield the arguments of every module among functions."""
+    if isinstance(value, Mapping) and "module" in value:
+        yield from (((*path, key), value[key]) for key in ("args", "kwargs") if key in value)
+    elif isinstance(value, Mapping) and path == ("functions",):
+        for name, function in value.items():
+            yield from _modules(function, (*path, name))
+
+
+def spy_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Return hooks that the prelude lacks, targets that cannot be found, and spies that nobody asks."""
+    prelude = prelude_names(anatomy)
+    asked = {expectation.body["of"] for step in anatomy.steps for expectation in step.expectations if expectation.kind == "calls"}
+    for name, spy in anatomy.data.get("spies", {}).items():
+        path: DataPath = ("spies", name)
+        kind = next(word for word in SPY_KEYS if word in spy)
+        for key in spy.keys() - {kind, *SPY_KEYS[kind]}:
+            owners = [word for word, keys in SPY_KEYS.items() if key in keys]
+            message = f"'{key}' does not go with '{kind}'"
+            yield anatomy.document.problem((*path, key), message, f"it goes with {one_of(owners)}", key=True)
+        yield from _hook_problems(anatomy, spy, path, prelude)
+        yield from _target_problems(anatomy, kind, spy[kind], (*path, kind), prelude)
+        if name not in asked and "instead" not in spy:
+            hint = f"add an expectation calls: {{of: {name}}}"
+            yield anatomy.document.problem(path, f"nothing is expected of the spy '{name}'", hint, key=True)
+
+
+def _hook_problems(anatomy: Anatomy, spy: Mapping[str, Any], path: DataPath, prelude: set[str]) -> Iterator[Diagnostic]:
+    for word in ("record", "result", "instead"):
+        hook = spy.get(word)
+        if isinstance(hook, str) and prelude.isdisjoint((hook, "*")):
+            message, hint = unknown("function", hook, prelude - {"torch", "params"})
+            yield anatomy.document.problem((*path, word), f"{message} in the prelude", hint)
+
+
+def _target_problems(anatomy: Anatomy, kind: str, target: Any, path: DataPath, prelude: set[str]) -> Iterator[Diagnostic]:
+    if isinstance(target, list):
+        if not isinstance(target[0], dict) or set(target[0]) != {"ref"} or not isinstance(target[1], str):
+            yield anatomy.document.problem(path, "not an object and a method", "write [{ref: NAME}, METHOD]")
+            return
+        yield from Scope(anatomy).reference_problems(target, path, AFTER_LET)
+    elif kind in ("function", "method", "class") and not templates.is_template(target):
+        if "." not in target:
+            yield anatomy.document.problem(
+                path, f"'{target}' is no dotted path", "name it where its callers look it up: package.module.name"
+            )
+        elif python.is_installed(target.split(".")[0]) and (found := python.find_name(target, prelude)) is not None:
+            yield anatomy.document.problem(path, *found)
+
+
+def handler_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Return handlers that are not there once let has made its values."""
+    for name, entry in anatomy.data.get("handlers", {}).items():
+        yield from Scope(anatomy).reference_problems(entry, ("handlers", name), AFTER_LET)
+
+
+def script_problems(anatomy: Anatomy, step: RawStep, scope: Scope, moment: Moment) -> Iterator[Diagnostic]:
+    """Return what is wrong with a script: several defs, or parameters that name nothing."""
+    path: DataPath = (*step.path, "code")
+    tree = anatomy.scripts[step.path].tree
+    if tree is None:
+        return
+    defs = list(python.top_level_functions(tree).values())
+    if len(defs) != 1:
+        names = one_of([node.name for node in defs]) if defs else "none"
+        hint = "move the others to prelude" if defs else "write def NAME(...): ..., whose parameters are named values"
+        yield anatomy.document.problem(path, f"a script is one def, found {names}", hint)
+        return
+    arguments = defs[0].args
+    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        found = scope.problem(argument.arg, moment)
+        if found is not None:
+            yield anatomy.document.problem(path, f"{found[0]}: a parameter of a script is a named value", found[1])
+    if arguments.posonlyargs or arguments.vararg or arguments.kwarg:
+        yield anatomy.document.problem(path, "a script takes its values by name", "write plain parameters")

@@ -1,0 +1,1 @@
+"""From a spec and its matrix to cases."""

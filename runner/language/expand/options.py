@@ -1,0 +1,104 @@
+"""Merging options: defaults < spec < backend, with the origin of each, and a conflict as an error that names both."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from runner.core.conditions import Surroundings, holds
+from runner.core.diagnostics import Diagnostic, Position
+from runner.language.backends import Backend
+from runner.language.read import substitution
+from runner.language.read.anatomy import Anatomy
+from runner.language.read.source import DataPath, Document
+
+SECTIONS = ("config", "dynamo_config", "functorch_config", "env", "torch", "compile")
+"""The sections that layers are merged for."""
+
+OVERRIDABLE = ("config", "dynamo_config", "functorch_config")
+"""Sections that may be a list, in which an entry may have ``override: true``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option with where it was set."""
+
+    value: Any
+    position: Position
+    layer: str
+    override: bool = False
+
+    @property
+    def origin(self) -> str:
+        """Where it was set, in words."""
+        return f"{self.layer}, {self.position}"
+
+
+def merge(anatomy: Anatomy, data: Any, backend: Backend, here: Surroundings, section: str) -> tuple[dict[str, Option], list[Diagnostic]]:
+    """Return the options of a section for one case, and its conflicts. ``data`` is the spec with its templates filled in."""
+    merged: dict[str, Option] = {}
+    for document in anatomy.spec.defaults:
+        merged.update(_filled(_layer(document, document.data.get(section), (section,), "defaults", here), backend))
+    spec = _layer(anatomy.document, data.get(section), (section,), "spec", here)
+    merged.update(spec)
+    own = _filled(
+        _layer(backend.document, backend.settings.get(section), (backend.name, section), f"backend {backend.name}", here), backend
+    )
+    conflicts = []
+    for name, option in own.items():
+        mine = spec.get(name)
+        if mine is not None and mine.override:
+            continue
+        if mine is not None and mine.value != option.value:
+            conflicts.append(_conflict(section, name, mine, option))
+        merged[name] = option
+    return merged, conflicts
+
+
+def layer_names(backend: Backend) -> dict[str, str]:
+    """Return what a template outside a spec may name, but for facts: a file for many specs knows no matrix."""
+    return {"backend": backend.name, "device": backend.device}
+
+
+def _filled(found: dict[str, Option], backend: Backend) -> dict[str, Option]:
+    names = layer_names(backend)
+    return {name: replace(option, value=substitution.filled(option.value, names)) for name, option in found.items()}
+
+
+def _conflict(section: str, name: str, mine: Option, other: Option) -> Diagnostic:
+    here, there = (json.dumps(option.value, default=str) for option in (mine, other))
+    message = f"{section} {name} is {here} here and {there} in the {other.layer} ({other.position})"
+    return Diagnostic(position=mine.position, message=message, hint=_way_out(section, name, here, other))
+
+
+def _way_out(section: str, name: str, value: str, other: Option) -> str:
+    if section in OVERRIDABLE:
+        return f"if the spec means it, write {section}: [{{set: {{{name}: {value}}}, override: true}}]"
+    return f"leave {name} out of the spec, or exclude the {other.layer}: exclude: [{{{other.layer.replace(' ', ': ')}, reason: ...}}]"
+
+
+def _layer(document: Document, given: Any, path: DataPath, layer: str, here: Surroundings) -> dict[str, Option]:
+    found: dict[str, Option] = {}
+    if isinstance(given, dict):
+        for name, value in given.items():
+            found[name] = Option(value, document.position((*path, name), key=True), layer)
+    for index, entry in enumerate(given if isinstance(given, list) else []):
+        if "set" not in entry:
+            found.update(_layer(document, entry, (*path, index), layer, here))
+        elif holds(entry.get("when"), here):
+            inner = _layer(document, entry["set"], (*path, index, "set"), layer, here)
+            override = entry.get("override") is True
+            found.update({name: Option(option.value, option.position, layer, override) for name, option in inner.items()})
+    return found
+
+
+def patch(anatomy: Anatomy, data: Any, here: Surroundings) -> dict[str, dict[str, Option]]:
+    """Return what ``control`` sets for one case, by section; ``data`` is the spec with its templates filled in."""
+    given = data.get("control", {})
+    found = {section: _layer(anatomy.document, given.get(section), ("control", section), "control", here) for section in SECTIONS}
+    return {section: options for section, options in found.items() if options}
+
+
+def values(options: Mapping[str, Option]) -> dict[str, Any]:
+    """Return the plain values."""
+    return {name: option.value for name, option in options.items()}

@@ -1,0 +1,203 @@
+"""The counters that a torch has, read from the places that count.
+
+A place is ``counters[namespace][name] += ...``, an assignment, an ``update``, or a reading with constant names. A name
+that is no constant is followed as far as ``_shapes`` can and through the parameters of helper functions; what stays
+unknown becomes a hole in a pattern. ``counters["inductor"] += deltas`` names nothing new: the deltas were counted before.
+"""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+from runner.language.names._name_table import CounterNames
+from runner.language.names._shapes import ANYTHING, UNKNOWN, Function, Parameter, Scope, Shape, Text, literal, pattern, string_shapes
+from runner.language.names._torch_source import Source, parse, read
+
+FOLDERS = ("_dynamo", "_inductor", "_functorch", "_higher_order_ops", "fx", "_subclasses")
+"""Where torch.compile's counters are bumped, below the package ``torch``."""
+
+_MENTION = b"counters"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    namespace: frozenset[Shape]
+    name: frozenset[Shape]
+    where: str
+
+
+def scan_counters(source: Source, mention: str = "") -> tuple[dict[str, CounterNames], tuple[str, ...]]:
+    """Return the counters by namespace, and the places whose namespace stays unknown.
+
+    With ``mention`` only files are read in which that text stands: enough to look for one name.
+    """
+    places = [place for path in _files_with(source, _MENTION, mention.encode()) for place in _File(source, path).places()]
+    handed = _arguments(source, {part for place in places for part in _parameters(place)})
+    places = [_Place(_filled(place.namespace, handed), _filled(place.name, handed), place.where) for place in places]
+    return _tables(places), tuple(place.where for place in places if any(literal(space) is None for space in place.namespace))
+
+
+def _tables(places: Iterable[_Place]) -> dict[str, CounterNames]:
+    names: dict[str, set[str]] = defaultdict(set)
+    patterns: dict[str, set[str]] = defaultdict(set)
+    for place in places:
+        for space, name in product((literal(shape) for shape in place.namespace), place.name):
+            if space is not None and (known := literal(name)) is not None:
+                names[space].add(known)
+            elif space is not None:
+                patterns[space].add(pattern(name))
+    spaces = sorted({*names, *patterns})
+    return {space: CounterNames(frozenset(names[space]), _least(patterns[space])) for space in spaces}
+
+
+def _least(patterns: set[str]) -> tuple[str, ...]:
+    """Return the patterns sorted; one that allows everything makes the others idle."""
+    return (ANYTHING,) if ANYTHING in patterns else tuple(sorted(patterns))
+
+
+def _files_with(source: Source, *mentions: bytes) -> list[str]:
+    paths = (path for folder in FOLDERS for path in source.below(folder))
+    return [path for path in paths if (text := source.read(path)) and all(mention in text for mention in mentions)]
+
+
+# Parameters of helper functions: what their callers hand in.
+
+
+def _parameters(place: _Place) -> Iterator[Parameter]:
+    for shape in place.namespace | place.name:
+        yield from (part for part in shape if isinstance(part, Parameter))
+
+
+def _arguments(source: Source, wanted: set[Parameter]) -> dict[Parameter, set[Shape]]:
+    """Return for each parameter the shapes that calls in any file hand in; none when nobody calls the function."""
+    found: dict[Parameter, set[Shape]] = {parameter: set() for parameter in wanted}
+    for function in sorted({parameter.function for parameter in wanted}):
+        asked = [parameter for parameter in wanted if parameter.function == function]
+        for path in _files_with(source, f"{function}(".encode()):
+            for call, parameter in product(_calls(parse(source, path), function), asked):
+                found[parameter] |= _handed(call, parameter)
+    return found
+
+
+def _calls(tree: ast.Module, function: str) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name == function:
+                yield node
+
+
+def _handed(call: ast.Call, parameter: Parameter) -> set[Shape]:
+    by_keyword = [keyword.value for keyword in call.keywords if keyword.arg == parameter.name]
+    by_place = [] if parameter.index is None else call.args[parameter.index : parameter.index + 1]
+    spread = any(isinstance(argument, ast.Starred) for argument in call.args) or any(keyword.arg is None for keyword in call.keywords)
+    values = by_keyword or by_place
+    if spread or (not values and parameter.default is None):
+        return {UNKNOWN}
+    return string_shapes(values[0], Scope()) if values else {(Text(parameter.default or ""),)}
+
+
+def _filled(shapes: frozenset[Shape], handed: Mapping[Parameter, set[Shape]]) -> frozenset[Shape]:
+    """Put what callers hand in where a parameter stands."""
+    filled: set[Shape] = set()
+    for shape in shapes:
+        choices = [(handed[part] or {UNKNOWN}) if isinstance(part, Parameter) else {(part,)} for part in shape]
+        filled |= {tuple(part for piece in pieces for part in piece) for pieces in product(*choices)}
+    return frozenset(filled)
+
+
+class _File:
+    """The places of one file."""
+
+    def __init__(self, source: Source, path: str) -> None:
+        self._path = path
+        self._tree = parse(source, path)
+        words = [word.encode() for word in {"counters", *self._imported, *self._aliases()}]
+        lines = enumerate(read(source, path).split(b"\n"), 1)
+        self._lines = [number for number, line in lines if any(word in line for word in words)]
+
+    def places(self) -> Iterator[_Place]:
+        yield from self._in_body(self._tree.body, Scope.of_module(self._tree))
+
+    def _in_body(self, body: list[ast.stmt], scope: Scope) -> Iterator[_Place]:
+        """Walk the statements that mention counters at all; most of a file does not."""
+        for statement in body:
+            if not any(statement.lineno <= line <= (statement.end_lineno or 0) for line in self._lines):
+                continue
+            if isinstance(statement, ast.ClassDef):
+                yield from self._in_body(statement.body, scope)
+            else:
+                yield from self._in_node(statement, scope)
+
+    def _in_node(self, node: ast.AST, scope: Scope) -> Iterator[_Place]:
+        if isinstance(node, Function):
+            scope = scope.inside(node)
+        yield from self._at(node, scope)
+        for child in ast.iter_child_nodes(node):
+            yield from self._in_node(child, scope)
+
+    def _at(self, node: ast.AST, scope: Scope) -> Iterator[_Place]:
+        match node:
+            case ast.AugAssign(target=ast.Subscript() as target, op=ast.Add()):
+                yield from self._counted(target, scope)
+            case ast.Assign(targets=targets):
+                for assigned in targets:
+                    if isinstance(assigned, ast.Subscript):
+                        yield from self._counted(assigned, scope)
+            case ast.Subscript():
+                yield from (place for place in self._counted(node, scope) if _is_known(place))
+            case ast.Call(func=ast.Attribute(value=owner, attr="update"), args=arguments, keywords=keywords):
+                keys = [key for argument in arguments if isinstance(argument, ast.Dict) for key in argument.keys]
+                names = {shape for key in keys if key for shape in string_shapes(key, scope)}
+                names |= {(Text(keyword.arg),) for keyword in keywords if keyword.arg}
+                yield from self._named(owner, names, scope, node.lineno)
+            case ast.Call(func=ast.Attribute(value=owner, attr="get"), args=[ast.Constant(value=str() as name), *_]):
+                yield from self._named(owner, {(Text(name),)}, scope, node.lineno)
+
+    def _counted(self, target: ast.Subscript, scope: Scope) -> Iterator[_Place]:
+        return self._named(target.value, string_shapes(target.slice, scope), scope, target.lineno)
+
+    def _named(self, owner: ast.expr, names: set[Shape], scope: Scope, line: int) -> Iterator[_Place]:
+        """Yield the place of ``names`` in ``owner`` when that is one namespace's counters."""
+        for namespace in self._namespaces(owner, scope):
+            yield _Place(frozenset(string_shapes(namespace, scope)), frozenset(names), f"{self._path}:{line}")
+
+    def _namespaces(self, node: ast.expr, scope: Scope) -> Iterator[ast.expr]:
+        match node:
+            case ast.Subscript(value=owner, slice=namespace) if self._is_counters(owner):
+                yield namespace
+            case ast.Name(id=name):
+                values = scope.values(name)
+                for value in values if isinstance(values, list) else []:
+                    if isinstance(value, ast.Subscript) and self._is_counters(value.value):
+                        yield value.slice
+
+    def _aliases(self) -> Iterator[str]:
+        """List the module variables that are one namespace's counters."""
+        for statement in self._tree.body:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript(value=owner)) if self._is_counters(owner):
+                    yield name
+
+    def _is_counters(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Name(id=name):
+                return name in self._imported
+            case ast.Attribute(value=ast.Attribute(attr=module) | ast.Name(id=module), attr="counters"):
+                return module.endswith("utils")
+        return False
+
+    @cached_property
+    def _imported(self) -> frozenset[str]:
+        """The names under which this file has dynamo's counters."""
+        own = {"counters"} if self._path == "_dynamo/utils.py" else set()
+        imports = (node for node in ast.walk(self._tree) if isinstance(node, ast.ImportFrom))
+        aliases = (alias for node in imports if (node.module or "").split(".")[-1] == "utils" for alias in node.names)
+        return frozenset(own | {alias.asname or alias.name for alias in aliases if alias.name == "counters"})
+
+
+def _is_known(place: _Place) -> bool:
+    """Whether a reading says exactly what it reads; ``counters["inductor"][key]`` in a loop names nothing."""
+    return all(literal(shape) is not None for shape in place.namespace | place.name)

@@ -1,0 +1,92 @@
+"""The Python files of a torch, in a folder or in a wheel."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from runner.core.diagnostics import UsageError
+
+VERSION_FILE = "version.py"
+_OF_TORCH = "_inductor/config.py"
+"""Tells torch's package from another folder with a version.py."""
+
+
+class Source(Protocol):
+    """Torch's Python files, by their path below the package ``torch``."""
+
+    @property
+    def label(self) -> str:
+        """How messages call it."""
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's bytes, or None when there is no such file."""
+
+    def below(self, folder: str) -> Iterator[str]:
+        """List the Python files of a folder and its subfolders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """An installed torch, or a checkout."""
+
+    root: Path
+    label: str
+
+    def read(self, path: str) -> bytes | None:
+        file = self.root / path
+        return file.read_bytes() if file.is_file() else None
+
+    def below(self, folder: str) -> Iterator[str]:
+        return (file.relative_to(self.root).as_posix() for file in sorted((self.root / folder).rglob("*.py")))
+
+
+class Wheel:
+    """A wheel, or any zip archive with ``torch/`` in it."""
+
+    def __init__(self, path: Path) -> None:
+        import zipfile  # only the maker of tables needs it
+
+        self.label = path.name
+        try:
+            self._archive = zipfile.ZipFile(path)
+        except zipfile.BadZipFile as problem:
+            raise UsageError(f"{path} is no wheel: {problem}") from problem
+        self._names = sorted(self._archive.namelist())
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            return self._archive.read(f"torch/{path}")
+        except KeyError:
+            return None
+
+    def below(self, folder: str) -> Iterator[str]:
+        wanted = f"torch/{folder}/"
+        return (name.removeprefix("torch/") for name in self._names if name.startswith(wanted) and name.endswith(".py"))
+
+
+def open_source(path: Path) -> Source:
+    """Return the torch in ``path``: its package folder, the folder around that, or a wheel."""
+    if path.is_file():
+        return Wheel(path)
+    for root in (path, path / "torch"):
+        if (root / VERSION_FILE).is_file() and (root / _OF_TORCH).is_file():
+            return Folder(root, root.name)
+    raise UsageError(f"{path} holds no torch: looked for {VERSION_FILE} and {_OF_TORCH}")
+
+
+def read(source: Source, path: str) -> bytes:
+    """Return the bytes of a file that every torch has."""
+    text = source.read(path)
+    if text is None:
+        raise UsageError(f"{source.label} has no torch/{path}")
+    return text
+
+
+def parse(source: Source, path: str) -> ast.Module:
+    """Return the syntax tree of a file that every torch has."""
+    try:
+        return ast.parse(read(source, path))
+    except SyntaxError as problem:
+        raise UsageError(f"torch/{path} of {source.label} is not Python that this interpreter reads: {problem}") from problem

@@ -1,0 +1,148 @@
+"""The parts of a spec by name: its blocks of Python, its functions, its steps with their expectations. No judgement yet."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from runner.core.diagnostics import Diagnostic
+from runner.core.model import CodeBlock
+from runner.language.read import python
+from runner.language.read.files import SpecFile
+from runner.language.read.source import DataPath, Document
+
+ONLY = "function"
+"""The name of the function of a spec that has just one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawExpectation:
+    """One expectation as written."""
+
+    kind: str
+    body: Any
+    path: DataPath
+
+
+@dataclass(frozen=True, slots=True)
+class RawStep:
+    """One step as written. The short form of a spec is one call."""
+
+    kind: str
+    arguments: Any
+    path: DataPath
+    expectations: tuple[RawExpectation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RawFunction:
+    """One function as written: Python with its tree (None where it does not parse), or a map."""
+
+    name: str
+    value: Any
+    path: DataPath
+    block: CodeBlock | None
+    tree: ast.Module | None
+
+
+@dataclass(frozen=True, slots=True)
+class Anatomy:
+    """A spec taken apart."""
+
+    spec: SpecFile
+    preludes: tuple[CodeBlock, ...]
+    prelude_trees: Mapping[str, ast.Module]
+    functions: Mapping[str, RawFunction]
+    scripts: Mapping[DataPath, RawFunction]
+    """The Python of script steps, by the path of each."""
+    steps: tuple[RawStep, ...]
+    problems: tuple[Diagnostic, ...]
+    """Python that does not parse."""
+
+    @property
+    def document(self) -> Document:
+        """The spec's own file."""
+        return self.spec.document
+
+    @property
+    def data(self) -> Any:
+        """The spec as plain data."""
+        return self.spec.document.data
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of the defaults, outermost first, then the spec's own; each once."""
+        documents = (*self.spec.defaults, self.document)
+        return tuple(dict.fromkeys(tag for document in documents for tag in document.data.get("tags", [])))
+
+
+def take_apart(spec: SpecFile) -> Anatomy:
+    """Return the parts of a spec that fits the schema."""
+    problems: list[Diagnostic] = []
+    preludes: list[CodeBlock] = []
+    trees: dict[str, ast.Module] = {}
+    for document in (*spec.defaults, spec.document):
+        if "prelude" in document.data:
+            block = python.block_at(document, ("prelude",), "prelude")
+            preludes.append(block)
+            tree = _parse(document, ("prelude",), block, problems)
+            if tree is not None:
+                trees[block.file] = tree
+    functions = {raw.name: raw for raw in _functions(spec.document, problems)}
+    steps = tuple(_steps(spec.document.data))
+    scripts = {step.path: _script(spec.document, step, problems) for step in steps if step.kind == "script"}
+    return Anatomy(spec, tuple(preludes), trees, functions, scripts, steps, tuple(problems))
+
+
+def with_data(anatomy: Anatomy, data: Any) -> Anatomy:
+    """Return a spec with its templates evaluated: the same places, other values."""
+    document = replace(anatomy.document, data=data)
+    return replace(anatomy, spec=replace(anatomy.spec, document=document), steps=tuple(_steps(data)))
+
+
+def with_document(anatomy: Anatomy, document: Document) -> Anatomy:
+    """Return a spec with another document of the same functions, preludes and steps."""
+    return replace(anatomy, spec=replace(anatomy.spec, document=document))
+
+
+def _parse(document: Document, path: DataPath, block: CodeBlock, problems: list[Diagnostic]) -> ast.Module | None:
+    parsed = python.parse(document, path, block)
+    if parsed.problem is not None:
+        problems.append(parsed.problem)
+    return parsed.tree
+
+
+def _functions(document: Document, problems: list[Diagnostic]) -> Iterator[RawFunction]:
+    places: list[tuple[str, DataPath, Any]] = []
+    if "function" in document.data:
+        places.append((ONLY, ("function",), document.data["function"]))
+    for name, value in document.data.get("functions", {}).items():
+        places.append((name, ("functions", name), value))
+    for name, path, value in places:
+        if isinstance(value, str):
+            block = python.block_at(document, path, name)
+            yield RawFunction(name, value, path, block, _parse(document, path, block, problems))
+        else:
+            yield RawFunction(name, value, path, None, None)
+
+
+def _script(document: Document, step: RawStep, problems: list[Diagnostic]) -> RawFunction:
+    path = (*step.path, "code")
+    block = python.block_at(document, path, "script")
+    return RawFunction("script", step.arguments["code"], path, block, _parse(document, path, block, problems))
+
+
+def _steps(data: Any) -> Iterator[RawStep]:
+    if "steps" not in data:
+        yield RawStep("call", {}, ("expect",), tuple(_expectations(data.get("expect", []), ("expect",))))
+        return
+    for index, step in enumerate(data["steps"]):
+        kind = next(key for key in step if key != "expect")
+        path: DataPath = ("steps", index)
+        yield RawStep(kind, step[kind], (*path, kind), tuple(_expectations(step.get("expect", []), (*path, "expect"))))
+
+
+def _expectations(entries: list[Any], path: DataPath) -> Iterator[RawExpectation]:
+    for index, entry in enumerate(entries):
+        kind, body = next(iter(entry.items()))
+        yield RawExpectation(kind, body, (*path, index, kind))

@@ -1,0 +1,242 @@
+"""From paths to spec files: which files are specs, below which root, and which defaults each inherits."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, one_line, shown_path
+from runner.language.read.kinds import DEFAULTS as DEFAULTS_KIND
+from runner.language.read.repair import gaps_of, readable
+from runner.language.read.source import DataPath, Document, read_partly
+from runner.language.read.tree import Tree, is_project, link_problem, tree_of
+from runner.system.data_dirs import folder
+
+DEFAULTS = "_defaults.yaml"
+SUFFIXES = (".yaml", ".yml")
+_NO_SPECS = ("backends", "waivers")
+"""Names of files beside specs that are no specs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecPath:
+    """A spec file and the folder below which its area is counted."""
+
+    path: Path
+    root: Path
+
+    @property
+    def area(self) -> str:
+        """The folder below the root; empty at its top."""
+        parent = self.path.parent.relative_to(self.root).as_posix()
+        return "" if parent == "." else parent
+
+    @property
+    def tree(self) -> Tree:
+        """The files that may be read for it."""
+        return tree_of(self.root)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecFile:
+    """A spec as read: its document and the defaults that it inherits, the outermost first."""
+
+    document: Document
+    area: str
+    name: str
+    defaults: tuple[Document, ...] = ()
+
+
+def discover(paths: Sequence[Path], problems: list[Diagnostic]) -> list[SpecPath]:
+    """Return every spec file below the paths, the shipped specs when there are none; raise ``UsageError`` for a path that names none.
+
+    Folders that cannot be read, and names that cannot stand in an id, become problems. A file below the shipped specs has
+    the same area however its path was given, so that its id never changes.
+    """
+    shipped = folder("specs").resolve()
+    found: dict[Path, SpecPath] = {}
+    before = len(problems)
+    for path in paths or [shipped]:
+        _must_name_specs(path)
+        absolute = Path(os.path.abspath(path))
+        inside = absolute.resolve().is_relative_to(shipped)
+        root = shipped if inside else absolute if path.is_dir() else absolute.parent
+        place = absolute.resolve() if inside else absolute
+        files = list(_walk(place, (), tree_of(root), problems)) if path.is_dir() else [place]
+        if path.is_dir() and not files and len(problems) == before:
+            raise UsageError(f"no spec below {path}: specs are files that end in .yaml")
+        for file in files:
+            # the first path that leads to a file says what its area is
+            found.setdefault(file, SpecPath(path=file, root=root))
+    problems.extend(problem for spec in found.values() if (problem := _name_problem(spec)) is not None)
+    return list(found.values())
+
+
+def names_shipped(paths: Sequence[Path]) -> bool:
+    """Whether paths name all shipped specs."""
+    shipped = folder("specs").resolve()
+    return not paths or any(path.resolve() == shipped for path in paths)
+
+
+def _must_name_specs(path: Path) -> None:
+    try:
+        is_there, is_file = path.exists(), path.is_file()
+    except OSError as error:
+        raise UsageError(f"cannot look at {one_line(str(path))}: {error.strerror}") from error
+    if not is_there:
+        raise UsageError(f"no such file or folder: {one_line(str(path))}")
+    if is_file and path.name == DEFAULTS:
+        raise UsageError(f"{one_line(str(path))} holds defaults and no spec: name its folder")
+    if is_file and path.stem in _NO_SPECS:
+        raise UsageError(f"{one_line(str(path))} is no spec; --{path.stem} takes such files")
+
+
+_MEANT_IN_IDS = "[]*?,=%"
+"""Characters that mean something in an id or in a glob over ids."""
+
+
+def _name_problem(spec: SpecPath) -> Diagnostic | None:
+    name = spec.path.relative_to(spec.root).as_posix()
+    strange = next((char for char in name if char in _MEANT_IN_IDS or not char.isprintable()), None)
+    if strange is None:
+        return None
+    message = f"the character {strange!a} in the name of a spec"
+    return Diagnostic(
+        position=Position(file=shown_path(spec.path)), message=message, hint="the name stands in the ids of its cases: rename it"
+    )
+
+
+def _walk(directory: Path, above: tuple[Path, ...], tree: Tree, problems: list[Diagnostic]) -> Iterator[Path]:
+    real = directory.resolve()
+    if real in above:
+        position = Position(file=shown_path(directory))
+        problems.append(Diagnostic(position=position, message="this folder is a link to one above it", hint="remove the link"))
+        return
+    if above and not tree.holds(real):
+        problems.append(tree.refusal(directory, "this folder"))
+        return
+    try:
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except OSError as error:
+        position = Position(file=shown_path(directory))
+        problems.append(Diagnostic(position=position, message=f"cannot be read: {error.strerror}", hint="check its permissions"))
+        return
+    for entry in entries:
+        path = directory / entry.name
+        if entry.name.startswith((".", "_")):
+            continue
+        if path.suffix in SUFFIXES and path.stem not in _NO_SPECS:
+            yield path  # whatever it is: reading says what is wrong with a folder of this name
+        elif os.path.isdir(path):
+            yield from _walk(path, (*above, real), tree, problems)
+
+
+@dataclass
+class DefaultsReader:
+    """Reads each defaults file once and collects what is wrong with them."""
+
+    problems: list[Diagnostic] = field(default_factory=list)
+    _read: dict[Path, Document | None] = field(default_factory=dict)
+    _chains: dict[Path, tuple[Document, ...]] = field(default_factory=dict)
+    _cuts: dict[Path, frozenset[DataPath]] = field(default_factory=dict)
+    """By file, what could not be read of it."""
+    _gaps: dict[Path, frozenset[str]] = field(default_factory=dict)
+    """By folder, what its defaults would have brought and do not."""
+
+    def of(self, spec: SpecPath) -> tuple[Document, ...]:
+        """Return the defaults of a spec, the outermost folder's first, each after what it extends."""
+        directory = spec.path.parent
+        if directory not in self._chains:
+            chain: list[Document] = []
+            cuts: set[DataPath] = set()
+            for above in reversed(list(_folders(directory, spec.root))):
+                # also a link that leads nowhere: what cannot be read is said
+                if os.path.lexists(above / DEFAULTS):
+                    cuts |= self._add_own(above / DEFAULTS, spec.tree, chain)
+            self._chains[directory] = tuple(chain)
+            self._gaps[directory] = gaps_of(cuts)
+        return self._chains[directory]
+
+    def gaps(self, spec: SpecPath) -> frozenset[str]:
+        """Return what could not be read of a spec's defaults, as ``gaps_of`` does."""
+        self.of(spec)
+        return self._gaps[spec.path.parent]
+
+    def _add_own(self, path: Path, tree: Tree, chain: list[Document]) -> frozenset[DataPath]:
+        """Add the defaults of a folder; a file that is a link must lead to a place in the tree."""
+        problem = link_problem(path, tree)
+        if problem is not None:
+            self._problem(problem)
+            return _EVERYTHING
+        return self._add(path, (), tree, chain)
+
+    def _add(self, path: Path, through: tuple[Path, ...], tree: Tree, chain: list[Document]) -> frozenset[DataPath]:
+        """Add a file after what it extends; return what could not be read of them."""
+        document = self._document(path)
+        cuts = self._cuts[Path(os.path.realpath(path))]
+        if document is None or document in chain:
+            return cuts
+        base = document.data.get("extends")
+        if base is not None:
+            target = Path(os.path.realpath(path.parent / base.replace("\0", "")))
+            walked = (*through, Path(os.path.realpath(path)))
+            problem = _extends_problem(document, base, target, walked, tree)
+            if problem is not None:
+                self._problem(problem)
+                return _EVERYTHING
+            cuts |= self._add(target, walked, tree, chain)
+            if cuts >= _EVERYTHING:
+                return cuts
+        chain.append(document)
+        return cuts
+
+    def _document(self, path: Path) -> Document | None:
+        key = Path(os.path.realpath(path))
+        if key not in self._read:
+            self._read[key] = None
+            self._cuts[key] = _EVERYTHING
+            try:
+                document = read_partly(path, DEFAULTS_KIND)
+            except InvalidSpecs as error:
+                self.problems.extend(error.diagnostics)
+                return None
+            found = readable(document, DEFAULTS_KIND)
+            self.problems.extend(found.problems)
+            if found.document is not None:
+                self._read[key], self._cuts[key] = found.document, found.cuts
+                if ("extends",) in found.cuts:
+                    self._cuts[key] |= _EVERYTHING
+        return self._read[key]
+
+    def _problem(self, problem: Diagnostic) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+
+_EVERYTHING: frozenset[DataPath] = frozenset((key,) for key in DEFAULTS_KIND.keys)
+
+
+def _extends_problem(document: Document, base: str, target: Path, walked: tuple[Path, ...], tree: Tree) -> Diagnostic | None:
+    path = ("extends",)
+    if not tree.holds(target):
+        # said before it is looked for: whether a file elsewhere is there is not told
+        hint = "defaults extend files of their own project: copy it there"
+        return document.problem(path, f"'{base}' leads out of {shown_path(tree.root or target)}", hint)
+    if target in walked:
+        loop = " -> ".join(shown_path(step) for step in (*walked, target))
+        return document.problem(path, f"defaults that loop: {loop}", "remove one of the extends")
+    if not os.path.lexists(target):
+        return document.problem(path, f"no such file: {base}", "the path is relative to this file")
+    return None
+
+
+def _folders(directory: Path, root: Path) -> Iterator[Path]:
+    """Yield the folders whose defaults hold in ``directory``, innermost first.
+
+    They end at the folder of a project (one with .git, pyproject.toml or backends.yaml), so that it does not matter which
+    path was given; outside of any, at the root that was given: a stranger's file further up must not be taken.
+    """
+    chain = [directory, *directory.parents]
+    marked = next((index for index, place in enumerate(chain) if is_project(place)), None)
+    last = marked if marked is not None else chain.index(root)
+    yield from chain[: last + 1]

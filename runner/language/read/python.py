@@ -1,0 +1,277 @@
+"""Python in specs, read by ``ast`` and never executed: syntax, the function that is meant, how many arguments it takes."""
+
+import ast
+import builtins
+import functools
+import importlib.util
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, did_you_mean, one_of
+from runner.core.model import CodeBlock
+from runner.language.read.source import DataPath, Document, Mark, read_bytes
+
+
+def block_at(document: Document, path: DataPath, name: str) -> CodeBlock:
+    """Return the Python at ``path`` with the line on which it begins.
+
+    The text of a literal block (``|``) begins on the line below its mark; a plain or quoted text on its own line.
+    """
+    mark = document.marks[path]
+    text = str(document.value(path))
+    literal = mark.style == "|"
+    exact = literal or "\n" not in text.rstrip("\n")
+    line = _header(document, mark) + 1 if mark.style in ("|", ">") else mark.line
+    return CodeBlock(name=name, file=str(document.path.absolute()), line=line, text=text, exact=exact)
+
+
+MAX_MODULE = 16 << 20
+"""Bytes of a module that is looked into for a name."""
+
+_HEADER = re.compile(rb"[|>][-+1-9]*\s*(#.*)?\Z")
+
+
+def _header(document: Document, mark: Mark) -> int:
+    """Return the line of a block's ``|`` or ``>``; an anchor, where its mark is, may stand above it."""
+    lines = document.content.splitlines()
+    return next((number for number in range(mark.line, len(lines) + 1) if _HEADER.search(lines[number - 1])), mark.line)
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A block's syntax tree, or the diagnostic that says why there is none."""
+
+    tree: ast.Module | None
+    problem: Diagnostic | None
+
+
+def parse(document: Document, path: DataPath, block: CodeBlock) -> Parsed:
+    """Parse a block; a syntax error gets the line of the YAML file."""
+    try:
+        return Parsed(_tree(block.text), None)
+    except SyntaxError as error:
+        line, column = (error.lineno or 1), (error.offset or 1)
+        return Parsed(None, _python_problem(document, path, block, line, column, error.msg))
+    except (ValueError, RecursionError, MemoryError) as error:
+        why = str(error) or "it is nested too deep"
+        return Parsed(None, document.problem(path, f"this Python cannot be read: {why}", "write it more simply"))
+
+
+@functools.lru_cache(maxsize=64)
+def _tree(text: str) -> ast.Module:
+    """Parse; the prelude of a folder's defaults is asked for by each of its specs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a SyntaxWarning is shown when the case runs
+        tree = ast.parse(text)
+        # made and thrown away: some errors ('return' outside a function, an argument twice) only the compiler sees
+        compile(text, "<spec>", "exec", dont_inherit=True)
+        return tree
+
+
+def _python_problem(document: Document, path: DataPath, block: CodeBlock, line: int, column: int, text: str) -> Diagnostic:
+    if not block.exact:
+        return document.problem(path, f"Python syntax: {text} (line {line} of this text)", "write Python as a literal block: |")
+    position = place(document, path, block, line, column)
+    return Diagnostic(position=position, message=f"Python syntax: {text}", hint="this is Python, exactly as in a module")
+
+
+def place(document: Document, path: DataPath, block: CodeBlock, line: int, column: int) -> Position:
+    """Return where a line and column of a text stand in the file; where the text begins when YAML does not keep its lines."""
+    mark = document.marks[path]
+    if not block.exact:
+        return document.position(path)
+    if mark.style == "|":
+        return Position(file=document.file, line=block.line + line - 1, column=column + _indent(document, block, line))
+    return Position(file=document.file, line=mark.line, column=mark.column + column - 1 + (1 if mark.style else 0))
+
+
+def _indent(document: Document, block: CodeBlock, line: int) -> int:
+    """Return by how many columns the YAML file indents the block."""
+    try:
+        written = document.content.decode("utf-8-sig").split("\n")[block.line + line - 2]
+        own = block.text.split("\n")[line - 1]
+    except (IndexError, UnicodeDecodeError):
+        return 0
+    return len(written.rstrip()) - len(own.rstrip()) if written.rstrip().endswith(own.strip()) else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arity:
+    """How many positional arguments a function takes; ``most`` is None for any number."""
+
+    name: str
+    least: int
+    most: int | None
+    keywords: tuple[str, ...] = ()
+    """Arguments that can only be given by keyword, and must be: no input is."""
+
+    def __str__(self) -> str:
+        if self.most is None:
+            return f"at least {_arguments(self.least)}"
+        return _arguments(self.least) if self.least == self.most else f"{self.least} to {_arguments(self.most)}"
+
+    def takes(self, count: int) -> bool:
+        """Whether so many arguments may be given."""
+        return count >= self.least and (self.most is None or count <= self.most)
+
+
+def _arguments(count: int) -> str:
+    return "1 argument" if count == 1 else f"{count} arguments"
+
+
+def arity(function: ast.FunctionDef | ast.AsyncFunctionDef, *, method: bool = False) -> Arity:
+    """Return the arity of a def; a method's first argument is not counted."""
+    arguments = function.args
+    positional = len(arguments.posonlyargs) + len(arguments.args) - (1 if method else 0)
+    most = None if arguments.vararg else positional
+    needed = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    keywords = tuple(argument.arg for argument, default in needed if default is None)
+    return Arity(name=function.name, least=max(positional - len(arguments.defaults), 0), most=most, keywords=keywords)
+
+
+def top_level_functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
+    """Return the defs at the top of a block by name."""
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def top_level_names(tree: ast.Module) -> set[str]:
+    """Return every name that the top of a module binds, also inside ``if``, ``for``, ``try``; ``*`` for a star import."""
+    names: set[str] = set()
+    for node in _statements(tree.body):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                names.add(node.name)
+            case ast.Import() | ast.ImportFrom():
+                names.update(alias.asname or alias.name.split(".")[0] for alias in node.names)
+            case ast.Assign():
+                names.update(leaf.id for target in node.targets for leaf in ast.walk(target) if isinstance(leaf, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+            case ast.For(target=target):
+                names.update(leaf.id for leaf in ast.walk(target) if isinstance(leaf, ast.Name))
+            case ast.With(items=items):
+                bound = (item.optional_vars for item in items if item.optional_vars is not None)
+                names.update(leaf.id for target in bound for leaf in ast.walk(target) if isinstance(leaf, ast.Name))
+    return names
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
+    for node in body:
+        yield node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        for field in ("body", "orelse", "finalbody"):
+            yield from _statements(getattr(node, field, []))
+        for branch in (*getattr(node, "handlers", []), *getattr(node, "cases", [])):
+            yield from _statements(branch.body)
+
+
+def module_arity(tree: ast.Module, name: str) -> Arity | None:
+    """Return the arity of ``forward`` of a class in a prelude; None where reading cannot tell."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            for item in node.body:
+                if isinstance(item, ast.FunctionDef) and item.name == "forward":
+                    found = arity(item, method=True)
+                    return replace(found, name=f"{name}.forward")
+    return None
+
+
+def find_name(path: str, prelude: set[str]) -> tuple[str, str] | None:
+    """Return (message, hint) when reading shows that a dotted path cannot be found; None when it can, or only a worker can tell.
+
+    Looked up without import: the first part among the prelude's names and the installed top-level packages, the rest in the
+    package's own files as far as they say.
+    """
+    first, _, rest = path.replace(":", ".").partition(".")
+    if "*" in prelude or (first in prelude and not (first == "torch" and rest)):
+        return None
+    if not rest:
+        hint = did_you_mean(first, prelude) or (
+            f"the prelude defines {one_of(prelude - _GIVEN)}" if prelude - _GIVEN else "define it in prelude:"
+        )
+        return f"no name '{first}' in the prelude", hint
+    if not is_installed(first):
+        return f"no package '{first}' is installed", did_you_mean(
+            first, [*prelude, "torch", "triton"]
+        ) or "install it, put its folder on PYTHONPATH, or name it under requires: {module: ...}"
+    return _find_in_files(first, path.replace(":", "."))
+
+
+_GIVEN = {"torch", "params"}
+
+
+def is_installed(name: str) -> bool:
+    """Whether a top-level package can be found; nothing is imported."""
+    return _folders(name, tuple(sys.path)) is not None
+
+
+@functools.cache
+def _folders(package: str, search: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the folders of a package, none for a module; None when it cannot be found. Many specs name the same few."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    return None if spec is None else tuple(spec.submodule_search_locations or ())
+
+
+def _find_in_files(package: str, path: str) -> tuple[str, str] | None:
+    folders = _folders(package, tuple(sys.path))
+    if not folders:
+        return None
+    place = Path(folders[0])
+    parts = path.split(".")
+    for index, part in enumerate(parts[1:], start=1):
+        if (place / part).is_dir():
+            place = place / part
+            continue
+        file = place / f"{part}.py"
+        if file.is_file():
+            if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folders[0])):
+                return None  # a link to who knows what: the names in it are not shown
+            return _find_in_module(file, ".".join(parts[: index + 1]), tuple(parts[index + 1 :]))
+        break
+    return None  # bound by an __init__ or made at run time: only a worker can tell
+
+
+@functools.cache
+def _find_in_module(file: Path, module: str, rest: tuple[str, ...]) -> tuple[str, str] | None:
+    if not rest:
+        return None
+    try:
+        text = read_bytes(file, limit=MAX_MODULE)
+        # a look at the text spares the tree, which costs a hundred times as much, for nearly every name that is there
+        if re.search(rb"^(?:def|class) %s\b|^%s\b[^\n]*=" % ((re.escape(rest[0].encode()),) * 2), text, re.MULTILINE):
+            return None
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, InvalidSpecs):
+        return None  # not a text of a reasonable size, or not Python of this version: only a worker can tell
+    names = top_level_names(tree)
+    if rest[0] in names or names & {"*", "__getattr__"}:
+        return None
+    return f"no name '{rest[0]}' in {module}", did_you_mean(rest[0], names) or "it may have moved: search torch's source"
+
+
+def is_exception(name: str) -> bool:
+    """Whether a bare name is one of Python's own exceptions."""
+    found = getattr(builtins, name, None)
+    return isinstance(found, type) and issubclass(found, BaseException)
+
+
+def exceptions() -> list[str]:
+    """Return the names of Python's own exceptions."""
+    return [name for name in dir(builtins) if is_exception(name)]
+
+
+def defined(trees: Mapping[str, ast.Module]) -> set[str]:
+    """Return every name that a spec's preludes bind, and those that each worker adds."""
+    names = set(_GIVEN)
+    for tree in trees.values():
+        names |= top_level_names(tree)
+    return names

@@ -1,0 +1,100 @@
+"""Where templates stand in a spec, and putting values in their place."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runner.language.read import templates
+from runner.language.read.source import DataPath
+
+SECTIONS = frozenset(
+    ["summary", "covers", "config", "dynamo_config", "functorch_config", "env", "torch", "context", "function", "functions"]
+    + ["let", "spies", "handlers", "inputs", "compile", "steps", "expect", "timeout", "control"]
+)
+"""The keys below which a ``{{`` is a template."""
+
+_PATTERNS = (("filecheck",), ("filecheck", "checks"), ("raises", "match"), ("text", "matches"), ("log", "matches"))
+"""What in an expectation is a pattern: there ``{{`` is FileCheck's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A template over facts: evaluated on the machine that runs the case."""
+
+    template: templates.Template
+    names: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return self.template.text
+
+
+def occurrences(data: Any) -> Iterator[tuple[DataPath, str]]:
+    """Yield the path and text of every template of a spec."""
+    for section, value in data.items():
+        if section in SECTIONS:
+            yield from templates_below(value, (section,))
+
+
+def templates_below(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
+    """Yield the path and text of every template of a value that stands at ``path``."""
+    if isinstance(value, str):
+        if "{{" in value and not _is_code(path):
+            yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from templates_below(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from templates_below(item, (*path, index))
+
+
+def _is_code(path: DataPath) -> bool:
+    if (path[0] == "function" and len(path) == 1) or (path[0] == "functions" and len(path) == 2):
+        return True
+    if path[0] == "steps" and path[2:] == ("script", "code"):
+        return True
+    # below expect: [..., expect, INDEX, kind, key]
+    return any(path[-len(words) :] == words and path[-len(words) - 2 : -len(words) - 1] == ("expect",) for words in _PATTERNS)
+
+
+def replaced(data: Any, path: DataPath, value: Any) -> Any:
+    """Return ``data`` with ``value`` at ``path``; what is not on the way is shared, nothing is changed in place."""
+    if not path:
+        return value
+    copy: Any = list(data) if isinstance(data, list) else dict(data)
+    copy[path[0]] = replaced(data[path[0]], path[1:], value)
+    return copy
+
+
+def filled(value: Any, names: Mapping[str, Any]) -> Any:
+    """Return ``value`` with every template evaluated over ``names``, or deferred where it asks for facts."""
+    if templates.is_template(value):
+        template = templates.parse(value)
+        return Deferred(template, names) if template.is_deferred else template.evaluate(names)
+    if isinstance(value, dict):
+        return {key: filled(item, names) for key, item in value.items()}
+    if isinstance(value, list):
+        return [filled(item, names) for item in value]
+    return value
+
+
+def resolve_facts(value: Any, facts: Mapping[str, Any]) -> Any:
+    """Return ``value`` with every deferred template evaluated; raise ``templates.TemplateError``."""
+    if isinstance(value, Deferred):
+        return value.template.evaluate({**value.names, templates.DEFERRED_NAME: facts})
+    if isinstance(value, dict):
+        return {key: resolve_facts(item, facts) for key, item in value.items()}
+    if isinstance(value, list):
+        return [resolve_facts(item, facts) for item in value]
+    return value
+
+
+def as_text(value: Any) -> Any:
+    """Return ``value`` with every deferred template as its text, for people and for digests."""
+    if isinstance(value, Deferred):
+        return value.template.text
+    if isinstance(value, dict):
+        return {key: as_text(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [as_text(item) for item in value]
+    return value

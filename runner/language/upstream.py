@@ -1,0 +1,135 @@
+"""The upstream tests that the specs restate, as a committed list, and which cases cover each of their instances."""
+
+import functools
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from runner.core.diagnostics import one_of, unknown
+from runner.core.model import Case
+
+LIST = Path(__file__).parent / "data" / "upstream.json"
+
+
+@dataclass(frozen=True)
+class UpstreamTest:
+    """One test: its number in the list, its name without values, its parameters, and the values of each instance as written in an id."""
+
+    row: int
+    file: str
+    name: str
+    parameters: tuple[str, ...]
+    instances: tuple[str, ...]
+    """``cpu,float32,false``; one empty text for a test without parameters."""
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """The id of each instance, as a spec's ``covers`` names it."""
+        return tuple(f"{self.name}[{values}]" if values else self.name for values in self.instances)
+
+    def is_of_another_device(self, values: str, device: str) -> bool:
+        """Whether the values are those of an instance but for the device, and the device is ``device``: more than upstream tests."""
+        given = values.split(",")
+        if "device" not in self.parameters or len(given) != len(self.parameters):
+            return False
+        place = self.parameters.index("device")
+        others = {tuple(_without(instance.split(","), place)) for instance in self.instances}
+        return given[place] in (device, device.split(":")[0]) and tuple(_without(given, place)) in others
+
+
+def _without(values: list[str], place: int) -> list[str]:
+    return values[:place] + values[place + 1 :]
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """The whole list, in order."""
+
+    tests: tuple[UpstreamTest, ...]
+
+    @cached_property
+    def by_name(self) -> Mapping[str, UpstreamTest]:
+        """Each test by its name."""
+        return {test.name: test for test in self.tests}
+
+    @cached_property
+    def ids(self) -> frozenset[str]:
+        """The ids of all instances."""
+        return frozenset(identity for test in self.tests for identity in test.ids)
+
+    @cached_property
+    def files(self) -> frozenset[str]:
+        """The files that the list knows; a test of any other file is not held against it."""
+        return frozenset(test.file for test in self.tests)
+
+    def problem(self, entry: str, device: str) -> tuple[str, str] | None:
+        """Return message and hint for an entry of ``covers`` that names nothing of the list; None where it may stand."""
+        if entry in self.ids or entry.split("::")[0] not in self.files:
+            return None
+        name, bracket, values = entry.partition("[")
+        if name not in self.by_name:
+            return self._unknown_test(name)
+        test = self.by_name[name]
+        if not test.parameters:
+            return f"the upstream test '{name}' has no instances", "leave out the bracket"
+        if not bracket:
+            return f"'{name}' names no instance of the upstream test", f"its instances: {one_of(test.ids)}"
+        if values.endswith("]") and test.is_of_another_device(values[:-1], device):
+            return None
+        return unknown("upstream instance", entry, test.ids)
+
+    def _unknown_test(self, name: str) -> tuple[str, str]:
+        """Say which test is meant: the one of that name in another class, or else the nearest of the file."""
+        file, _, rest = name.partition("::")
+        tests = [test.name for test in self.tests if test.file == file]
+        message, hint = unknown("upstream test", name, tests)
+        same = [test for test in tests if test.split("::")[-1] == rest.split("::")[-1]]
+        return message, f"did you mean '{same[0]}'?" if same else hint
+
+
+@functools.cache
+def load() -> Upstream:
+    """Read the committed list."""
+    rows = json.loads(LIST.read_text("utf-8"))["tests"]
+    return Upstream(tuple(_test(row) for row in rows))
+
+
+def _test(row: Mapping[str, object]) -> UpstreamTest:
+    parameters, instances = row["parameters"], row["instances"]
+    assert isinstance(parameters, list)
+    assert isinstance(instances, list)
+    name = "::".join(str(part) for part in (row["file"], row["class"], row["test"]) if part)
+    return UpstreamTest(int(str(row["row"])), str(row["file"]), name, tuple(parameters), tuple(instances))
+
+
+@dataclass(frozen=True)
+class Covered:
+    """A test, and for each of its instances (by id, in order) the cases that cover it."""
+
+    test: UpstreamTest
+    cases: Mapping[str, tuple[Case, ...]]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The ids that no case covers."""
+        return tuple(identity for identity, cases in self.cases.items() if not cases)
+
+    @property
+    def specs(self) -> Mapping[str, int]:
+        """Each spec that covers some of it, with the number of its cases that do."""
+        ids: dict[str, set[str]] = {}
+        for cases in self.cases.values():
+            for case in cases:
+                ids.setdefault(case.spec, set()).add(case.id)
+        return {spec: len(found) for spec, found in ids.items()}
+
+
+def coverage(cases: Iterable[Case], upstream: Upstream) -> list[Covered]:
+    """Return what covers each test of the list, in its order. That a case can run here is not asked."""
+    by_id: dict[str, list[Case]] = {}
+    for case in cases:
+        for entry in dict.fromkeys(case.covers):
+            by_id.setdefault(entry, []).append(case)
+    return [Covered(test, {identity: tuple(by_id.get(identity, ())) for identity in test.ids}) for test in upstream.tests]

@@ -1,0 +1,244 @@
+"""In which order cases run, what each needs of the machine, and how many fit on it at once."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from runner.core.conditions import VersionRange
+from runner.core.diagnostics import UsageError, one_line
+from runner.core.model import Case
+from runner.plan.jobs import Environment
+from runner.plan.resources import Capacity, Needs
+from runner.system import hardware
+from runner.system.capabilities import Machine, memory_of
+
+_MIB = 1 << 20
+
+# What processes were seen to take of their own (the rest they share with their template), and at least half as much again. Torch 2.13 for
+# the CPU, peaks over the case: most cases that compile 250 to 400 MiB, the largest 560; without a compiler 95 to 300; a child that imports
+# torch anew 150 to 250; a pool of 16 processes that compile 500 above its worker.
+_MEMORY_OF_COMPILING = 1024 * _MIB
+_MEMORY_OF_CALLS = 512 * _MIB
+_MEMORY_OF_CHILD = 384 * _MIB
+_MEMORY_OF_COMPILER = 256 * _MIB
+"""Of each compile at once beyond the first: a process of torch's pool, with g++."""
+
+_MEMORY_ON_HOST_OF_GPU = 2048 * _MIB
+"""What the libraries of a GPU add in a worker: bounded from above, not measured."""
+
+_MEMORY_KEPT = 1024 * _MIB
+"""For the runner and the templates, which hold some 300 MiB each."""
+
+_GPU_MEMORY = 4096 * _MIB
+"""What a case on a GPU is taken to need of it when it does not say: a context of 600 MiB, inputs, and what torch keeps of what was freed.
+Assumed, not measured: a spec that needs more says so, ``requires: [{gpu_memory: ...}]``."""
+
+_GPU_MEMORY_OF_CHILD = 1024 * _MIB
+"""A process that times kernels beside the worker: a context of its own, and the inputs once more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the command line, and the last run, say of how cases are run."""
+
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long cases took, by id."""
+    seed: int | None = None
+    """Of a random order."""
+    memory_limit: int | None = None
+    """Bytes that one case may use; None for no limit."""
+
+
+def environment_of(case: Case) -> Environment:
+    """Return what the case's template must have been started with."""
+    variables = {name: None if value is None else _as_variable(value) for name, value in case.body["env"].items()}
+    # what compiles nothing needs no compiler warm: that alone takes longer than importing torch
+    kinds = frozenset([case.device.split(":")[0]]) if case.body["compiles"] else frozenset[str]()
+    return Environment(variables=variables, kinds=kinds)
+
+
+def _as_variable(value: object) -> str:
+    return ("1" if value else "0") if isinstance(value, bool) else str(value)
+
+
+def environments(cases: Sequence[Case]) -> dict[str, Environment]:
+    """Return one environment for each set of variables, warm for every kind of device that its cases use."""
+    found: dict[str, Environment] = {}
+    for case in cases:
+        mine = environment_of(case)
+        other = found.get(mine.key)
+        found[mine.key] = mine if other is None else Environment(variables=mine.variables, kinds=mine.kinds | other.kinds)
+    return found
+
+
+def order(cases: Sequence[Case], seconds: Mapping[str, float] | None = None, seed: int | None = None) -> list[Case]:
+    """Return the cases in the order in which they run, those of one environment together: each template is started once.
+
+    The longest of the last run come first, so that none is left over at the end with nothing beside it; so do cases without a time, because
+    a wrong guess that is too long costs nothing. What runs alone comes last: the machine is emptied once. With a seed the order is random,
+    the same for the same seed whatever else is selected.
+    """
+    if seed is not None:
+        return _shuffled(cases, seed)
+    known = seconds or {}
+
+    def length(case: Case) -> float:
+        return known.get(case.id, math.inf)
+
+    alone = [case for case in cases if is_exclusive(case)]
+    beside = _by_environment([case for case in cases if not is_exclusive(case)])
+    kept_warm = {environment_of(case).key for case in alone}
+    # an environment that comes again at the end stands last here, and first there: its template need not be started twice
+    keys = sorted(beside, key=lambda key: (key in kept_warm, -max(map(length, beside[key]))))
+    ending = _by_environment(alone)
+    groups = [beside[key] for key in keys]
+    groups += [ending[key] for key in sorted(ending, key=lambda key: -keys.index(key) if key in beside else 1)]
+    return [case for group in groups for case in sorted(group, key=lambda case: -length(case))]
+
+
+def _by_environment(cases: Sequence[Case]) -> dict[str, list[Case]]:
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(environment_of(case).key, []).append(case)
+    return groups
+
+
+def _shuffled(cases: Sequence[Case], seed: int) -> list[Case]:
+    """Return environments, and the cases of each, in an order that hangs on the seed and on themselves alone."""
+    groups = _by_environment(cases)
+    found = []
+    for key in sorted(groups, key=lambda key: _lot(seed, key)):
+        found += sorted(groups[key], key=lambda case: _lot(seed, case.id))
+    return found
+
+
+def _lot(seed: int, text: str) -> bytes:
+    import hashlib  # loads OpenSSL: not for runs that do not shuffle
+
+    return hashlib.sha256(f"{seed} {text}".encode("utf-8", "surrogatepass")).digest()
+
+
+def is_exclusive(case: Case) -> bool:
+    """Whether nothing may run beside a case: it takes times that people read, or its spec says so."""
+    return case.exclusive or any(step.kind == "bench" for step in case.steps)
+
+
+def needs_of(case: Case, machine: Machine) -> Needs:
+    """Return what a case takes of a machine.
+
+    A worker keeps one core busy, whichever of Python, the compiler or its kernels runs: that these take several for moments is not counted.
+    Max-autotune on a GPU shares it: what runs beside changes which kernel is fastest, and nothing that a spec may claim.
+    """
+    compilers = _compilers(case)
+    children = _children(case)
+    memory = _MEMORY_OF_COMPILING if case.body["compiles"] else _MEMORY_OF_CALLS
+    memory += (compilers - 1) * _MEMORY_OF_COMPILER + children * _MEMORY_OF_CHILD
+    if not _uses_gpu(case):
+        return Needs(cores=compilers, memory=memory, exclusive=is_exclusive(case))
+    asked = max((memory_of(_argument(one.argument)) for one in case.requires if one.name == "gpu_memory"), default=0)
+    return Needs(
+        cores=compilers,
+        memory=memory + _MEMORY_ON_HOST_OF_GPU,
+        gpu_memory=max(asked, _GPU_MEMORY + children * _GPU_MEMORY_OF_CHILD),
+        gpus=_whole_gpus(case, machine),
+        exclusive=is_exclusive(case),
+    )
+
+
+def _compilers(case: Case) -> int:
+    """Return how many compile at once: one, unless the case says how many."""
+    config, env = case.body.get("config", {}), case.body["env"]
+    found = config.get("compile_threads", env.get("TORCHINDUCTOR_COMPILE_THREADS", 1))
+    text = str(found)  # what a template over facts gives is known to the worker alone
+    wanted = int(text) if re.fullmatch("[1-9][0-9]{0,3}", text) and case.body["compiles"] else 1
+    # more threads than cores wait for each other, and for nobody else
+    return min(wanted, max(1, int(hardware.cores())))
+
+
+def _children(case: Case) -> int:
+    """Return how many processes with torch a case starts beside its worker at once."""
+    tunes = case.body.get("config", {}).get("autotune_in_subproc") is True
+    return int(tunes or any(step.kind == "spawn" for step in case.steps))
+
+
+def _uses_gpu(case: Case) -> bool:
+    return case.device.startswith("cuda") or any(one.name in ("cuda", "rocm", "gpus", "gpu_memory") for one in case.requires)
+
+
+def _whole_gpus(case: Case, machine: Machine) -> int:
+    """Return how many GPUs a case has to itself: none when one will do, which it shares."""
+    there = machine.gpus or 0
+    ranges = [VersionRange.parse(_argument(one.argument)) for one in case.requires if one.name == "gpus"]
+    # the fewest that the spec lets through
+    wanted = next((count for count in range(1, there + 1) if all(one.holds((count,)) for one in ranges)), 1)
+    _, _, index = case.device.partition(":")
+    wanted = max(wanted, int(index) + 1 if index.isdecimal() else 1)
+    if case.body.get("config", {}).get("autotune_multi_device") is True:
+        wanted = max(wanted, there)
+    return wanted if wanted > 1 else 0
+
+
+def _argument(argument: str | None) -> str:
+    return argument or ""
+
+
+def workers(jobs: str) -> int:
+    """Read ``--jobs``: a number, or auto, which is as many as there are cores, and as memory has room for; raise ``UsageError``."""
+    if jobs == "auto":
+        return max(1, min(int(hardware.cores()), _shared_memory() // _MEMORY_OF_COMPILING))
+    if re.fullmatch("[1-9][0-9]{0,5}", jobs) is None:
+        raise UsageError(f"--jobs {jobs}: write a number from 1, or auto")
+    return int(jobs)
+
+
+def capacity(count: int, machine: Machine) -> Capacity:
+    """Return what ``count`` workers have to share. Who asks for more workers than there are cores gets them, as far as memory goes."""
+    return Capacity(
+        jobs=count,
+        cores=max(hardware.cores(), float(count)),
+        memory=_shared_memory(),
+        gpus=machine.gpus or 0,
+        gpu_memory=machine.gpu_memory or 0,
+    )
+
+
+def _shared_memory() -> int:
+    return max(hardware.available_memory() - _MEMORY_KEPT, _MEMORY_OF_COMPILING)
+
+
+def threads(count: int) -> int:
+    """Return the OpenMP threads of each of ``count`` workers."""
+    return max(1, int(hardware.cores() // count))
+
+
+def spares(count: int) -> int:
+    """Return how many workers may warm up beside ``count`` that run cases: no more than there are cores for both.
+
+    Warming up for a GPU takes some times what a small case does, so one worker that runs cases has use for several that warm up.
+    """
+    return max(0, min(3 * count, int(hardware.cores()) - count))
+
+
+MOST_OF_MEMORY = 0.75
+"""The share of what is available that one case may use, when ``--memory-limit`` is auto."""
+
+_SIZE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) ?(KiB|MiB|GiB|TiB|KB|MB|GB|TB)")
+_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_LEAST_LIMIT = 64 * _MIB
+"""Below this no Python that has imported torch can begin: a unit was mistaken."""
+
+
+def memory_limit(text: str) -> int | None:
+    """Read ``--memory-limit``: a size, auto, or none; raise ``UsageError``."""
+    if text == "none":
+        return None
+    if text == "auto":
+        return max(int(hardware.available_memory() * MOST_OF_MEMORY), _MEMORY_OF_COMPILING)
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise UsageError(f"--memory-limit {one_line(text)}: write a size with its unit, for example 4GiB or 500MiB, or auto, or none")
+    size = int(float(found[1]) * _UNITS[found[2]])
+    if size < _LEAST_LIMIT:
+        raise UsageError(f"--memory-limit {text}: no worker can begin in so little; write {_LEAST_LIMIT // _MIB}MiB or more")
+    return size

@@ -1,0 +1,119 @@
+"""Which of the cases, by backend, by glob on ids, by shard; and which of their steps.
+
+Only ``*`` and ``?`` are special in a glob, so that an id selects itself.
+"""
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from runner.core.diagnostics import UsageError, one_line, unknown
+from runner.core.model import Case
+from runner.language.backends import Backends
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The ``index``-th of ``count`` parts, from 1."""
+
+    index: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """Read ``I/N``; raise ``UsageError``."""
+        match = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
+            raise UsageError(f"'{text}' is no shard: write I/N with I from 1 to N, for example 2/4")
+        return cls(int(match[1]), int(match[2]))
+
+    def holds(self, case: Case) -> bool:
+        """Whether the case belongs to this part: by its id alone, so that other cases do not move it."""
+        import hashlib  # loads OpenSSL: not for commands that do not shard
+
+        number = int.from_bytes(hashlib.sha256(case.id.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+        return number % self.count == self.index - 1
+
+
+def glob(pattern: str) -> re.Pattern[str]:
+    """Return the expression of a glob over ids."""
+    pieces = [{"*": ".*", "?": "."}.get(character) or re.escape(character) for character in pattern]
+    return re.compile("".join(pieces), re.DOTALL)
+
+
+def unmatched(globs: Sequence[str], cases: Sequence[Case]) -> list[str]:
+    """Return for each glob that matches none of the cases what it should look like."""
+    ids = [case.id for case in cases]
+    return [_hint(pattern, ids) for pattern in globs if not any(map(glob(pattern).fullmatch, ids))]
+
+
+def _hint(pattern: str, ids: Sequence[str]) -> str:
+    wanted = f"no case matches '{one_line(pattern)}'"
+    if not ids:
+        return wanted
+    below = [case_id for case_id in ids if glob(f"*/{pattern}").fullmatch(case_id)]
+    if below:
+        return f"{wanted}: ids begin with their folder; '*/{one_line(pattern)}' matches {_some(below)}"
+    return f"{wanted}: ids look like {_some(_nearest(pattern, ids))}"
+
+
+def _some(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
+    return f"'{one_line(ids[0])}'{more}"
+
+
+def _nearest(pattern: str, ids: Sequence[str]) -> Sequence[str]:
+    """Return the ids that begin as a text; else those that hold most of it between a glob's stars; else those of a name most like it."""
+    if begun := _begun(pattern.strip("*?"), ids):
+        return begun
+    pieces = [piece for piece in re.split(r"[*?\[\]/,]+", pattern) if piece]
+    scores = [sum(len(piece) for piece in pieces if piece in case_id) for case_id in ids]
+    best = max(scores)
+    if best:
+        return [case_id for case_id, score in zip(ids, scores, strict=True) if score == best]
+    names = {case_id.partition("[")[0].rpartition("/")[2]: case_id for case_id in reversed(ids)}
+    near = difflib.get_close_matches(pattern.partition("[")[0].rpartition("/")[2].strip("*?"), names, n=1, cutoff=0.4)
+    return [names[near[0]]] if near else ids
+
+
+def _begun(text: str, ids: Sequence[str]) -> list[str]:
+    """Return the ids whose name, or that themselves, begin with a text, those of exactly this name first."""
+    if not text:
+        return []
+    names = {case_id: case_id.partition("[")[0] for case_id in ids}
+    short = {case_id: name.rpartition("/")[2] for case_id, name in names.items()}
+    exact = [case_id for case_id in ids if text in (names[case_id], short[case_id])]
+    begun = [case_id for case_id in ids if case_id.startswith(text) or short[case_id].startswith(text)]
+    name = text.partition("[")[0]
+    return list(dict.fromkeys([*exact, *begun])) or [case_id for case_id in ids if name in (names[case_id], short[case_id])]
+
+
+def select(
+    cases: Sequence[Case], backends: Backends, *, names: Sequence[str] = (), globs: Sequence[str] = (), shard: Shard | None = None
+) -> list[Case]:
+    """Return the cases that every given criterion lets through; raise ``UsageError`` for a backend that does not exist."""
+    for name in names:
+        if name not in backends.by_name:
+            message, hint = unknown("backend", name, backends.by_name)
+            raise UsageError(f"{message} ({hint})")
+    patterns = [glob(pattern) for pattern in globs]
+    found = [case for case in cases if not names or case.backend in names]
+    found = [case for case in found if not patterns or any(pattern.fullmatch(case.id) for pattern in patterns)]
+    return [case for case in found if shard is None or shard.holds(case)]
+
+
+def without_benches(case: Case) -> Case:
+    """Return the case as it runs without ``--bench``. Bench steps are the last ones, so no other step changes its number."""
+    kept = tuple(step for step in case.steps if step.kind != "bench")
+    return replace(case, steps=kept, left_out=(*case.steps[len(kept) :], *case.left_out)) if len(kept) < len(case.steps) else case
+
+
+def why_nothing_selected(read: int, *, names: Sequence[str], globs: Sequence[str], shard: str | None, of: int | None = None) -> str:
+    """Say why no case is selected: ``read`` were read, and ``of`` so many selected before the shard was taken, where that is known."""
+    if not read:
+        return "no case is selected: the files that were read hold none"
+    if of and shard:
+        return f"no case is selected: none of the {of} selected cases falls to shard {shard}; its run is recorded, so that it can be merged"
+    given = [*(f"--backend {name}" for name in names), *(f"--select {glob}" for glob in globs), *([f"--shard {shard}"] if shard else [])]
+    return f"no case is selected: none of the {read} cases that were read matches {' '.join(given) or 'the paths'} ('list' shows them)"

@@ -1,0 +1,121 @@
+"""From a case to the plan that a worker runs: plain data, with the measurements that its expectations ask for."""
+
+import ast
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from runner.core.conditions import Surroundings, holds
+from runner.core.model import Case, Step
+from runner.core.protocol import encode
+from runner.language.read.substitution import as_text, resolve_facts
+from runner.vocabulary.expectations import EAGER, side_effects
+from runner.vocabulary.expectations.raises import Raises
+
+
+def seed_of(case: Case) -> int:
+    """Return the case's seed: from its id without the backend, so that every backend sees the same numbers."""
+    given = case.body["torch"].get("seed")
+    if given is not None:
+        return int(given)
+    return int.from_bytes(hashlib.sha256(case.body["seed_key"].encode("utf-8", "surrogatepass")).digest()[:4], "big")
+
+
+def digest_of(case: Case) -> str:
+    """Return the sha256 of what is run and judged, so that a recorded result can be tied to it.
+
+    Where the file lies, and on which line something stands, does not count; nor does it whether the run times its bench steps.
+    """
+    body = dict(case.body)
+    del body["isolation"]  # how it is run is no part of what is claimed
+    preludes = [block["text"] for block in body.pop("preludes")]
+    functions = {name: value["block"]["text"] if "block" in value else value for name, value in body.pop("functions").items()}
+    judged = [
+        [step.kind, _arguments(step), [(one.kind, repr(one.check)) for one in step.expectations]] for step in (*case.steps, *case.left_out)
+    ]
+    whole: list[Any] = [body, preludes, functions, judged, dict(case.params), case.backend]
+    if case.control is not None:
+        whole.append([case.control.patch, case.control.fails])
+    text = json.dumps(as_text(whole), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _arguments(step: Step) -> dict[str, Any]:
+    return {**step.arguments, "code": step.arguments["code"]["text"]} if step.kind == "script" else dict(step.arguments)
+
+
+def expects_raise(step: Step, here: Surroundings) -> bool:
+    """Whether an exception in this step is what the spec wants to see."""
+    return any(isinstance(expected.check, Raises) and holds(expected.check.when, here) for expected in step.expectations)
+
+
+def needs_eager(case: Case) -> bool:
+    """Whether a step names the eager reference, or a part of it."""
+    return any(name.partition(".")[0] == EAGER for step in case.steps for name in step_names(step))
+
+
+def _compared(case: Case) -> list[str]:
+    """Return the names that expectations speak of, without the paths below them."""
+    return sorted({name.partition(".")[0] for step in case.steps for expected in step.expectations for name in expected.check.names})
+
+
+def make_plan(
+    case: Case, here: Surroundings, facts: Mapping[str, Any], folder: Path, cache: Path, objects: Path | None = None
+) -> dict[str, Any]:
+    """Return the plan as JSON can say it; raise ``templates.TemplateError`` for a fact that this machine does not have.
+
+    ``objects`` is the folder from which compiled objects may be served.
+    """
+    plan = {
+        "format": 1,
+        "id": case.id,
+        "backend": case.backend,
+        "device": case.device,
+        "params": case.params,
+        "body": resolve_facts(dict(case.body), facts),
+        "seed": seed_of(case),
+        "module_key": case.spec,
+        "folder": str(folder),
+        "cache": str(cache),
+        "objects": str(objects) if objects is not None else None,
+        "needs_eager": needs_eager(case),
+        "compared": _compared(case),
+        "steps": [_plan_step(case, step, here, facts) for step in case.steps],
+    }
+    return dict(encode(plan))
+
+
+def step_names(step: Step) -> Iterator[str]:
+    """Yield the names that a step uses: in its expectations, in its arguments, and as parameters of a script."""
+    for expected in step.expectations:
+        yield from expected.check.names
+    if step.kind == "script":
+        code = step.arguments["code"]["text"]
+        yield from (node.arg for node in ast.walk(ast.parse(code)) if isinstance(node, ast.arg))
+    else:
+        yield from (str(name) for name in _referenced(step.arguments))
+
+
+def _referenced(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        if set(value) == {"ref"}:
+            yield value["ref"]
+        for item in value.values():
+            yield from _referenced(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _referenced(item)
+
+
+def _plan_step(case: Case, step: Step, here: Surroundings, facts: Mapping[str, Any]) -> dict[str, Any]:
+    wanted = [(index, expected.kind, expected.check.measurement()) for index, expected in enumerate(step.expectations)]
+    effects = side_effects.of_step(step, case.steps, here) if needs_eager(case) else None
+    return {
+        "kind": step.kind,
+        "effects": None if effects is None else effects.measurement(),
+        "arguments": resolve_facts(dict(step.arguments), facts),
+        "expects_raise": expects_raise(step, here),
+        "measure": [{"index": index, "kind": kind, "arguments": arguments} for index, kind, arguments in wanted if arguments is not None],
+    }

@@ -1,0 +1,1 @@
+"""What a run leaves: journal, folder, lock, evidence, and how the parts of a run are joined."""

@@ -1,0 +1,105 @@
+"""The files that a case was judged by, with their digests: taken when it is judged, and verified by everything that reads them again."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from runner.core.model import CaseResult, Json, ServiceReport
+from runner.system.safe_open import open_left_behind
+
+OBSERVATION = "observation.json"
+SERVICES = "services.json"
+CODE_BYTES = 16 << 20
+"""The most of one piece of generated code that is read."""
+
+_MOST_BYTES = 512 << 20
+"""Of one file; what is larger was written by no run."""
+
+
+class EvidenceAltered(Exception):
+    """A file that a case was judged by is not what it was then."""
+
+
+def digest(data: bytes) -> str:
+    """Return the sha256 of a file's content."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def code_name(step: int, piece: int) -> str:
+    """Return the name of a piece of generated code."""
+    return f"code-{step}-{piece}.txt"
+
+
+class CaseFiles:
+    """The files of a case that is judged, and the digest of each that was read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.digests: dict[str, str] = {}
+
+    def note(self, name: str, data: bytes) -> None:
+        """Take in a file of the runner's own."""
+        self.digests[name] = digest(data)
+
+    def code(self, step: int, piece: int) -> str:
+        """Return a piece of generated code; raise ``OSError`` where there is none, or too much."""
+        data = _read(self._folder, code_name(step, piece), CODE_BYTES)
+        self.note(code_name(step, piece), data)
+        return data.decode("utf-8", "surrogateescape")
+
+
+class RecordedFiles:
+    """The files of a case that was judged before; each is read only as it was then. Raises ``EvidenceAltered``."""
+
+    def __init__(self, folder: Path, digests: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._digests = digests
+
+    def observation(self) -> Json:
+        """Return what the worker sent."""
+        return json.loads(self._verified(OBSERVATION))
+
+    def services(self) -> list[ServiceReport]:
+        """Return what the services of the case saw of it."""
+        return [ServiceReport(**report) for report in json.loads(self._verified(SERVICES))] if SERVICES in self._digests else []
+
+    def code(self, step: int, piece: int) -> str:
+        """Return a piece of generated code."""
+        return self._verified(code_name(step, piece)).decode("utf-8", "surrogateescape")
+
+    def _verified(self, name: str) -> bytes:
+        data = _read(self._folder, name, _MOST_BYTES)
+        if name not in self._digests:
+            raise EvidenceAltered(f"{self._folder / name}: the journal has no digest of this file")
+        if digest(data) != self._digests[name]:
+            raise EvidenceAltered(f"{self._folder / name}: not the file that the case was judged by")
+        return data
+
+
+def alterations(folder: Path, result: CaseResult) -> Iterator[str]:
+    """Yield each file of a result, or of its attempts, that is not what it was judged by; ``folder`` is the run's."""
+    parts = {result.folder: result.evidence, **{attempt.folder: attempt.evidence for attempt in result.attempts}}
+    for name, digests in parts.items():
+        links = [path for path in (folder / name, *(folder / name).parents) if path != folder and path.is_relative_to(folder)]
+        links = [path for path in links if path.is_symlink()]
+        if digests and links:
+            yield f"{links[0]}: a link in the place of the files that {result.case_id} was judged by"
+            continue
+        for file, expected in digests.items():
+            path = folder / name / file
+            try:
+                found = digest(_read(folder / name, file, _MOST_BYTES))
+            except OSError as error:
+                yield f"{path}: the file that {result.case_id} was judged by cannot be read: {error.strerror or error}"
+                continue
+            if found != expected:
+                yield f"{path}: not the file that {result.case_id} was judged by"
+
+
+def _read(folder: Path, name: str, limit: int) -> bytes:
+    with open_left_behind(folder / name) as stream:
+        data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(f"{name} is larger than {limit >> 20} MiB")
+    return data

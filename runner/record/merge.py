@@ -1,0 +1,224 @@
+"""The shards of a run joined to the run that they are parts of; refused where something is missing, twice, or does not belong together.
+
+The headers say what the whole selection was, so that what no shard ran cannot go unseen. What may differ between the parts is a
+table of ``agreement``.
+"""
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from runner.core.exit_codes import exit_code
+from runner.core.model import CaseResult
+from runner.record.compatibility import differences
+from runner.record.journal import Run, RunFooter, RunHeader, digest_of_selection, totals
+
+_SHARD = re.compile(r"([1-9][0-9]*)/([1-9][0-9]*)")
+_FOLDER = re.compile(r"cases/([0-9]{5,9})")
+_SHOWN = 3
+"""How many names stand in one problem."""
+
+_LISTED = 100
+"""How many shards are said to be missing by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A run as read, under the name that the command line gave it."""
+
+    name: str
+    run: Run
+
+    @property
+    def header(self) -> RunHeader:
+        """The run's header."""
+        return self.run.header
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """What the journal of the merged run holds."""
+
+    header: RunHeader
+    results: tuple[CaseResult, ...]
+    footer: RunFooter
+
+
+# -- what does not fit ----------------------------------------------------------------------------------------------
+
+
+def problems(parts: Sequence[Part]) -> list[str]:
+    """Return why these runs are not the shards of one run, a line each; all of them."""
+    found = [f"{part.name}: {problem}" for part in parts for problem in _of_part(part)]
+    given = Counter(part.header.run_id for part in parts)
+    found += [f"the run {run_id} is given {count} times" for run_id, count in given.items() if count > 1]
+    shards = [part for part in parts if _SHARD.fullmatch(part.header.shard)]
+    found += [f"{other.name}: {problem}" for other in shards[1:] for problem in _between(other, shards[0])]
+    wrong = [*_shards(shards), *_overlaps(parts)] if not any(count > 1 for count in given.values()) else []
+    # what is said already would be said again by what follows from it
+    return found + wrong or list(_whole(parts))
+
+
+def _of_part(part: Part) -> Iterator[str]:
+    header, footer = part.header, part.run.footer
+    if header.merged or not _SHARD.fullmatch(header.shard):
+        yield "not a shard: it was run without --shard" if not header.merged else "not a shard: it was merged already"
+    if not header.selection:
+        yield "its journal is of an older version, which does not say what the whole selection was; run it again"
+    if footer is None:
+        yield "it was cut off; go on with it by 'run ... --resume', then merge"
+    elif footer.interrupted:
+        yield "it was interrupted; go on with it by 'run ... --resume', then merge"
+    elif dict(footer.totals) != totals(part.run.results):
+        yield "its footer counts other outcomes than its cases have"
+    if footer is not None and len(part.run.results) != header.selected:
+        yield f"it holds {len(part.run.results)} of its {header.selected} cases"
+    if not header.options.get("min-executed", "1").isdecimal():
+        yield "its --min-executed is no number"
+    strange = [result.case_id for result in part.run.results if not _is_within(result)]
+    if strange:
+        yield f"the files of {_some(strange)} are not in the run's folder"
+
+
+def _is_within(result: CaseResult) -> bool:
+    """Whether what a result says of files names nothing outside of the case's folder."""
+    is_folder = all(_FOLDER.fullmatch(folder) for folder in folders_of(result))
+    return is_folder and not any("/" in name or name in ("", ".", "..") for name in result.attachments)
+
+
+def _between(part: Part, first: Part) -> Iterator[str]:
+    mine, other = part.header, first.header
+    if mine.shard.split("/")[1] != other.shard.split("/")[1]:
+        yield f"it is shard {mine.shard}, and {first.name} is {other.shard}"
+    if mine.selection and other.selection and (mine.selection, mine.selected_whole) != (other.selection, other.selected_whole):
+        yield f"another selection, of {mine.selected_whole} cases, than in {first.name}, of {other.selected_whole}"
+    for difference in differences(mine, other):
+        yield difference.between("here", f"in {first.name}")
+
+
+def _shards(parts: Sequence[Part]) -> Iterator[str]:
+    """Say which shards are missing or given twice."""
+    names: dict[str, list[str]] = {}
+    for part in parts:
+        names.setdefault(part.header.shard, []).append(part.name)
+    for shard, holders in sorted(names.items()):
+        if len(holders) > 1:
+            yield f"{shard} is given {len(holders)} times: {', '.join(holders)}"
+    counts = {shard.split("/")[1] for shard in names}
+    if len(counts) == 1:
+        count = int(counts.pop())
+        missing = count - len(names)
+        unseen = (f"{index}/{count}" for index in range(1, count + 1) if f"{index}/{count}" not in names)
+        yield from (f"{shard} is missing" for shard in itertools.islice(unseen, _LISTED))
+        if missing > _LISTED:
+            yield f"{missing - _LISTED} more shards are missing"
+
+
+def _overlaps(parts: Sequence[Part]) -> Iterator[str]:
+    """Say which cases two runs hold that are not the same shard."""
+    holder: dict[str, Part] = {}
+    twice: dict[tuple[str, str], list[str]] = {}
+    for part in parts:
+        for result in part.run.results:
+            first = holder.setdefault(result.case_id, part)
+            if first is not part and first.header.shard != part.header.shard:
+                twice.setdefault((first.name, part.name), []).append(result.case_id)
+    for (first_name, second_name), cases in twice.items():
+        yield f"{_some(cases)} in both {first_name} and {second_name}"
+
+
+def _whole(parts: Sequence[Part]) -> Iterator[str]:
+    """Say whether the cases of all parts are those that were selected."""
+    digests: dict[str, str] = {result.case_id: result.digest for part in parts for result in part.run.results}
+    if not parts:
+        return
+    header = parts[0].header
+    if len(digests) != header.selected_whole:
+        yield f"together they hold {len(digests)} of the {header.selected_whole} cases that were selected"
+    elif digest_of_selection(digests) != header.selection:
+        yield "together they hold other cases than were selected"
+
+
+def _some(cases: Sequence[str]) -> str:
+    more = f" and {len(cases) - _SHOWN} more" if len(cases) > _SHOWN else ""
+    return ", ".join(cases[:_SHOWN]) + more
+
+
+# -- joining --------------------------------------------------------------------------------------------------------
+
+
+def folders_of(result: CaseResult) -> tuple[str, ...]:
+    """Return the folders of a case below its run's."""
+    folders = (result.folder, *(attempt.folder for attempt in result.attempts))
+    return tuple(dict.fromkeys(folder for folder in folders if folder))  # a case's own is that of one of its attempts
+
+
+def moved(result: CaseResult, by: int) -> CaseResult:
+    """Return a result whose folders have numbers greater by so much."""
+    attempts = tuple(replace(attempt, folder=_moved(attempt.folder, by)) for attempt in result.attempts)
+    return replace(result, folder=_moved(result.folder, by), attempts=attempts)
+
+
+def _moved(folder: str, by: int) -> str:
+    return f"cases/{_number(folder) + by:05d}" if folder else ""
+
+
+def _number(folder: str) -> int:
+    match = _FOLDER.fullmatch(folder)
+    assert match is not None, "looked at among the problems"
+    return int(match[1])
+
+
+def shifts(parts: Sequence[Part]) -> list[int]:
+    """Return for each part by how much the numbers of its cases' folders grow, so that no two are the same."""
+    found, highest = [], 0
+    for part in parts:
+        found.append(highest)
+        highest += max((_number(folder) for result in part.run.results for folder in folders_of(result)), default=0)
+    return found
+
+
+def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> Joined:
+    """Return the run that the parts make: files in the order in which they were read, the cases of each by id."""
+    first = parts[0].header
+    headers = [part.header for part in parts]
+    header = replace(
+        first,
+        run_id=run_id,
+        started=min(header.started for header in headers),
+        command=command,
+        environment=_together([header.environment for header in headers]),
+        variables=_together([header.variables for header in headers]),
+        selected=first.selected_whole,
+        shard="",
+        options={name: value for name, value in first.options.items() if name != "shard"},
+        merged=tuple(header.run_id for header in headers),
+    )
+    place = {file: index for index, file in enumerate(first.specs)}
+    results = [moved(result, by) for part, by in zip(parts, shifts(parts), strict=True) for result in part.run.results]
+    results.sort(key=lambda result: (place.get(result.spec, len(place)), result.spec, _by_number(result.case_id)))
+    footers = [part.run.footer for part in parts if part.run.footer is not None]
+    footer = RunFooter(
+        ended=max(footer.ended for footer in footers),
+        seconds=max(footer.seconds for footer in footers),
+        totals=totals(results),
+        exit_code=exit_code(
+            (result.outcome for result in results),
+            int(first.options.get("min-executed", "1")),
+            lets_flaky_pass=first.lets_flaky_pass,
+        ),
+    )
+    return Joined(header=header, results=tuple(results), footer=footer)
+
+
+def _together(sides: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return what the parts say by name; where they may differ, each that one says."""
+    names = dict.fromkeys(name for side in sides for name in side)
+    return {name: " | ".join(dict.fromkeys(side[name] for side in sides if name in side)) for name in names}
+
+
+def _by_number(case_id: str) -> list[tuple[int, str]]:
+    """Return a key by which 2 comes before 10."""
+    return [(int(piece), "") if piece.isdecimal() and len(piece) < 18 else (-1, piece) for piece in re.split(r"([0-9]+)", case_id)]

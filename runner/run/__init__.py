@@ -1,0 +1,1 @@
+"""The pipeline of a run: from selected cases to recorded results."""

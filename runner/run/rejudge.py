@@ -1,0 +1,105 @@
+"""Judges a recorded case again, by the files that it was judged by then: a line of a journal is believed where both agree."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+from runner.core.conditions import Surroundings
+from runner.core.folding import fold
+from runner.core.model import Case, CaseResult, Ending, Status, Verdict
+from runner.core.outcomes import Outcome
+from runner.judge.judge import Evidence, Judged, judge
+from runner.judge.waivers import Waivers, apply
+from runner.language.backends import Backend
+from runner.plan.selection import without_benches
+from runner.record.evidence import EvidenceAltered, RecordedFiles, alterations
+from runner.system.redaction import MASK
+
+JUDGED_BY_FACTS = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK)
+"""What verdicts come to where the worker's facts decided; of a crash there may be none."""
+
+_TOO_SLOW = "pattern too slow"
+
+
+def problems(case: Case, backend: Backend, here: Surroundings, result: CaseResult, run: Path) -> Iterator[str]:
+    """Yield why a recorded result cannot be believed: files that were altered, verdicts that they do not come to."""
+    altered = list(alterations(run, result))
+    yield from altered
+    if altered:
+        return
+    if found := disagreement(case, backend, here, result, run / result.folder) or of_attempts(case, backend, here, result, run):
+        yield found
+
+
+def disagreement(case: Case, backend: Backend, here: Surroundings, result: CaseResult, folder: Path) -> str:
+    """Return how the verdicts of a result differ from what its files come to now; empty when they do not, or no facts decided."""
+    if result.outcome is Outcome.NOT_RUN or fold(result.verdicts).outcome not in JUDGED_BY_FACTS or not result.evidence:
+        return ""
+    now = _judged(case, backend, here, result, RecordedFiles(folder, result.evidence), folder)
+    return now if isinstance(now, str) else _difference(result, now)
+
+
+def of_attempts(case: Case, backend: Backend, here: Surroundings, result: CaseResult, run: Path) -> str:
+    """Return how the failed verdicts of an attempt differ from what its files come to now, as ``disagreement`` does of a result."""
+    for attempt in result.attempts:
+        if not attempt.evidence or fold(attempt.verdicts).outcome not in JUDGED_BY_FACTS:
+            continue
+        folder = run / attempt.folder
+        now = _judged(case, backend, here, result, RecordedFiles(folder, attempt.evidence), folder)
+        if isinstance(now, str):
+            return now
+        failed = tuple(verdict for verdict in now if verdict.status in (Status.FAILED, Status.ERROR))
+        if found := _difference(replace(result, verdicts=attempt.verdicts), failed):
+            return f"{attempt.folder}: {found}"
+    return ""
+
+
+def _judged(
+    case: Case, backend: Backend, here: Surroundings, result: CaseResult, files: RecordedFiles, folder: Path
+) -> tuple[Verdict, ...] | str:
+    """Return the verdicts that recorded files come to now, or why they come to none."""
+    if result.benches_left_out:
+        case = without_benches(case)
+    try:
+        facts, services = files.observation(), files.services()
+        evidence = Evidence(ending=Ending(exit_code=0), observation=facts, code=files.code, services=services)
+        return judge(case, backend, here, evidence).verdicts
+    except EvidenceAltered as error:
+        return str(error)
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        return f"{folder}: not what a run leaves: {error}"
+
+
+def _difference(result: CaseResult, now: tuple[Verdict, ...]) -> str:
+    if any(_TOO_SLOW in verdict.observed for verdict in now if verdict.status is Status.ERROR):
+        return ""  # this machine was too slow to say
+    then = result.verdicts
+    if len(then) != len(now):
+        return f"{result.case_id}: {len(then)} verdicts are recorded, and its files come to {len(now)}"
+    for old, new in zip(then, now, strict=True):
+        if _judgement(old) != _judgement(new):
+            words = f"{old.kind} {old.status.value} is recorded, and its files come to {new.kind} {new.status.value}: {new.message}"
+            return f"{result.case_id}: {old.position}: {words}"
+    return ""
+
+
+def _judgement(verdict: Verdict) -> tuple[str, Status, int, int]:
+    return verdict.kind, verdict.status, verdict.position.line, verdict.position.column
+
+
+def not_excused(case: Case, result: CaseResult, here: Surroundings, waivers: Waivers) -> str:
+    """Return why no waiver makes this an XFAIL or XPASS; empty when one does, whatever its last day, and for any other outcome."""
+    texts = [verdict.message for verdict in result.verdicts]
+    if result.outcome not in (Outcome.XFAIL, Outcome.XPASS) or any(MASK in text for text in texts):
+        return ""
+    folded = fold(result.verdicts)
+    judged = Judged(
+        outcome=folded.outcome,
+        reason=result.reason,
+        failure_type=folded.failure_type,
+        verdicts=result.verdicts,
+        position=result.position,
+    )
+    found = apply(judged, case.id, here, replace(waivers, today=date.min)).outcome
+    return "" if found is result.outcome else f"{case.id}: {result.outcome.label} is recorded, and no waiver makes it that"

@@ -1,0 +1,212 @@
+"""What a machine may lack: one table of capabilities, each with its argument, its probe and the reason when it is missing.
+
+A probe answers from ``Machine``, which comes in two strengths: what files and environment say in milliseconds, without torch
+(``machine.glance``), and what a worker found out with torch (``facts``). A probe that cannot tell says so, and the run asks again.
+"""
+
+import functools
+import importlib.util
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.core.conditions import BadRange, VersionRange
+from runner.core.model import Availability
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What is known of a machine. None means not known yet."""
+
+    python: tuple[int, ...]
+    torch: str | None
+    """The version; None when torch is not installed."""
+    release: tuple[int, ...] | None
+    cuda_build: str | None
+    hip_build: str | None
+    gpus: int | None = None
+    gpu_memory: int | None = None
+    """Bytes of the smallest GPU."""
+    arch: str | None = None
+    triton: bool | None = None
+    cxx: str | None = None
+    """The C++ compiler's path."""
+    ck_dir: str | None = None
+    redis: bool | None = None
+    """Whether the client that torch uses is installed."""
+    fakeredis: bool | None = None
+    """Whether the embedded server is installed."""
+    servers: frozenset[str] = frozenset()
+    """Services for which the command line names a server."""
+    torch_root: str | None = None
+    """The folder of the torch that was inspected; None when it is not known."""
+    no_torch: str = "torch is not installed"
+    """Why there is no torch, where there is none."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def vendor(self) -> str | None:
+        """The maker of the accelerator that torch was built for."""
+        return "nvidia" if self.cuda_build else "amd" if self.hip_build else None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A probe's answer with its reason; the reason is empty only for YES."""
+
+    availability: Availability
+    reason: str = ""
+
+
+YES = Answer(Availability.YES)
+
+
+def _no(reason: str) -> Answer:
+    return Answer(Availability.NO, reason)
+
+
+def _unknown(reason: str) -> Answer:
+    return Answer(Availability.UNKNOWN, reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capability:
+    """One capability. ``check`` returns what is wrong with an argument, or None; ``takes`` shows the argument, empty for none."""
+
+    summary: str
+    probe: Callable[[Machine, str], Answer]
+    takes: str = ""
+    check: Callable[[str], str | None] = lambda argument: None
+
+
+def _cuda(machine: Machine, argument: str) -> Answer:
+    if machine.torch is None:
+        return _no(machine.no_torch)
+    if not machine.cuda_build:
+        return _no(f"torch {machine.torch} is built without CUDA")
+    return _has_gpu(machine, "an NVIDIA GPU")
+
+
+def _rocm(machine: Machine, argument: str) -> Answer:
+    if machine.torch is None:
+        return _no(machine.no_torch)
+    if not machine.hip_build:
+        return _no(f"torch {machine.torch} is built without ROCm")
+    return _has_gpu(machine, "an AMD GPU")
+
+
+def _has_gpu(machine: Machine, what: str) -> Answer:
+    if machine.gpus is None:
+        return _unknown(f"whether torch sees {what} is known only when it runs")
+    return YES if machine.gpus > 0 else _no(f"no {what.removeprefix('an ')} is visible")
+
+
+def _triton(machine: Machine, argument: str) -> Answer:
+    return YES if machine.triton else _no("triton is not installed")
+
+
+def _ck(machine: Machine, argument: str) -> Answer:
+    return YES if machine.ck_dir else _no("Composable Kernel (the package ck4inductor) is not installed")
+
+
+def _cxx(machine: Machine, argument: str) -> Answer:
+    return YES if machine.cxx else _no("no C++ compiler: neither CXX nor g++ nor clang++ names one")
+
+
+def _redis(machine: Machine, argument: str) -> Answer:
+    if not machine.redis:
+        return _no("the Python package redis is not installed (the extra 'remote' brings it)")
+    if machine.fakeredis or "redis" in machine.servers:
+        return YES
+    return _no("the Python package fakeredis is not installed (the extra 'remote' brings it), and no --service names a server")
+
+
+def _python(machine: Machine, argument: str) -> Answer:
+    version = ".".join(map(str, machine.python))
+    return YES if VersionRange.parse(argument).holds(machine.python) else _no(f"python {version} is not {argument}")
+
+
+def _torch(machine: Machine, argument: str) -> Answer:
+    if machine.release is None:
+        return _no(machine.no_torch)
+    return YES if VersionRange.parse(argument).holds(machine.release) else _no(f"torch {machine.torch} is not {argument}")
+
+
+def _gpus(machine: Machine, argument: str) -> Answer:
+    if machine.gpus is None:
+        return _unknown("how many GPUs torch sees is known only when it runs")
+    return YES if VersionRange.parse(argument).holds((machine.gpus,)) else _no(f"{machine.gpus} GPUs visible, {argument} wanted")
+
+
+def _gpu_memory(machine: Machine, argument: str) -> Answer:
+    sign, wanted = _split_memory(argument)
+    if machine.gpus == 0:
+        return _no(f"no GPU, {argument} of memory wanted")
+    if machine.gpu_memory is None:
+        return _unknown("the GPU's memory is known only when it runs")
+    holds = machine.gpu_memory >= wanted if sign == ">=" else machine.gpu_memory > wanted
+    return YES if holds else _no(f"the GPU has {machine.gpu_memory / 2**30:.0f} GiB, {argument} wanted")
+
+
+def _module(machine: Machine, argument: str) -> Answer:
+    return YES if _is_installed(argument.split(".")[0]) else _no(f"the module {argument} is not installed")
+
+
+@functools.cache
+def _is_installed(package: str) -> bool:
+    """Look at every folder that Python looks at: once for each name, and not for each case."""
+    try:
+        # a top-level find_spec imports nothing
+        return importlib.util.find_spec(package) is not None
+    except ValueError:  # __main__, and what someone put into sys.modules, has no spec
+        return False
+
+
+_MEMORY = re.compile(r"(>=|>)\s*([0-9]+(?:\.[0-9]+)?)\s*(GiB|MiB|GB|MB)\Z")
+_UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "GB": 10**9, "MB": 10**6}
+
+
+def _split_memory(argument: str) -> tuple[str, float]:
+    match = _MEMORY.match(argument.strip())
+    if match is None:
+        raise ValueError(argument)
+    return match[1], float(match[2]) * _UNITS[match[3]]
+
+
+def memory_of(argument: str) -> int:
+    """Return the bytes that an argument of ``gpu_memory`` names, whatever its sign."""
+    return math.ceil(_split_memory(argument)[1])
+
+
+def _check_range(argument: str) -> str | None:
+    try:
+        VersionRange.parse(argument)
+    except BadRange as error:
+        return str(error)
+    return None
+
+
+def _check_memory(argument: str) -> str | None:
+    return None if _MEMORY.match(argument.strip()) else f"'{argument[:60]}' is no amount of memory: write for example \">=64GiB\""
+
+
+def _check_module(argument: str) -> str | None:
+    return None if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", argument, re.ASCII) else f"'{argument[:60]}' is no module's name"
+
+
+CAPABILITIES: Mapping[str, Capability] = {
+    "cuda": Capability(summary="torch is built for CUDA and sees a GPU", probe=_cuda),
+    "rocm": Capability(summary="torch is built for ROCm and sees a GPU", probe=_rocm),
+    "triton": Capability(summary="Triton can be imported", probe=_triton),
+    "ck": Capability(summary="Composable Kernel's Inductor package is installed", probe=_ck),
+    "cxx": Capability(summary="a C++ compiler is installed", probe=_cxx),
+    "redis": Capability(summary="a Redis client, and a server: an embedded one, or one that --service names", probe=_redis),
+    "python": Capability(summary="Python is in a range of versions", probe=_python, takes=">3.11.8", check=_check_range),
+    "torch": Capability(summary="torch is in a range of versions", probe=_torch, takes=">=2.12", check=_check_range),
+    "gpus": Capability(summary="so many GPUs are visible", probe=_gpus, takes=">=2", check=_check_range),
+    "gpu_memory": Capability(summary="each GPU has so much memory", probe=_gpu_memory, takes=">=64GiB", check=_check_memory),
+    "module": Capability(summary="a Python module is installed", probe=_module, takes="transformers", check=_check_module),
+}
+"""The words of ``requires``."""

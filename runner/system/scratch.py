@@ -1,0 +1,264 @@
+"""The folder of what a run needs only while it goes: checked before the first case, locked while the run lives, removed afterwards.
+
+A run that is killed leaves its folder, and the next run removes it: a folder with the lock file of ours that no process holds. Locks
+are the kernel's, so they say the truth across containers that share a folder for temporary files, where process ids do not.
+"""
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from runner.core.diagnostics import UsageError, one_line
+
+PREFIX = "torch-conformance-"
+LOCK = ".lock"
+
+LEAST_BYTES = 256 << 20
+"""A run does not begin with less: a precompiled header of torch 2.13 takes 150 MB."""
+
+_SHORT_BYTES = 8 << 20
+_SHORT_FILES = 64
+_SUSPECT_BYTES = 1 << 30
+"""With less than this free, a message about a full disk is believed: the compiler has removed what it could not finish."""
+
+_FULL = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
+_PROBE_BYTES = 1 << 20
+
+_SPLITS = {" ": "a space", "\t": "a tab", "\n": "a line break", "'": "a quote (')", '"': 'a quote (")', "\\": "a backslash"}
+"""Characters of a path at which torch takes the compiler's command line apart. It can take all others (tried with torch 2.13)."""
+
+_VARIABLES = ("TMPDIR", "TEMP", "TMP")
+
+
+class Scratch:
+    """A run's own folder; a context manager that removes it."""
+
+    def __init__(self, path: Path, lock: int | None) -> None:
+        self.path = path
+        self._lock = lock
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the folder, then give the lock back."""
+        with contextlib.suppress(OSError), _opened(self.path) as folder:
+            _empty(folder)
+            self.path.rmdir()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def check() -> None:
+    """Raise ``UsageError`` where the folder for temporary files is none in which torch can build and load code."""
+    folder, name = _base()
+    if why := problem_of(folder):
+        raise UsageError(f"{name}: {why}; name another folder with TMPDIR")
+
+
+def make() -> Scratch:
+    """Return a new folder, after removing those of runs that were killed."""
+    folder, _ = _base()
+    check()
+    remove_dead(folder)
+    path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=folder))
+    return Scratch(path, _locked(path))
+
+
+def _base() -> tuple[Path, str]:
+    """Return the folder for temporary files, and its name in messages. One that a variable names is taken, usable or not."""
+    for variable in _VARIABLES:
+        if named := os.environ.get(variable):
+            return Path(named).absolute(), one_line(f"{variable}={named}")
+    try:
+        found = tempfile.gettempdir()
+    except OSError as error:
+        raise UsageError(f"no folder for temporary files can be written to: {error.strerror}; name one with TMPDIR") from error
+    return Path(found).absolute(), f"the folder for temporary files, {one_line(found)}"
+
+
+def _free(folder: Path) -> tuple[int, int | None]:
+    """Return the bytes and the files that there is room for; None where the file system does not count files."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None
+
+
+def _try_to_execute(descriptor: int) -> None:
+    """Map a file as the loader maps a library; raise ``OSError`` where that is forbidden."""
+    mmap.mmap(descriptor, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()
+
+
+def problem_of(
+    folder: Path, *, free: Callable[[Path], tuple[int, int | None]] = _free, execute: Callable[[int], None] = _try_to_execute
+) -> str:
+    """Return why torch cannot build and load code below a folder; empty where it can."""
+    character = next((character for character in str(folder) if character in _SPLITS), None)
+    if character is not None:
+        return f"its path has {_SPLITS[character]}, where torch takes the compiler's command line apart"
+    if any("\ud800" <= character <= "\udfff" for character in str(folder)):
+        return "its path is no UTF-8, which torch reads it as"
+    if not folder.is_dir():
+        return "this is no folder" if folder.exists() else "there is no such folder"
+    space, files = free(folder)
+    if space < LEAST_BYTES:
+        return f"{_mib(space)} are free there, and a run needs {_mib(LEAST_BYTES)} or more"
+    if files is not None and files < _SHORT_FILES:
+        return "its file system has no room for more files"
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f"{PREFIX}probe-", dir=folder)
+    except OSError as error:
+        return f"no file can be made there: {error.strerror}"
+    try:
+        return _problem_of_file(descriptor, execute)
+    finally:
+        os.close(descriptor)
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+
+
+def _problem_of_file(descriptor: int, execute: Callable[[int], None]) -> str:
+    try:
+        with open(descriptor, "wb", closefd=False) as stream:
+            stream.write(bytes(_PROBE_BYTES))
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EFBIG:  # a limit of this process, and no property of the folder
+            return f"a file of {_mib(_PROBE_BYTES)} cannot be written there: {error.strerror}"
+    try:
+        execute(descriptor)
+    except PermissionError:
+        return "nothing that lies there may be executed (it is mounted with noexec), and torch loads what it compiles"
+    except OSError as error:
+        return f"a file that lies there cannot be mapped as code: {error.strerror}"
+    return ""
+
+
+def shortage(folder: Path, said: str = "") -> str:
+    """Return what there is no room for any more where a folder lies; empty where there is room. ``said`` is what a failed case printed."""
+    try:
+        space, files = _free(folder)
+    except OSError as error:
+        return f"{folder}: {error.strerror}"
+    if space < _SHORT_BYTES or (space < _SUSPECT_BYTES and any(words in said for words in _FULL)):
+        return f"no space is left in {folder.parent} ({_mib(space)} free); make room there, or name another folder with TMPDIR"
+    if files is not None and files < _SHORT_FILES:
+        return f"no room is left for files in {folder.parent}; make room there, or name another folder with TMPDIR"
+    return ""
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):.0f} MiB"
+
+
+# -- folders of runs that were killed ---------------------------------------------------------------------------------
+
+
+def _locked(path: Path) -> int | None:
+    """Put a lock file into the folder, locked before it has its name; None where the file system has no locks, and nothing is removed."""
+    temporary = path / f"{LOCK}.new"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        temporary.unlink()
+        return None
+    temporary.rename(path / LOCK)
+    return descriptor
+
+
+def remove_dead(base: Path) -> int:
+    """Remove the folders of this user's runs that live no more; return how many went. No link is followed."""
+    gone = 0
+    for entry in _entries(base):
+        with contextlib.suppress(OSError), _opened(entry) as folder:
+            if _is_dead(folder) and _empty(folder):
+                os.rmdir(entry)
+                gone += 1
+    return gone
+
+
+def _entries(base: Path) -> list[str]:
+    try:
+        with os.scandir(base) as found:
+            return [entry.path for entry in found if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+@contextlib.contextmanager
+def _opened(path: str | Path) -> Iterator[int]:
+    """Open a folder that is this user's alone; raise ``OSError`` for any other."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise PermissionError(errno.EPERM, "another user's folder", str(path))
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is_dead(folder: int) -> bool:
+    """Whether a folder has a lock file that no process holds."""
+    try:
+        lock = os.open(LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return False
+    try:
+        found = os.fstat(lock)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            return False
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(lock)
+
+
+def _empty(folder: int) -> bool:
+    """Remove what a folder holds, its lock file last: until then another run may go on with it. Return whether all is gone."""
+    names = [name for name in os.listdir(folder) if name != LOCK]
+    for name in names:
+        _remove(name, folder)
+    if any(name != LOCK for name in os.listdir(folder)):
+        _open_up(folder)
+        for name in names:
+            _remove(name, folder)
+    if any(name != LOCK for name in os.listdir(folder)):
+        return False
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(LOCK, dir_fd=folder)
+    return True
+
+
+def _remove(name: str, folder: int) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except OSError:
+        shutil.rmtree(name, ignore_errors=True, dir_fd=folder)
+
+
+def _open_up(folder: int) -> None:
+    """Make the folders below one writable again: a case may have taken that away."""
+    for root, names, _ in os.walk(f"/proc/self/fd/{folder}"):
+        for name in names:
+            inner = os.path.join(root, name)
+            if not os.path.islink(inner):
+                with contextlib.suppress(OSError):
+                    os.chmod(inner, 0o700)

@@ -1,0 +1,102 @@
+"""``calls``: what a spy saw."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from runner.core.conditions import Surroundings, holds
+from runner.core.model import Json
+from runner.core.protocol import decode, encode
+from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts, text_of
+from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, check_count, count_mutants, judge_count
+from runner.vocabulary.expectations.equality import same
+
+_AT_LEAST_ONE = {"min": 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """``calls: {of: order, where: {same: true}, count: 1}``."""
+
+    kind: ClassVar[str] = "calls"
+    mutations: ClassVar[tuple[str, ...]] = (*COUNT_MUTATIONS, "entries that do not fit")
+    of: str
+    where: Mapping[str, Any] | None = None
+    count: Any = None
+    when: Mapping[str, Any] | None = None
+
+    @classmethod
+    def parse(cls, body: Any) -> "Calls":
+        """Read the count; raise ``BadExpectation``."""
+        if "count" in body:
+            try:
+                check_count(body["count"])
+            except BadExpectation as error:
+                raise BadExpectation(str(error), error.hint, path=("count", *error.path)) from error
+        return cls(**body)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """No named values: spies have names of their own."""
+        return ()
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """Every step has what the spies saw."""
+        return None
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge the number of entries that fit ``where``."""
+        if not holds(self.when, here):
+            return [Judgement.not_applicable()]
+        wanted = _AT_LEAST_ONE if self.count is None else self.count
+        what = f"calls of {self.of}" + (f" where {text_of(dict(self.where))}" if self.where else "")
+        found = facts.calls.get(self.of)
+        if found is None:
+            return [Judgement.error("no such spy was set", expected=what)]
+        entries = [decode(entry) for entry in found["entries"]]
+        if self.where and len(entries) < found["count"]:
+            return [Judgement.error(f"only {len(entries)} of {found['count']} entries were kept", expected=what)]
+        number = sum(_fits(entry, self.where) for entry in entries) if self.where else found["count"]
+        judged = judge_count(wanted, number, here, leaf="", absent="")
+        shown = "\n".join(text_of(entry) for entry in entries[:20])
+        return [Judgement(status=judged.status, expected=f"{what}: {judged.expected}", observed=judged.observed, detail=shown)]
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """More entries and fewer of those that fit; and none that fits, where some must."""
+        found = facts.calls.get(self.of)
+        if found is None or not holds(self.when, here):
+            return
+        wanted = _AT_LEAST_ONE if self.count is None else self.count
+        fitting = [entry for entry in found["entries"] if _fits(decode(entry), self.where or {})]
+        others = [entry for entry in found["entries"] if entry not in fitting] if self.where else []
+        number = len(fitting) if self.where else found["count"]
+
+        def changed(count: float) -> StepFacts:
+            entries = ((fitting or [_like(self.where or {})]) * int(count))[: int(count)]
+            return _with(facts, self.of, [*others, *entries])
+
+        yield from count_mutants(wanted, number, here, changed)
+        if self.where and fitting:
+            yield Mutant(name="entries that do not fit", facts=_with(facts, self.of, [*others, *[{}] * len(fitting)]))
+
+
+def _with(facts: StepFacts, spy: str, entries: list[Json]) -> StepFacts:
+    return replace(facts, calls={**facts.calls, spy: {"count": len(entries), "entries": entries}})
+
+
+def _like(where: Mapping[str, Any]) -> dict[str, Json]:
+    """Return an entry that fits."""
+    return {key: encode(value["contains"] if isinstance(value, Mapping) else value) for key, value in where.items()}
+
+
+def _fits(entry: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    return all(key in entry and _agrees(entry[key], wanted) for key, wanted in where.items())
+
+
+def _agrees(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, Mapping) and set(wanted) == {"contains"}:
+        parts = wanted["contains"] if isinstance(wanted["contains"], list) else [wanted["contains"]]
+        if isinstance(value, str):
+            return all(isinstance(part, str) and part in value for part in parts)
+        return isinstance(value, list) and all(any(same(item, part) for item in value) for part in parts)
+    return same(value, wanted)

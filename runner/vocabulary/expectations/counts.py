@@ -1,0 +1,102 @@
+"""Counts: a number, a range, or a value under conditions. Shared by ``counter``, ``metric`` and ``generated_files``."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from runner.core.conditions import Surroundings, choose
+from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """A closed range of whole numbers; ``least == most`` for an exact one."""
+
+    least: float | None
+    most: float | None
+
+    def __str__(self) -> str:
+        if self.least == self.most:
+            return str(self.least)
+        if self.most is None:
+            return f"at least {self.least}"
+        return f"at most {self.most}" if self.least is None else f"{self.least} to {self.most}"
+
+    def holds(self, number: float) -> bool:
+        """Whether the number lies in the range."""
+        return (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
+
+
+def parse_count(body: Any) -> Count:
+    """Read a number or a range; raise ``BadExpectation`` for one that holds nothing or everything."""
+    numbers = [body.get(word) for word in ("value", "min", "max")] if isinstance(body, dict) else [body]
+    for number in numbers:
+        if number is not None and number < 0:
+            raise BadExpectation(f"{number} is less than 0: nothing is counted so", "write a number from 0")
+    if isinstance(body, dict):
+        if "value" in body:
+            if "min" in body or "max" in body:
+                raise BadExpectation("value beside min or max", "write one or the other")
+            return Count(least=body["value"], most=body["value"])
+        least, most = body.get("min"), body.get("max")
+        if least is None and most is None:
+            raise BadExpectation("a range without min and max", "write {min: 1}, {max: 3} or a number")
+        if least is not None and most is not None and least > most:
+            raise BadExpectation(f"the range from {least} to {most} holds nothing", "min is at most max")
+        if most is None and least is not None and least <= 0:
+            raise BadExpectation(f"{{min: {least}}} holds for every count", "write {min: 1}")
+        return Count(least=least, most=most)
+    return Count(least=body, most=body)
+
+
+def check_count(body: Any) -> None:
+    """Check a count with its conditions; raise ``BadExpectation``."""
+    if isinstance(body, list):
+        for index, entry in enumerate(body):
+            try:
+                parse_count(entry["value"])
+            except BadExpectation as error:
+                raise BadExpectation(str(error), error.hint, path=(index, "value")) from error
+        return
+    parse_count(body)
+
+
+def judge_count(body: Any, observed: float | None, here: Surroundings, *, leaf: str, absent: str) -> Judgement:
+    """Judge one count; ``absent`` says what it means that nothing was observed."""
+    applies, value = choose(body, here)
+    if not applies:
+        return Judgement.not_applicable(leaf)
+    wanted = parse_count(value)
+    if observed is None:
+        return Judgement.error(absent, expected=f"{leaf} {wanted}".strip(), leaf=leaf)
+    return Judgement.of(wanted.holds(observed), expected=f"{leaf} {wanted}".strip(), observed=str(observed), leaf=leaf)
+
+
+COUNT_MUTATIONS = ("one more", "one less", "just below its least", "just above its most")
+"""The mutants of a count."""
+
+
+def count_mutants(
+    body: Any, observed: float | None, here: Surroundings, changed: Callable[[float], StepFacts], *, leaf: str = "", where: str = ""
+) -> Iterator[Mutant]:
+    """Yield one more and one less of an exact count, and the numbers just outside of a range; ``changed`` makes facts with a number."""
+    applies, value = choose(body, here)
+    if not applies or observed is None:
+        return
+    for name, number in _outside(parse_count(value), observed):
+        if number < 0:
+            yield Mutant.not_applicable(name, "nothing is counted less than 0", leaf=leaf, where=where)
+        else:
+            yield Mutant(name=name, facts=changed(number), leaf=leaf, where=where)
+
+
+def _outside(wanted: Count, observed: float) -> Iterator[tuple[str, float]]:
+    if wanted.least is not None and wanted.least == wanted.most:
+        yield "one more", observed + 1
+        yield "one less", observed - 1
+        return
+    if wanted.least is not None:
+        # a least below 1 is a metric's: just below it is nothing at all
+        yield "just below its least", 0 if 0 < wanted.least < 1 else wanted.least - 1
+    if wanted.most is not None:
+        yield "just above its most", wanted.most + 1

@@ -1,0 +1,214 @@
+"""``equals`` and ``differs``: named values against what is written, or against each other. Exact."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from runner.core.conditions import Surroundings
+from runner.core.model import Json
+from runner.core.protocol import decode, encode
+from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts, text_of
+
+
+def _references(pairs: Mapping[str, Any]) -> tuple[str, ...]:
+    named = [str(other["ref"]) for other in pairs.values() if is_reference(other)]
+    return (*pairs, *named)
+
+
+def is_reference(value: Any) -> bool:
+    """Whether a value is ``{ref: NAME}``."""
+    return isinstance(value, dict) and set(value) == {"ref"}
+
+
+_CHANGED = "changed"
+_MADE_EQUAL = "made equal"
+
+
+def _with(facts: StepFacts, name: str, fact: Json) -> StepFacts:
+    return replace(facts, measured={**facts.measured, name: fact})
+
+
+def _others(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of what is nearly the same."""
+    match value:
+        case bool():
+            yield _CHANGED, not value
+        case int() | float() if value - 1 < value < value + 1:
+            yield "one more", value + 1
+            yield "one less", value - 1
+        case str():
+            yield _CHANGED, f"{value}?"
+        case list():
+            yield "an element more", [*value, None]
+            if value:
+                yield "an element less", value[:-1]
+                yield _CHANGED, [_changed(value[0]), *value[1:]]
+        case dict() if value:
+            first = next(iter(value))
+            yield "an element less", {key: item for key, item in value.items() if key != first}
+            yield _CHANGED, {**value, first: _changed(value[first])}
+        case _:
+            # nothing, NaN, and numbers so great that one more is no difference
+            yield _CHANGED, "changed"
+
+
+def _changed(value: Any) -> Any:
+    return next(other for _, other in _others(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pairs:
+    """Names with what each is compared with; the two kinds differ in the answer that they want."""
+
+    wants_equal: ClassVar[bool]
+    pairs: Mapping[str, Any]
+
+    @classmethod
+    def parse(cls, body: Any) -> Self:
+        """Read the pairs."""
+        return cls(pairs=_checked(body))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Both sides' names."""
+        return _references(self.pairs)
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker sends plain values, and compares two named ones itself."""
+        return {"pairs": encode(dict(self.pairs))}
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge each pair."""
+        return [_judge(name, other, facts, equal=self.wants_equal) for name, other in self.pairs.items()]
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """Each pair by itself: changed where it is equal, equal where it differs."""
+        for name, other in self.pairs.items():
+            fact = facts.measured[name]
+            if is_reference(other):
+                changed = {**fact, "equal": not self.wants_equal, "why": "changed"}
+                yield Mutant(name=_CHANGED if self.wants_equal else _MADE_EQUAL, facts=_with(facts, name, changed), leaf=name)
+            elif self.wants_equal:
+                for mutation, value in _others(decode(fact["value"])):
+                    yield Mutant(name=mutation, facts=_with(facts, name, {"value": encode(value)}), leaf=name)
+            else:
+                yield Mutant(name=_MADE_EQUAL, facts=_with(facts, name, {"value": encode(other)}), leaf=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equals(_Pairs):
+    """``equals: {padded: [32768, 2048, 1]}`` or ``equals: {first: {ref: second}}``."""
+
+    kind: ClassVar[str] = "equals"
+    mutations: ClassVar[tuple[str, ...]] = ("one more", "one less", "changed", "an element more", "an element less")
+    wants_equal: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differs(_Pairs):
+    """``differs: {first: {ref: second}}``."""
+
+    kind: ClassVar[str] = "differs"
+    mutations: ClassVar[tuple[str, ...]] = ("made equal",)
+    wants_equal: ClassVar[bool] = False
+
+
+def _checked(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name, other in body.items():
+        if is_reference(other) and other["ref"] == name:
+            raise BadExpectation(f"'{name}' is compared with itself", "name the result of another step", path=(name,))
+    return dict(body)
+
+
+def _judge(name: str, other: Any, facts: StepFacts, *, equal: bool) -> Judgement:
+    wanted = f"the value of {other['ref']}" if is_reference(other) else text_of(other)
+    expected = f"{name} {'equal to' if equal else 'different from'} {wanted}"
+    if facts.measured is None or name not in facts.measured:
+        return Judgement.error("nothing was measured", expected=expected, leaf=name)
+    fact = facts.measured[name]
+    if is_reference(other):
+        if not fact["comparable"]:
+            return Judgement.error(f"the two cannot be compared: {fact['why']}", expected=expected, leaf=name)
+        observed = "equal" if fact["equal"] else f"different: {fact['why']}"
+        return Judgement.of(fact["equal"] is equal, expected=expected, observed=observed, leaf=name)
+    value = decode(fact["value"])
+    return Judgement.of(same(value, other) is equal, expected=expected, observed=text_of(value), leaf=name)
+
+
+def same(value: Any, wanted: Any) -> bool:
+    """Whether two plain values are equal; NaN equals NaN, 1 equals 1.0, and true equals neither."""
+    if isinstance(value, list) and isinstance(wanted, list):
+        return len(value) == len(wanted) and all(map(same, value, wanted))
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        return value.keys() == wanted.keys() and all(same(value[key], wanted[key]) for key in value)
+    if isinstance(value, bool) or isinstance(wanted, bool):
+        return value is wanted
+    return bool(value == wanted) or (value != value and wanted != wanted)
+
+
+def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+    """Measure in the worker: a plain value as it is, a tensor as nested lists, and two named values against each other."""
+    facts: dict[str, Any] = {}
+    for name, other in arguments["pairs"].items():
+        left = value(name)
+        facts[name] = _compare(left, value(other["ref"])) if is_reference(other) else {"value": encode(_as_plain(left))}
+    return facts
+
+
+def _as_plain(value: Any) -> Any:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().tolist() if value.numel() <= 10_000 else value
+    if isinstance(value, torch.Size):
+        return [int(size) for size in value]
+    if isinstance(value, dict):
+        return {key: _as_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_plain(item) for item in value]
+    return value
+
+
+def _compare(left: Any, right: Any) -> dict[str, Any]:
+    """Compare two values exactly: structure, then each leaf; tensors by shape, dtype and bits (NaN equals NaN)."""
+    from torch.utils import _pytree as pytree
+
+    leaves, structure = pytree.tree_flatten(left)
+    others, other_structure = pytree.tree_flatten(right)
+    if structure != other_structure:
+        return {"comparable": True, "equal": False, "why": "another structure"}
+    if not leaves:
+        return {"comparable": False, "equal": False, "why": "both are empty"}
+    for index, (leaf, other) in enumerate(zip(leaves, others, strict=True)):
+        why = _leaf_difference(leaf, other)
+        if why:
+            return {"comparable": True, "equal": False, "why": f"leaf {index}: {why}"}
+    return {"comparable": True, "equal": True, "why": ""}
+
+
+def _leaf_difference(leaf: Any, other: Any) -> str:
+    import torch
+
+    if not isinstance(leaf, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return "" if type(leaf) is type(other) and same(leaf, other) else f"{leaf!r:.100} against {other!r:.100}"
+    for fact in ("shape", "dtype", "device"):
+        if getattr(leaf, fact) != getattr(other, fact):
+            return f"{fact} {getattr(leaf, fact)} against {getattr(other, fact)}"
+    parts, other_parts = _parts(leaf), _parts(other)
+    equal = (_bits(parts) == _bits(other_parts)) | (parts.isnan() & other_parts.isnan())
+    count = int((~equal).any(dim=-1).sum())
+    return f"{count} of {leaf.numel()} elements" if count else ""
+
+
+def _parts(tensor: Any) -> Any:
+    """Return a tensor with one more dimension, in which stand the real and the imaginary part, or the element alone."""
+    import torch
+
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    return torch.view_as_real(plain) if plain.is_complex() else plain.unsqueeze(-1)
+
+
+def _bits(tensor: Any) -> Any:
+    import torch
+
+    return tensor.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()])

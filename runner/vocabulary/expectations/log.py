@@ -1,0 +1,58 @@
+"""``log``: what was written to standard error during a step, by the case and by its children."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from runner.core.conditions import Surroundings, holds
+from runner.core.model import Json
+from runner.vocabulary.expectations.base import Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations.texts import TEXT_MUTATIONS, check_text, judge_text, parts_of, text_mutants
+
+STDERR = "<stderr>"
+"""What a worker gives its standard error of the step under; no value of a spec can have this name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """``log: {contains: planted crash}``."""
+
+    kind: ClassVar[str] = "log"
+    mutations: ClassVar[tuple[str, ...]] = TEXT_MUTATIONS
+    contains: str | list[str] | None = None
+    matches: str | None = None
+    when: Mapping[str, Any] | None = None
+
+    @classmethod
+    def parse(cls, body: Any) -> "Log":
+        """Read parts and pattern."""
+        check_text(body)
+        return cls(**body)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """No named values."""
+        return ()
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker sends what the step wrote."""
+        return {}
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge the text."""
+        if not holds(self.when, here):
+            return [Judgement.not_applicable()]
+        if facts.measured is None:
+            return [Judgement.error("nothing was measured", expected="the step's standard error")]
+        return [judge_text(facts.measured["text"], parts_of(self.contains), self.matches, what="standard error")]
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """The text without what is asked for."""
+        if holds(self.when, here):
+            changed = lambda text: replace(facts, measured={**facts.measured, "text": text})  # noqa: E731 - one line, used once
+            yield from text_mutants(facts.measured["text"], parts_of(self.contains), self.matches, changed)
+
+
+def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+    """Measure in the worker: the end of what the step wrote."""
+    return {"text": value(STDERR)}

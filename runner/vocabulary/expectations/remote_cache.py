@@ -1,0 +1,77 @@
+"""``remote_cache``: what torch counted for each of its caches behind a server."""
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from runner.core.conditions import Surroundings
+from runner.core.diagnostics import unknown
+from runner.core.model import Json
+from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations.counter import allows_zero
+from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, check_count, count_mutants, judge_count
+
+CACHES = ("RemoteFxGraphCache", "RemoteAOTAutogradCache", "RemoteAutotuneCache", "RemoteBundledAutotuneCache", "RemoteDynamoPGOCache")
+"""The caches that torch counts, by the names of their classes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteCache:
+    """``remote_cache: {RemoteFxGraphCache: {hit: 3, miss: 1, put: 1}}``."""
+
+    kind: ClassVar[str] = "remote_cache"
+    mutations: ClassVar[tuple[str, ...]] = COUNT_MUTATIONS
+    caches: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def parse(cls, body: Any) -> "RemoteCache":
+        """Read the counts by cache."""
+        for cache, counts in body.items():
+            if cache not in CACHES:
+                message, hint = unknown("remote cache", cache, CACHES)
+                raise BadExpectation(message, hint, path=(cache,))
+            for word, count in counts.items():
+                try:
+                    check_count(count)
+                except BadExpectation as error:
+                    raise BadExpectation(str(error), error.hint, path=(cache, word, *error.path)) from error
+        if all(allows_zero(count) for counts in body.values() for count in counts.values()):
+            raise BadExpectation("every count may be 0: it holds where no cache was asked", "claim a hit, a miss or a put")
+        return cls(caches={cache: dict(counts) for cache, counts in body.items()})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """No named values."""
+        return ()
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """Every step has its statistics."""
+        return None
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge each count by itself. A cache that torch never asked counts 0."""
+        return [
+            judge_count(count, _read(facts, cache, word), here, leaf=f"{cache} {word}", absent=_ABSENT)
+            for cache, counts in self.caches.items()
+            for word, count in counts.items()
+        ]
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """Each count by itself, counted otherwise."""
+        for cache, counts in self.caches.items():
+            for word, count in counts.items():
+                changed = functools.partial(_with, facts, cache, word)
+                yield from count_mutants(count, _read(facts, cache, word), here, changed, leaf=f"{cache} {word}")
+
+
+_ABSENT = "no statistics of remote caches were read"
+
+
+def _read(facts: StepFacts, cache: str, word: str) -> int | None:
+    return None if facts.remote is None else facts.remote.get(cache, {}).get(word, 0)
+
+
+def _with(facts: StepFacts, cache: str, word: str, number: float) -> StepFacts:
+    remote = facts.remote or {}
+    return replace(facts, remote={**remote, cache: {**remote.get(cache, {}), word: int(number)}})

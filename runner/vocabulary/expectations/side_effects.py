@@ -1,0 +1,57 @@
+"""What a call changes beside its result: its arguments, and the parameters and buffers of its modules, are compared with eager's.
+
+No word of a spec asks for it: it is judged for every ``call`` and ``aot`` step of a case that has an eager reference, unless the step says
+``side_effects: false``. The tolerance is that of the step's ``close: {to: eager}``, else that of another step's, else the dtype's.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runner.core.conditions import Surroundings, holds
+from runner.core.model import Json, Step
+from runner.vocabulary.expectations.base import EAGER, Judgement
+from runner.vocabulary.expectations.close import Close
+
+KIND = "side-effects"
+"""The kind of its verdicts."""
+
+_STEPS = ("call", "aot")
+
+_EXPECTED = "arguments, parameters and buffers as eager leaves them"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideEffects:
+    """The comparison of one step, with its tolerance; None for the dtype's."""
+
+    rtol: float | None = None
+    atol: float | None = None
+    equal_nan: bool = True
+
+    def measurement(self) -> Mapping[str, Json]:
+        """The worker measures with the tolerance that will be judged."""
+        return {"rtol": self.rtol, "atol": self.atol, "equal_nan": self.equal_nan}
+
+    def judge(self, facts: Mapping[str, Any] | None) -> Judgement:
+        """Judge what the worker sent: each value that differs at all, by the rule of ``close``."""
+        if facts is None:
+            return Judgement.error("nothing was measured", expected=_EXPECTED)
+        rule = Close(of="", rtol=self.rtol, atol=self.atol, equal_nan=self.equal_nan)
+        problems = [problem for leaf in facts["leaves"] if (problem := rule.problem(leaf)) is not None]
+        if problems:
+            return problems[0]
+        apart = f"; {len(facts['apart'])} differed before the call" if facts["apart"] else ""
+        return Judgement.held(expected=_EXPECTED, observed=f"{facts['compared']} values within tolerance{apart}")
+
+
+def of_step(step: Step, steps: Iterable[Step], here: Surroundings) -> SideEffects | None:
+    """Return what is judged of a step of a case with an eager reference; None where nothing is."""
+    if step.kind not in _STEPS or step.arguments.get("eager") or step.arguments.get("side_effects") is False:
+        return None
+    for one in (step, *steps):
+        for expected in one.expectations:
+            check = expected.check
+            if isinstance(check, Close) and check.to.partition(".")[0] == EAGER and holds(check.when, here):
+                return SideEffects(rtol=check.rtol, atol=check.atol, equal_nan=check.equal_nan)
+    return SideEffects()

@@ -1,0 +1,167 @@
+"""Answers that ``close`` must refuse: each stands in for the right one, and is measured against the same reference.
+
+A stand-in is made of the reference, which is what a right answer is but for rounding: so rows that are swapped in it are equal
+exactly where its own rows are. What is measured is a part of a large tensor first; a stand-in that is wrong in a part is wrong.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from runner.core.model import Json
+
+NAMES = ("zeros", "negated", "rows swapped", "one element off", "NaN", "other inputs")
+"""The stand-ins, as a spec may name them."""
+
+FAR = 10
+"""How many times the tolerance one element is off."""
+
+EQUAL = "it equals the reference"
+
+_PART = 1 << 16
+"""About how many elements are measured first."""
+
+Measure = Callable[[Any, Any], Mapping[str, Any]]
+"""From two tensors of one shape to their ``differences``."""
+
+
+class Impossible(Exception):
+    """There is no such stand-in for this reference."""
+
+
+def measure_stand_ins(reference: Any, *, rtol: float, atol: float, against: Measure) -> dict[str, Json]:
+    """Return, for each name but "other inputs", ``excess``, ``nan_mismatches`` and ``inf_mismatches`` of the stand-in, or ``why_not``.
+
+    ``reference`` is a tensor of any shape, dtype and device.
+    """
+    makers: dict[str, Callable[[Any], tuple[Any, Any]]] = {
+        "zeros": lambda part: (part.new_zeros(part.shape), part),
+        "negated": lambda part: (_negated(part), part),
+        "rows swapped": lambda part: (_swapped(part), part),
+        "one element off": lambda part: _one_off(part, rtol, atol),
+        "NaN": _one_nan,
+    }
+    found: dict[str, Json] = {}
+    reference = reference.detach()
+    for name, make in makers.items():
+        found[name] = _tried(_measured, make, reference, against)
+    return found
+
+
+def measure_other_inputs(reference: Any, other: Any, against: Measure) -> Mapping[str, Json]:
+    """Return the same facts of the answer to other inputs; ``other`` is that answer, or why there is none."""
+    return {"why_not": other} if isinstance(other, str) else _tried(_other, other, reference.detach(), against)
+
+
+def _tried(function: Callable[..., Mapping[str, Json]], *arguments: Any) -> Mapping[str, Json]:
+    try:
+        return function(*arguments)
+    except Impossible as why:
+        return {"why_not": str(why)}
+    except Exception as error:  # a dtype that lacks the operation, a device without room: the case itself is not concerned
+        return {"why_not": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]}
+
+
+def _measured(make: Callable[[Any], tuple[Any, Any]], reference: Any, against: Measure) -> Mapping[str, Json]:
+    best: Mapping[str, Json] = {"why_not": "the reference has no elements"}
+    for part in _parts(reference):
+        stand_in, right = make(part)
+        if _same(stand_in, right):
+            best = {"why_not": EQUAL}
+            continue
+        best = _facts(against(stand_in, right))
+        if not best.pop("within"):
+            break
+    return best
+
+
+def _other(other: Any, reference: Any, against: Measure) -> Mapping[str, Json]:
+    if (other.shape, other.dtype) != (reference.shape, reference.dtype):
+        raise Impossible("other inputs give another shape")
+    best: Mapping[str, Json] = {"why_not": "the reference has no elements"}
+    for part, right in zip(_parts(other.detach().to(reference.device)), _parts(reference), strict=True):
+        if _same(part, right):
+            best = {"why_not": EQUAL}
+            continue
+        best = _facts(against(part, right))
+        if not best.pop("within"):
+            break
+    return best
+
+
+def _facts(measured: Mapping[str, Any]) -> dict[str, Json]:
+    facts = {name: measured[name] for name in ("excess", "nan_mismatches", "inf_mismatches")}
+    return {**facts, "within": not any(measured[name] for name in ("mismatches", "nan_mismatches", "inf_mismatches"))}
+
+
+def _parts(tensor: Any) -> Iterator[Any]:
+    """Yield a part of a large tensor with two rows at least, then the whole."""
+    if tensor.numel() == 0:
+        return
+    if tensor.numel() > 2 * _PART:
+        part, left, rows = tensor, _PART, _row_dimension(tensor)
+        for dimension in reversed(range(tensor.ndim)):
+            kept = min(tensor.shape[dimension], max(left, 2 if dimension == rows else 1))
+            part = part.narrow(dimension, 0, kept)
+            left //= kept
+        yield part
+    yield tensor
+
+
+def _row_dimension(tensor: Any) -> int | None:
+    return next((dimension for dimension, size in enumerate(tensor.shape) if size > 1), None)
+
+
+def _same(stand_in: Any, reference: Any) -> bool:
+    equal = stand_in == reference
+    if reference.is_floating_point() or reference.is_complex():
+        equal |= stand_in.isnan() & reference.isnan()
+    return bool(equal.all())
+
+
+def _negated(part: Any) -> Any:
+    import torch
+
+    return part.logical_not() if part.dtype is torch.bool else -part
+
+
+def _swapped(part: Any) -> Any:
+    rows = _row_dimension(part)
+    if rows is None:
+        raise Impossible("the reference has one row")
+    return part.flip(rows)
+
+
+def _finite(part: Any) -> Any:
+    """Return the first finite element as a tensor of one; an element's error is the whole tensor's."""
+    flat = part.reshape(-1)
+    places = flat.isfinite().nonzero()
+    if not len(places):
+        raise Impossible("the reference has no finite element")
+    at = int(places[0])
+    return flat[at : at + 1].clone()
+
+
+def _one_off(part: Any, rtol: float, atol: float) -> tuple[Any, Any]:
+    import torch
+
+    right = _finite(part)
+    if right.dtype is torch.bool:
+        return right.logical_not(), right
+    if not (right.is_floating_point() or right.is_complex()):
+        return right + max(1, math.ceil(FAR * (atol + rtol * abs(right.item())))), right
+    value = right.item()
+    off = torch.full_like(right, value + FAR * (atol + rtol * abs(value)))
+    if _same(off, right):
+        # nothing may differ, or ten times the tolerance is less than this dtype can say
+        off = torch.nextafter(right, torch.full_like(right, math.inf))
+    return off, right
+
+
+def _one_nan(part: Any) -> tuple[Any, Any]:
+    import torch
+
+    if not (part.is_floating_point() or part.is_complex()):
+        raise Impossible("its dtype has no NaN")
+    right = _finite(part)
+    return torch.full_like(right, math.nan), right

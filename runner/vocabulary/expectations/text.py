@@ -1,0 +1,59 @@
+"""``text``: what a value that is a text holds."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from runner.core.conditions import Surroundings, holds
+from runner.core.model import Json
+from runner.vocabulary.expectations.base import OUTPUT, Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations.texts import MOST, TEXT_MUTATIONS, check_text, judge_text, parts_of, text_mutants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """``text: {of: command, contains: ["nvcc ", "-Wx"]}``."""
+
+    kind: ClassVar[str] = "text"
+    mutations: ClassVar[tuple[str, ...]] = TEXT_MUTATIONS
+    of: str = OUTPUT
+    contains: str | list[str] | None = None
+    matches: str | None = None
+    when: Mapping[str, Any] | None = None
+
+    @classmethod
+    def parse(cls, body: Any) -> "Text":
+        """Read parts and pattern."""
+        check_text(body)
+        return cls(**body)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The value."""
+        return (self.of,)
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker sends the text."""
+        return {"of": self.of}
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge the text; a value of another type is a failure."""
+        if not holds(self.when, here):
+            return [Judgement.not_applicable()]
+        if facts.measured is None:
+            return [Judgement.error("nothing was measured", expected=f"the text {self.of}")]
+        if facts.measured["text"] is None:
+            return [Judgement.failed(expected=f"{self.of} is a text", observed=facts.measured["type"])]
+        return [judge_text(facts.measured["text"], parts_of(self.contains), self.matches, what=self.of)]
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """The text without what is asked for."""
+        if holds(self.when, here):
+            changed = lambda text: replace(facts, measured={**facts.measured, "text": text})  # noqa: E731 - one line, used once
+            yield from text_mutants(facts.measured["text"], parts_of(self.contains), self.matches, changed)
+
+
+def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+    """Measure in the worker: the text, or null and the type of what is none."""
+    found = value(arguments["of"])
+    return {"text": found[-MOST:] if isinstance(found, str) else None, "type": f"a {type(found).__name__}"}

@@ -1,0 +1,65 @@
+"""What ``text``, ``log`` and ``exit`` ask of a text: parts that it holds, and a regular expression."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from runner.core.matching.patterns import PatternTooSlow, check_pattern, search
+from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
+
+MOST = 1_000_000
+"""How many characters of a text a worker sends: its end."""
+
+
+TEXT_MUTATIONS = ("its part removed", "its match removed")
+"""The mutants of a text."""
+
+
+def parts_of(body: str | list[str] | None) -> tuple[str, ...]:
+    """Return the parts that are asked for."""
+    return () if body is None else (body,) if isinstance(body, str) else tuple(body)
+
+
+def check_text(body: Any) -> None:
+    """Check the pattern; raise ``BadExpectation``."""
+    pattern = body.get("matches")
+    reason = check_pattern(pattern) if pattern is not None else None
+    if reason is not None:
+        raise BadExpectation(f"the pattern is no regular expression: {reason}", "escape ( ) [ ] { } . * + ? with \\", path=("matches",))
+    if pattern is not None and search(pattern, "") is not None:
+        raise BadExpectation(
+            "the pattern matches an empty text: it holds for every text", "ask for at least one character", path=("matches",)
+        )
+
+
+def judge_text(text: str, contains: tuple[str, ...], pattern: str | None, *, what: str) -> Judgement:
+    """Judge a text; the first part that is missing is shown."""
+    for part in contains:
+        if part not in text:
+            return Judgement.failed(expected=f"{what} with {part!r}", observed=_shown(text), detail=text[-4000:])
+    expected = f"{what} with " + " and ".join([*map(repr, contains), *([f"a match of /{pattern}/"] if pattern else [])])
+    try:
+        matches = pattern is None or search(pattern, text) is not None
+    except PatternTooSlow:
+        return Judgement.error("pattern too slow", expected=expected)
+    return Judgement.of(matches, expected=expected, observed=_shown(text), detail="" if matches else text[-4000:])
+
+
+def text_mutants(text: str, contains: tuple[str, ...], pattern: str | None, changed: Callable[[str], StepFacts]) -> Iterator[Mutant]:
+    """Yield the text without each part, and without what the pattern matches; ``changed`` makes facts with a text."""
+    for part in contains:
+        yield Mutant(name="its part removed", facts=changed(text.replace(part, "")), where=repr(part))
+    if pattern is None:
+        return
+    # what stands around a match may match again
+    for _ in range(100):
+        found = search(pattern, text)
+        if found is None:
+            yield Mutant(name="its match removed", facts=changed(text), where=f"/{pattern}/")
+            return
+        text = text[: found.start()] + text[found.end() :]
+    yield Mutant.not_applicable("its match removed", "more than 100 matches", where=f"/{pattern}/")
+
+
+def _shown(text: str) -> str:
+    line = " ".join(text.split())
+    return f"{len(text)} characters: {line[:160]}{'...' if len(line) > 160 else ''}" if text else "an empty text"

@@ -1,0 +1,217 @@
+"""Runs one case: reads its plan, does its steps, measures what is asked, and sends the facts."""
+
+import contextlib
+import json
+import os
+import resource
+import tempfile
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runner.core import protocol
+from runner.worker.case import hooks, own_files, parts
+from runner.worker.case.hooks import Phases, Witness
+from runner.worker.process.seal import Broken, Seal
+from runner.worker.toolchain import objects
+from runner.worker.torch_compat import compat
+
+_MAX_TRACEBACK = 20_000
+_MAX_MESSAGE = 200_000
+
+
+class Channel:
+    """The private pipe to the runner."""
+
+    def __init__(self, descriptor: int, word: str) -> None:
+        self._word = word
+        self._descriptor = descriptor
+
+    def phase(self, name: str) -> None:
+        """Say which phase begins."""
+        self._send({"phase": name})
+
+    def step(self, index: int) -> None:
+        """Say which step begins."""
+        self._send({"step": index})
+
+    def observation(self, facts: Mapping[str, Any]) -> None:
+        """Send the facts; once."""
+        self._send({"observation": protocol.encode(facts), "word": self._word})
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        data = protocol.dumps(message)
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+
+def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) -> None:
+    """Run the case of a plan; whatever happens to its code, an observation is sent.
+
+    The observation carries ``word``, which only this worker was given. What the case changes in this process goes onto ``undo``: a worker
+    of one case never looks there.
+    """
+    from runner.worker.case.session import NotCarriedOut
+
+    channel = Channel(descriptor, word)
+    phases = Phases(channel.phase)
+    plan = json.loads(Path(plan_file).read_bytes())
+    facts: dict[str, Any] = {"format": 2, "id": plan["id"], "steps": [], "error": None}
+    with phases("inputs"):
+        try:
+            _run_steps(protocol.decode(plan), phases, channel, facts, undo)
+        except Broken as error:
+            facts["error"] = _exception(error, "compare")
+        except BaseException as error:  # the worker's boundary: code of a spec may raise anything, SystemExit too
+            cause = error.__cause__ if isinstance(error, NotCarriedOut) else None
+            facts["error"] = _exception(cause or error, getattr(error, "_conformance_phase", "inputs"))
+    if (used := objects.facts()) is not None:
+        facts["objects"] = used
+    facts["phases"] = phases.seconds
+    facts["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    channel.observation(facts)
+
+
+def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any], undo: contextlib.ExitStack) -> None:
+    import runner.vocabulary.expectations  # noqa: F401 - what measures is sealed with the rest
+    from runner.worker.case import steps  # noqa: F401 - likewise
+    from runner.worker.case.session import Session
+
+    body = plan["body"]
+    compat.refuse_other_torch(plan.get("torch_root"))
+    os.chdir(plan["folder"])  # what code of a spec leaves in its working folder stays with the case
+    compat.use_cache_dir(os.path.join(plan["cache"], "cache"))
+    own_files.redirect(plan["folder"], plan["cache"])
+    own_files.write_no_bytecode()
+    paths = compat.follow_variables(plan["folder"])
+    compat.set_threads(int(os.environ.get(protocol.THREADS, "1")))
+    witness = Witness()
+    hooks.watch(phases, witness)
+    if body["compiles"]:
+        hooks.install()
+    objects.install(plan["objects"], own=[plan["folder"], plan["cache"], tempfile.gettempdir()])
+    compat.set_torch_state(body["torch"])
+    options = {"config": {"compile_threads": 1, **body["config"]}, **{k: body[k] for k in ("dynamo_config", "functorch_config")}}
+    options = {section: {**paths.get(section, {}), **found} for section, found in options.items()}
+    plain, naming = parts.parted(options)
+    undo.enter_context(compat.patched_options(plain))
+    if body.get("services"):
+        where = json.loads(Path(plan["cache"], protocol.SERVICES_FILE).read_bytes())
+        compat.use_redis(**where["redis"])
+    session = Session(plan, phases, undo, witness)
+    seal = Seal()
+    try:
+        session.prepare()
+        seal.check()
+        undo.enter_context(compat.patched_options(parts.resolved(naming, session.scope.named)))
+        # what preludes and values compiled or counted shows nothing of the case's functions
+        witness.take()
+        compat.clear_counters()
+        compat.clear_metrics()
+        for index, step in enumerate(plan["steps"]):
+            channel.step(index)
+            known, goes_on = _run_step(session, plan, index, step, witness)
+            facts["steps"].append(known)
+            seal.check()
+            if not goes_on:
+                return
+        session.add_other_answers()
+        seal.check()
+    finally:
+        session.close()
+
+
+def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[str, Any], witness: Witness) -> tuple[dict[str, Any], bool]:
+    """Return the step's facts and whether the case goes on after it."""
+    from runner.worker.case.session import NotCarriedOut
+    from runner.worker.case.steps import CLAIMING, STEPS
+
+    raised = None
+    session.begin_step(step)
+    try:
+        STEPS[step["kind"]](session, step["arguments"])
+    except NotCarriedOut:
+        raise
+    except BaseException as error:  # torch's answer to the case may be any exception, and its code may ask to end the process
+        phase = getattr(error, "_conformance_phase", step["kind"])
+        if step["kind"] not in CLAIMING or (not isinstance(error, Exception) and phase in ("inputs", "eager")):
+            raise
+        raised = _exception(error, phase)
+    seen = witness.take()
+    facts = {"raised": raised, "counters": compat.counters(), "metrics": compat.metrics(), **hooks.as_facts(seen)}
+    facts["remote"] = compat.remote_caches()
+    facts["code"] = _save_code(Path(plan["folder"]), index, seen.code)
+    facts["calls"] = {name: spy.facts() for name, spy in session.spies.items()}
+    if session.exit is not None:
+        facts["exit"] = session.exit
+    if session.bench is not None:
+        facts["bench"] = session.bench
+    if session.effects is not None:
+        facts["effects"] = session.effects
+    with session.phases("compare"), session.unseen():
+        facts["measured"], facts["unmeasured"] = _measure(session, step, raised)
+    return facts, raised is None or bool(step["expects_raise"])
+
+
+def _save_code(folder: Path, step: int, pieces: list[str]) -> int:
+    for index, text in enumerate(pieces):
+        (folder / f"code-{step}-{index}.txt").write_text(text, encoding="utf-8", errors="surrogatepass")
+    return len(pieces)
+
+
+def _measure(session: Any, step: Mapping[str, Any], raised: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    import torch
+
+    from runner.vocabulary.expectations import ALWAYS_MEASURED, MEASURES
+
+    measured: dict[str, Any] = {}
+    unmeasured: dict[str, str] = {}
+    for wanted in step["measure"]:
+        key = str(wanted["index"])
+        if raised is not None and wanted["kind"] not in ALWAYS_MEASURED:
+            unmeasured[key] = "the step raised"
+            continue
+        try:
+            with torch.no_grad(), compat.reference_stance():
+                measured[key] = MEASURES[wanted["kind"]](wanted["arguments"], session.values())
+            if wanted["kind"] == "close":
+                session.defer_other_inputs(measured[key], wanted["arguments"])
+        except Exception as error:  # comparing values of a spec may raise anything
+            unmeasured[key] = f"{type(error).__name__}: {error}"
+    return measured, unmeasured
+
+
+def _exception(error: BaseException, phase: str) -> dict[str, Any]:
+    text = "".join(traceback.format_exception(error))
+    return {
+        "type": _path(type(error)),
+        "ancestors": [_path(kind) for kind in type(error).__mro__],
+        "message": _message(error),
+        "traceback": _end_of(text, _MAX_TRACEBACK),
+        "phase": phase,
+    }
+
+
+def _end_of(text: str, most: int) -> str:
+    return text if len(text) <= most else f"... the first {len(text) - most} characters are left out ...\n{text[-most:]}"
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return _exit_code(error.code)
+    try:
+        return str(error)[:_MAX_MESSAGE]
+    except Exception as other:  # an exception of a spec may raise anything from its __str__
+        return f"<no text: {type(other).__name__}>"
+
+
+def _exit_code(code: Any) -> str:
+    """Say what Python would have ended with: a text is printed, and the code is 1."""
+    if code is None or isinstance(code, int):
+        return f"exit code {int(code or 0)}"
+    return f"exit code 1: {str(code)[:_MAX_MESSAGE]}"
+
+
+def _path(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"

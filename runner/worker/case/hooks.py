@@ -1,0 +1,306 @@
+"""Watches torch while a case runs: the phase it is in, the graphs it compiles and calls, the code it writes, the choices it times."""
+
+import contextlib
+import functools
+import math
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from runner.worker.torch_compat import compat
+
+_MOST_REASONS = 20
+_MOST_REASON = 500
+"""How many reasons for abandoned frames are sent, and how many characters of each."""
+
+
+class Phases:
+    """A stack of phases. Each second counts for the innermost one; entering tells the runner, in case nothing more comes."""
+
+    def __init__(self, announce: Callable[[str], None]) -> None:
+        self.seconds: dict[str, float] = {}
+        self._announce = announce
+        self._stack: list[str] = []
+        self._since = time.perf_counter()
+
+    @property
+    def current(self) -> str:
+        """The innermost phase."""
+        return self._stack[-1] if self._stack else ""
+
+    def enter(self, phase: str) -> None:
+        """Begin a phase inside the current one."""
+        self._settle()
+        self._stack.append(phase)
+        self._announce(phase)
+
+    def leave(self) -> None:
+        """End the innermost phase."""
+        self._settle()
+        self._stack.pop()
+        if self._stack:
+            self._announce(self._stack[-1])
+
+    def _settle(self) -> None:
+        now = time.perf_counter()
+        if self._stack:
+            self.seconds[self._stack[-1]] = self.seconds.get(self._stack[-1], 0.0) + now - self._since
+        self._since = now
+
+    def __call__(self, phase: str) -> "_Phase":
+        """Return a context manager for a phase."""
+        return _Phase(self, phase)
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    phases: Phases
+    name: str
+
+    def __enter__(self) -> None:
+        self.phases.enter(self.name)
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is not None and not hasattr(error, "_conformance_phase"):
+            with contextlib.suppress(AttributeError):  # an exception with slots: its phase is the step's
+                error._conformance_phase = self.name  # type: ignore[attr-defined]  # a note on a stranger's exception
+        self.phases.leave()
+
+
+@dataclass
+class Seen:
+    """What the hooks recorded in one step."""
+
+    entered: int = 0
+    """Calls of inductor's entry."""
+    graphs: list[list[str]] = field(default_factory=list)
+    """For each graph compiled or served from a cache, the devices that it runs on."""
+    executed: dict[str, int] = field(default_factory=dict)
+    """Calls of graphs that the case's own ``torch.compile`` compiled, by device."""
+    executed_others: dict[str, int] = field(default_factory=dict)
+    """Calls of all other compiled graphs, by device: backward graphs that were compiled late, and what code of the spec compiled itself."""
+    abandoned: list[str] = field(default_factory=list)
+    """A reason for each frame that dynamo gave up after an error or at its recompile limit: it runs eagerly, and torch raises nothing."""
+    code: list[str] = field(default_factory=list)
+    choices: list[dict[tuple[str, str], float]] = field(default_factory=list)
+    """For each autotuning the time of each choice, by its name and class."""
+
+
+class Witness:
+    """Records what the hooks see. ``paused`` keeps what is not the case's doing out of the record."""
+
+    def __init__(self) -> None:
+        self.seen = Seen()
+
+    def take(self) -> Seen:
+        """Return what was recorded since the last call, and start anew."""
+        seen, self.seen = self.seen, Seen()
+        return replace(seen, code=list(dict.fromkeys(seen.code)))
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[Seen]:
+        """Record into the given ``Seen`` instead, until the context ends."""
+        kept, self.seen = self.seen, Seen()
+        try:
+            yield self.seen
+        finally:
+            self.seen = kept
+
+
+@dataclass
+class Watch:
+    """What the hooks of this process know of the case that runs; a worker of several cases has the hooks once."""
+
+    phases: Phases
+    witness: Witness
+    backends: list[Any] = field(default_factory=list)
+    """The backend objects with which dynamo compiles the case's functions."""
+    depth: int = 0
+    """How many calls of these are on the stack."""
+    own: dict[int, weakref.ref[Any]] = field(default_factory=dict)
+    """The graphs that they compiled, by ``id``."""
+
+    @property
+    def seen(self) -> Seen:
+        """Where hooks write."""
+        return self.witness.seen
+
+
+_watch = Watch(Phases(lambda _: None), Witness())
+_installed: list[bool] = []
+
+
+def watch(phases: Phases, witness: Witness) -> None:
+    """Record for a case from here on."""
+    _watch.phases, _watch.witness = phases, witness
+    _watch.backends, _watch.depth, _watch.own = [], 0, {}
+
+
+def claim(backend: Any) -> None:
+    """Count the graphs that this backend object compiles as the case's own."""
+    _watch.backends.append(backend)
+
+
+def install() -> None:
+    """Put the hooks into torch, for the rest of the process; once."""
+    if _installed:
+        return
+    _installed.append(True)
+    for module, name, phase in compat.PHASES:
+        compat.wrap(module, name, functools.partial(_in_phase, phase))
+    for module, name, around in (
+        *((module, name, _compiling_own) for module, name in compat.backend_calls()),
+        ("torch._dynamo.convert_frame", "ConvertFrame.__call__", _noticing_abandoned),
+        ("torch._dynamo.convert_frame", "ConvertFrameAssert.__call__", _keeping_errors),
+        ("torch._inductor.compile_fx", "compile_fx", _counting_entries),
+        ("torch._inductor.output_code", "CompiledFxGraph.post_compile", _recording_graphs),
+        ("torch._inductor.output_code", "CompiledFxGraph.__call__", _counting_calls),
+        ("torch._inductor.codecache", "AotCodeCompiler.compile", _recording_ahead),
+        ("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", _counting_ahead),
+    ):
+        compat.wrap(module, name, around)
+    compat.on_output_code(lambda code: _watch.seen.code.append(code))
+    compat.on_timed_choices(lambda timings: _watch.seen.choices.append(dict(timings)))
+
+
+def _in_phase(phase: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if _watch.phases.current == phase:
+            return original(*args, **kwargs)
+        with _watch.phases(phase):
+            return original(*args, **kwargs)
+
+    return wrapper
+
+
+def _counting_entries(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        _watch.seen.entered += 1
+        try:
+            return original(*args, **kwargs)
+        except Exception as error:  # torch may raise anything here: it is noted and raised again
+            # dynamo may take it for a graph break and go on eagerly; where it does not, the step raises
+            reason = _reason(error)
+            if not compat.is_restart(error) and reason not in _watch.seen.abandoned:
+                _watch.seen.abandoned.append(reason)
+            raise
+
+    return wrapper
+
+
+def _compiling_own(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(backend: Any, *args: Any, **kwargs: Any) -> Any:
+        is_own = any(backend is claimed for claimed in _watch.backends)
+        _watch.depth += is_own
+        try:
+            return original(backend, *args, **kwargs)
+        finally:
+            _watch.depth -= is_own
+
+    return wrapper
+
+
+_errors = threading.local()
+"""The last exception that left a conversion of a frame in this thread."""
+
+
+def _keeping_errors(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except Exception as error:  # likewise
+            _errors.last = error
+            raise
+
+    return wrapper
+
+
+def _noticing_abandoned(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        _errors.last = None
+        try:
+            made = original(*args, **kwargs)
+            error = _errors.last
+            if error is not None and not compat.is_graph_break(error):
+                _watch.seen.abandoned.append(_reason(error))
+            return made
+        finally:
+            _errors.last = None  # its traceback holds the frames' values
+
+    return wrapper
+
+
+def _reason(error: Exception) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"[:_MOST_REASON]
+    except Exception as other:  # __str__ of an exception of a spec may raise anything
+        return f"{type(error).__name__}, without a text: {type(other).__name__}"
+
+
+def _recording_graphs(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        _watch.seen.graphs.append(sorted(graph.device_types))
+        if _watch.depth:
+            _watch.own[id(graph)] = weakref.ref(graph)
+        return original(graph, *args, **kwargs)
+
+    return wrapper
+
+
+def _counting_calls(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(graph: Any, inputs: Any) -> Any:
+        known = _watch.own.get(id(graph))
+        is_own = known is not None and known() is graph
+        _count(_watch.seen.executed if is_own else _watch.seen.executed_others, graph.device_types)
+        return original(graph, inputs)
+
+    return wrapper
+
+
+def _count(counts: dict[str, int], devices: Iterable[str]) -> None:
+    for device in devices:
+        counts[device] = counts.get(device, 0) + 1
+
+
+def _recording_ahead(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(cls: Any, graph: Any, wrapper_code: str, kernel_code: str, *args: Any, **kwargs: Any) -> Any:
+        seen = _watch.seen
+        seen.code.extend(code for code in (wrapper_code, kernel_code) if code)
+        made = original(cls, graph, wrapper_code, kernel_code, *args, **kwargs)
+        seen.graphs.append(sorted(graph.device_types))
+        return made
+
+    return wrapper
+
+
+def _counting_ahead(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(package: Any, *args: Any, **kwargs: Any) -> Any:
+        _count(_watch.seen.executed_others, [package.get_metadata()["AOTI_DEVICE_KEY"]])
+        return original(package, *args, **kwargs)
+
+    return wrapper
+
+
+def as_facts(seen: Seen) -> Mapping[str, Any]:
+    """Return what was seen as plain data, but for the code, which goes to files. A choice that could not be timed counts as infinity."""
+    choices = [[{"name": n, "class": c} for (n, c), time in sorted(timed.items()) if math.isfinite(time)] for timed in seen.choices]
+    return {
+        "entered": seen.entered,
+        "graphs": seen.graphs,
+        "executed": seen.executed,
+        "executed_others": seen.executed_others,
+        "abandoned": seen.abandoned[:_MOST_REASONS],
+        "choices": choices,
+    }

@@ -1,0 +1,116 @@
+"""Python of a spec as real Python: compiled so that tracebacks, Dynamo and Triton name the YAML file and its lines."""
+
+import ast
+import contextlib
+import hashlib
+import json
+import linecache
+import os
+import sys
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from runner.worker.torch_compat import compat
+
+Block = Mapping[str, Any]
+
+_PREFIX = "conformance_spec_"
+
+
+def forget_all() -> None:
+    """Forget the modules of earlier cases."""
+    for name in [name for name in sys.modules if name.startswith(_PREFIX)]:
+        del sys.modules[name]
+
+
+class SpecModule:
+    """The module in which a spec's preludes and functions live. Its name is stable, so that what it defines can be pickled."""
+
+    def __init__(self, key: str, given: Mapping[str, Any]) -> None:
+        name = _PREFIX + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        self.module = types.ModuleType(name)
+        vars(self.module).update(given)
+        sys.modules[name] = self.module
+        self._lines: dict[str, dict[int, str]] = {}
+
+    @property
+    def namespace(self) -> dict[str, Any]:
+        """The names that the spec's Python defined, and those that it was given."""
+        return vars(self.module)
+
+    def let_children_import(self, folder: str, blocks: Sequence[Block], params: Mapping[str, Any]) -> None:
+        """Write the module of these blocks into a folder that every Python started from here on looks into."""
+        os.makedirs(folder, exist_ok=True)
+        kept = [{key: block[key] for key in ("file", "line", "text")} for block in blocks]
+        text = _CHILD.format(blocks=json.dumps(kept), params=json.dumps(dict(params), default=repr))
+        with open(os.path.join(folder, f"{self.module.__name__}.py"), "w", encoding="utf-8") as stream:
+            stream.write(text)
+        sys.path.append(folder)
+        os.environ["PYTHONPATH"] = os.pathsep.join(part for part in (os.environ.get("PYTHONPATH"), folder) if part)
+
+    def execute(self, block: Block) -> None:
+        """Execute a block in the module."""
+        exec(self._compile(block), self.namespace)
+
+    def function(self, block: Block, entry: str) -> Any:
+        """Execute the block of a function in a namespace of its own that sees the module's, and return the entry.
+
+        Two functions of a spec may have the same name, and each may have helpers.
+        """
+        names = dict(self.namespace)
+        exec(self._compile(block), names)
+        return names[entry]
+
+    def _compile(self, block: Block) -> types.CodeType:
+        file = self._place(block)
+        # a class is looked for in its module's file; without one inspect takes it for a builtin, and Dynamo does not trace it
+        self.module.__file__ = file
+        padded = "\n" * (block["line"] - 1) + block["text"]
+        return compile(padded, file, "exec", dont_inherit=True)
+
+    def _place(self, block: Block) -> str:
+        """Give ``linecache`` the block's lines at their numbers, alone: ``inspect.getsource`` must not run into YAML."""
+        file = str(block["file"])
+        text = block["text"].splitlines()
+        wanted = range(block["line"], block["line"] + len(text))
+        taken = self._lines.setdefault(file, {})
+        if any(number in taken for number in wanted):  # two blocks on one line of flow style
+            file = f"{file}#{block['name']}"
+            taken = self._lines.setdefault(file, {})
+        taken.update(zip(wanted, text, strict=True))
+        lines = [taken.get(number, "") + "\n" for number in range(1, max(taken) + 1)]
+        compat.name_lines(file, _functions_by_line("".join(lines)))
+        linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
+        return file
+
+
+def _functions_by_line(text: str) -> dict[int, str]:
+    """Return the qualified name of the innermost function or class for each line in one."""
+    found: dict[int, str] = {}
+
+    def walk(node: ast.AST, within: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            name = within
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                name = f"{within}.{child.name}" if within else child.name
+                found.update(dict.fromkeys(range(child.lineno, (child.end_lineno or child.lineno) + 1), name))
+            walk(child, name)
+
+    with contextlib.suppress(SyntaxError):  # two blocks on one line; the names are for messages alone
+        walk(ast.parse(text), "")
+    return found
+
+
+_CHILD = '''"""The Python of a spec, for children of the process that runs its case."""
+
+import json
+import types
+
+import torch
+
+params = types.SimpleNamespace(**json.loads({params!r}))
+for _block in json.loads({blocks!r}):
+    exec(compile("\\n" * (_block["line"] - 1) + _block["text"], _block["file"], "exec", dont_inherit=True), globals())
+'''
+"""What a child imports under the name of the spec's module."""

@@ -1,0 +1,196 @@
+"""Spies: what a spec watches, changes or replaces in torch, each call of which leaves an entry."""
+
+import functools
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from runner.core.protocol import encode
+from runner.worker.case import parts
+from runner.worker.case.scope import Scope
+
+KEPT = 2000
+"""How many entries of each spy are sent; all are counted."""
+
+Function = Callable[..., Any]
+
+
+class Spy:
+    """One spy: what it does at each call, and the entries that the calls left."""
+
+    def __init__(self, scope: Scope, spec: Mapping[str, Any]) -> None:
+        self.spec = spec
+        self.count = 0
+        self.entries: list[Any] = []
+        self.is_paused = False
+        """Whether calls leave no entry: what the runner itself calls is no doing of the case."""
+        self._record = self._function(scope, "record")
+        self._result = self._function(scope, "result")
+        instead = spec.get("instead")
+        self.replacement = _returning(instead["returns"], scope) if isinstance(instead, Mapping) else self._function(scope, "instead")
+
+    def _function(self, scope: Scope, word: str) -> Any:
+        return scope.find(self.spec[word]) if word in self.spec else None
+
+    def around(self, original: Function) -> Function:
+        """Return the wrapper that takes the original's place."""
+
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            self.saw(*args, **kwargs)
+            made = (self.replacement or original)(*args, **kwargs)
+            return made if self._result is None else self._result(made, *args, **kwargs)
+
+        return wrapper
+
+    def saw(self, *args: Any, **kwargs: Any) -> None:
+        """Keep an entry of a call."""
+        if self.is_paused:
+            return
+        found = {} if self._record is None else self._record(*args, **kwargs)
+        for entry in found if isinstance(found, list) else [found]:
+            if not isinstance(entry, dict):
+                raise TypeError(f"record {self.spec['record']} returned a {type(entry).__name__}, not a map or a list of maps")
+            self.count += 1
+            if len(self.entries) < KEPT:
+                self.entries.append(encode(entry))
+
+    def facts(self) -> dict[str, Any]:
+        """Return the entries as plain data."""
+        return {"count": self.count, "entries": list(self.entries)}
+
+    def clear(self) -> None:
+        """Forget the entries."""
+        self.count, self.entries = 0, []
+
+
+@contextmanager
+def paused(spies: Iterable[Spy]) -> Iterator[None]:
+    """Let calls leave no entries while the context lasts."""
+    kept = list(spies)
+    for spy in kept:
+        spy.is_paused = True
+    try:
+        yield
+    finally:
+        for spy in kept:
+            spy.is_paused = False
+
+
+def _returning(value: Any, scope: Scope) -> Function:
+    return lambda *args, **kwargs: parts.resolved(value, scope.named)
+
+
+def _put(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
+    """Put a value in the place of what stands there, until it is undone."""
+    if name in vars(owner):
+        undo.callback(setattr, owner, name, vars(owner)[name])
+    else:
+        undo.callback(delattr, owner, name)
+    setattr(owner, name, value)
+
+
+def set_function(spy: Spy, scope: Scope, undo: ExitStack) -> None:
+    """Watch a function, where its callers look it up."""
+    owner, name = _owner(spy.spec["function"])
+    _put(undo, owner, name, spy.around(getattr(owner, name)))
+
+
+def set_method(spy: Spy, scope: Scope, undo: ExitStack) -> None:
+    """Watch a method of a class, or of one object."""
+    target = spy.spec["method"]
+    if isinstance(target, list):
+        found, name = scope.named(target[0]["ref"]), target[1]
+        setattr(found, name, spy.around(getattr(found, name)))  # an object of the case, which goes with it
+        return
+    owner, name = _owner(target)
+    raw = owner.__dict__[name] if name in vars(owner) else getattr(owner, name)
+    if isinstance(raw, classmethod | staticmethod):
+        _put(undo, owner, name, type(raw)(spy.around(raw.__func__)))
+    else:
+        _put(undo, owner, name, spy.around(raw))
+
+
+def set_class(spy: Spy, scope: Scope, undo: ExitStack) -> None:
+    """Count the constructions of a class, or of the one that takes its place; it stays a class."""
+    owner, name = _owner(spy.spec["class"])
+    original = spy.replacement or getattr(owner, name)
+    if not isinstance(original, type):
+        raise TypeError(f"{spy.spec.get('instead', name)} is no class")
+
+    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+        spy.saw(*args, **kwargs)
+        original.__init__(self, *args, **kwargs)  # type: ignore[misc]  # of whatever class it is
+
+    # __module__ and name stay: what is pickled must be found again
+    watched = type(
+        original.__name__, (original,), {"__init__": construct, "__module__": original.__module__, "__qualname__": original.__qualname__}
+    )
+    _put(undo, owner, name, watched)
+
+
+def set_lowering(spy: Spy, scope: Scope, undo: ExitStack) -> None:
+    """Watch the lowering of an operator."""
+    import torch
+    from torch._inductor.lowering import lowerings
+
+    operator: Any = torch.ops
+    for part in spy.spec["lowering"].split("."):
+        operator = getattr(operator, part)
+    if operator not in lowerings:
+        raise LookupError(f"inductor has no lowering of {spy.spec['lowering']}")
+    undo.callback(lowerings.__setitem__, operator, lowerings[operator])
+    lowerings[operator] = spy.around(lowerings[operator])
+
+
+def set_graph(spy: Spy, scope: Scope, undo: ExitStack) -> None:
+    """Look at each graph that inductor compiles: before, or after when its passes have changed it."""
+    module = importlib.import_module("torch._inductor.compile_fx")
+    # what users' and torch's own entries call; compile_fx_inner itself is bound as a default argument
+    original = module._compile_fx_inner
+
+    @functools.wraps(original)
+    def wrapper(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        if spy.spec["graph"] == "before_inner_compile":
+            spy.saw(graph)
+            return original(graph, *args, **kwargs)
+        made = original(graph, *args, **kwargs)
+        spy.saw(graph)
+        return made
+
+    _put(undo, module, "_compile_fx_inner", wrapper)
+
+
+TARGETS: Mapping[str, Callable[[Spy, Scope, ExitStack], None]] = {
+    "function": set_function,
+    "method": set_method,
+    "class": set_class,
+    "lowering": set_lowering,
+    "graph": set_graph,
+}
+"""The kinds of spy."""
+
+
+def needs_values(spec: Mapping[str, Any]) -> bool:
+    """Whether the spy watches an object of the case, and can be set only when that is there."""
+    return isinstance(spec.get("method"), list)
+
+
+def set_spy(spec: Mapping[str, Any], scope: Scope, undo: ExitStack) -> Spy:
+    """Set a spy until it is undone."""
+    spy = Spy(scope, spec)
+    TARGETS[next(word for word in TARGETS if word in spec)](spy, scope, undo)
+    return spy
+
+
+def _owner(path: str) -> tuple[Any, str]:
+    """Return the module or class that holds what a path names, and its name there."""
+    from runner.worker.torch_compat import compat
+
+    parent, _, name = path.replace(":", ".").rpartition(".")
+    if not parent:
+        raise LookupError(f"'{path}' is no dotted path")
+    owner = compat.resolve(parent)
+    getattr(owner, name)
+    return owner, name

@@ -1,0 +1,1 @@
+"""The processes that import torch: zygote, entry of a worker, reset between cases."""

@@ -1,0 +1,1 @@
+"""Compilers and their objects: probes, vector instructions, the object cache."""

@@ -1,0 +1,1 @@
+"""What differs between torch versions, and nowhere else."""
