@@ -22,7 +22,7 @@ steps:
 RIGHT = WRONG.replace("sum: 4", "sum: 3").replace("one that it is not", "what it is")
 
 PATCHES = {
-    "the measuring function": "from runner.vocabulary.expectations.equality import measure as f\n  f.__code__ = (lambda a, v: [1]).__code__",
+    "a measuring function": "from runner.vocabulary.expectations.equality import measure as f\n  f.__code__ = (lambda a, v: [1]).__code__",
     "what decides the facts": "from runner.worker.case import case\n  case._measure = lambda *_: ({}, {})",
     "json": "import json\n  real = json.dumps\n  json.dumps = lambda *a, **k: real(*a, **k)",
     "a builtin": "import builtins\n  real = builtins.max\n  builtins.max = lambda *a, **k: real(*a, **k)",
