@@ -1,4 +1,4 @@
-"""Measure the structure of ``runner/``: ``python -m tests.structure [--json]``. The bounds are those of ARCHITECTURE.md; exit 1 when one is exceeded."""
+"""Measure the structure of ``runner/``: ``python -m tests.structure [--json]``; exit 1 when a bound is exceeded."""
 
 import argparse
 import ast
@@ -84,7 +84,11 @@ def edges() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name, path in names.items():
         imports = (node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.ImportFrom) and node.module)
-        targets = {f"{node.module}.{alias.name}" if f"{node.module}.{alias.name}" in names else node.module for node in imports for alias in node.names}
+        targets = {
+            f"{node.module}.{alias.name}" if f"{node.module}.{alias.name}" in names else node.module
+            for node in imports
+            for alias in node.names
+        }
         found[name] = {target for target in targets if target in names and target != name}
     return found
 

@@ -271,7 +271,7 @@ def _answer(argv: Sequence[str] | None) -> int:
     # imported by name: the list of commands is the parser's, once
     command = importlib.import_module(f"runner.cli.commands.{arguments.command}")
     from runner.core.diagnostics import InvalidSpecs, JournalAltered, UsageError
-    from runner.system.redaction import KNOWN
+    from runner.system.known_secrets import KNOWN
 
     KNOWN.learn_environment(os.environ)
     KNOWN.learn_command(sys.argv[1:] if argv is None else argv)

@@ -12,7 +12,7 @@ from typing import Any
 
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Position
-from runner.core.matching.patterns import PatternTooSlow
+from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.model import Case, CaseResult, Expected, Json, Status, WrittenReason
 from runner.core.protocol import decode
 from runner.judge.judge import ANOTHER_FORM, judge_expectation, step_facts

@@ -28,7 +28,8 @@ from runner.core.diagnostics import Position
 from runner.core.folding import fold
 from runner.core.matching.filecheck import EmptyText, run
 from runner.core.matching.generated_code import code_of, joined
-from runner.core.matching.patterns import PatternTooSlow, search
+from runner.core.matching.patterns import search
+from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.model import AppliedWaiver, Case, Ending, Expected, Json, ServiceReport, Status, Step, Verdict
 from runner.core.outcomes import Outcome
 from runner.core.protocol import decode

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 from runner.core.conditions import Surroundings, holds
 from runner.core.diagnostics import Diagnostic, Severity
-from runner.core.matching.patterns import PatternTooSlow, search
+from runner.core.matching.patterns import search
+from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.model import AppliedWaiver, Status, Verdict, WaiverEffect
 from runner.core.outcomes import Outcome
 from runner.language.waivers import Signature, Waiver, WaiverFiles

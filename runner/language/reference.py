@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from runner.language.backends import load_backends
-from runner.language.read import schema
+from runner.language.read import schema, schema_words
 from runner.system.capabilities import CAPABILITIES
 
 
@@ -65,7 +65,7 @@ def _type(node: Any) -> str:
         return f"`{json.dumps(node['const'])}`"
     kinds = node.get("type", "any")
     words = [kinds] if isinstance(kinds, str) else list(kinds)
-    if node.get("pattern") == schema.TEMPLATE_PATTERN and len(words) > 1:
+    if node.get("pattern") == schema_words.TEMPLATE_PATTERN and len(words) > 1:
         words.remove("string")  # it stands for a template, which may stand for anything
     return " or ".join(words)
 

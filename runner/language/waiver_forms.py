@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from runner.core.diagnostics import Diagnostic, did_you_mean
+from runner.language.read.document import DataPath, Document, Mark
 from runner.language.read.kinds import WAIVERS
-from runner.language.read.source import DataPath, Document, Mark, recognised
+from runner.language.read.source import recognised
 
 KEYS = frozenset(["cases", "when", "failure", "reason", "issue", "until"])
 """The keys of a waiver."""

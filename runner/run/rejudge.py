@@ -14,7 +14,7 @@ from runner.judge.waivers import Waivers, apply
 from runner.language.backends import Backend
 from runner.plan.selection import without_benches
 from runner.record.evidence import EvidenceAltered, RecordedFiles, alterations
-from runner.system.redaction import MASK
+from runner.system.known_secrets import MASK
 
 JUDGED_BY_FACTS = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK)
 """What verdicts come to where the worker's facts decided; of a crash there may be none."""

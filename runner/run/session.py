@@ -37,8 +37,10 @@ from runner.record.run_folder import RunFolder
 from runner.system import availability, cache_dirs, scratch
 from runner.system.availability import Verdict as AvailabilityVerdict
 from runner.system.capabilities import Machine
-from runner.system.redaction import KNOWN, MASK, is_secret_name, redacted_result
+from runner.system.known_secrets import KNOWN, MASK
+from runner.system.redaction import redacted_result
 from runner.system.safe_open import open_left_behind
+from runner.system.secret_names import is_secret_name
 from runner.system.signals import STOP_NOW, Interrupts
 from runner.system.streams import OUT_OF_SPACE, naming
 

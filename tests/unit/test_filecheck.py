@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from runner.core.matching.filecheck import ChecksError, EmptyText, Kind, directives, parse, run
-from runner.core.matching.patterns import PatternTooSlow
+from runner.core.matching.time_limit import PatternTooSlow
 
 HOLDS = 0
 """Any other verdict is the line of the directive that failed."""

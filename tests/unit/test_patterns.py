@@ -11,7 +11,9 @@ from types import FrameType
 
 import pytest
 
-from runner.core.matching.patterns import BadPattern, PatternTooSlow, _Alarm, check_pattern, from_posix, search, time_limit
+from runner.core.matching.patterns import check_pattern, search
+from runner.core.matching.posix import BadPattern, from_posix
+from runner.core.matching.time_limit import PatternTooSlow, _Alarm, time_limit
 
 CATASTROPHES = [
     (r"(a+)+$", "a" * 40 + "b"),

@@ -9,16 +9,9 @@ import pytest
 from runner.core.diagnostics import Position
 from runner.core.model import AppliedWaiver, Attempt, CaseId, CaseResult, Status, Verdict, WaiverEffect
 from runner.core.outcomes import Outcome
-from runner.system.redaction import (
-    KNOWN,
-    environment_variables,
-    is_secret_name,
-    recorded_variables,
-    redacted,
-    redacted_command,
-    redacted_result,
-    redacted_texts,
-)
+from runner.system.known_secrets import KNOWN
+from runner.system.redaction import redacted, redacted_command, redacted_result, redacted_texts
+from runner.system.secret_names import environment_variables, is_secret_name, recorded_variables
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from runner.cli.parser import main
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import InvalidSpecs
-from runner.core.matching.patterns import PatternTooSlow
+from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.model import Ending, Status, Verdict, WaiverEffect
 from runner.core.outcomes import JUnitTag, Outcome
 from runner.judge import waivers as module

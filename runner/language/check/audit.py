@@ -6,7 +6,7 @@ from typing import Any
 from runner.core.diagnostics import Diagnostic, unknown
 from runner.language.backends import Backends
 from runner.language.read.anatomy import Anatomy
-from runner.language.read.source import DataPath
+from runner.language.read.document import DataPath
 from runner.vocabulary.expectations import EXPECTATIONS
 
 

@@ -6,7 +6,7 @@ from runner.core.diagnostics import Diagnostic, unknown
 from runner.language.backends import Backends
 from runner.language.check.functions import arity_problems
 from runner.language.read.anatomy import Anatomy, RawStep
-from runner.language.read.source import DataPath
+from runner.language.read.document import DataPath
 
 
 def bench_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:

@@ -7,7 +7,7 @@ from runner.core.conditions import BadRange, VersionRange
 from runner.core.diagnostics import Diagnostic, one_of, unknown
 from runner.language.backends import Backends
 from runner.language.read.anatomy import Anatomy
-from runner.language.read.source import DataPath, Document
+from runner.language.read.document import DataPath, Document
 
 
 def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:

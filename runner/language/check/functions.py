@@ -7,7 +7,7 @@ from runner.core.diagnostics import Diagnostic, one_of, unknown
 from runner.language.backends import Backends
 from runner.language.read import python, schema, templates
 from runner.language.read.anatomy import ONLY, Anatomy, RawFunction, RawStep
-from runner.language.read.source import DataPath
+from runner.language.read.document import DataPath
 
 CALLS = ("call", "aot")
 """Steps that give a function inputs."""

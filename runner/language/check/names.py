@@ -7,7 +7,7 @@ from runner.core.diagnostics import Diagnostic
 from runner.language.names.torch_names import NameKind, NameTables
 from runner.language.read import substitution, templates
 from runner.language.read.anatomy import Anatomy
-from runner.language.read.source import DataPath, Document
+from runner.language.read.document import DataPath, Document
 from runner.vocabulary.expectations.counter import allows_zero, is_unlisted
 
 OPTION_KINDS = {

@@ -11,7 +11,7 @@ from runner.language.check.free_names import ALWAYS, binds_unseen, bound_anywher
 from runner.language.check.functions import prelude_names
 from runner.language.read import python
 from runner.language.read.anatomy import Anatomy
-from runner.language.read.source import DataPath, Document
+from runner.language.read.document import DataPath, Document
 
 PARAMS = "params"
 OF_EVERY_CASE = ("backend", "device")

@@ -12,7 +12,7 @@ from runner.core.diagnostics import Diagnostic, unknown
 from runner.language.check.functions import prelude_names, required_packages
 from runner.language.read import python, templates
 from runner.language.read.anatomy import Anatomy, RawStep
-from runner.language.read.source import DataPath
+from runner.language.read.document import DataPath
 from runner.vocabulary.expectations import EAGER, OUTPUT
 
 Moment = tuple[int, int]

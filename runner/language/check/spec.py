@@ -18,7 +18,7 @@ from runner.language.check.values import handler_problems, let_problems, spy_pro
 from runner.language.names.torch_names import NameTables
 from runner.language.read import matrix
 from runner.language.read.anatomy import Anatomy
-from runner.language.read.source import DataPath, Document
+from runner.language.read.document import DataPath, Document
 
 
 def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:

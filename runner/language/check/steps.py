@@ -10,7 +10,7 @@ from runner.language.check.scope import READY, RESULTS, Moment, Scope, after, be
 from runner.language.check.values import script_problems
 from runner.language.read import python, substitution, templates
 from runner.language.read.anatomy import Anatomy, RawExpectation, RawStep
-from runner.language.read.source import DataPath, Document
+from runner.language.read.document import DataPath, Document
 from runner.vocabulary.expectations import EAGER, EXPECTATIONS, OUTPUT, BadExpectation
 from runner.vocabulary.expectations.equality import is_reference
 

@@ -12,7 +12,7 @@ from runner.language.check.steps import expectation_problems, step_problems
 from runner.language.names.torch_names import NameTables
 from runner.language.read import matrix, schema, substitution, templates
 from runner.language.read.anatomy import Anatomy, with_data
-from runner.language.read.source import DataPath, Document
+from runner.language.read.document import DataPath, Document
 
 _OF_A_BACKEND = frozenset(["backend", "device"])
 """What a template may name that stands in a file for many specs; ``facts`` besides."""

@@ -10,7 +10,7 @@ from runner.language.check.names import OPTION_KINDS
 from runner.language.check.scope import AFTER_LET, COMPILED, PRELUDE, READY, Moment, Scope, making, parts_of_case, references
 from runner.language.read import python, templates
 from runner.language.read.anatomy import Anatomy, RawStep
-from runner.language.read.source import DataPath
+from runner.language.read.document import DataPath
 from runner.vocabulary.expectations import EAGER, OUTPUT
 
 SPY_KEYS: Mapping[str, tuple[str, ...]] = {

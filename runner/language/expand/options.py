@@ -10,7 +10,7 @@ from runner.core.diagnostics import Diagnostic, Position
 from runner.language.backends import Backend
 from runner.language.read import substitution
 from runner.language.read.anatomy import Anatomy
-from runner.language.read.source import DataPath, Document
+from runner.language.read.document import DataPath, Document
 
 SECTIONS = ("config", "dynamo_config", "functorch_config", "env", "torch", "compile")
 """The sections that layers are merged for."""

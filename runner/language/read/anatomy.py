@@ -8,8 +8,8 @@ from typing import Any
 from runner.core.diagnostics import Diagnostic
 from runner.core.model import CodeBlock
 from runner.language.read import python
+from runner.language.read.document import DataPath, Document
 from runner.language.read.files import SpecFile
-from runner.language.read.source import DataPath, Document
 
 ONLY = "function"
 """The name of the function of a spec that has just one."""

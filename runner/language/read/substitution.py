@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.language.read import templates
-from runner.language.read.source import DataPath
+from runner.language.read.document import DataPath
 
 SECTIONS = frozenset(
     ["summary", "covers", "config", "dynamo_config", "functorch_config", "env", "torch", "context", "function", "functions"]

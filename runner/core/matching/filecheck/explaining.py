@@ -11,7 +11,7 @@ from filecheck.ops import Literal
 from runner.core.matching.filecheck.directives import Directive
 from runner.core.matching.filecheck.expressions import without_variables
 from runner.core.matching.filecheck.matching import Matcher, Mismatch, Span
-from runner.core.matching.patterns import PatternTooSlow, time_limit
+from runner.core.matching.time_limit import PatternTooSlow, time_limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any
 from runner.core.matching.filecheck.directives import CheckFile, Directive, Kind
 from runner.core.matching.filecheck.expressions import canonical, compile_pattern
 from runner.core.matching.filecheck.matching import Matcher, Mismatch, Span
-from runner.core.matching.patterns import PatternTooSlow, time_limit
+from runner.core.matching.time_limit import PatternTooSlow, time_limit
 
 _SECONDS = 5.0
 
