@@ -272,9 +272,10 @@ def _answer(argv: Sequence[str] | None) -> int:
     command = importlib.import_module(f"runner.cli.commands.{arguments.command}")
     from runner.core.diagnostics import InvalidSpecs, JournalAltered, UsageError
     from runner.system.known_secrets import KNOWN
+    from runner.system.redaction import learn_command
 
     KNOWN.learn_environment(os.environ)
-    KNOWN.learn_command(sys.argv[1:] if argv is None else argv)
+    learn_command(sys.argv[1:] if argv is None else argv)
     try:
         return int(command.main(arguments))
     except InvalidSpecs as error:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
-from runner.system.redaction import redacted_command
 from runner.system.secret_names import ORDINARY, is_secret_name
 
 MASK = "***"
@@ -38,9 +37,9 @@ class KnownSecrets:
         """Learn the values of a spec's ``env:``, as those of the environment."""
         self.learn_environment({name: str(value) for name, value in values.items() if value is not None})
 
-    def learn_command(self, argv: Sequence[str]) -> None:
-        """Learn the values of secret options and the passwords of URLs of a command line."""
-        for argument, shown, before in zip(argv, redacted_command(argv), ["", *argv], strict=False):
+    def learn_command(self, argv: Sequence[str], redacted: Sequence[str]) -> None:
+        """Learn the values of secret options and the passwords of URLs of a command line, given its redacted form."""
+        for argument, shown, before in zip(argv, redacted, ["", *argv], strict=False):
             self.learn(*_passwords(argument))
             if shown == MASK and before.startswith("-"):
                 self.learn(argument)

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from runner.system.known_secrets import KNOWN, MASK
-from runner.system.secret_names import HARMLESS_NAMES, ends_in_secret, is_secret_name, is_session, words_of
+from runner.system.secret_names import HARMLESS_NAMES, ends_in_secret, is_secret_name, is_session, recorded_variables, words_of
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"<>`]*")
 
@@ -244,6 +244,14 @@ def _masked_url(url: str) -> str:
     return f"{scheme}{sign}{_QUERY.sub(lambda found: found.group()[0] + MASK if len(found.group()) > 1 else found.group(), rest)}{after}"
 
 
+def environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that are recorded, by name.
+
+    Parts of a run are compared by these alone, so that no digest of a secret is needed: a short secret could be guessed from one.
+    """
+    return {name: redacted(environ[name]) for name in sorted(environ.keys() & recorded_variables())}
+
+
 def redacted_command(argv: Sequence[str]) -> tuple[str, ...]:
     """Return a command line without secrets: the argument that follows ``--token`` is one, whatever it looks like."""
     shown: list[str] = []
@@ -257,6 +265,11 @@ def redacted_command(argv: Sequence[str]) -> tuple[str, ...]:
             shown.append(f"{name}={MASK}" if is_option and sign else redacted(argument))
         is_value = is_option and not sign and not is_value
     return tuple(shown)
+
+
+def learn_command(argv: Sequence[str]) -> None:
+    """Let ``KNOWN`` learn the secrets of a command line."""
+    KNOWN.learn_command(argv, redacted_command(argv))
 
 
 _IDENTIFIERS = frozenset(

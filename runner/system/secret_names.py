@@ -3,10 +3,8 @@
 import functools
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-
-from runner.system.redaction import redacted
 
 VARIABLES = Path(__file__).parent / "data" / "variables.txt"
 """Names of environment variables that are recorded: switches, numbers, devices and folders of torch and its libraries."""
@@ -69,11 +67,3 @@ def is_session(words: Sequence[str]) -> bool:
 def recorded_variables() -> frozenset[str]:
     """Return the names of the committed list."""
     return frozenset(VARIABLES.read_text("ascii").split())
-
-
-def environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that are recorded, by name.
-
-    Parts of a run are compared by these alone, so that no digest of a secret is needed: a short secret could be guessed from one.
-    """
-    return {name: redacted(environ[name]) for name in sorted(environ.keys() & recorded_variables())}

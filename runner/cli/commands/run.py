@@ -44,8 +44,7 @@ from runner.run.session import CaseRunner, result_of_unavailable, result_of_unru
 from runner.system import availability, cache_dirs, output, scratch
 from runner.system.capabilities import Machine
 from runner.system.installed_torch import facts_of_files, installed_torch
-from runner.system.redaction import redacted_command, redacted_texts
-from runner.system.secret_names import environment_variables
+from runner.system.redaction import environment_variables, redacted_command, redacted_texts
 from runner.system.signals import Interrupts
 
 

@@ -7,10 +7,13 @@ from typing import Any
 
 from runner.core.diagnostics import Diagnostic, Position
 from runner.language.read.document import DataPath, Document
-from runner.language.read.repair import MEANT, NEAR
 
 _NAMED = ("let", "functions", "spies", "matrix")
 """Sections whose keys are names that other parts of a spec use."""
+
+MEANT = re.compile(r"did you mean '([^']*)'\?")
+
+NEAR = 0.8
 
 
 def gaps_of(cuts: Iterable[DataPath], data: Any = None) -> frozenset[str]:

@@ -12,7 +12,7 @@ from typing import Any
 from runner.core.diagnostics import Diagnostic
 from runner.language.read import schema, schema_words
 from runner.language.read.document import DataPath, Document, Mark
-from runner.language.read.doubts import likeness
+from runner.language.read.doubts import MEANT, NEAR, likeness
 from runner.language.read.kinds import Kind
 from runner.language.read.source import recognised
 
@@ -160,13 +160,7 @@ class _Repair:
         self.document, self.origins = editor.edited(), editor.origins
 
 
-MEANT = re.compile(r"did you mean '([^']*)'\?")
-
-
 _MISSING = re.compile(r" needs the key '([^']*)'")
-
-
-NEAR = 0.8
 
 
 class _Editor:
