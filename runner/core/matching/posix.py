@@ -163,16 +163,9 @@ class _Translation:
 
     def repeat(self, python: str, width: int) -> None:
         if self.before not in (_Before.ATOM, _Before.GROUP):
-            self.fail(f"'{self.source[self.at]}' has nothing to repeat", hint=self.why_not_repeat())
+            self.fail(f"'{self.source[self.at]}' has nothing to repeat", hint=_why_not_repeat(self))
         self.ambiguous |= self.before is _Before.GROUP
         self.put(python, _Before.REPETITION, width)
-
-    def why_not_repeat(self) -> str:
-        if self.before is _Before.REPETITION:
-            return "there is no lazy or doubled repetition"
-        if self.source[max(self.at - 1, 0) : self.at + 1] == "(?":
-            return "there are no (?...) groups"
-        return f"for the character itself write \\{self.source[self.at]}"
 
     def repeat_counted(self) -> None:
         bounds = _BOUNDS.match(self.source, self.at)
@@ -250,3 +243,11 @@ class _Translation:
             self.fail("within brackets a backslash is itself", hint=_INSTEAD.get(following, ""))
         self.at += 1
         return character
+
+
+def _why_not_repeat(translation: _Translation) -> str:
+    if translation.before is _Before.REPETITION:
+        return "there is no lazy or doubled repetition"
+    if translation.source[max(translation.at - 1, 0) : translation.at + 1] == "(?":
+        return "there are no (?...) groups"
+    return f"for the character itself write \\{translation.source[translation.at]}"

@@ -1,5 +1,6 @@
 """From the events of libyaml to data with positions, within bounds."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,7 +90,7 @@ class Builder:
                 self._problem(event, "a directive (%YAML or %TAG)", "the language is YAML 1.2: remove the line")
             if self._documents > 1:
                 hint = f"a file holds one {'spec' if self.kind is SPEC else 'document'}: remove the '---'"
-                self._stop(event, "a second document", hint)
+                self._problem(event, "a second document", hint, stop=True)
         return self._stopped
 
     def give_up(self, problem: Diagnostic) -> None:
@@ -112,7 +113,7 @@ class Builder:
             self._key(self._stack[-1], event)
             return
         self._count(event, 1, len(event.value))
-        self.marks[self._child()] = _mark(event)
+        self.marks[_child(self._stack)] = _mark(event)
         if event.anchor:
             self._anchors[event.anchor] = _Anchored(value, 1, len(event.value), 0)
         self._attach(value)
@@ -135,14 +136,14 @@ class Builder:
             self._refuse_tag(event)
         if len(self._stack) >= MAX_DEPTH:
             self._too_large = True
-            self._stop(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep")
+            self._problem(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep", stop=True)
             return
         if self._stack and self._stack[-1].wants_key:
             templated = event.flow_style and self._stack[-1].flow
             hint = QUOTE if templated else "a key is one plain word"
-            self._stop(event, "an unquoted {{" if templated else "a key that is a list or a map", hint)
+            self._problem(event, "an unquoted {{" if templated else "a key that is a list or a map", hint, stop=True)
             return
-        path = self._child()
+        path = _child(self._stack)
         self._count(event, 1)
         self.marks[path] = _mark(event)
         self._stack.append(_Frame(value, path, event.anchor, bool(event.flow_style)))
@@ -175,23 +176,20 @@ class Builder:
         if anchored is None:
             inside = any(frame.anchor == event.anchor for frame in self._stack)
             what = "stands inside what it names" if inside else "names no anchor above it"
-            self._stop(event, f"the alias '*{event.anchor}' {what}", "write the value out")
+            self._problem(event, f"the alias '*{event.anchor}' {what}", "write the value out", stop=True)
         elif self._stack and self._stack[-1].wants_key:
-            self._stop(event, "an alias as a key", "a key is one plain word")
+            self._problem(event, "an alias as a key", "a key is one plain word", stop=True)
         elif len(self._stack) + anchored.depth > MAX_DEPTH:
-            self._stop(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep")
+            self._problem(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep", stop=True)
         else:
             self._count(event, anchored.nodes, anchored.text)
-            self.marks[self._child()] = _mark(event)
+            self.marks[_child(self._stack)] = _mark(event)
             self._attach(anchored.value)
-
-    def _child(self) -> DataPath:
-        return self._stack[-1].child if self._stack else ()
 
     def _lose(self) -> None:
         """Note that the value, or the key, that stands here is not what the file says."""
         frame = self._stack[-1] if self._stack else None
-        self.unread.append(frame.path if frame is not None and frame.wants_key else self._child())
+        self.unread.append(frame.path if frame is not None and frame.wants_key else _child(self._stack))
 
     def _attach(self, value: Any) -> None:
         if not self._stack:
@@ -210,16 +208,18 @@ class Builder:
         if self._nodes > MAX_NODES or self._text > MAX_TEXT:
             self._too_large = True
             much = f"{MAX_NODES:,} values" if self._nodes > MAX_NODES else f"{MAX_TEXT:,} characters"
-            self._stop(event, f"more than {much} once its aliases are written out", "use a matrix, not aliases, to multiply")
+            self._problem(event, f"more than {much} once its aliases are written out", "use a matrix, not aliases, to multiply", stop=True)
 
-    def _problem(self, event: Any, message: str, hint: str) -> None:
+    def _problem(self, event: Any, message: str, hint: str, *, stop: bool = False) -> None:
         start = event.start_mark
         position = Position(file=self.file, line=start.line + 1, column=start.column + 1)
         self.problems.append(Diagnostic(position=position, message=message, hint=hint))
+        self._stopped |= stop
 
-    def _stop(self, event: Any, message: str, hint: str) -> None:
-        self._problem(event, message, hint)
-        self._stopped = True
+
+def _child(stack: Sequence[_Frame]) -> DataPath:
+    """Return the path of the value that comes next."""
+    return stack[-1].child if stack else ()
 
 
 def _mark(event: Any) -> Mark:
