@@ -82,9 +82,7 @@ def test_the_metadata_is_that_of_the_project(wheel):
     assert "torch-conformance = runner.__main__:main" in points
 
 
-@pytest.mark.parametrize(
-    "command", [["list"], ["validate"], ["--version"], ["explain", "codecache/a-cleared-cache-misses-again[backend=cpu]"]]
-)
+@pytest.mark.parametrize("command", [["list"], ["validate"], ["--version"], ["explain", "codecache/fx-cache-clear[backend=cpu]"]])
 def test_commands_work_far_from_the_checkout(installed, tmp_path, command):
     done = run([sys.executable, "-m", "runner", *command], tmp_path, PYTHONPATH=str(installed))
     assert done.returncode == 0, done.stderr
