@@ -217,6 +217,8 @@ class Activity:
 
     starting: float | None = None
     """Since when a template warms up: the longest of several; None where none does."""
+    warming: float | None = None
+    """Since when a worker for a GPU warms up while no case runs: the longest of several; None where none does."""
     running: tuple[RunningCase, ...] = ()
 
 
@@ -324,6 +326,8 @@ class CaseResult:
     """Ends of what the worker printed."""
     digest: str = ""
     covers: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    """The names of the capabilities that the case requires: what ``--require`` of a merged run is judged by."""
     waivers: tuple[AppliedWaiver, ...] = ()
     timings: tuple[Timing, ...] = ()
     attachments: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
+from runner.core import required
 from runner.core.attempts import attempt_of, outcome_of
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.folding import ENDINGS, Folded, fold
@@ -220,8 +221,11 @@ def of_footer(
     least = options.get("min-executed", "1")
     whole = exit_code((result.outcome for result in results), int(least) if least.isdecimal() else 1, lets_flaky_pass=lets_flaky_pass)
     expected = ExitCode.INTERRUPTED if interrupted else whole
-    if code == ExitCode.NOTHING and expected is ExitCode.OK and options.get("require", "[]") not in ("", "[]", "None"):
-        return ""  # --require NAME without an executed case: the journal does not record which cases use NAME
+    if expected in (ExitCode.OK, ExitCode.NOTHING) and (names := required.names_in(options)):
+        if options.get("shard") and code == ExitCode.NOTHING:
+            return ""  # what cases of other shards use does not stand here
+        if not options.get("shard") and next(required.problems_of_recorded(names, results), ""):
+            expected = ExitCode.NOTHING
     return "" if code == expected else f"its exit code is {code}, and its cases come to {int(expected)}"
 
 

@@ -29,6 +29,7 @@ from runner.report import (
     attempt_text,
     clip,
     company_lines,
+    note_lines,
     one_line,
     plain,
     slug,
@@ -308,7 +309,8 @@ def _case(result: CaseResult, limit: int, folder: Path | None, *, passed: bool) 
         file=visible_name(_spec_file(result.position.file or result.spec)),
         line=result.position.line,
     )
-    case.stdout = timed = clip("\n".join([*company_lines(result), *timing_lines(result), *_attachments(result, folder)]), limit // 4)
+    beside = [*company_lines(result), *timing_lines(result), *note_lines(result), *_attachments(result, folder)]
+    case.stdout = timed = clip("\n".join(beside), limit // 4)
     if not passed:
         reruns = _share(result, limit) if result.outcome in RETRIED and len(result.attempts) > 1 else 0
         text, said, case.stderr = _texts(result, limit - reruns - len(timed.encode("utf-8")), folder)

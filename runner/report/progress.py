@@ -6,6 +6,7 @@ Called by ``run``, which also says again and again what the engine does. ``rich`
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
 from runner.core.model import Activity, CaseResult, RunningCase
@@ -84,11 +85,13 @@ class Progress:
     def case_finished(self, result: CaseResult) -> None:
         """Count a case; where there is no status, or where it failed, leave a line of it."""
         self._ended[result.outcome] += 1
+        self._runs_no_more(result.case_id)
         width = len(str(self._total))
         self._leave_result(result, f"{self._ended.total():{width}}/{self._total}")
 
     def attempt_finished(self, result: CaseResult, which: str) -> None:
         """Leave a line of one of several attempts of a case, where there is no status, or where it failed."""
+        self._runs_no_more(result.case_id)
         self._leave_result(result, which)
 
     def note(self, text: str) -> None:
@@ -96,11 +99,20 @@ class Progress:
         self._leave(None, text)
 
     def close(self) -> None:
-        """Take the status away."""
+        """Take the status away; its last frame names nothing that runs."""
+        self._activity = Activity()
         if self._live is not None:
             self._live.stop()
             self._live = None
         self._stream.flush()
+
+    def _runs_no_more(self, case_id: str) -> None:
+        """Take a case that ended out of what runs, until the engine reports anew: of several attempts that run at once the longest."""
+        running = sorted(self._activity.running, key=lambda case: case.since)
+        ended = next((case for case in running if case.name == case_id), None)
+        if ended is not None:
+            running.remove(ended)
+            self._activity = replace(self._activity, running=tuple(running))
 
     def _leave_result(self, result: CaseResult, count: str) -> None:
         if not result.outcome.is_failure and self._is_live:
@@ -123,7 +135,7 @@ class Progress:
 
     def _in_words(self, now: float) -> str:
         """Return on one line what the run waits for; nothing where it waits for nothing."""
-        parts = [_starting(self._activity, now)] if self._activity.starting is not None else []
+        parts = _starting(self._activity, now)
         longest = self._longest()
         if longest:
             cases = ", ".join(_case(case, now) for case in longest)
@@ -142,8 +154,7 @@ class Progress:
 
         now = self._clock()
         lines: list[RenderableType] = [self._bar()]
-        if self._activity.starting is not None:
-            lines.append(_fitted(f"  {_starting(self._activity, now)}"))
+        lines += [_fitted(f"  {words}") for words in _starting(self._activity, now)]
         lines += [_fitted(f"  {_seconds(now - case.since):>6}  {_phase(case):<12}  {shown_id(case.name)}") for case in self._longest()]
         if (more := len(self._activity.running) - _SHOWN) > 0:
             lines.append(_fitted(f"          and {more} more"))
@@ -178,8 +189,10 @@ class Progress:
 _STYLES = {31: "red", 32: "green", 33: "yellow"}
 
 
-def _starting(activity: Activity, now: float) -> str:
-    return f"starting torch ({_seconds(now - (activity.starting or now))})"
+def _starting(activity: Activity, now: float) -> list[str]:
+    """Return what has to start before more cases run, and since when."""
+    found = (("starting torch", activity.starting), ("warming up a worker", activity.warming))
+    return [f"{words} ({_seconds(now - since)})" for words, since in found if since is not None]
 
 
 def _case(case: RunningCase, now: float) -> str:

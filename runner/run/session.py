@@ -153,7 +153,7 @@ class CaseRunner:
         asking = [case.since for case in now.running if case.name == FACTS]
         running = [dataclasses.replace(case, name=self._ids[case.name]) for case in now.running if case.name in self._ids]
         starting = min([*asking, *([] if now.starting is None else [now.starting])], default=None)
-        return Activity(starting=starting, running=tuple(running))
+        return Activity(starting=starting, warming=now.warming, running=tuple(running))
 
     def look_at_machine(self) -> Machine:
         """Ask a worker what the machine is, if any case may run at all."""
@@ -325,6 +325,7 @@ def _case_result(case: Case, judged: Judged, **more: Any) -> CaseResult:
         position=judged.position,
         digest=digest_of(case),
         covers=case.covers,
+        requires=tuple(dict.fromkeys(requirement.name for requirement in case.requires)),
         waivers=judged.waivers,
         **{"seconds": 0.0, **more},
     )

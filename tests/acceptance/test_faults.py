@@ -73,7 +73,7 @@ def test_who_takes_too_much_memory_is_killed_and_the_limit_is_named(eaten, name)
     )
     assert told, result.reason
     assert int(told[1]) > 600
-    assert result.seconds < 30
+    assert result.seconds < 60
 
 
 @pytest.mark.parametrize("name", ["below-limit", "passing-case"])

@@ -163,7 +163,7 @@ def test_what_a_worker_left_behind_is_dead(ran, name):
 
 def test_a_worker_that_floods_does_not_hold_up_the_run(ran):
     for name in ("empty-line-flood", "message-too-large", "deeply-nested-message", "child-holds-pipe"):
-        assert ran.results[name].seconds < 30
+        assert ran.results[name].seconds < 60, "it ends before its time is up"
 
 
 @pytest.mark.parametrize("name", sorted(OUTCOMES))

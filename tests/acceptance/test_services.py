@@ -136,11 +136,11 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield port
     finally:
         server.terminate()
-        server.wait(timeout=30)
+        server.wait(timeout=60)
 
 
 def wait_for(port: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()

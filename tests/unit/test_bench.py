@@ -316,8 +316,10 @@ def test_the_console_has_a_section_of_its_own() -> None:
         "\ntimings: reported, never judged\n"
         "  'area/one[backend=cpu,n=0]'\n"
         "       1.250 ms  fn compiled, median of 10 (1.000 to 2.500)\n"
-        "  no trace of two\n"
         "    cases/00007/trace-1.json\n"
+        "\nnotes: they change no outcome\n"
+        "  'area/one[backend=cpu,n=0]'\n"
+        "    no trace of two\n"
         "\n      2  PASS\n"
     ) in text
     assert "timings" not in reported(console_result(outcome=Outcome.PASS))

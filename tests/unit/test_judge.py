@@ -611,10 +611,10 @@ def test_a_graph_that_other_code_compiled_shows_nothing_of_a_call():
     assert found.reason.endswith("it ran 2 for cpu that other code compiled")
 
 
-@pytest.mark.parametrize("kind", ["aot", "backward"])
-def test_a_package_and_a_backward_may_run_what_was_compiled_elsewhere(kind: str):
+@pytest.mark.parametrize(("kind", "outcome"), [("aot", Outcome.PASS), ("backward", Outcome.FELL_BACK), ("call", Outcome.FELL_BACK)])
+def test_only_a_package_may_run_what_other_code_compiled(kind: str, outcome: Outcome):
     facts = observation(seen(), seen(executed={}, executed_others={"cpu": 1}))
-    assert verdict_of(case(step(HOLDS), step(HOLDS, kind=kind)), facts).outcome is Outcome.PASS
+    assert verdict_of(case(step(HOLDS), step(HOLDS, kind=kind)), facts).outcome is outcome
     facts = observation(seen(), seen(**EAGERLY))
     assert verdict_of(case(step(HOLDS), step(HOLDS, kind=kind)), facts).outcome is Outcome.FELL_BACK
 

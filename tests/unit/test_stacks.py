@@ -161,11 +161,11 @@ def test_what_is_cut_out_is_bounded() -> None:
     ["\n", "x", "Thread 0x1 (most recent call first):\n", "Current thread 0x1", '  File "', '  File "x", line 1 in f\n', "  ...\n"],
 )
 def test_no_output_takes_long_to_search(piece: str) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     last_stack(piece * (512_000 // len(piece)))
     many = "".join(f"Thread 0x{number:x} (most recent call first):\n" for number in range(10_000))
     last_stack(many)
-    assert time.monotonic() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 @pytest.mark.parametrize("line", ["0", "-1", "01", "99999999", "9" * 5000, "1e9", "\u0661"])

@@ -100,4 +100,4 @@ def test_children_get_the_usual_signals() -> None:
     assert done.stdout == "['SIG_DFL', 'SIG_DFL', 'SIG_DFL'] default_int_handler set()\n"
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
         child.send_signal(signal.SIGTERM)
-        assert child.wait(timeout=30) == -signal.SIGTERM
+        assert child.wait(timeout=60) == -signal.SIGTERM

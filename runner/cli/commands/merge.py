@@ -13,7 +13,7 @@ from runner.record.consistency import of_machine
 from runner.record.evidence import alterations
 from runner.record.journal import JournalError, JournalWriter, lines_of, read_run
 from runner.record.merge import Joined, Part, folders_of, join, moved, problems, shifts
-from runner.record.run_folder import JOURNAL, RunFolder, copy_evidence, find_run, open_run, require_still
+from runner.record.run_folder import JOURNAL, RunFolder, copy_evidence, find_run, open_run, require_free_report, require_still
 from runner.report.console import print_report, wants_color, why_nothing
 from runner.report.junit import write_junit, write_stub
 from runner.run.recorded import Unjudged, judge_again
@@ -43,6 +43,7 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     if found:
         _refuse(found, as_json=arguments.json)
         return ExitCode.USAGE
+    require_free_report(arguments.junit)
     folder = open_run(arguments.out)
     try:
         folder.claim_junit(arguments.junit)
@@ -62,10 +63,19 @@ def main(arguments: argparse.Namespace) -> ExitCode:
             lets_flaky_pass=joined.header.lets_flaky_pass,
             folder=Path(shown_path(folder.path)),
         )
-    if joined.footer.exit_code == ExitCode.NOTHING:
-        least = joined.header.options.get("min-executed", "1")
-        output.note(why_nothing(joined.results, int(least), joined.header.selected))
+    _say_why_nothing(joined)
     return ExitCode(joined.footer.exit_code)
+
+
+def _say_why_nothing(joined: Joined) -> None:
+    """Print why a run in which nothing failed is no success: as ``run`` would, names of ``--require`` first."""
+    if joined.footer.exit_code != ExitCode.NOTHING:
+        return
+    for line in joined.unexercised:
+        output.note(line)
+    least = int(joined.header.options.get("min-executed", "1"))
+    if not joined.unexercised or sum(result.outcome.is_executed for result in joined.results) < max(least, 1):
+        output.note(why_nothing(joined.results, least, joined.header.selected))
 
 
 def _altered(parts: Sequence[Part], places: Sequence[Path]) -> Iterator[str]:

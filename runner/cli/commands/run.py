@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import __version__
+from runner.core import required
 from runner.core.attempts import Policy
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import JournalAltered, UsageError, shown_path
@@ -27,14 +28,14 @@ from runner.judge.waivers import Waivers, warnings
 from runner.language.expand.cases import surroundings
 from runner.language.load import Suite, load, surroundings_of
 from runner.language.waivers import load_waivers
-from runner.plan import required, schedule
+from runner.plan import schedule
 from runner.plan.durations import seconds_of_run
 from runner.plan.selection import Shard, select, unmatched, why_nothing_selected, without_benches
 from runner.plan.worker_plan import digest_of
 from runner.record.compatibility import machine_differences
 from runner.record.evidence import EvidenceAltered, RecordedFiles, alterations
 from runner.record.journal import JournalWriter, RunFooter, RunHeader, digest_of_selection, totals
-from runner.record.run_folder import JOURNAL, LATEST, REPORTS, RunFolder, open_run, resume_run
+from runner.record.run_folder import JOURNAL, LATEST, REPORTS, RunFolder, open_run, require_free_report, resume_run
 from runner.report import one_line
 from runner.report.console import print_report, wants_bar, wants_color, why_nothing
 from runner.report.junit import write_junit, write_stub
@@ -83,6 +84,7 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     wishes = schedule.Wishes(seconds=seconds_of_run(REPORTS / LATEST, JOURNAL), seed=_seed(arguments.shuffle), memory_limit=memory_limit)
     header = _header(arguments, suite, waivers, whole, selected, wishes)
     # from here no other process writes to the folder
+    require_free_report(arguments.junit)
     folder = _open(arguments, header, suite, waivers, selected)
     try:
         folder.claim_junit(arguments.junit)

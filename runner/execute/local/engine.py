@@ -147,8 +147,12 @@ class Engine:
         """What is waited for just now."""
         starting = [one.deadline - self._start_seconds for one in self._templates.values() if not one.process.is_ready]
         running = [(worker.running, worker.pid) for worker in self._busy()]
+        # beside cases that run, spares warm up all the time: nothing waits for them
+        alive = [worker for worker in self._workers.values() if not worker.is_retired and not worker.has_ended]
+        waited_for = [] if running else [worker for worker in alive if not worker.is_warm]
         return Activity(
             starting=min(starting, default=None),
+            warming=min((one.warm_until - self._start_seconds for one in waited_for), default=None),
             running=tuple(
                 RunningCase(name=one.job.name, since=one.begun, phase=one.inbox.phase if pid is not None else "")
                 for one, pid in running

@@ -559,6 +559,13 @@ def backend_calls() -> list[tuple[str, str]]:
     return [("torch", f"{name}.__call__") for name in names if "__call__" in vars(getattr(torch, name, object))]
 
 
+def compile_context() -> Any:
+    """Return the object that torch makes for each compile, and enters again where it compiles the backward later; None outside."""
+    from torch._guards import CompileContext
+
+    return CompileContext.try_get()
+
+
 def is_graph_break(error: Exception) -> bool:
     """Whether an exception that left the conversion of a frame means that dynamo cannot trace it, as after any graph break.
 
