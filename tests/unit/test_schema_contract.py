@@ -173,7 +173,7 @@ def test_expectations() -> None:
 
 @pytest.mark.parametrize("word", EXPECTATIONS)
 def test_the_class_of_an_expectation_is_called_as_it(word: str) -> None:
-    assert EXPECTATIONS[word].kind == word, f"edit kind in runner/expectations: {EXPECTATIONS[word].__module__}"
+    assert EXPECTATIONS[word].kind == word, f"edit kind in runner/vocabulary/expectations: {EXPECTATIONS[word].__module__}"
 
 
 def test_measures() -> None:
@@ -181,7 +181,7 @@ def test_measures() -> None:
     here = {"counters", "metrics", "code", "raised"}  # what every step's facts hold
     for word, made in EXPECTATIONS.items():
         asks = made.parse(EXAMPLES[word]).measurement() is not None
-        assert asks is (word in MEASURES), f"runner/expectations: measurement() of {word} against MEASURES; {here} need none"
+        assert asks is (word in MEASURES), f"runner/vocabulary/expectations: measurement() of {word} against MEASURES; {here} need none"
 
 
 EXAMPLES = {word: schema.resolve_definition("expectations", word)["examples"][0] for word in EXPECTATIONS}
