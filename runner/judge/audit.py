@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
 
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Position
@@ -222,10 +221,8 @@ class ControlResult:
 def with_control(case: Case) -> Case:
     """Return the case as its control patches it."""
     assert case.control is not None
-    body: dict[str, Any] = dict(case.body)
-    for section, patch in case.control.patch.items():
-        body[section] = {**body[section], **patch}
-    return replace(case, body=body, control=None)
+    settings = case.body.settings.patched(case.control.patch)
+    return replace(case, body=replace(case.body, settings=settings), control=None)
 
 
 def judge_control(case: Case, result: CaseResult) -> ControlResult:

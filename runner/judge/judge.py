@@ -214,10 +214,9 @@ def _timed_out(case: Case, where: str, note: str, stack: Stack | None) -> Judged
 
 def _python_files(case: Case) -> set[str]:
     """Return the spec's own file as its Python names it: not as people see it, and not those of its folder's defaults."""
-    functions = [function["block"] for function in case.body.get("functions", {}).values() if "block" in function]
-    scripts = [step.arguments["code"] for step in case.steps if step.kind == "script"]
-    blocks = [*case.body.get("preludes", ()), *functions, *scripts]
-    return {block["file"] for block in blocks if posixpath.basename(block["file"]) == posixpath.basename(case.spec)}
+    scripts = [step.arguments["code"]["file"] for step in case.steps if step.kind == "script"]
+    files = [*(block.file for block in case.body.blocks), *scripts]
+    return {file for file in files if posixpath.basename(file) == posixpath.basename(case.spec)}
 
 
 def _ended(case: Case, outcome: Outcome, reason: str, note: str, *, detail: str = "", position: Position | None = None) -> Judged:

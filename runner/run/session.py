@@ -73,7 +73,7 @@ class CaseRunner:
         """By the name of the attempt that followed alone: a case, and what it came to after others in a worker."""
         self._suite = suite
         for case in cases:
-            KNOWN.learn_options(case.body["env"])
+            KNOWN.learn_options(case.body.settings.env)
         self._workers = 1 if self._isolation is Isolation.NONE else workers
         self._waivers = waivers
         self._folder = folder
@@ -231,11 +231,11 @@ class CaseRunner:
             plan=str(folder / "plan.json"),
             folder=folder,
             environment=self._environment_of(case),
-            timeout=(case.body["timeout"] or self._timeout) * self._patience,
+            timeout=(case.body.timeout or self._timeout) * self._patience,
             shares=not alone and not needs_new_process(case) and (self._isolation is Isolation.NONE or not why_alone(case)),
             new_process=needs_new_process(case),
             group="" if self._shares_across_folders else str(Path(case.spec).parent),
-            begin=functools.partial(self._services.start, name, cache) if case.body["services"] else None,
+            begin=functools.partial(self._services.start, name, cache) if case.body.services else None,
             needs=schedule.needs_of(case, self._machine),
             memory_limit=self._wishes.memory_limit,
         )

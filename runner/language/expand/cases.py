@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from runner.core.case import CaseBody, DescribedFunction, OwnProcess, Settings, WrittenFunction
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position
 from runner.core.model import Case, CaseId, Control, Expected, Requirement, Step, WrittenReason
@@ -56,7 +57,7 @@ class _Expansion:
         self.survivors = self._survivors()
         spec = anatomy.spec
         self.prefix = f"{spec.area}/{spec.name}" if spec.area else spec.name
-        self.preludes = [_block(block) for block in anatomy.preludes]
+        self.isolation = OwnProcess(isolation_of(anatomy))
         self.judged_names = [(kind, name) for _, _, kind, name, unlisted in used_names(anatomy) if kind in _JUDGED and not unlisted]
         self._merged: dict[tuple[str, str], _Section] = {}
         self._shared: dict[str, Mapping[str, _Options]] = {}
@@ -179,38 +180,35 @@ class _Expansion:
             self._shared[point.backend.name] = {name: section.options for name, section in sections.items()}
         return self._shared[point.backend.name]
 
-    def _body(self, data: Any, point: matrix.Point, sections: Mapping[str, "_Section"]) -> dict[str, Any]:
-        body: dict[str, Any] = {name: section.values for name, section in sections.items()}
-        body.update(
-            preludes=self.preludes,
+    def _body(self, data: Any, point: matrix.Point, sections: Mapping[str, "_Section"]) -> CaseBody:
+        steps = self.anatomy.steps
+        return CaseBody(
+            settings=Settings(**{name: section.values for name, section in sections.items()}),
+            preludes=self.anatomy.preludes,
             functions={name: self._function(raw, data) for name, raw in self.anatomy.functions.items()},
             let=data.get("let", {}),
             spies=data.get("spies", {}),
             handlers=data.get("handlers", {}),
-            dead=sorted({name for step in self.anatomy.steps for one in step.expectations if one.kind == "dead" for name in one.body}),
-            inputs=data.get("inputs", []),
-            context=self._context(data, point.backend),
-            services=data.get("services", []),
+            dead=tuple(sorted({name for step in steps for one in step.expectations if one.kind == "dead" for name in one.body})),
+            inputs=tuple(data.get("inputs", ())),
+            context=tuple(self._context(data, point.backend)),
+            services=tuple(data.get("services", ())),
             timeout=data.get("timeout"),
-            isolation=self._isolation(),
+            isolation=self.isolation,
             compiles=point.backend.compiles,
             seed_key=self.prefix + json.dumps(point.labels, sort_keys=True),
         )
-        return body
 
-    def _function(self, raw: RawFunction, data: Any) -> Any:
+    def _function(self, raw: RawFunction, data: Any) -> WrittenFunction | DescribedFunction:
         if raw.block is not None:
-            return {"block": _block(raw.block), "entry": entry_of(self.anatomy, raw)}
-        return _at(data, raw.path)
+            return WrittenFunction(block=raw.block, entry=entry_of(self.anatomy, raw))
+        return DescribedFunction(value=_at(data, raw.path))
 
     def _context(self, data: Any, backend: Backend) -> Any:
         if "context" in data:
             return data["context"]
         inherited = (document.data["context"] for document in reversed(self.anatomy.spec.defaults) if "context" in document.data)
         return substitution.filled(next(inherited, []), options.layer_names(backend))
-
-    def _isolation(self) -> str:
-        return isolation_of(self.anatomy)
 
     def _all_steps(self, data: Any) -> tuple[Step, ...]:
         if self._steps is None or not self.templated.isdisjoint(("steps", "expect")):
@@ -221,7 +219,7 @@ class _Expansion:
         arguments = _at(data, step.path) if step.path != ("expect",) else {}
         if step.path in self.anatomy.scripts:
             script = self.anatomy.scripts[step.path]
-            arguments = {**arguments, "code": _block(script.block), "entry": entry_of(self.anatomy, script)}
+            arguments = {**arguments, "code": script.block.as_json(), "entry": entry_of(self.anatomy, script)}
         return Step(
             kind=step.kind,
             arguments=arguments if isinstance(arguments, dict) else {"items": arguments},
@@ -271,10 +269,6 @@ def _at(data: Any, path: tuple[str | int, ...]) -> Any:
 
 def _at_point(position: Position, found: tuple[str, str], point: matrix.Point) -> Diagnostic:
     return Diagnostic(position=position, message=f"{found[0]} (at {point.bracket[:200]})", hint=found[1])
-
-
-def _block(block: Any) -> dict[str, Any]:
-    return {"name": block.name, "file": block.file, "line": block.line, "text": block.text, "exact": block.exact}
 
 
 def duplicate_ids(cases: list[Case]) -> list[Diagnostic]:

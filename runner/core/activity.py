@@ -1,0 +1,23 @@
+"""What an engine does just now: for whoever shows a run."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningCase:
+    """A case that runs just now, or the engine's name for it."""
+
+    name: str
+    since: float
+    """As ``time.monotonic`` counts."""
+    phase: str
+    """What its worker said last; it may say anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What an engine waits for just now."""
+
+    starting: float | None = None
+    """Since when a template warms up: the longest of several; None where none does."""
+    running: tuple[RunningCase, ...] = ()
