@@ -6,11 +6,12 @@ import sys
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from runner.core.case import CaseBody, Settings
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Position
 from runner.core.model import Case, CaseId, Ending, Expected, Requirement, ServiceReport, Step
@@ -47,16 +48,13 @@ def step(*expectations: Expected, kind: str = "call", line: int = 9, **arguments
     return Step(kind=kind, arguments=arguments, expectations=expectations, position=place(line))
 
 
+def case_body(**changes: Any) -> CaseBody:
+    """Return the body of a case that compiles and has nothing but what is given; sections of options stand beside the rest."""
+    settings = {section.name: changes.pop(section.name) for section in fields(Settings) if section.name in changes}
+    return CaseBody(settings=Settings(**settings), **{"compiles": True, "seed_key": "area/fake{}", **changes})
+
+
 def case(*steps: Step, id: str = ID, **changes: Any) -> Case:
-    body = {
-        "compiles": True,
-        "env": {},
-        "torch": {},
-        "seed_key": "area/fake{}",
-        "timeout": None,
-        "isolation": "case",
-        **changes.pop("body", {}),
-    }
     made = Case(
         id=CaseId(id),
         spec=AT.file,
@@ -70,7 +68,7 @@ def case(*steps: Step, id: str = ID, **changes: Any) -> Case:
         device="cpu",
         params={},
         requires=(),
-        body=body,
+        body=case_body(**changes.pop("body", {})),
         steps=steps,
     )
     return replace(made, **changes)

@@ -122,8 +122,8 @@ class WrittenFunction:
     """A function whose Python stands in the spec."""
 
     block: CodeBlock
-    entry: str
-    """The name of what is compiled: a function or class that the block defines."""
+    entry: str | None
+    """The name of what is compiled; None where the spec has a problem, and never runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -382,7 +382,7 @@ def result(*verdicts: tuple[str, Status], outcome: Outcome = Outcome.FAIL) -> Ca
 
 def test_a_control_patches_its_sections_and_leaves_the_rest() -> None:
     patched = with_control(controlled())
-    assert patched.body["config"] == {"freezing": False, "x": 1}
+    assert patched.body.settings.config == {"freezing": False, "x": 1}
     assert patched.control is None
 
 
@@ -409,8 +409,7 @@ def test_a_control_fails_as_it_must(fails: tuple[str, ...], verdicts: list[tuple
 def test_the_digest_of_a_case_knows_its_control() -> None:
     from runner.plan.worker_plan import digest_of
 
-    body = {"preludes": [], "functions": {}, "config": {}}
-    plain = case(step(COUNTER), body=body)
+    plain = case(step(COUNTER))
     one = dataclasses.replace(plain, control=Control(patch={"config": {"freezing": False}}, fails=(), position=AT))
     other = dataclasses.replace(plain, control=Control(patch={"config": {"freezing": True}}, fails=(), position=AT))
     assert len({digest_of(plain), digest_of(one), digest_of(other)}) == 3

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from runner.core.case import CodeBlock
 from runner.core.matching import filecheck, patterns
 from runner.core.model import Ending, Status
 from runner.core.outcomes import Outcome
@@ -705,7 +706,7 @@ LEFT = f'''Traceback (most recent call last):
     helper()
   File "{OF_THE_SPEC}", line 8, in helper
 '''
-WITH_A_PRELUDE = {"preludes": [{"name": "prelude", "file": OF_THE_SPEC, "line": 3, "text": "pass", "exact": True}], "functions": {}}
+WITH_A_PRELUDE = {"preludes": (CodeBlock(name="prelude", file=OF_THE_SPEC, line=3, text="pass"),)}
 
 
 def left(**changes: Any) -> dict[str, Any]:

@@ -219,6 +219,7 @@ class _Expansion:
         arguments = _at(data, step.path) if step.path != ("expect",) else {}
         if step.path in self.anatomy.scripts:
             script = self.anatomy.scripts[step.path]
+            assert script.block is not None, "a script is Python"
             arguments = {**arguments, "code": script.block.as_json(), "entry": entry_of(self.anatomy, script)}
         return Step(
             kind=step.kind,
