@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Any, NewType
 
 from runner.core.diagnostics import Position
+from runner.core.expectation import Expectation
 from runner.core.protocol import Json
 
 CaseId = NewType("CaseId", str)
@@ -55,10 +56,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """An expectation where it stands in the spec. ``check`` is an instance of a class in ``expectations``."""
+    """An expectation where it stands in the spec. ``check`` is of a class in ``vocabulary.expectations``."""
 
     kind: str
-    check: Any
+    check: Expectation
     position: Position
     leaves: Mapping[str, Position] = field(default_factory=dict)
     """Where each key of its body stands: a counter's line is more than the expectation's."""

@@ -2,9 +2,10 @@
 
 from runner.core.activity import Activity, RunningCase
 from runner.core.case import Availability, Case, CaseId, CodeBlock, Control, Expected, Requirement, Step, WrittenReason
+from runner.core.expectation import Status
 from runner.core.observation import Ending, ServiceReport, Timing
 from runner.core.protocol import Json
-from runner.core.results import AppliedWaiver, Attempt, CaseResult, Status, Verdict, WaiverEffect
+from runner.core.results import AppliedWaiver, Attempt, CaseResult, Verdict, WaiverEffect
 
 __all__ = [
     "Activity",

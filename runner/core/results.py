@@ -13,19 +13,9 @@ from enum import Enum
 
 from runner.core.case import Case, CaseId
 from runner.core.diagnostics import Position
+from runner.core.expectation import Judgement, Status
 from runner.core.observation import Timing
 from runner.core.outcomes import Outcome
-
-
-class Status(Enum):
-    """How one expectation was judged."""
-
-    HELD = "held"
-    FAILED = "failed"
-    ERROR = "error"
-    """The facts are missing or cannot be judged: nothing is claimed."""
-    NOT_APPLICABLE = "not-applicable"
-    """Its ``when`` does not hold here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +32,18 @@ class Verdict:
     expected: str = ""
     observed: str = ""
     detail: str = ""
+
+    @classmethod
+    def of(cls, judgement: Judgement, *, kind: str, position: Position) -> "Verdict":
+        """Return what an expectation of a kind says of its facts, at its line of the spec."""
+        return cls(
+            kind=kind,
+            status=judgement.status,
+            position=position,
+            expected=judgement.expected,
+            observed=judgement.observed,
+            detail=judgement.detail,
+        )
 
     @property
     def message(self) -> str:

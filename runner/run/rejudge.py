@@ -9,7 +9,8 @@ from runner.core.conditions import Surroundings
 from runner.core.folding import fold
 from runner.core.model import Case, CaseResult, Ending, Status, Verdict
 from runner.core.outcomes import Outcome
-from runner.judge.judge import Evidence, Judged, judge
+from runner.judge.judge import Evidence, judge
+from runner.judge.reading import read_observation
 from runner.judge.waivers import Waivers, apply
 from runner.language.backends import Backend
 from runner.plan.selection import without_benches
@@ -62,8 +63,8 @@ def _judged(
     if result.benches_left_out:
         case = without_benches(case)
     try:
-        facts, services = files.observation(), files.services()
-        evidence = Evidence(ending=Ending(exit_code=0), observation=facts, code=files.code, services=services)
+        observation, services = read_observation(files.observation()), files.services()
+        evidence = Evidence(ending=Ending(exit_code=0), observation=observation, code=files.code, services=services)
         return judge(case, backend, here, evidence).verdicts
     except EvidenceAltered as error:
         return str(error)
@@ -94,12 +95,6 @@ def not_excused(case: Case, result: CaseResult, here: Surroundings, waivers: Wai
     if result.outcome not in (Outcome.XFAIL, Outcome.XPASS) or any(MASK in text for text in texts):
         return ""
     folded = fold(result.verdicts)
-    judged = Judged(
-        outcome=folded.outcome,
-        reason=result.reason,
-        failure_type=folded.failure_type,
-        verdicts=result.verdicts,
-        position=result.position,
-    )
+    judged = replace(result, outcome=folded.outcome, failure_type=folded.failure_type, waivers=())
     found = apply(judged, case.id, here, replace(waivers, today=date.min)).outcome
     return "" if found is result.outcome else f"{case.id}: {result.outcome.label} is recorded, and no waiver makes it that"
