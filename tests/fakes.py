@@ -14,8 +14,10 @@ from typing import Any
 from runner.core.case import CaseBody, Settings
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Position
-from runner.core.model import Case, CaseId, Ending, Expected, Requirement, ServiceReport, Step
-from runner.judge.judge import Evidence, Judged, judge
+from runner.core.model import Case, CaseId, CaseResult, Ending, Expected, Requirement, ServiceReport, Step
+from runner.core.observation import Observation, ObservedStep
+from runner.judge.judge import Evidence, judge
+from runner.judge.reading import read_observation
 from runner.language.backends import Backend, Proof, load_backends
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.base import Judgement, StepFacts
@@ -129,6 +131,19 @@ def observation(*steps: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     return {"format": 2, "id": ID, "steps": list(steps), "error": None, "phases": {"trace": 0.5}, "peak_bytes": 1, **changes}
 
 
+def observed(facts: Any) -> Observation | None:
+    """Return what the runner reads of facts; None for what is no observation."""
+    found = read_observation(facts)
+    return found if isinstance(found, Observation) else None
+
+
+def observed_steps(*steps: Mapping[str, Any]) -> tuple[ObservedStep, ...]:
+    """Return what the runner reads of the facts of some steps."""
+    found = observed(observation(*steps))
+    assert found is not None
+    return found.steps
+
+
 ENDED = Ending(exit_code=0, phase="compare")
 
 
@@ -144,7 +159,7 @@ def verdict_of(
     here: Surroundings = HERE,
     services: Sequence[ServiceReport] = (),
     stderr: str = "",
-) -> Judged:
+) -> CaseResult:
     """Judge a case on an observation."""
 
     def read(index: int, piece: int) -> str:
@@ -153,7 +168,8 @@ def verdict_of(
         except KeyError:
             raise FileNotFoundError(2, "No such file", f"code-{index}-{piece}.txt") from None
 
-    evidence = Evidence(ending=ending, observation=facts, code=read, note=note, problem=problem, services=services, stderr=stderr)
+    sent = read_observation(facts)
+    evidence = Evidence(ending=ending, observation=sent, code=read, note=note, problem=problem, services=services, stderr=stderr)
     return judge(judged_case, by or backend(), here, evidence)
 
 

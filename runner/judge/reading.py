@@ -66,17 +66,17 @@ def _step(sent: Mapping[str, Any]) -> ObservedStep:
         counters=sent["counters"],
         metrics=sent["metrics"],
         remote=sent.get("remote"),
-        entered=int(sent["entered"]),
+        entered=sent["entered"],
         graphs=tuple(tuple(devices) for devices in sent["graphs"]),
         executed=sent["executed"],
         executed_others=sent["executed_others"],
         abandoned=tuple(sent["abandoned"]),
         choices=tuple(Choice(name=one["name"], of_class=one["class"]) for timed in sent["choices"] for one in timed),
-        code_pieces=int(sent["code"]),  # 1.0 is an integer to JSON schema
+        code_pieces=sent["code"],
         facts=sent["measured"],
         unmeasured=sent["unmeasured"],
         effects=_effects(sent.get("effects")),
-        calls={name: SpyCalls(count=int(seen["count"]), entries=tuple(seen["entries"])) for name, seen in sent.get("calls", {}).items()},
+        calls={name: SpyCalls(count=seen["count"], entries=tuple(seen["entries"])) for name, seen in sent.get("calls", {}).items()},
         exit=ChildExit(**sent["exit"]) if "exit" in sent else None,
         bench=_bench(sent.get("bench")),
     )
@@ -89,7 +89,7 @@ def _raised(sent: Mapping[str, Any] | None) -> Raised | None:
 def _effects(sent: Mapping[str, Any] | None) -> Effects | None:
     if sent is None:
         return None
-    return Effects(compared=int(sent["compared"]), apart=tuple(sent["apart"]), leaves=tuple(sent["leaves"]))
+    return Effects(compared=sent["compared"], apart=tuple(sent["apart"]), leaves=tuple(sent["leaves"]))
 
 
 def _bench(sent: Mapping[str, Any] | None) -> Bench | None:

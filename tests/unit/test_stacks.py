@@ -11,10 +11,9 @@ import pytest
 
 import runner
 from runner.core.case import CodeBlock, DescribedFunction, WrittenFunction
-from runner.core.model import Ending, Status
+from runner.core.model import CaseResult, Ending, Status
 from runner.core.outcomes import Outcome
 from runner.judge.hang_stacks import Frame, folded, last_stack
-from runner.judge.judge import Judged
 from tests.fakes import AT, COUNTED, case, place, step, verdict_of
 
 TIMED_OUT = Ending(signal=9, timed_out=True, phase="run")
@@ -45,7 +44,7 @@ def block(file: str) -> CodeBlock:
     return CodeBlock(name="prelude", file=file, line=3, text="pass")
 
 
-def timed_out(stderr: str, **more: Any) -> Judged:
+def timed_out(stderr: str, **more: Any) -> CaseResult:
     described = DescribedFunction(value={"ref": "math:sqrt"})
     body = {"preludes": (block("/elsewhere/specs/area/_defaults.yaml"), block(FILE)), "functions": {"f": described}}
     return verdict_of(case(step(COUNTED), body=body), None, ending=TIMED_OUT, stderr=stderr, **more)
