@@ -559,7 +559,7 @@ def test_every_part_of_a_proof_must_hold():
 
 def test_a_proof_that_takes_for_ever_is_an_error(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("runner.judge.proof.search", partial(patterns.search, seconds=0.2))
-    monkeypatch.setattr("runner.judge.judge.run", partial(filecheck.run, seconds=0.2))
+    monkeypatch.setattr("runner.judge.proof.run", partial(filecheck.run, seconds=0.2))
     slow = "a" * 40 + "b"
     assert proof_of(changed(choices=[timed((slow, ""))]), by=backend(choices=Choices(match="(a+)+$", least=1)))[0] is Outcome.ERROR
     checks = filecheck.parse("CHECK: {{(a+)+$}}")
