@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 from runner.core.conditions import Surroundings
 from runner.core.observation import ChildExit, Raised, SpyCalls
@@ -105,7 +105,7 @@ class Expectation(Protocol):
     """The names of its mutants: what a spec may give a reason for."""
 
     @classmethod
-    def parse(cls, body: Any) -> "Expectation":
+    def parse(cls, body: object) -> "Expectation":
         """Read the body that the schema let through; raise ``BadExpectation``."""
         ...
 

@@ -89,7 +89,7 @@ def _compared(case: Case) -> list[str]:
 
 
 def make_plan(
-    case: Case, here: Surroundings, facts: Mapping[str, Any], folder: Path, cache: Path, objects: Path | None = None
+    case: Case, here: Surroundings, facts: Mapping[str, object], folder: Path, cache: Path, objects: Path | None = None
 ) -> dict[str, Any]:
     """Return the plan as JSON can say it; raise ``templates.TemplateError`` for a fact that this machine does not have.
 
@@ -125,7 +125,7 @@ def step_names(step: Step) -> Iterator[str]:
         yield from (str(name) for name in _referenced(step.arguments))
 
 
-def _referenced(value: Any) -> Iterator[Any]:
+def _referenced(value: object) -> Iterator[Any]:
     if isinstance(value, Mapping):
         if set(value) == {"ref"}:
             yield value["ref"]
@@ -136,7 +136,7 @@ def _referenced(value: Any) -> Iterator[Any]:
             yield from _referenced(item)
 
 
-def _plan_step(case: Case, step: Step, here: Surroundings, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _plan_step(case: Case, step: Step, here: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:
     wanted = [(index, expected.kind, expected.check.measurement()) for index, expected in enumerate(step.expectations)]
     effects = side_effects.of_step(step, case.steps, here) if needs_eager(case) else None
     return {

@@ -355,7 +355,7 @@ def _code_files(folder: Path) -> tuple[str, ...]:
     return ()
 
 
-def _keep(files: CaseFiles, path: Path, facts: Any) -> str:
+def _keep(files: CaseFiles, path: Path, facts: object) -> str:
     """Write facts beside the worker's output, and their digest to ``files``; return why not, where it left something in the way."""
     try:
         if path.is_dir() and not path.is_symlink():

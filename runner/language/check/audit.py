@@ -22,7 +22,7 @@ def audit_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]
         yield from _entry_problems(anatomy, ("audit", index), entry, leaves)
 
 
-def _leaves(body: Any) -> Iterator[str]:
+def _leaves(body: object) -> Iterator[str]:
     """Yield what may be the name of a leaf: a counter's name, an object of a list, a cache with one of its counts."""
     if isinstance(body, list):
         yield from (name for name in body if isinstance(name, str))

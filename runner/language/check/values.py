@@ -54,7 +54,7 @@ def value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]
         yield from scope.reference_problems(spy.get("instead"), ("spies", name, "instead"), READY)
 
 
-def _modules(value: Any, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
+def _modules(value: object, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
     """Yield the arguments of every module among functions."""
     if isinstance(value, Mapping) and "module" in value:
         yield from (((*path, key), value[key]) for key in ("args", "kwargs") if key in value)
