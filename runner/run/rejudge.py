@@ -38,7 +38,7 @@ def disagreement(case: Case, backend: Backend, here: Surroundings, result: CaseR
     if result.outcome is Outcome.NOT_RUN or fold(result.verdicts).outcome not in JUDGED_BY_FACTS or not result.evidence:
         return ""
     now = _judged(case, backend, here, result, RecordedFiles(folder, result.evidence), folder)
-    return now if isinstance(now, str) else _difference(result, now)
+    return now if isinstance(now, str) else _difference(case, result.verdicts, now)
 
 
 def of_attempts(case: Case, backend: Backend, here: Surroundings, result: CaseResult, run: Path) -> str:
@@ -51,7 +51,7 @@ def of_attempts(case: Case, backend: Backend, here: Surroundings, result: CaseRe
         if isinstance(now, str):
             return now
         failed = tuple(verdict for verdict in now if verdict.status in (Status.FAILED, Status.ERROR))
-        if found := _difference(replace(result, verdicts=attempt.verdicts), failed):
+        if found := _difference(case, attempt.verdicts, failed):
             return f"{attempt.folder}: {found}"
     return ""
 
@@ -72,16 +72,15 @@ def _judged(
         return f"{folder}: not what a run leaves: {error}"
 
 
-def _difference(result: CaseResult, now: tuple[Verdict, ...]) -> str:
+def _difference(case: Case, then: tuple[Verdict, ...], now: tuple[Verdict, ...]) -> str:
     if any(_TOO_SLOW in verdict.observed for verdict in now if verdict.status is Status.ERROR):
         return ""  # this machine was too slow to say
-    then = result.verdicts
     if len(then) != len(now):
-        return f"{result.case_id}: {len(then)} verdicts are recorded, and its files come to {len(now)}"
+        return f"{case.id}: {len(then)} verdicts are recorded, and its files come to {len(now)}"
     for old, new in zip(then, now, strict=True):
         if _judgement(old) != _judgement(new):
             words = f"{old.kind} {old.status.value} is recorded, and its files come to {new.kind} {new.status.value}: {new.message}"
-            return f"{result.case_id}: {old.position}: {words}"
+            return f"{case.id}: {old.position}: {words}"
     return ""
 
 
