@@ -16,7 +16,8 @@ from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Position
 from runner.core.model import Case, CaseId, CaseResult, Ending, Expected, Requirement, ServiceReport, Step
 from runner.core.observation import Observation, ObservedStep
-from runner.judge.judge import Evidence, judge
+from runner.judge.evidence import Evidence
+from runner.judge.judge import judge
 from runner.judge.reading import read_observation
 from runner.language.backends import Backend, Proof, load_backends
 from runner.vocabulary.expectations import EXPECTATIONS

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import Any, NewType
+from typing import NewType
 
 from runner.core.diagnostics import Position
 from runner.core.expectation import Expectation
@@ -92,6 +92,21 @@ class WrittenReason:
     """A counter's name, where the reason is for that alone."""
     reason: str
     position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a section with where it was set: by the defaults, the spec or the backend."""
+
+    value: Json
+    position: Position
+    layer: str
+    override: bool = False
+
+    @property
+    def origin(self) -> str:
+        """Where it was set, in words."""
+        return f"{self.layer}, {self.position}"
 
 
 class Availability(Enum):
@@ -208,8 +223,8 @@ class Case:
     steps: tuple[Step, ...]
     missing_names: tuple[str, ...] = ()
     """Config, counter and metric names that only another torch has, each as a reason."""
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """For ``explain``: each option of each section with where it was set (``language.options.Option``)."""
+    options: Mapping[str, Mapping[str, Option]] = field(default_factory=dict)
+    """For people: the options of each section with where they were set."""
     control: Control | None = None
     survivors: tuple[WrittenReason, ...] = ()
     exclusive: bool = False

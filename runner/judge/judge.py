@@ -91,6 +91,3 @@ def _folded(case: Case, verdicts: Sequence[Verdict]) -> CaseResult:
         verdicts=tuple(verdicts),
         position=None if found.outcome is Outcome.FELL_BACK else found.first.position,
     )
-
-
-__all__ = ["Evidence", "judge"]

@@ -9,7 +9,8 @@ from runner.core.conditions import Surroundings
 from runner.core.folding import fold
 from runner.core.model import Case, CaseResult, Ending, Status, Verdict
 from runner.core.outcomes import Outcome
-from runner.judge.judge import Evidence, judge
+from runner.judge.evidence import Evidence
+from runner.judge.judge import judge
 from runner.judge.reading import read_observation
 from runner.judge.waivers import Waivers, apply
 from runner.language.backends import Backend

@@ -22,7 +22,8 @@ from runner.core.results import result_of
 from runner.execute.local.engine import Engine, Limits
 from runner.execute.local.orphans import Orphans
 from runner.execute.services import Services, named_servers
-from runner.judge.judge import Evidence, judge
+from runner.judge.evidence import Evidence
+from runner.judge.judge import judge
 from runner.judge.reading import read_observation
 from runner.judge.waivers import Waivers, apply
 from runner.language.backends import Backend

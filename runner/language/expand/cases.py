@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from runner.core.case import CaseBody, DescribedFunction, OwnProcess, Settings, WrittenFunction
+from runner.core.case import CaseBody, DescribedFunction, Option, OwnProcess, Settings, WrittenFunction
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position
 from runner.core.model import Case, CaseId, Control, Requirement, WrittenReason
@@ -213,7 +213,7 @@ class _Expansion:
         return "" if found.here or not found.known else self.names.absence(kind, name)
 
 
-_Options = Mapping[str, options.Option]
+_Options = Mapping[str, Option]
 
 
 class _Section(NamedTuple):

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from runner.core.case import Option
 from runner.core.conditions import Surroundings, holds
-from runner.core.diagnostics import Diagnostic, Position
+from runner.core.diagnostics import Diagnostic
 from runner.language.backends import Backend
 from runner.language.expand.filled import FilledSpec
 from runner.language.read import substitution
@@ -17,21 +18,6 @@ SECTIONS = ("config", "dynamo_config", "functorch_config", "env", "torch", "comp
 
 OVERRIDABLE = ("config", "dynamo_config", "functorch_config")
 """Sections that may be a list, in which an entry may have ``override: true``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option with where it was set."""
-
-    value: Any
-    position: Position
-    layer: str
-    override: bool = False
-
-    @property
-    def origin(self) -> str:
-        """Where it was set, in words."""
-        return f"{self.layer}, {self.position}"
 
 
 def merge(filled: FilledSpec, backend: Backend, here: Surroundings, section: str) -> tuple[dict[str, Option], list[Diagnostic]]:
