@@ -1,4 +1,4 @@
-"""What an engine does just now: for whoever shows a run."""
+"""What an engine does at a moment, for displays of a run."""
 
 from dataclasses import dataclass
 

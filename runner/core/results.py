@@ -1,4 +1,4 @@
-"""What a case came to: verdicts, attempts and results. Frozen values; ``record.journal`` has their JSON form.
+"""The result of a case: verdicts, attempts and its outcome. Frozen values; ``record.journal`` has their JSON form.
 
 | value        | adds                                                                                    |
 |--------------|-----------------------------------------------------------------------------------------|
@@ -82,7 +82,7 @@ class AppliedWaiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What one attempt of a case came to, without what is the same of all its attempts."""
+    """The result of one attempt of a case, without what all attempts of the case share."""
 
     outcome: Outcome
     reason: str
@@ -126,7 +126,7 @@ class CaseResult(Attempt):
     after: int = 0
     """How many cases its worker had run before."""
     company: str = ""
-    """What it came to after others in a worker, where that was no pass: it was run again alone, and that is what counts."""
+    """Its outcome after other cases in a shared worker, where that was no pass: it was run again alone, and the second outcome counts."""
     repro: str = ""
     summary: str = ""
     """What the spec claims; empty for a PASS, as are the next two."""

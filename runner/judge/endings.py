@@ -1,4 +1,4 @@
-"""What a case came to whose process ended badly, or whose code asked for its end: a crash, a timeout, an error. Pure."""
+"""Results of cases whose process ended badly, or whose code asked for the end of the process: crash, timeout, error. Pure."""
 
 import posixpath
 import signal
@@ -20,7 +20,7 @@ NO_STACK = "no Python stack could be had: the process was stopped, has its signa
 
 
 ENDS_PYTHON = ("builtins.SystemExit", "builtins.KeyboardInterrupt")
-"""Exceptions that ask for the end of the process: it would have ended, had the worker not gone on to tell of them."""
+"""Exceptions that end a Python process. The worker catches them, so that it can report them."""
 
 
 def by_ending(case: Case, evidence: Evidence) -> CaseResult | None:

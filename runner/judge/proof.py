@@ -64,7 +64,7 @@ def _steps_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | Non
         if observed.raised is not None:
             continue
         where = f"step {number} ({step.kind}, line {step.position.line})"
-        if observed.abandoned:  # of any step: dynamo asks no more about a frame that it has given up
+        if observed.abandoned:  # of any step: dynamo does not compile a frame again that it has given up
             expected = f"{where} runs as it was compiled"
             return _unproven(backend, expected, f"dynamo gave up a frame, which ran eagerly: {first_line(observed.abandoned[0])}")
         if not wants_none and _must_run_graphs(step) and not _executed(known, kind):

@@ -77,7 +77,7 @@ def facts_of(index: int, known: CarriedOut) -> StepFacts:
 
 
 def judge_expectation(expected: Expected, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-    """Judge one expectation by the facts of its step and its own measurement, whatever these are."""
+    """Judge one expectation by the facts of its step and its own measurement, which may have any form."""
     try:
         return list(expected.check.judge(facts, here))
     except ANOTHER_FORM as error:
