@@ -78,17 +78,17 @@ def holds(when: Mapping[str, Any] | None, here: Surroundings) -> bool:
     return all(CONDITIONS[word](wanted, here) for word, wanted in (when or {}).items())
 
 
-def _as_list(value: Any) -> list[Any]:
+def _as_list(value: object) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def choose(value: Any, here: Surroundings) -> tuple[bool, Any]:
+def choose(value: object, here: Surroundings) -> tuple[bool, Any]:
     """Return (applies, value) of a value that may be conditional.
 
     A conditional value is a list of ``{when: ..., value: ...}``; the first whose condition holds is taken. Anything else
     stands for itself.
     """
-    if not is_conditional(value):
+    if not isinstance(value, list) or not is_conditional(value):
         return True, value
     for entry in value:
         if holds(entry.get("when"), here):
@@ -96,6 +96,6 @@ def choose(value: Any, here: Surroundings) -> tuple[bool, Any]:
     return False, None
 
 
-def is_conditional(value: Any) -> bool:
+def is_conditional(value: object) -> bool:
     """Whether ``value`` is a list of conditional entries."""
     return isinstance(value, list) and bool(value) and all(isinstance(entry, dict) and "value" in entry for entry in value)

@@ -11,6 +11,9 @@ import json
 import math
 from typing import Any
 
+Json = Any
+"""A value that JSON can say; what it cannot say is written as above."""
+
 MAX_MESSAGE = 64 << 20
 """The most bytes that the runner takes from one worker."""
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from runner.core.model import ServiceReport, Step
+from runner.core.case import Step
+from runner.core.observation import ObservedStep, ServiceReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +19,13 @@ class Counted:
         return Counted(self.gets + other.gets, self.sets + other.sets, self.raised + other.raised)
 
 
-def counted_by_torch(steps: Sequence[Step], facts: Sequence[Mapping[str, Any]]) -> Counted:
+def counted_by_torch(steps: Sequence[Step], facts: Sequence[ObservedStep]) -> Counted:
     """Return what torch counted in a whole case: its statistics go on from step to step, and ``clear_counters`` begins anew."""
     total = current = Counted()
     for step, known in zip(steps, facts, strict=False):
         if step.kind == "clear_counters" and step.arguments.get("only") != "metrics":
             total += current
-        current = _of_step(known.get("remote") or {})
+        current = _of_step(known.remote or {})
     return total + current
 
 
@@ -35,18 +35,18 @@ def _of_step(remote: Mapping[str, Mapping[str, int]]) -> Counted:
     return Counted(gets, sum(cache.get("put", 0) for cache in caches), sum(cache.get("exception", 0) for cache in caches))
 
 
-def _while_compiling(steps: Sequence[Step], facts: Sequence[Mapping[str, Any]]) -> bool:
+def _while_compiling(steps: Sequence[Step], facts: Sequence[ObservedStep]) -> bool:
     """Whether a count changed in a step that compiled, or looked a graph up; specs that compile nothing have no such step."""
     before = Counted()
     for step, known in zip(steps, facts, strict=False):
-        now = _of_step(known.get("remote") or {})
-        if now != before and step.kind != "clear_counters" and (known["entered"] or known["graphs"]):
+        now = _of_step(known.remote or {})
+        if now != before and step.kind != "clear_counters" and (known.entered or known.graphs):
             return True
         before = now
-    return not any(known["entered"] or known["graphs"] for known in facts)
+    return not any(known.entered or known.graphs for known in facts)
 
 
-def problem(service: ServiceReport, steps: Sequence[Step], facts: Sequence[Mapping[str, Any]]) -> str:
+def problem(service: ServiceReport, steps: Sequence[Step], facts: Sequence[ObservedStep]) -> str:
     """Return why the traffic of a case with a service is not shown to be torch's; empty where it is."""
     gets, sets = service.answered.get("GET", 0), service.answered.get("SET", 0)
     torch = counted_by_torch(steps, facts)

@@ -52,9 +52,9 @@ class Wishes:
 
 def environment_of(case: Case) -> Environment:
     """Return what the case's template must have been started with."""
-    variables = {name: None if value is None else _as_variable(value) for name, value in case.body["env"].items()}
+    variables = {name: None if value is None else _as_variable(value) for name, value in case.body.settings.env.items()}
     # what compiles nothing needs no compiler warm: that alone takes longer than importing torch
-    kinds = frozenset([case.device.split(":")[0]]) if case.body["compiles"] else frozenset[str]()
+    kinds = frozenset([case.device.split(":")[0]]) if case.body.compiles else frozenset[str]()
     return Environment(variables=variables, kinds=kinds)
 
 
@@ -132,7 +132,7 @@ def needs_of(case: Case, machine: Machine) -> Needs:
     """
     compilers = _compilers(case)
     children = _children(case)
-    memory = _MEMORY_OF_COMPILING if case.body["compiles"] else _MEMORY_OF_CALLS
+    memory = _MEMORY_OF_COMPILING if case.body.compiles else _MEMORY_OF_CALLS
     memory += (compilers - 1) * _MEMORY_OF_COMPILER + children * _MEMORY_OF_CHILD
     if not _uses_gpu(case):
         return Needs(cores=compilers, memory=memory, exclusive=is_exclusive(case))
@@ -148,17 +148,17 @@ def needs_of(case: Case, machine: Machine) -> Needs:
 
 def _compilers(case: Case) -> int:
     """Return how many compile at once: one, unless the case says how many."""
-    config, env = case.body.get("config", {}), case.body["env"]
+    config, env = case.body.settings.config, case.body.settings.env
     found = config.get("compile_threads", env.get("TORCHINDUCTOR_COMPILE_THREADS", 1))
     text = str(found)  # what a template over facts gives is known to the worker alone
-    wanted = int(text) if re.fullmatch("[1-9][0-9]{0,3}", text) and case.body["compiles"] else 1
+    wanted = int(text) if re.fullmatch("[1-9][0-9]{0,3}", text) and case.body.compiles else 1
     # more threads than cores wait for each other, and for nobody else
     return min(wanted, max(1, int(hardware.cores())))
 
 
 def _children(case: Case) -> int:
     """Return how many processes with torch a case starts beside its worker at once."""
-    tunes = case.body.get("config", {}).get("autotune_in_subproc") is True
+    tunes = case.body.settings.config.get("autotune_in_subproc") is True
     return int(tunes or any(step.kind == "spawn" for step in case.steps))
 
 
@@ -174,7 +174,7 @@ def _whole_gpus(case: Case, machine: Machine) -> int:
     wanted = next((count for count in range(1, there + 1) if all(one.holds((count,)) for one in ranges)), 1)
     _, _, index = case.device.partition(":")
     wanted = max(wanted, int(index) + 1 if index.isdecimal() else 1)
-    if case.body.get("config", {}).get("autotune_multi_device") is True:
+    if case.body.settings.config.get("autotune_multi_device") is True:
         wanted = max(wanted, there)
     return wanted if wanted > 1 else 0
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from runner.core.case import CaseBody, DescribedFunction, WrittenFunction
 from runner.core.conditions import Surroundings, holds
 from runner.core.model import Case, Step
-from runner.core.protocol import encode
+from runner.core.protocol import Json, encode
 from runner.language.read.substitution import as_text, resolve_facts
 from runner.vocabulary.expectations import EAGER, side_effects
 from runner.vocabulary.expectations.raises import Raises
@@ -17,10 +18,10 @@ from runner.vocabulary.expectations.raises import Raises
 
 def seed_of(case: Case) -> int:
     """Return the case's seed: from its id without the backend, so that every backend sees the same numbers."""
-    given = case.body["torch"].get("seed")
+    given = case.body.settings.torch.get("seed")
     if given is not None:
         return int(given)
-    return int.from_bytes(hashlib.sha256(case.body["seed_key"].encode("utf-8", "surrogatepass")).digest()[:4], "big")
+    return int.from_bytes(hashlib.sha256(case.body.seed_key.encode("utf-8", "surrogatepass")).digest()[:4], "big")
 
 
 def digest_of(case: Case) -> str:
@@ -28,10 +29,10 @@ def digest_of(case: Case) -> str:
 
     Where the file lies, and on which line something stands, does not count; nor does it whether the run times its bench steps.
     """
-    body = dict(case.body)
-    del body["isolation"]  # how it is run is no part of what is claimed
-    preludes = [block["text"] for block in body.pop("preludes")]
-    functions = {name: value["block"]["text"] if "block" in value else value for name, value in body.pop("functions").items()}
+    apart = ("isolation", "preludes", "functions")  # how it is run is no part of what is claimed
+    body = {name: value for name, value in body_as_json(case.body).items() if name not in apart}
+    preludes = [block.text for block in case.body.preludes]
+    functions = {name: one.block.text if isinstance(one, WrittenFunction) else one.value for name, one in case.body.functions.items()}
     judged = [
         [step.kind, _arguments(step), [(one.kind, repr(one.check)) for one in step.expectations]] for step in (*case.steps, *case.left_out)
     ]
@@ -44,6 +45,32 @@ def digest_of(case: Case) -> str:
 
 def _arguments(step: Step) -> dict[str, Any]:
     return {**step.arguments, "code": step.arguments["code"]["text"]} if step.kind == "script" else dict(step.arguments)
+
+
+def body_as_json(body: CaseBody) -> dict[str, Json]:
+    """Return a body as the plan's JSON has it; what is a template over facts is one still."""
+    return {
+        **body.settings.by_section,
+        "preludes": [block.as_json() for block in body.preludes],
+        "functions": {name: _function_as_json(one) for name, one in body.functions.items()},
+        "let": body.let,
+        "spies": body.spies,
+        "handlers": body.handlers,
+        "dead": list(body.dead),
+        "inputs": list(body.inputs),
+        "context": list(body.context),
+        "services": list(body.services),
+        "timeout": body.timeout,
+        "isolation": body.isolation.value,
+        "compiles": body.compiles,
+        "seed_key": body.seed_key,
+    }
+
+
+def _function_as_json(function: WrittenFunction | DescribedFunction) -> Json:
+    if isinstance(function, WrittenFunction):
+        return {"block": function.block.as_json(), "entry": function.entry}
+    return function.value
 
 
 def expects_raise(step: Step, here: Surroundings) -> bool:
@@ -62,7 +89,7 @@ def _compared(case: Case) -> list[str]:
 
 
 def make_plan(
-    case: Case, here: Surroundings, facts: Mapping[str, Any], folder: Path, cache: Path, objects: Path | None = None
+    case: Case, here: Surroundings, facts: Mapping[str, object], folder: Path, cache: Path, objects: Path | None = None
 ) -> dict[str, Any]:
     """Return the plan as JSON can say it; raise ``templates.TemplateError`` for a fact that this machine does not have.
 
@@ -74,7 +101,7 @@ def make_plan(
         "backend": case.backend,
         "device": case.device,
         "params": case.params,
-        "body": resolve_facts(dict(case.body), facts),
+        "body": resolve_facts(body_as_json(case.body), facts),
         "seed": seed_of(case),
         "module_key": case.spec,
         "folder": str(folder),
@@ -98,7 +125,7 @@ def step_names(step: Step) -> Iterator[str]:
         yield from (str(name) for name in _referenced(step.arguments))
 
 
-def _referenced(value: Any) -> Iterator[Any]:
+def _referenced(value: object) -> Iterator[Any]:
     if isinstance(value, Mapping):
         if set(value) == {"ref"}:
             yield value["ref"]
@@ -109,7 +136,7 @@ def _referenced(value: Any) -> Iterator[Any]:
             yield from _referenced(item)
 
 
-def _plan_step(case: Case, step: Step, here: Surroundings, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _plan_step(case: Case, step: Step, here: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:
     wanted = [(index, expected.kind, expected.check.measurement()) for index, expected in enumerate(step.expectations)]
     effects = side_effects.of_step(step, case.steps, here) if needs_eager(case) else None
     return {

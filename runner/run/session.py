@@ -14,19 +14,22 @@ from typing import Any
 
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError
-from runner.core.model import Activity, Availability, Case, CaseResult, Timing
+from runner.core.model import Activity, Availability, Case, CaseResult
+from runner.core.observation import ObjectCounts, Observation
 from runner.core.outcomes import Outcome
 from runner.core.protocol import KEPT, MAX_ATTACHMENT, WARM
+from runner.core.results import result_of
 from runner.execute.local.engine import Engine, Limits
 from runner.execute.local.orphans import Orphans
 from runner.execute.services import Services, named_servers
-from runner.judge.judge import Evidence, Judged, judge
+from runner.judge.evidence import Evidence
+from runner.judge.judge import judge
+from runner.judge.reading import read_observation
 from runner.judge.waivers import Waivers, apply
 from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings
 from runner.language.flow import flow
 from runner.language.load import Suite
-from runner.language.read.schema import fits
 from runner.language.read.templates import TemplateError
 from runner.plan import schedule
 from runner.plan.isolation import needs_new_process, why_alone
@@ -75,7 +78,7 @@ class CaseRunner:
         """By the name of the attempt that followed alone: a case, and what it came to after others in a worker."""
         self._suite = suite
         for case in cases:
-            KNOWN.learn_options(case.body["env"])
+            KNOWN.learn_options(case.body.settings.env)
         self._workers = 1 if self._isolation is Isolation.NONE else workers
         self._waivers = waivers
         self._folder = folder
@@ -233,11 +236,11 @@ class CaseRunner:
             plan=str(folder / "plan.json"),
             folder=folder,
             environment=self._environment_of(case),
-            timeout=(case.body["timeout"] or self._timeout) * self._patience,
+            timeout=(case.body.timeout or self._timeout) * self._patience,
             shares=not alone and not needs_new_process(case) and (self._isolation is Isolation.NONE or not why_alone(case)),
             new_process=needs_new_process(case),
             group="" if self._shares_across_folders else str(Path(case.spec).parent),
-            begin=functools.partial(self._services.start, name, cache) if case.body["services"] else None,
+            begin=functools.partial(self._services.start, name, cache) if case.body.services else None,
             needs=schedule.needs_of(case, self._machine),
             memory_limit=self._wishes.memory_limit,
         )
@@ -256,9 +259,10 @@ class CaseRunner:
         if services:
             problem = problem or _keep(files, folder / SERVICES, [dataclasses.asdict(service) for service in services])
         backend = self._suite.backends.by_name[case.backend]
+        sent = read_observation(execution.observation)
         evidence = Evidence(
             ending=execution.ending,
-            observation=execution.observation,
+            observation=sent,
             code=files.code,
             note=execution.note,
             problem=problem,
@@ -266,14 +270,15 @@ class CaseRunner:
             stderr=_stack_text(folder / "stderr.txt", execution),
         )
         here = surroundings(backend, known)
-        objects = _objects(execution.observation)
-        if why := objects.get("unavailable"):
-            self._no_objects[str(why)[:500]] = None
+        observation = sent if isinstance(sent, Observation) else None
+        objects = _objects(observation)
+        if objects.unavailable:
+            self._no_objects[objects.unavailable[:500]] = None
         return _case_result(
             case,
             apply(self._judged(case, backend, here, evidence), case.id, here, self._waivers),
             seconds=round(execution.seconds, 3),
-            phases=_phases(execution.observation),
+            phases=_phases(observation),
             isolation=execution.isolation,
             after=execution.after,
             folder=str(folder.relative_to(self._folder.path)),
@@ -282,13 +287,13 @@ class CaseRunner:
             code=_code_files(folder),
             stdout=_printed(folder / "stdout.txt"),
             stderr=_printed(folder / "stderr.txt"),
-            objects_served=_count(objects.get("served")),
-            objects_built=_count(objects.get("built")),
+            objects_served=_count(objects.served),
+            objects_built=_count(objects.built),
             benches_left_out=len(case.left_out),
-            **_with_note({} if problem else _benches(folder, execution.observation), execution.left_over),
+            **_with_note({} if problem else _benches(folder, observation), execution.left_over),
         )
 
-    def _judged(self, case: Case, backend: Backend, here: Surroundings, evidence: Evidence) -> Judged:
+    def _judged(self, case: Case, backend: Backend, here: Surroundings, evidence: Evidence) -> CaseResult:
         """Judge a case; what failed where torch had no room to build claims nothing."""
         judged = judge(case, backend, here, evidence)
         if judged.outcome is Outcome.PASS or evidence.problem:
@@ -307,28 +312,13 @@ def _may_run(case: Case, machine: Machine) -> bool:
     return availability.of_case(case, machine).availability is not Availability.NO
 
 
-def _case_result(case: Case, judged: Judged, **more: Any) -> CaseResult:
+def _case_result(case: Case, judged: CaseResult, **more: Any) -> CaseResult:
+    """Return a result with what a report says of its case, and of how it was run."""
     if judged.outcome is not Outcome.PASS:
         more = {"summary": case.summary, "options": _options(case), **more}
     else:
         more["code"] = ()
-    return CaseResult(
-        case_id=case.id,
-        spec=case.spec,
-        area=case.area,
-        name=case.name,
-        backend=case.backend,
-        outcome=judged.outcome,
-        reason=judged.reason,
-        failure_type=judged.failure_type,
-        verdicts=judged.verdicts,
-        position=judged.position,
-        digest=digest_of(case),
-        covers=case.covers,
-        requires=tuple(dict.fromkeys(requirement.name for requirement in case.requires)),
-        waivers=judged.waivers,
-        **{"seconds": 0.0, **more},
-    )
+    return dataclasses.replace(judged, digest=digest_of(case), **more)
 
 
 def result_of_unavailable(case: Case, verdict: AvailabilityVerdict, required: Sequence[str], repro: str) -> CaseResult:
@@ -336,18 +326,15 @@ def result_of_unavailable(case: Case, verdict: AvailabilityVerdict, required: Se
     reason = verdict.reason
     if case.backend in required or verdict.capability in required:
         name = case.backend if case.backend in required else verdict.capability
-        judged = Judged(
-            outcome=Outcome.ERROR, reason=f"--require {name}: {reason}", failure_type="unavailable", verdicts=(), position=case.position
-        )
+        judged = result_of(case, Outcome.ERROR, f"--require {name}: {reason}", "unavailable")
     else:
-        judged = Judged(outcome=Outcome.UNAVAILABLE, reason=reason, failure_type="unavailable", verdicts=(), position=case.position)
+        judged = result_of(case, Outcome.UNAVAILABLE, reason, "unavailable")
     return _case_result(case, judged, repro=repro)
 
 
 def result_of_unrun(case: Case, reason: str, repro: str) -> CaseResult:
     """Return the result of a case that the run did not come to."""
-    judged = Judged(outcome=Outcome.NOT_RUN, reason=reason, failure_type="not-run", verdicts=(), position=case.position)
-    return _case_result(case, judged, repro=repro)
+    return _case_result(case, result_of(case, Outcome.NOT_RUN, reason, "not-run"), repro=repro)
 
 
 def _options(case: Case) -> tuple[str, ...]:
@@ -371,7 +358,7 @@ def _code_files(folder: Path) -> tuple[str, ...]:
     return ()
 
 
-def _keep(files: CaseFiles, path: Path, facts: Any) -> str:
+def _keep(files: CaseFiles, path: Path, facts: object) -> str:
     """Write facts beside the worker's output, and their digest to ``files``; return why not, where it left something in the way."""
     try:
         if path.is_dir() and not path.is_symlink():
@@ -395,42 +382,33 @@ def _knowing(environment: Environment, answers: Path | None) -> Environment:
     return dataclasses.replace(environment, variables={**environment.variables, KEPT: str(answers) if answers is not None else None})
 
 
-def _objects(observation: Any) -> dict[str, Any]:
-    found = observation.get("objects") if isinstance(observation, dict) else None
-    return found if isinstance(found, dict) else {}
+def _objects(observation: Observation | None) -> ObjectCounts:
+    return ObjectCounts() if observation is None else observation.objects
 
 
-def _count(found: Any) -> int:
+def _count(found: int) -> int:
     # a worker may say anything
-    return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 1 << 31 else 0
+    return found if 0 <= found < 1 << 31 else 0
 
 
-def _phases(observation: Any) -> dict[str, float]:
-    found = observation.get("phases") if isinstance(observation, dict) else None
-    if not isinstance(found, dict):
-        return {}
-    numbers = {str(name): seconds for name, seconds in found.items() if isinstance(seconds, int | float)}
+def _phases(observation: Observation | None) -> dict[str, float]:
+    found = {} if observation is None else observation.phases
     # a worker may say anything: some numbers are no time that a case can take
-    return {name: round(float(seconds), 4) for name, seconds in numbers.items() if 0 <= seconds < 1e9}
+    return {name: round(float(seconds), 4) for name, seconds in found.items() if 0 <= seconds < 1e9}
 
 
-def _benches(folder: Path, observation: Any) -> dict[str, Any]:
-    """Return what bench steps timed and left, for a ``CaseResult``: nothing of an observation that no schema lets through."""
-    if not _has_bench(observation) or not fits("observation")(observation):
+def _benches(folder: Path, observation: Observation | None) -> dict[str, Any]:
+    """Return what bench steps timed and left, for a ``CaseResult``."""
+    benches = [step.bench for step in observation.steps if step.bench is not None] if observation is not None else []
+    if not benches:
         return {}
-    benches = [step["bench"] for step in observation["steps"] if "bench" in step]
-    names = list(dict.fromkeys(name for bench in benches for name in bench["attachments"]))
+    names = list(dict.fromkeys(name for bench in benches for name in bench.attachments))
     refused = {name: why for name in names if (why := _why_no_attachment(folder / name))}
     return {
-        "timings": tuple(Timing(**timing) for bench in benches for timing in bench["timings"]),
+        "timings": tuple(timing for bench in benches for timing in bench.timings),
         "attachments": tuple(name for name in names if name not in refused),
-        "notes": (*(note for bench in benches for note in bench["notes"]), *refused.values()),
+        "notes": (*(note for bench in benches for note in bench.notes), *refused.values()),
     }
-
-
-def _has_bench(observation: Any) -> bool:
-    steps = observation.get("steps") if isinstance(observation, dict) else None
-    return isinstance(steps, list) and any(isinstance(step, dict) and "bench" in step for step in steps)
 
 
 def _why_no_attachment(path: Path) -> str:

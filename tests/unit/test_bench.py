@@ -18,7 +18,7 @@ from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
 from runner.report.junit import write_junit
 from runner.run import session as carrier
-from tests.fakes import COUNTED, backend, case, observation, seen, step, verdict_of
+from tests.fakes import COUNTED, backend, case, observation, observed, seen, step, verdict_of
 from tests.unit.test_console import reported
 from tests.unit.test_console import result as console_result
 from tests.unit.test_junit import HEADER
@@ -227,7 +227,7 @@ def test_a_bench_proves_nothing() -> None:
 def test_what_no_bench_reports_is_an_error_and_is_not_shown(change: dict[str, Any], tmp_path: Path) -> None:
     facts = observation(seen(), timed(**change))
     assert verdict_of(case(step(COUNTED), step(kind="bench")), facts).outcome is Outcome.ERROR
-    assert carrier._benches(tmp_path, facts) == {}
+    assert carrier._benches(tmp_path, observed(facts)) == {}
 
 
 # -- in the runner --------------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def test_what_no_bench_reports_is_an_error_and_is_not_shown(change: dict[str, An
 
 @pytest.mark.parametrize("facts", [None, 7, [], {}, {"steps": 7}, {"steps": [7]}, {"steps": [{"bench": 7}]}, observation(seen())])
 def test_an_observation_without_a_bench_reports_none(facts: Any, tmp_path: Path) -> None:
-    assert carrier._benches(tmp_path, facts) == {}
+    assert carrier._benches(tmp_path, observed(facts)) == {}
 
 
 def test_an_attachment_is_a_file_of_the_case_and_of_bounded_size(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_an_attachment_is_a_file_of_the_case_and_of_bounded_size(tmp_path: Path)
     with (folder / "large.json").open("wb") as stream:
         stream.truncate(MAX_ATTACHMENT + 1)
     names = ["good.json", "good.json", "absent.json", "folder.json", "link.json", "pipe.json", "large.json"]
-    found = carrier._benches(folder, observation(timed(attachments=names, notes=["said by the worker"])))
+    found = carrier._benches(folder, observed(observation(timed(attachments=names, notes=["said by the worker"]))))
     assert found["timings"] == (Timing(**TIMING),)
     assert found["attachments"] == ("good.json",)
     assert found["notes"][0] == "said by the worker"
@@ -258,8 +258,7 @@ def test_an_attachment_is_a_file_of_the_case_and_of_bounded_size(tmp_path: Path)
 
 # -- without --bench ------------------------------------------------------------------------------------------------
 
-WHOLE = {"preludes": [], "functions": {}}
-TIMED = case(step(COUNTED), step(kind="bench", repeat=3), step(kind="bench"), body=WHOLE)
+TIMED = case(step(COUNTED), step(kind="bench", repeat=3), step(kind="bench"))
 
 
 def test_without_bench_the_other_steps_keep_their_numbers_and_nothing_runs_alone() -> None:
@@ -274,10 +273,10 @@ def test_without_bench_the_other_steps_keep_their_numbers_and_nothing_runs_alone
 
 def test_the_digest_is_the_same_with_and_without_bench_and_holds_what_would_be_timed() -> None:
     assert digest_of(without_benches(TIMED)) == digest_of(TIMED)
-    assert digest_of(without_benches(case(step(COUNTED), step(kind="bench", repeat=4), step(kind="bench"), body=WHOLE))) != digest_of(
+    assert digest_of(without_benches(case(step(COUNTED), step(kind="bench", repeat=4), step(kind="bench")))) != digest_of(
         without_benches(TIMED)
     )
-    assert digest_of(without_benches(case(step(COUNTED), body=WHOLE))) != digest_of(TIMED)
+    assert digest_of(without_benches(case(step(COUNTED)))) != digest_of(TIMED)
 
 
 def test_facts_of_a_run_with_bench_can_be_judged_and_those_of_one_without_need_no_bench() -> None:

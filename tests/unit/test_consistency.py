@@ -239,7 +239,7 @@ def _remove(path: Path, data: bytes) -> None:
 
 def test_whatever_the_judge_says_does_not_contradict_itself(journal: Path) -> None:
     step = fakes.step(fakes.COUNTED)
-    made = fakes.case(step, body={"preludes": [], "functions": {}})
+    made = fakes.case(step)
     facts = ({}, {"counters": {}}, {"executed": {}}, {"raised": fakes.exception()})
     found = [fakes.verdict_of(made, fakes.observation(fakes.seen(**changes))) for changes in facts]
     assert [one.outcome for one in found] == [Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.FAIL]

@@ -16,6 +16,7 @@ from runner.core.exit_codes import ExitCode
 from runner.core.model import Case, CaseResult, WrittenReason
 from runner.core.outcomes import Outcome
 from runner.judge.audit import Audit, ControlResult, Fate, Trial, audit, judge_control, try_case, with_control
+from runner.judge.reading import recorded_observation
 from runner.judge.waivers import Waivers
 from runner.language.expand.cases import surroundings
 from runner.language.load import Suite, load, load_specs, surroundings_of
@@ -180,7 +181,7 @@ def _tried(ran: _Ran, case: Case, result: CaseResult) -> list[Trial] | None:
     files = RecordedFiles(folder, result.evidence)
     try:
         here = surroundings(ran.suite.backends.by_name[case.backend], ran.known)
-        return try_case(case, here, files.observation(), files.code)
+        return try_case(case, here, recorded_observation(files.observation()), files.code)
     except EvidenceAltered as error:
         raise UsageError(f"{error}; run it again") from error
     except (OSError, ValueError, LookupError, TypeError) as error:

@@ -24,6 +24,7 @@ from runner.core.model import Availability, Case, CaseResult
 from runner.core.outcomes import Outcome
 from runner.execute.services import named_servers, reach
 from runner.judge.audit import Trial, audit, try_case
+from runner.judge.reading import recorded_observation
 from runner.judge.waivers import Waivers, warnings
 from runner.language.expand.cases import surroundings
 from runner.language.load import Suite, load, surroundings_of
@@ -376,7 +377,7 @@ class _Run:
             here = surroundings(self.suite.backends.by_name[case.backend], known)
             files = RecordedFiles(self.folder.path / result.folder, result.evidence)
             with contextlib.suppress(OSError, ValueError, EvidenceAltered):  # at the end all files are verified
-                self.tried.append((case, try_case(case, here, files.observation(), files.code)))
+                self.tried.append((case, try_case(case, here, recorded_observation(files.observation()), files.code)))
 
     def _survivors(self) -> list[str]:
         found = audit(self.tried).survivors

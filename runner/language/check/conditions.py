@@ -58,12 +58,12 @@ def _kind(device: str) -> str:
     return device.split(":")[0]
 
 
-def as_list(value: Any) -> list[Any]:
+def as_list(value: object) -> list[Any]:
     """Return a list of one for a value that may be one or a list."""
     return value if isinstance(value, list) else [value]
 
 
-def _find_conditions(value: Any, path: DataPath) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
+def _find_conditions(value: object, path: DataPath) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
     if isinstance(value, dict):
         for key, item in value.items():
             if key == "when" and isinstance(item, dict):

@@ -141,7 +141,7 @@ def _values(anatomy: Anatomy) -> Iterator[tuple[DataPath, Any]]:
         yield from _inputs_below(value, path)
 
 
-def _inputs_below(value: Any, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
+def _inputs_below(value: object, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from _inputs_below(item, (*path, index))

@@ -6,7 +6,6 @@ takes the same names, as far as they are there at its moment.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from runner.core.diagnostics import Diagnostic, unknown
 from runner.language.check.functions import prelude_names, required_packages
@@ -96,7 +95,7 @@ class Scope:
     def _dotted_problem(self, name: str) -> tuple[str, str] | None:
         return None if name.split(".")[0] in self._required else python.find_name(name, self._prelude)
 
-    def reference_problems(self, value: Any, path: DataPath, moment: Moment, *, without: Iterable[str] = ()) -> Iterator[Diagnostic]:
+    def reference_problems(self, value: object, path: DataPath, moment: Moment, *, without: Iterable[str] = ()) -> Iterator[Diagnostic]:
         """Yield a problem for each ``{ref: NAME}`` below ``path`` whose name is not there at a moment."""
         for place, text in references(value, path):
             found = None if templates.is_template(text) else self.problem(str(text), moment, without=without)
@@ -170,7 +169,7 @@ def _giving(anatomy: Anatomy, step: RawStep, name: str) -> RawStep | None:
     return found
 
 
-def references(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
+def references(value: object, path: DataPath) -> Iterator[tuple[DataPath, str]]:
     """Yield the path and name of every ``{ref: NAME}``; what stands below ``value`` is data."""
     if isinstance(value, Mapping):
         if set(value) == {"ref"}:

@@ -182,7 +182,7 @@ def expectation_problems(document: Document, expectation: RawExpectation) -> Ite
 _COUNTED = ("counter", "metric", "generated_files", "remote_cache")
 
 
-def _unreached(document: Document, counts: Any, path: DataPath) -> Iterator[Diagnostic]:
+def _unreached(document: Document, counts: object, path: DataPath) -> Iterator[Diagnostic]:
     """Of values under conditions the first that applies is taken: none may stand below one that always does."""
     if isinstance(counts, dict):
         for name, count in counts.items():

@@ -147,7 +147,7 @@ class _Points:
                 if self._is_new(expectation.path, expectation.body):
                     yield from expectation_problems(anatomy.document, expectation)
 
-    def _is_new(self, key: DataPath, value: Any) -> bool:
+    def _is_new(self, key: DataPath, value: object) -> bool:
         before = len(self.seen)
         self.seen.add((key, repr(value)))
         return len(self.seen) > before
@@ -156,7 +156,7 @@ class _Points:
 _INERT = "{\N{WORD JOINER}{"
 
 
-def _inert(value: Any) -> Any:
+def _inert(value: object) -> Any:
     """Return a value in which nothing looks like a template: text that a template gave is text, also to the schema."""
     if isinstance(value, str):
         return value.replace("{{", _INERT)

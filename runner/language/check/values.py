@@ -54,7 +54,7 @@ def value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]
         yield from scope.reference_problems(spy.get("instead"), ("spies", name, "instead"), READY)
 
 
-def _modules(value: Any, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
+def _modules(value: object, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
     """Yield the arguments of every module among functions."""
     if isinstance(value, Mapping) and "module" in value:
         yield from (((*path, key), value[key]) for key in ("args", "kwargs") if key in value)
@@ -81,7 +81,7 @@ def spy_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
             yield anatomy.document.problem(path, f"nothing is expected of the spy '{name}'", hint, key=True)
 
 
-def _hook_problems(anatomy: Anatomy, spy: Mapping[str, Any], path: DataPath, prelude: set[str]) -> Iterator[Diagnostic]:
+def _hook_problems(anatomy: Anatomy, spy: Mapping[str, object], path: DataPath, prelude: set[str]) -> Iterator[Diagnostic]:
     for word in ("record", "result", "instead"):
         hook = spy.get(word)
         if isinstance(hook, str) and prelude.isdisjoint((hook, "*")):
@@ -89,13 +89,13 @@ def _hook_problems(anatomy: Anatomy, spy: Mapping[str, Any], path: DataPath, pre
             yield anatomy.document.problem((*path, word), f"{message} in the prelude", hint)
 
 
-def _target_problems(anatomy: Anatomy, kind: str, target: Any, path: DataPath, prelude: set[str]) -> Iterator[Diagnostic]:
+def _target_problems(anatomy: Anatomy, kind: str, target: object, path: DataPath, prelude: set[str]) -> Iterator[Diagnostic]:
     if isinstance(target, list):
         if not isinstance(target[0], dict) or set(target[0]) != {"ref"} or not isinstance(target[1], str):
             yield anatomy.document.problem(path, "not an object and a method", "write [{ref: NAME}, METHOD]")
             return
         yield from Scope(anatomy).reference_problems(target, path, AFTER_LET)
-    elif kind in ("function", "method", "class") and not templates.is_template(target):
+    elif kind in ("function", "method", "class") and isinstance(target, str) and not templates.is_template(target):
         if "." not in target:
             yield anatomy.document.problem(
                 path, f"'{target}' is no dotted path", "name it where its callers look it up: package.module.name"
