@@ -1,4 +1,4 @@
-"""The command line as frozen values, one class for each command. Only ``cli/parser.py`` builds them; it is the only module with argparse.
+"""The command line as frozen values, one class for each command. Only ``cli/parser.py`` builds them; no other room sees argparse.
 
 A field has the name of its option, with underscores. The parser owns the defaults.
 """

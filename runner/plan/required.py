@@ -2,10 +2,21 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from runner.core.diagnostics import UsageError, unknown
 from runner.core.model import Case, CaseResult
+from runner.language.backends import Backends
+from runner.system.capabilities import CAPABILITIES
 
 EVERY_CASE = "torch"
 """The capability that every case uses, whether it says so or not."""
+
+
+def check_names(names: Sequence[str], backends: Backends) -> None:
+    """Raise ``UsageError`` for a name that is neither a backend nor a capability."""
+    for name in names:
+        if name not in backends.by_name and name not in CAPABILITIES:
+            message, hint = unknown("backend or capability", name, [*backends.by_name, *CAPABILITIES])
+            raise UsageError(f"--require: {message} ({hint})")
 
 
 def uses(case: Case, name: str) -> bool:

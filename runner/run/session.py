@@ -1,6 +1,5 @@
 """Carries cases from the plan to the result: executes them, reads what the workers left, has it judged."""
 
-import argparse
 import contextlib
 import dataclasses
 import functools
@@ -15,6 +14,7 @@ from typing import Any
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError
 from runner.core.model import Activity, Availability, Case, CaseResult, Timing
+from runner.core.options import ExecutionOptions
 from runner.core.outcomes import Outcome
 from runner.core.protocol import KEPT, MAX_ATTACHMENT, WARM
 from runner.execute.local.engine import Engine, Limits
@@ -55,7 +55,7 @@ class CaseRunner:
 
     def __init__(
         self,
-        arguments: argparse.Namespace,
+        arguments: ExecutionOptions,
         suite: Suite,
         waivers: Waivers,
         cases: Sequence[Case],

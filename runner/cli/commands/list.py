@@ -1,6 +1,5 @@
 """``list``: the expanded cases, and whether each can run here; or what they cover of the upstream tests."""
 
-import argparse
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from runner.core import escaping
 from runner.core.exit_codes import ExitCode
 from runner.core.model import Availability, Case
+from runner.core.options import ListOptions
 from runner.core.protocol import encode
 from runner.language import upstream
 from runner.language.load import load
@@ -18,23 +18,23 @@ from runner.system.availability import Verdict
 from runner.system.installed_torch import installed_torch
 
 
-def main(arguments: argparse.Namespace) -> ExitCode:
+def main(options: ListOptions) -> ExitCode:
     """Print the selected cases, exit 4 when there are none; or what they cover, which is an answer whatever it is."""
-    suite = load(arguments.paths, arguments.backends)
-    shard = Shard.parse(arguments.shard) if arguments.shard else None
-    cases = select(suite.cases, suite.backends, names=arguments.backend, globs=arguments.select, shard=shard)
-    for hint in unmatched(arguments.select, suite.cases):
+    suite = load(options.paths, options.backends)
+    shard = Shard.parse(options.shard) if options.shard else None
+    cases = select(suite.cases, suite.backends, names=options.backend, globs=options.select, shard=shard)
+    for hint in unmatched(options.select, suite.cases):
         output.note(hint)
-    if arguments.coverage:
+    if options.coverage:
         found = upstream.coverage(cases, upstream.load())
-        if arguments.json:
+        if options.json:
             output.document(coverage_as_json(found))
         else:
             output.lines(_coverage_lines(found))
         return ExitCode.OK
     machine = availability.glance(installed_torch())
     judged = [(case, availability.of_case(case, machine)) for case in cases]
-    if arguments.json:
+    if options.json:
         for part in _array(as_json(case, verdict) for case, verdict in judged):
             output.raw(part)
     else:
@@ -42,7 +42,7 @@ def main(arguments: argparse.Namespace) -> ExitCode:
         if judged:
             output.lines(_totals(judged))
     if not cases:
-        output.note(why_nothing_selected(len(suite.cases), names=arguments.backend, globs=arguments.select, shard=arguments.shard))
+        output.note(why_nothing_selected(len(suite.cases), names=options.backend, globs=options.select, shard=options.shard))
     return ExitCode.OK if cases else ExitCode.NOTHING
 
 
