@@ -9,9 +9,8 @@ from runner.core.exit_codes import ExitCode
 from runner.core.model import Availability, Case
 from runner.core.options import ListOptions
 from runner.core.protocol import encode
-from runner.language import upstream
+from runner.language import coverage_report, upstream
 from runner.language.load import load
-from runner.language.upstream import Covered
 from runner.plan.selection import Shard, select, unmatched, why_nothing_selected
 from runner.system import availability, output
 from runner.system.availability import Verdict
@@ -28,9 +27,9 @@ def main(options: ListOptions) -> ExitCode:
     if options.coverage:
         found = upstream.coverage(cases, upstream.load())
         if options.json:
-            output.document(coverage_as_json(found))
+            output.document(coverage_report.as_json(found))
         else:
-            output.lines(_coverage_lines(found))
+            output.lines(coverage_report.lines(found))
         return ExitCode.OK
     machine = availability.glance(installed_torch())
     judged = [(case, availability.of_case(case, machine)) for case in cases]
@@ -97,39 +96,3 @@ def _totals(judged: Sequence[tuple[Case, Verdict]]) -> Iterator[str]:
     for kind, word in ((Availability.UNKNOWN, "perhaps"), (Availability.NO, "unavailable")):
         reasons = Counter(verdict.reason for _, verdict in judged if verdict.availability is kind)
         yield from (f"  {count:5}  {word}: {reason}" for reason, count in reasons.most_common())
-
-
-def coverage_as_json(found: Sequence[Covered]) -> Mapping[str, Any]:
-    """Return what ``list --coverage --json`` says."""
-    tests = [
-        {
-            "row": one.test.row,
-            "test": one.test.name,
-            "covered": not one.missing,
-            "instances": [{"id": identity, "cases": [case.id for case in cases]} for identity, cases in one.cases.items()],
-            "specs": one.specs,
-        }
-        for one in found
-    ]
-    return {"format": 1, "tests": tests, "totals": _coverage_totals(found)}
-
-
-def _coverage_totals(found: Sequence[Covered]) -> Mapping[str, int]:
-    return {
-        "tests": len(found),
-        "covered_tests": sum(not one.missing for one in found),
-        "instances": sum(len(one.cases) for one in found),
-        "covered_instances": sum(len(one.cases) - len(one.missing) for one in found),
-    }
-
-
-def _coverage_lines(found: Sequence[Covered]) -> Iterator[str]:
-    for one in found:
-        size = len(one.cases)
-        parts = [f"row {one.test.row:2}", one.test.name, f"{size - len(one.missing)} of {size} instance{'' if size == 1 else 's'}"]
-        parts += [f"{spec} ({count} case{'' if count == 1 else 's'})" for spec, count in one.specs.items()]
-        yield "  ".join(parts if one.specs else [*parts, "missing"])
-        if one.specs:
-            yield from (f"        missing {identity}" for identity in one.missing)
-    totals = _coverage_totals(found)
-    yield f"{totals['covered_tests']} of {totals['tests']} tests, {totals['covered_instances']} of {totals['instances']} instances covered"
