@@ -17,7 +17,7 @@ from runner.core.outcomes import Outcome
 from runner.report import table
 from runner.report.setup import ReportSetup
 from runner.report.table import REPORTERS, Reporter
-from runner.run import controller
+from runner.run import execution
 from runner.run.activity import ActivityEvents
 from runner.run.session import result_of_unrun
 from runner.system.capabilities import Machine
@@ -84,7 +84,7 @@ class Runner:
 def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Return a function that runs two cases, ``one`` and ``two``, with a recorder as the last reporter."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(controller, "CaseRunner", Runner)
+    monkeypatch.setattr(execution, "CaseRunner", Runner)
     monkeypatch.setattr(table, "REPORTERS", (*REPORTERS, Reporter("recorder", Recorder, ALL)))
     (tmp_path / "specs").mkdir()
     for name in ("one", "two"):
