@@ -29,7 +29,7 @@ _REDRAW = 0.1
 
 
 class Progress:
-    """How far a run is. ``live`` draws a status on a terminal; a context manager, so that it is taken away whatever happens."""
+    """How far a run is. ``live`` draws a status on a terminal, which ``close`` removes."""
 
     def __init__(
         self,
@@ -49,12 +49,6 @@ class Progress:
         self._quiet_since = clock()
         self._patience = FIRST_HEARTBEAT
         self._drawn_at = float("-inf")
-
-    def __enter__(self) -> "Progress":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def start(self, total: int) -> None:
         """Begin a run of ``total`` cases."""
