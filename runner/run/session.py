@@ -1,6 +1,5 @@
 """Carries cases from the plan to the result: executes them, reads what the workers left, has it judged."""
 
-import argparse
 import contextlib
 import dataclasses
 import functools
@@ -16,6 +15,7 @@ from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError
 from runner.core.model import Activity, Availability, Case, CaseResult
 from runner.core.observation import ObjectCounts, Observation
+from runner.core.options import ExecutionOptions
 from runner.core.outcomes import Outcome
 from runner.core.protocol import KEPT, MAX_ATTACHMENT, WARM
 from runner.core.results import result_of
@@ -60,7 +60,7 @@ class CaseRunner:
 
     def __init__(
         self,
-        arguments: argparse.Namespace,
+        arguments: ExecutionOptions,
         suite: Suite,
         waivers: Waivers,
         cases: Sequence[Case],

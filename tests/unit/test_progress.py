@@ -9,7 +9,7 @@ import pytest
 
 from runner.core.model import Activity, CaseId, CaseResult, RunningCase
 from runner.core.outcomes import Outcome
-from runner.report import progress as module
+from runner.report import status as module
 from runner.report.progress import FIRST_HEARTBEAT, LAST_HEARTBEAT, Progress
 from tests.unit.test_console import Terminal, result
 
@@ -52,7 +52,7 @@ class Shown:
         """Return the lines that were drawn last."""
         self.clock.now += 1
         begin = len(self.stream.getvalue())
-        self.progress.show(self.progress._activity)
+        self.progress.show(self.progress.status.activity)
         text = SEQUENCE.sub("", self.stream.getvalue()[begin:]).replace("\r", "")
         return [line.rstrip() for line in text.split("\n")]
 

@@ -24,7 +24,7 @@ from runner.language.load import load
 from runner.language.read import schema
 from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS, Signature, WaiverFiles, load_waivers
 from runner.language.waivers import Waiver as KnownFailure
-from runner.record.journal import _encode
+from runner.record.journal.lines import encode
 from tests.conftest import GOOD
 from tests.fakes import COUNTED, HERE, ID, case, exception, expected, observation, place, seen, step, verdict_of
 
@@ -413,7 +413,7 @@ def test_the_journal_says_what_became_of_each() -> None:
     notes = waived(FAILED, waiver(MISS), waiver(("close", "x")), waiver(MISS, until=date(2026, 1, 1))).waivers
     assert len(notes) == 3
     for note in notes:
-        Draft202012Validator(node).validate(_encode(note))
+        Draft202012Validator(node).validate(encode(note))
     assert set(node["properties"]["effect"]["enum"]) == {effect.value for effect in WaiverEffect}
 
 

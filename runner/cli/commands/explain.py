@@ -1,6 +1,5 @@
 """``explain``: one case as expanded: its options and where each came from, its code, its steps, whether it can run here."""
 
-import argparse
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +8,7 @@ from runner.core.case import CodeBlock, DescribedFunction
 from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
 from runner.core.model import Availability, Case
+from runner.core.options import ExplainOptions
 from runner.core.protocol import encode
 from runner.language.flow import block, flow
 from runner.language.load import load
@@ -22,15 +22,15 @@ from runner.system.availability import Verdict
 from runner.system.installed_torch import installed_torch
 
 
-def main(arguments: argparse.Namespace) -> ExitCode:
+def main(options: ExplainOptions) -> ExitCode:
     """Print every case that the id or glob selects."""
-    suite = load(arguments.paths, arguments.backends)
-    cases = select(suite.cases, suite.backends, globs=[arguments.case])
+    suite = load(options.paths, options.backends)
+    cases = select(suite.cases, suite.backends, globs=[options.case])
     if not cases:
-        raise UsageError(unmatched([arguments.case], suite.cases)[0])
+        raise UsageError(unmatched([options.case], suite.cases)[0])
     machine = availability.glance(installed_torch())
     found = [(case, availability.of_case(case, machine)) for case in cases]
-    if arguments.json:
+    if options.json:
         output.document(encode([{**as_json(case, verdict), **_details(case)} for case, verdict in found]))
     else:
         for number, (case, verdict) in enumerate(found):
