@@ -35,9 +35,10 @@ from runner.core.protocol import decode
 from runner.judge import traffic
 from runner.judge.hang_stacks import Frame, Stack, folded, frames_of, last_stack
 from runner.language.backends import Backend
-from runner.plan.worker_plan import expects_raise, needs_eager, step_names
+from runner.plan.worker_plan import expects_raise, needs_eager, python_of
 from runner.vocabulary.expectations import Raised, StepFacts, side_effects
 from runner.vocabulary.expectations.base import Judgement
+from runner.vocabulary.steps import parsed, traits_of
 
 COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")
 """Phases in which an expected exception means that no compiled graph could run."""
@@ -215,7 +216,7 @@ def _timed_out(case: Case, where: str, note: str, stack: Stack | None) -> Judged
 def _python_files(case: Case) -> set[str]:
     """Return the spec's own file as its Python names it: not as people see it, and not those of its folder's defaults."""
     functions = [function["block"] for function in case.body.get("functions", {}).values() if "block" in function]
-    scripts = [step.arguments["code"] for step in case.steps if step.kind == "script"]
+    scripts = [written for step in case.steps if (written := python_of(step)) is not None]
     blocks = [*case.body.get("preludes", ()), *functions, *scripts]
     return {block["file"] for block in blocks if posixpath.basename(block["file"]) == posixpath.basename(case.spec)}
 
@@ -391,7 +392,7 @@ def _unused_services(case: Case, evidence: Evidence, verdicts: Sequence[Verdict]
 
 def _proof(case: Case, backend: Backend, here: Surroundings, observation: Json, facts: Sequence[StepFacts]) -> Verdict:
     """Judge what shows that the backend ran; a FAILED proof beside right answers is FELL_BACK."""
-    count = sum(step.kind != "bench" for step in case.steps)  # the last steps: they show how long, and nothing else
+    count = sum(traits_of(step).is_proof for step in case.steps)  # the others are the last steps: they show how long, and nothing else
     steps, facts = observation["steps"][:count], facts[:count]
     if any(_refused_to_compile(step, known, here) for step, known in zip(case.steps, facts, strict=False)):
         # an exception of dynamo, or of the function itself, comes before inductor: then another step shows the backend
@@ -419,10 +420,6 @@ def _refused_to_compile(step: Step, known: StepFacts, here: Surroundings) -> boo
     return known.raised is not None and known.raised.phase in COMPILING and expects_raise(step, here)
 
 
-_COMPILED = ("call", "aot", "backward")
-"""Steps that run what was compiled."""
-
-
 def _steps_proof(case: Case, backend: Backend, steps: Sequence[Mapping[str, Any]], facts: Sequence[StepFacts]) -> Verdict | None:
     """Judge each step by itself: one that ran eagerly is not excused by another that did not."""
     wants_none = backend.proof.graphs is not None and backend.proof.graphs.most == 0
@@ -434,23 +431,16 @@ def _steps_proof(case: Case, backend: Backend, steps: Sequence[Mapping[str, Any]
         if recorded["abandoned"]:  # of any step: dynamo asks no more about a frame that it has given up
             expected = f"{where} runs as it was compiled"
             return _unproven(backend, expected, f"dynamo gave up a frame, which ran eagerly: {_first_line(recorded['abandoned'][0])}")
-        if not wants_none and _must_run_graphs(step) and not _executed(step, recorded, kind):
-            of = "" if step.kind in ("aot", "backward") else " that was compiled of its function"
+        if not wants_none and parsed(step).runs_graphs and not _executed(step, recorded, kind):
+            of = " that was compiled of its function" if traits_of(step).needs_own_graphs else ""
             return _unproven(backend, f"{where} runs a graph for {kind}{of}", _ran(recorded))
     return None
-
-
-def _must_run_graphs(step: Step) -> bool:
-    """Whether a step calls what was compiled: a script does when ``compiled`` is one of its parameters."""
-    if step.kind == "script":
-        return "compiled" in step_names(step)
-    return step.kind in _COMPILED and not step.arguments.get("eager")
 
 
 def _executed(step: Step, recorded: Mapping[str, Any], kind: str) -> int:
     """Return how many graphs for a device a step ran: of a call those that were compiled of its function, which a helper's are not."""
     own = int(recorded["executed"].get(kind, 0))
-    return own if step.kind in ("call", "script") else own + int(recorded["executed_others"].get(kind, 0))
+    return own if traits_of(step).needs_own_graphs else own + int(recorded["executed_others"].get(kind, 0))
 
 
 def _ran(recorded: Mapping[str, Any]) -> str:

@@ -4,10 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runner.core.model import Case
-
-
-def _steps(*kinds: str) -> Callable[[Case], bool]:
-    return lambda case: any(step.kind in kinds for step in case.steps)
+from runner.vocabulary.steps import traits_of
 
 
 def _body(*words: str) -> Callable[[Case], bool]:
@@ -23,13 +20,9 @@ OWN_PROCESS: Mapping[str, tuple[Callable[[Case], bool], str]] = {
     "spies": (_body("spies"), "what a spy replaces may have been imported by name before, or after"),
     "handlers": (_body("handlers"), "what a handler saw may be kept by what was compiled under it"),
     "services": (_body("services"), "torch keeps its client of a server for the process"),
-    "script": (_steps("script"), "its Python may change anything"),
-    "spawn": (_steps("spawn"), "its child imports what this process has written for it"),
-    "aot": (_steps("aot"), "a package that was loaded may stay loaded"),
-    "bench": (_steps("bench"), "what is timed must not depend on what ran before"),
     "processes": (_has_pool, "torch keeps its pool of processes"),
 }
-"""What a case may not share a worker with, whatever its spec says: how it is seen, and why."""
+"""What a case may not share a worker with, whatever its spec says: how it is seen, and why. Kinds of steps say it of themselves."""
 
 
 def needs_new_process(case: Case) -> bool:
@@ -43,4 +36,6 @@ def why_alone(case: Case) -> str:
         return "its spec says 'isolation: process'"
     if case.body.get("isolation") != "worker":
         return "its spec does not say 'isolation: worker'"
-    return next((f"{word}: {why}" for word, (holds, why) in OWN_PROCESS.items() if holds(case)), "")
+    steps = ((step.kind, why) for step in case.steps if (why := traits_of(step).own_process))
+    others = ((word, why) for word, (holds, why) in OWN_PROCESS.items() if holds(case))
+    return next((f"{word}: {why}" for word, why in (*others, *steps)), "")

@@ -12,6 +12,7 @@ from runner.plan.jobs import Environment
 from runner.plan.resources import Capacity, Needs
 from runner.system import hardware
 from runner.system.capabilities import Machine, memory_of
+from runner.vocabulary.steps import traits_of
 
 _MIB = 1 << 20
 
@@ -121,7 +122,7 @@ def _lot(seed: int, text: str) -> bytes:
 
 def is_exclusive(case: Case) -> bool:
     """Whether nothing may run beside a case: it takes times that people read, or its spec says so."""
-    return case.exclusive or any(step.kind == "bench" for step in case.steps)
+    return case.exclusive or any(traits_of(step).is_exclusive for step in case.steps)
 
 
 def needs_of(case: Case, machine: Machine) -> Needs:
@@ -159,7 +160,8 @@ def _compilers(case: Case) -> int:
 def _children(case: Case) -> int:
     """Return how many processes with torch a case starts beside its worker at once."""
     tunes = case.body.get("config", {}).get("autotune_in_subproc") is True
-    return int(tunes or any(step.kind == "spawn" for step in case.steps))
+    # steps run one after another: the children of one at a time
+    return max(int(tunes), *(traits_of(step).children for step in case.steps), 0)
 
 
 def _uses_gpu(case: Case) -> bool:

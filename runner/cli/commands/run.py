@@ -29,7 +29,7 @@ from runner.language.load import Suite, load, surroundings_of
 from runner.language.waivers import load_waivers
 from runner.plan import required, schedule
 from runner.plan.durations import seconds_of_run
-from runner.plan.selection import Shard, select, unmatched, why_nothing_selected, without_benches
+from runner.plan.selection import Shard, is_optional, select, unmatched, why_nothing_selected, without_benches
 from runner.plan.worker_plan import digest_of
 from runner.record.compatibility import machine_differences
 from runner.record.evidence import EvidenceAltered, RecordedFiles, alterations
@@ -471,7 +471,7 @@ class _Run:
             parts += ["--waivers", str(file)]
         for server in self.arguments.service:
             parts += ["--service", server]
-        if self.arguments.bench and not case.left_out and any(step.kind == "bench" for step in case.steps):
+        if self.arguments.bench and not case.left_out and any(map(is_optional, case.steps)):
             parts.append("--bench")
         for name in required:
             parts += ["--require", name]

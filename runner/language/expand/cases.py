@@ -221,7 +221,7 @@ class _Expansion:
         arguments = _at(data, step.path) if step.path != ("expect",) else {}
         if step.path in self.anatomy.scripts:
             script = self.anatomy.scripts[step.path]
-            arguments = {**arguments, "code": _block(script.block), "entry": entry_of(self.anatomy, script)}
+            arguments = {**arguments, step.traits.python: _block(script.block), "entry": entry_of(self.anatomy, script)}
         return Step(
             kind=step.kind,
             arguments=arguments if isinstance(arguments, dict) else {"items": arguments},

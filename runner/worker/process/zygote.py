@@ -77,8 +77,7 @@ def warm(kinds: list[str]) -> float:
     compat.import_inductor()
     compat.settle_math()
     import runner.worker.case.case
-    import runner.worker.case.session
-    import runner.worker.case.steps  # noqa: F401 - imported for its effect: a fork inherits it
+    import runner.worker.case.session  # noqa: F401 - imported for its effect: a fork inherits it
 
     if "cpu" in kinds:
         compat.pick_vector_isa()
