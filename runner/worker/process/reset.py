@@ -32,8 +32,7 @@ from dataclasses import dataclass
 
 import torch
 
-from runner import worker
-from runner.vocabulary import expectations
+from runner import vocabulary, worker
 from runner.worker.case import hooks, source_module
 from runner.worker.process import warming
 from runner.worker.process.registered import OURS, PYTHON, Counters, Places, Tables
@@ -116,7 +115,7 @@ _MOST_TEXT = 300
 
 def _import_all() -> None:
     """Import all that a later case may import of this program: a case could leave something else in its place."""
-    for package in (expectations, worker):
+    for package in (vocabulary, worker):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if found.name.rpartition(".")[2] not in ("zygote", "entry"):  # the program that runs, which would be there twice
                 importlib.import_module(found.name)
