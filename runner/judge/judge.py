@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.core.conditions import Surroundings
+from runner.core.devices import kind_of
 from runner.core.diagnostics import Position
 from runner.core.folding import fold
 from runner.core.matching.filecheck import EmptyText, run
@@ -423,7 +424,7 @@ def _refused_to_compile(step: Step, known: StepFacts, here: Surroundings) -> boo
 def _steps_proof(case: Case, backend: Backend, steps: Sequence[Mapping[str, Any]], facts: Sequence[StepFacts]) -> Verdict | None:
     """Judge each step by itself: one that ran eagerly is not excused by another that did not."""
     wants_none = backend.proof.graphs is not None and backend.proof.graphs.most == 0
-    kind = backend.device.split(":")[0]
+    kind = kind_of(backend.device)
     for number, (step, recorded, known) in enumerate(zip(case.steps, steps, facts, strict=False), start=1):
         if known.raised is not None:
             continue
@@ -454,7 +455,7 @@ def _graphs_proof(backend: Backend, steps: Sequence[Mapping[str, Any]], facts: S
     wanted = backend.proof.graphs
     if wanted is None:
         return None
-    kind = backend.device.split(":")[0]
+    kind = kind_of(backend.device)
     none_wanted = wanted.most == 0
     graphs = sum(none_wanted or kind in devices for step in steps for devices in step["graphs"])
     calls = sum(step[which].get(kind, 0) for step in steps for which in ("executed", "executed_others"))

@@ -5,13 +5,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from runner.core import devices
 from runner.core.conditions import VersionRange
 from runner.core.diagnostics import UsageError, one_line
 from runner.core.model import Case
 from runner.plan.jobs import Environment
 from runner.plan.resources import Capacity, Needs
 from runner.system import hardware
-from runner.system.capabilities import Machine, memory_of
+from runner.system.capabilities import CAPABILITIES, Machine, memory_of
 from runner.vocabulary.steps import traits_of
 
 _MIB = 1 << 20
@@ -55,7 +56,7 @@ def environment_of(case: Case) -> Environment:
     """Return what the case's template must have been started with."""
     variables = {name: None if value is None else _as_variable(value) for name, value in case.body["env"].items()}
     # what compiles nothing needs no compiler warm: that alone takes longer than importing torch
-    kinds = frozenset([case.device.split(":")[0]]) if case.body["compiles"] else frozenset[str]()
+    kinds = frozenset([devices.kind_of(case.device)]) if case.body["compiles"] else frozenset[str]()
     return Environment(variables=variables, kinds=kinds)
 
 
@@ -165,7 +166,7 @@ def _children(case: Case) -> int:
 
 
 def _uses_gpu(case: Case) -> bool:
-    return case.device.startswith("cuda") or any(one.name in ("cuda", "rocm", "gpus", "gpu_memory") for one in case.requires)
+    return devices.is_accelerator(case.device) or any(CAPABILITIES[one.name].is_of_gpus for one in case.requires)
 
 
 def _whole_gpus(case: Case, machine: Machine) -> int:
@@ -174,8 +175,7 @@ def _whole_gpus(case: Case, machine: Machine) -> int:
     ranges = [VersionRange.parse(_argument(one.argument)) for one in case.requires if one.name == "gpus"]
     # the fewest that the spec lets through
     wanted = next((count for count in range(1, there + 1) if all(one.holds((count,)) for one in ranges)), 1)
-    _, _, index = case.device.partition(":")
-    wanted = max(wanted, int(index) + 1 if index.isdecimal() else 1)
+    wanted = max(wanted, devices.index_of(case.device) + 1)
     if case.body.get("config", {}).get("autotune_multi_device") is True:
         wanted = max(wanted, there)
     return wanted if wanted > 1 else 0

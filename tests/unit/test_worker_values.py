@@ -219,12 +219,12 @@ def test_weak_references_tell_the_living_from_the_dead(session):
         "let:\n  box: {call: Box, args: [{call: Box, args: [1]}]}\n"
         "steps:\n  - api: {call: drop, args: [{ref: box}]}\n    expect: [{dead: [box.inner, box.drop, box.parts]}]"
     )
-    assert one.weak["box.inner"].state() == {"was": True, "type": "Box", "alive": True}
+    assert one.names.weak["box.inner"].state() == {"was": True, "type": "Box", "alive": True}
     do(one)
-    assert one.weak["box.inner"].state() == {"was": True, "type": "Box", "alive": False}
-    assert one.weak["box.drop"].state()["was"] is False
-    assert "box has no part 'drop': it is a Box" in one.weak["box.drop"].state()["type"]
-    assert one.weak["box.parts"].state()["was"] is False  # a list cannot be referred to weakly
+    assert one.names.weak["box.inner"].state() == {"was": True, "type": "Box", "alive": False}
+    assert one.names.weak["box.drop"].state()["was"] is False
+    assert "box has no part 'drop': it is a Box" in one.names.weak["box.drop"].state()["type"]
+    assert one.names.weak["box.parts"].state()["was"] is False  # a list cannot be referred to weakly
 
 
 def test_a_script_gets_what_its_parameters_name(session):

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runner.core.conditions import Surroundings
+from runner.core.devices import is_accelerator
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position
 from runner.core.model import Case, CaseId, Control, Expected, Requirement, Step, WrittenReason
 from runner.language.backends import Backend, Backends, read_requirements
@@ -20,7 +21,7 @@ from runner.vocabulary.expectations import EXPECTATIONS
 
 def surroundings(backend: Backend, known: Surroundings) -> Surroundings:
     """Return what a condition may ask about for one backend; ``known`` brings torch, python, vendor and arch."""
-    vendor = known.vendor if backend.device.split(":")[0] == "cuda" else None
+    vendor = known.vendor if is_accelerator(backend.device) else None
     return Surroundings(
         backends=backend.names,
         device=backend.device,

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from runner.core import protocol
+from runner.core import devices, protocol
 from runner.worker.toolchain import vector_isa
 
 
@@ -84,8 +84,7 @@ def _without_asking_drivers() -> Iterator[None]:
     import torch
 
     asked = torch.cuda.is_available
-    nodes = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
-    torch.cuda.is_available = lambda: is_built_for_gpus() and any(os.path.exists(node) for node in nodes)
+    torch.cuda.is_available = lambda: is_built_for_gpus() and any(os.path.exists(node) for node in devices.nodes())
     try:
         yield
     finally:
@@ -96,7 +95,14 @@ def is_built_for_gpus() -> bool:
     """Whether this torch can ask a GPU's driver at all."""
     import torch
 
-    return torch.version.cuda is not None or torch.version.hip is not None
+    return any(getattr(torch.version, build.version, None) is not None for build in devices.builds())
+
+
+def arch_of(properties: Any) -> str:
+    """Return the architecture of a GPU as conditions name it."""
+    import torch
+
+    return str(properties.gcnArchName) if torch.version.hip else f"sm_{properties.major}{properties.minor}"
 
 
 def import_inductor() -> None:
@@ -264,14 +270,6 @@ def forget_compiles() -> None:
 
 _GENERATED = re.compile(r"torch\._inductor\.runtime\.compile_tasks\.|c[a-z2-7]{51}\.")
 """Names of modules that inductor wrote."""
-
-
-def free_gpu_memory() -> None:
-    """Give back what torch keeps of the GPU's memory although nothing uses it."""
-    import torch
-
-    torch._C._cuda_clearCublasWorkspaces()
-    torch.cuda.empty_cache()
 
 
 def reset_dynamo() -> None:

@@ -26,14 +26,23 @@ def _initialized() -> Iterator[tuple[str, Any]]:
     yield from ((kind, module) for kind, module in _modules() if module.is_initialized())
 
 
-def are_used() -> bool:
-    """Whether this process has used an accelerator."""
-    return next(_initialized(), None) is not None
+def used() -> str:
+    """Return the name of an accelerator that this process has used; empty where it has used none."""
+    return next((devices.ACCELERATORS[kind].activity for kind, _ in _initialized()), "")
 
 
-def in_bad_fork() -> bool:
-    """Whether this process is a fork of one that had used an accelerator."""
-    return any(module._is_in_bad_fork() for _, module in _modules() if hasattr(module, "_is_in_bad_fork"))
+def refused_to_forks() -> str:
+    """Return the name of an accelerator that this process, a fork, cannot use because it was used before; empty where there is none."""
+    in_bad_fork = (kind for kind, module in _modules() if hasattr(module, "_is_in_bad_fork") and module._is_in_bad_fork())
+    return next((devices.ACCELERATORS[kind].activity for kind in in_bad_fork), "")
+
+
+def visible() -> list[Any]:
+    """Return the properties of each accelerator that torch sees, of the first kind of which there is one."""
+    for _, module in _modules():
+        if module.is_available() and (count := module.device_count()):
+            return [module.get_device_properties(index) for index in range(count)]
+    return []
 
 
 def synchronize_all() -> None:
@@ -55,7 +64,10 @@ def has_other_stream() -> bool:
 
 def free_memory() -> None:
     """Give back what torch keeps of accelerators' memory although nothing uses it."""
-    for _, module in _initialized():
+    for kind, module in _initialized():
+        clear_workspaces = getattr(torch._C, f"_{kind}_clearCublasWorkspaces", None)
+        if clear_workspaces is not None:
+            clear_workspaces()
         module.empty_cache()
 
 
