@@ -34,6 +34,8 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "code-replaced": (Outcome.ERROR, "code of the case replaced runner.worker.torch_compat.compat.counters"),
     "method-replaced": (Outcome.ERROR, "code of the case replaced runner.worker.case.hooks.Witness.take"),
     "measuring-replaced-late": (Outcome.ERROR, "code of the case replaced runner.worker.case.effects.Effects.after"),
+    "step-replaced": (Outcome.ERROR, "code of the case replaced runner.vocabulary.steps.call.Call.runs"),
+    "trait-replaced": (Outcome.ERROR, "code of the case replaced runner.vocabulary.steps.delete_modules.DeleteModules.traits"),
     "comparison-replaced": (Outcome.ERROR, "code of the case replaced torch.isnan"),
     "comparison-of-tensors-replaced": (Outcome.ERROR, "code of the case replaced torch.Tensor.abs"),
     "backend-fails-after-a-break": (Outcome.FELL_BACK, "dynamo gave up a frame, which ran eagerly"),

@@ -23,9 +23,10 @@ def run(session: Session, arguments: "Optimizer") -> None:
     has a gradient.
     """
     session.reference.forget()
-    if session.eager is not None:
+    eager = session.reference.side
+    if eager is not None:
         with session.phases("eager"), session.reference.running():
-            session.reference.keep(_step(session, session.eager, arguments))
+            session.reference.keep(_step(session, eager, arguments))
     with session.phases("optimizer"):
         session.output = _step(session, session.compiled, arguments)
         session.device_api.synchronize()

@@ -57,7 +57,12 @@ class Side(Protocol):
 
 
 class Reference(Protocol):
-    """The eager side's answer in a step."""
+    """The eager side and its answer in a step."""
+
+    @property
+    def side(self) -> Side | None:
+        """The eager side; None where nothing compares with it."""
+        ...
 
     def forget(self) -> None:
         """Let the step have no answer until it is given one."""
@@ -128,20 +133,16 @@ class Session(Protocol):
     """``code`` and ``stderr`` of the child of the current step."""
     bench: dict[str, Any] | None
     """What the current step timed."""
+    folder: str
+    """The case's folder below the run's."""
+    cache: str
+    """Its scratch folder."""
+    kept: dict[str, Any]
+    """What kinds of steps keep until the case ends, by their names."""
 
     @property
     def device_api(self) -> DeviceApi:
         """The device of the case."""
-        ...
-
-    @property
-    def folder(self) -> str:
-        """The case's folder below the run's."""
-        ...
-
-    @property
-    def cache(self) -> str:
-        """Its scratch folder."""
         ...
 
     @property
@@ -170,11 +171,6 @@ class Session(Protocol):
         ...
 
     @property
-    def eager(self) -> Side | None:
-        """The eager side; None where nothing compares with it."""
-        ...
-
-    @property
     def reference(self) -> Reference:
         """The eager side's answer."""
         ...
@@ -182,11 +178,6 @@ class Session(Protocol):
     @property
     def spies(self) -> Mapping[str, Any]:
         """What the spies saw."""
-        ...
-
-    @property
-    def kept(self) -> dict[str, Any]:
-        """What kinds of steps keep until the case ends, by their names."""
         ...
 
     def call(self, wanted: Call) -> None:

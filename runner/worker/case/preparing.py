@@ -36,7 +36,7 @@ def prepare(session: "Session", undo: contextlib.ExitStack) -> None:
     if session.plan["needs_eager"]:
         # one deepcopy, so that a module that is both target and argument stays one
         session.reference.side = Side(*copies.apart((targets, arguments)))
-    session.scope.parts.update(inputs=lambda: arguments, compiled=session.all_compiled)
+    session.scope.parts.update(inputs=lambda: arguments, compiled=lambda: session.compiled_functions.named(session.compiled))
     session.scope.parts.update({name: functools.partial(session.names.value, name) for name in (OUTPUT, EAGER)})
     session.names.weak = session.scope.weak(body["dead"])
     session.reseed()

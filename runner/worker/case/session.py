@@ -57,7 +57,7 @@ class Session:
         self.params = {**plan["params"], "backend": plan["backend"], "device": plan["device"]}
         self.module = SpecModule(plan["module_key"], {"torch": torch, "params": Params(self.params)})
         self.scope = Scope(self.module.namespace)
-        self._compiled = Compiled(plan["body"]["compile"], self.scope)
+        self.compiled_functions = Compiled(plan["body"]["compile"], self.scope)
         self.unseen = Unseen(witness or Witness(), self.spies)
         self.reference = Reference(self.unseen, phases, self.device_api, self._is_of_a_call)
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
@@ -135,11 +135,7 @@ class Session:
 
     def compiled_target(self, name: str) -> Callable[..., Any]:
         """Return a function as ``torch.compile`` gives it; it is compiled when it is first called."""
-        return self._compiled.target(self.compiled, name)
-
-    def all_compiled(self) -> Any:
-        """Return what ``compiled`` names."""
-        return self._compiled.named(self.compiled)
+        return self.compiled_functions.target(self.compiled, name)
 
     def entered(self, context: Sequence[Any] | None) -> Enter:
         """Return what enters these contexts; the spec's for None."""

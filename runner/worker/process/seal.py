@@ -1,8 +1,8 @@
 """Whether code of a case has replaced a part of the runner, or of torch what measures: such a worker is not believed.
 
-The seal is taken before code of the spec runs, and compared with what is there after each step. It finds functions, classes, methods and
-tables of ``runner`` that were replaced, functions whose code was changed in place, and replaced operations of torch by which tensors are
-compared. It does not find code that restores what it replaced before the comparison; SECURITY.md names that.
+The seal is taken before code of the spec runs, and compared with what is there after each step. It finds functions, classes, their
+members and tables of ``runner`` that were replaced, functions whose code was changed in place, and replaced operations of torch by which
+tensors are compared. It does not find code that restores what it replaced before the comparison; SECURITY.md names that.
 """
 
 import inspect
@@ -80,7 +80,12 @@ def _held() -> Iterator[Held]:
                 yield from ((value, entry, held, f"{name}.{key}") for entry, held in list(value.items()) if callable(held))
             if isinstance(value, type) and value.__module__ == name:
                 members = list(vars(value).items())
-                yield from ((vars(value), member, held, f"{name}.{key}") for member, held in members if isinstance(held, _METHODS))
+                yield from ((vars(value), member, held, f"{name}.{key}") for member, held in members if _is_ours(member, held))
+
+
+def _is_ours(member: str, held: Any) -> bool:
+    """Whether a class has a member by its own text; Python and the standard library put others there."""
+    return isinstance(held, _METHODS) or not member.startswith("_")
 
 
 def _function(value: Any) -> Any:

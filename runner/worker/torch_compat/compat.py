@@ -81,21 +81,28 @@ def _without_asking_drivers() -> Iterator[None]:
     torch asks while inductor is imported (2.11 and 2.12) and when it looks for vector instructions; NVML answers and leaves a thread
     behind, after which no fork is safe.
     """
+    from runner.worker.torch_compat.devices import modules
+
+    with contextlib.ExitStack() as stack:
+        for accelerator, module in modules():
+            stack.callback(setattr, module, "is_available", module.is_available)
+            module.is_available = functools.partial(_may_be_there, accelerator)
+        yield
+
+
+def _may_be_there(accelerator: devices.Accelerator) -> bool:
+    return _is_built_for(accelerator) and any(os.path.exists(node) for node in accelerator.nodes)
+
+
+def _is_built_for(accelerator: devices.Accelerator) -> bool:
     import torch
 
-    asked = torch.cuda.is_available
-    torch.cuda.is_available = lambda: is_built_for_gpus() and any(os.path.exists(node) for node in devices.nodes())
-    try:
-        yield
-    finally:
-        torch.cuda.is_available = asked
+    return any(getattr(torch.version, build.version, None) is not None for build in accelerator.builds)
 
 
 def is_built_for_gpus() -> bool:
     """Whether this torch can ask a GPU's driver at all."""
-    import torch
-
-    return any(getattr(torch.version, build.version, None) is not None for build in devices.builds())
+    return any(map(_is_built_for, devices.ACCELERATORS.values()))
 
 
 def arch_of(properties: Any) -> str:
@@ -157,13 +164,15 @@ def without_devices() -> Iterator[None]:
     """
     import torch.accelerator
 
+    from runner.worker.torch_compat.devices import modules
+
     def refuse() -> Any:
         raise RuntimeError("no device is looked for here")
 
     answers: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
-        (torch.cuda, "is_available", lambda: False),
-        (torch.cuda, "device_count", lambda: 0),
-        (torch.cuda, "current_device", refuse),
+        *((module, "is_available", lambda: False) for _, module in modules()),
+        *((module, "device_count", lambda: 0) for _, module in modules()),
+        *((module, "current_device", refuse) for _, module in modules()),
         (torch.xpu, "is_available", lambda: False),
         (torch.accelerator, "is_available", lambda *_: False),
         (torch.accelerator, "device_count", lambda: 0),

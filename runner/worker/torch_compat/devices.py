@@ -10,36 +10,36 @@ from runner.core import devices
 from runner.vocabulary.steps.bench import timed_on_host
 
 GeneratorState = tuple[torch.Tensor, dict[str, list[torch.Tensor]]]
-"""State of the generator of the CPU, and of those of accelerators by kind."""
+"""State of the generator of the CPU, and of those of accelerators by module."""
 
 
-def _modules() -> Iterator[tuple[str, Any]]:
+def modules() -> Iterator[tuple[devices.Accelerator, Any]]:
     """Yield the module of torch for each kind of accelerator that it knows."""
-    for kind, accelerator in devices.ACCELERATORS.items():
+    for accelerator in devices.ACCELERATORS.values():
         module = getattr(torch, accelerator.module, None)
         if module is not None:
-            yield kind, module
+            yield accelerator, module
 
 
-def _initialized() -> Iterator[tuple[str, Any]]:
+def _initialized() -> Iterator[tuple[devices.Accelerator, Any]]:
     """Yield the modules of accelerators that this process has used."""
-    yield from ((kind, module) for kind, module in _modules() if module.is_initialized())
+    yield from ((accelerator, module) for accelerator, module in modules() if module.is_initialized())
 
 
 def used() -> str:
     """Return the name of an accelerator that this process has used; empty where it has used none."""
-    return next((devices.ACCELERATORS[kind].activity for kind, _ in _initialized()), "")
+    return next((accelerator.activity for accelerator, _ in _initialized()), "")
 
 
 def refused_to_forks() -> str:
     """Return the name of an accelerator that this process, a fork, cannot use because it was used before; empty where there is none."""
-    in_bad_fork = (kind for kind, module in _modules() if hasattr(module, "_is_in_bad_fork") and module._is_in_bad_fork())
-    return next((devices.ACCELERATORS[kind].activity for kind in in_bad_fork), "")
+    in_bad_fork = (one for one, module in modules() if hasattr(module, "_is_in_bad_fork") and module._is_in_bad_fork())
+    return next((accelerator.activity for accelerator in in_bad_fork), "")
 
 
 def visible() -> list[Any]:
     """Return the properties of each accelerator that torch sees, of the first kind of which there is one."""
-    for _, module in _modules():
+    for _, module in modules():
         if module.is_available() and (count := module.device_count()):
             return [module.get_device_properties(index) for index in range(count)]
     return []
@@ -64,8 +64,8 @@ def has_other_stream() -> bool:
 
 def free_memory() -> None:
     """Give back what torch keeps of accelerators' memory although nothing uses it."""
-    for kind, module in _initialized():
-        clear_workspaces = getattr(torch._C, f"_{kind}_clearCublasWorkspaces", None)
+    for accelerator, module in _initialized():
+        clear_workspaces = getattr(torch._C, f"_{accelerator.module}_clearCublasWorkspaces", None)
         if clear_workspaces is not None:
             clear_workspaces()
         module.empty_cache()
@@ -73,15 +73,15 @@ def free_memory() -> None:
 
 def generator_state() -> GeneratorState:
     """Return the state of every generator."""
-    return torch.get_rng_state(), {kind: module.get_rng_state_all() for kind, module in _initialized()}
+    return torch.get_rng_state(), {one.module: module.get_rng_state_all() for one, module in _initialized()}
 
 
 def restore_generators(state: GeneratorState) -> None:
     """Set every generator to a state that it had."""
     torch.set_rng_state(state[0])
-    for kind, module in _modules():
-        if state[1].get(kind):
-            module.set_rng_state_all(state[1][kind])
+    for accelerator, module in modules():
+        if held := state[1].get(accelerator.module):
+            module.set_rng_state_all(held)
 
 
 @dataclass(frozen=True)
