@@ -98,7 +98,8 @@ class Session:
     def do(self, step: Mapping[str, Any]) -> None:
         """Do the step, and give its result its name."""
         kind = STEPS[step["kind"]]
-        arguments = kind.parse(step["arguments"])
+        with needed("the plan of the step"):
+            arguments = kind.parse(step["arguments"])
         kind.runs(self, arguments)
         if (name := arguments.bound) is not None:
             self.names.bind(name, self.output, is_compared=name in self.plan["compared"])
