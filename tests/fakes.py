@@ -48,7 +48,8 @@ def judged(kind: str, body: Any, here: Surroundings = HERE, **facts: Any) -> lis
 
 
 def step(*expectations: Expected, kind: str = "call", line: int = 9, **arguments: Any) -> Step:
-    return Step(kind=kind, arguments=arguments, expectations=expectations, position=place(line))
+    needed: dict[str, Any] = {"api": {"call": "operator.add"}, "spawn": {"call": "print"}, "reset": {"items": ["dynamo"]}}.get(kind, {})
+    return Step(kind=kind, arguments={**needed, **arguments}, expectations=expectations, position=place(line))
 
 
 def case_body(**changes: Any) -> CaseBody:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from runner.core.devices import kind_of
+
 _COMPARATORS: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -65,7 +67,7 @@ class Surroundings:
 CONDITIONS: Mapping[str, Callable[[Any, Surroundings], bool]] = {
     "torch": lambda wanted, here: here.torch is not None and VersionRange.parse(wanted).holds(here.torch),
     "python": lambda wanted, here: here.python is not None and VersionRange.parse(wanted).holds(here.python),
-    "device": lambda wanted, here: here.device.split(":")[0] in _as_list(wanted),
+    "device": lambda wanted, here: kind_of(here.device) in _as_list(wanted),
     "vendor": lambda wanted, here: here.vendor in _as_list(wanted),
     "backend": lambda wanted, here: bool(here.backends & set(_as_list(wanted))),
     "arch": lambda wanted, here: here.arch is not None and any(here.arch.startswith(name) for name in _as_list(wanted)),

@@ -12,7 +12,7 @@ from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict, result_of
 from runner.judge.evidence import Evidence, first_line
 from runner.judge.hang_stacks import Frame, Stack, folded, frames_of, last_stack
-from runner.plan.worker_plan import expects_raise
+from runner.plan.worker_plan import expects_raise, python_of
 
 STACK = "Python stack when the time was up (most recent call first):"
 LAST_STACK = "the last Python stack that it printed (most recent call first):"
@@ -122,7 +122,7 @@ def _timed_out(case: Case, where: str, note: str, stack: Stack | None) -> CaseRe
 
 def _python_files(case: Case) -> set[str]:
     """Return the spec's own file as its Python names it: not as people see it, and not those of its folder's defaults."""
-    scripts = [step.arguments["code"]["file"] for step in case.steps if step.kind == "script"]
+    scripts = [str(written["file"]) for step in case.steps if (written := python_of(step)) is not None]
     files = [*(block.file for block in case.body.blocks), *scripts]
     return {file for file in files if posixpath.basename(file) == posixpath.basename(case.spec)}
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from runner.core.case import Step
 from runner.core.conditions import Surroundings
+from runner.core.devices import kind_of
 from runner.core.expectation import Status
 from runner.core.matching.filecheck import EmptyText, run
 from runner.core.matching.generated_code import code_of, joined
@@ -13,19 +13,16 @@ from runner.core.observation import ObservedStep
 from runner.core.results import Verdict
 from runner.judge.evidence import CarriedOut, first_line
 from runner.language.backends import Backend
-from runner.plan.worker_plan import expects_raise, step_names
+from runner.plan.worker_plan import expects_raise
+from runner.vocabulary.steps import parsed, traits_of
 
 COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")
 """Phases in which an expected exception means that no compiled graph could run."""
 
 
-_COMPILED = ("call", "aot", "backward")
-"""Steps that run what was compiled."""
-
-
 def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut]) -> Verdict:
     """Judge what shows that the backend ran; a FAILED proof beside right answers is FELL_BACK."""
-    steps = [known for known in steps if known.step.kind != "bench"]  # these show how long, and nothing else
+    steps = [known for known in steps if traits_of(known.step).is_proof]  # these show how long, and nothing else
     if any(_refused_to_compile(known, here) for known in steps):
         # an exception of dynamo, or of the function itself, comes before inductor: then another step shows the backend
         entered = sum(known.observed.entered for known in steps)
@@ -53,7 +50,7 @@ def _refused_to_compile(known: CarriedOut, here: Surroundings) -> bool:
 
 
 def _kind(backend: Backend) -> str:
-    return backend.device.split(":")[0]
+    return kind_of(backend.device)
 
 
 def _steps_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | None:
@@ -68,23 +65,16 @@ def _steps_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | Non
         if observed.abandoned:  # of any step: dynamo does not compile a frame again that it has given up
             expected = f"{where} runs as it was compiled"
             return _unproven(backend, expected, f"dynamo gave up a frame, which ran eagerly: {first_line(observed.abandoned[0])}")
-        if not wants_none and _must_run_graphs(step) and not _executed(known, kind):
-            of = "" if step.kind == "aot" else " that was compiled of its function"
+        if not wants_none and parsed(step).runs_graphs and not _executed(known, kind):
+            of = " that was compiled of its function" if traits_of(step).needs_own_graphs else ""
             return _unproven(backend, f"{where} runs a graph for {kind}{of}", _ran(observed))
     return None
-
-
-def _must_run_graphs(step: Step) -> bool:
-    """Whether a step calls what was compiled: a script does when ``compiled`` is one of its parameters."""
-    if step.kind == "script":
-        return "compiled" in step_names(step)
-    return step.kind in _COMPILED and not step.arguments.get("eager")
 
 
 def _executed(known: CarriedOut, kind: str) -> int:
     """Return how many graphs of its own function a step ran on a device; a helper's do not count. Packages are counted apart."""
     observed = known.observed
-    return observed.executed_for(kind) if known.step.kind == "aot" else observed.executed.get(kind, 0)
+    return observed.executed.get(kind, 0) if traits_of(known.step).needs_own_graphs else observed.executed_for(kind)
 
 
 def _ran(observed: ObservedStep) -> str:

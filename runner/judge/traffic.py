@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from runner.core.case import Step
 from runner.core.observation import ObservedStep, ServiceReport
+from runner.vocabulary.steps import parsed, traits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ def counted_by_torch(steps: Sequence[Step], facts: Sequence[ObservedStep]) -> Co
     """Return what torch counted in a whole case: its statistics go on from step to step, and ``clear_counters`` begins anew."""
     total = current = Counted()
     for step, known in zip(steps, facts, strict=False):
-        if step.kind == "clear_counters" and step.arguments.get("only") != "metrics":
+        if parsed(step).clears_counters:
             total += current
         current = _of_step(known.remote or {})
     return total + current
@@ -40,7 +41,7 @@ def _while_compiling(steps: Sequence[Step], facts: Sequence[ObservedStep]) -> bo
     before = Counted()
     for step, known in zip(steps, facts, strict=False):
         now = _of_step(known.remote or {})
-        if now != before and step.kind != "clear_counters" and (known.entered or known.graphs):
+        if now != before and not parsed(step).clears_counters and (known.entered or known.graphs):
             return True
         before = now
     return not any(known.entered or known.graphs for known in facts)
@@ -54,7 +55,7 @@ def problem(service: ServiceReport, steps: Sequence[Step], facts: Sequence[Obser
         others = f" (another client of the case did, {service.foreign} times)" if service.foreign else ""
         return f"the case asked for {service.name} and torch never spoke to it{others}"
     # a child counts its own, and what it counted is not known here
-    most = float("inf") if any(step.kind == "spawn" for step in steps) else torch.raised
+    most = float("inf") if any(traits_of(step).children for step in steps) else torch.raised
     agrees = 0 <= gets - torch.gets <= most and 0 <= sets - torch.sets <= most
     if agrees and torch.gets + torch.sets > 0:
         return "" if _while_compiling(steps, facts) else f"torch's remote caches spoke to {service.name} in no step that compiled anything"

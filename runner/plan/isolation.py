@@ -3,10 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from runner.core.case import Case, OwnProcess
-
-
-def _steps(*kinds: str) -> Callable[[Case], bool]:
-    return lambda case: any(step.kind in kinds for step in case.steps)
+from runner.vocabulary.steps import traits_of
 
 
 def _has_pool(case: Case) -> bool:
@@ -18,13 +15,9 @@ OWN_PROCESS: Mapping[str, tuple[Callable[[Case], bool], str]] = {
     "spies": (lambda case: bool(case.body.spies), "what a spy replaces may have been imported by name before, or after"),
     "handlers": (lambda case: bool(case.body.handlers), "what a handler saw may be kept by what was compiled under it"),
     "services": (lambda case: bool(case.body.services), "torch keeps its client of a server for the process"),
-    "script": (_steps("script"), "its Python may change anything"),
-    "spawn": (_steps("spawn"), "its child imports what this process has written for it"),
-    "aot": (_steps("aot"), "a package that was loaded may stay loaded"),
-    "bench": (_steps("bench"), "what is timed must not depend on what ran before"),
     "processes": (_has_pool, "torch keeps its pool of processes"),
 }
-"""What a case may not share a worker with, whatever its spec says: how it is seen, and why."""
+"""What a case may not share a worker with, whatever its spec says: how it is seen, and why. Kinds of steps say it of themselves."""
 
 
 def needs_new_process(case: Case) -> bool:
@@ -38,4 +31,6 @@ def why_alone(case: Case) -> str:
         return "its spec says 'isolation: process'"
     if case.body.isolation is not OwnProcess.WORKER:
         return "its spec does not say 'isolation: worker'"
-    return next((f"{word}: {why}" for word, (holds, why) in OWN_PROCESS.items() if holds(case)), "")
+    steps = ((step.kind, why) for step in case.steps if (why := traits_of(step).own_process))
+    others = ((word, why) for word, (holds, why) in OWN_PROCESS.items() if holds(case))
+    return next((f"{word}: {why}" for word, why in (*others, *steps)), "")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from runner.core import devices
 from runner.core.model import Ending, Json
 from runner.plan.resources import Needs
 
@@ -40,7 +41,12 @@ class Environment:
     @property
     def key(self) -> str:
         """Equal for environments that may share a template: what is warmed for a GPU is nothing for the CPU, and the other way round."""
-        return repr(("cuda" in self.kinds, sorted(self.variables.items())))
+        return repr((self.uses_accelerator, sorted(self.variables.items())))
+
+    @property
+    def uses_accelerator(self) -> bool:
+        """Whether a case of it compiles for a device of which torch asks the driver."""
+        return devices.any_accelerator(self.kinds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,5 @@
 """From a case to the plan that a worker runs: plain data, with the measurements that its expectations ask for."""
 
-import ast
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from runner.core.protocol import Json, encode
 from runner.language.read.substitution import as_text, resolve_facts
 from runner.vocabulary.expectations import EAGER, side_effects
 from runner.vocabulary.expectations.raises import Raises
+from runner.vocabulary.steps import parsed, traits_of
 
 
 def seed_of(case: Case) -> int:
@@ -44,7 +44,13 @@ def digest_of(case: Case) -> str:
 
 
 def _arguments(step: Step) -> dict[str, Any]:
-    return {**step.arguments, "code": step.arguments["code"]["text"]} if step.kind == "script" else dict(step.arguments)
+    written = python_of(step)
+    return dict(step.arguments) if written is None else {**step.arguments, traits_of(step).python: written["text"]}
+
+
+def python_of(step: Step) -> Mapping[str, Any] | None:
+    """Return the block of Python that a step has; None where it has none."""
+    return step.arguments.get(traits_of(step).python)
 
 
 def body_as_json(body: CaseBody) -> dict[str, Json]:
@@ -118,22 +124,7 @@ def step_names(step: Step) -> Iterator[str]:
     """Yield the names that a step uses: in its expectations, in its arguments, and as parameters of a script."""
     for expected in step.expectations:
         yield from expected.check.names
-    if step.kind == "script":
-        code = step.arguments["code"]["text"]
-        yield from (node.arg for node in ast.walk(ast.parse(code)) if isinstance(node, ast.arg))
-    else:
-        yield from (str(name) for name in _referenced(step.arguments))
-
-
-def _referenced(value: object) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        if set(value) == {"ref"}:
-            yield value["ref"]
-        for item in value.values():
-            yield from _referenced(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _referenced(item)
+    yield from parsed(step).names
 
 
 def _plan_step(case: Case, step: Step, here: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:

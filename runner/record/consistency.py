@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from runner.core import required
 from runner.core.attempts import attempt_of, outcome_of
+from runner.core.devices import CPU, kind_of
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.folding import ENDINGS, Folded, fold
 from runner.core.model import Attempt, CaseResult, Status, WaiverEffect
@@ -190,8 +191,8 @@ def of_machine(results: Sequence[CaseResult], environment: Mapping[str, str], de
     if environment.get("gpus") != "0":
         return ""
     for result in results:
-        device = devices.get(result.backend, "cpu").split(":")[0]
-        if device not in ("cpu", "host") and result.folder:
+        device = kind_of(devices.get(result.backend, CPU))
+        if device not in (CPU, "host") and result.folder:
             return f"{result.case_id!r}: {result.outcome.label} on {device}, and the machine had no GPU"
     return ""
 

@@ -10,6 +10,7 @@ from datetime import date
 from pathlib import Path
 
 from runner import __version__
+from runner.core import devices
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import InvalidSpecs, UsageError
 from runner.core.model import Case, CaseResult
@@ -36,7 +37,11 @@ def surroundings_then(header: RunHeader) -> Surroundings:
     )
     torch = facts.get("torch")
     machine = Machine(
-        python=python, torch=torch, release=None, cuda_build=facts.get("cuda"), hip_build=facts.get("hip"), arch=facts.get("arch")
+        python=python,
+        torch=torch,
+        release=None,
+        builds={build.version: facts.get(build.version) for build in devices.builds()},
+        arch=facts.get("arch"),
     )
     return replace(surroundings_of(torch, machine), python=python)
 

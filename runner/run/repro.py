@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from runner.core.model import Case
 from runner.core.options import RunOptions
+from runner.plan.selection import is_optional
 from runner.system.redaction import redacted_command
 
 
@@ -17,7 +18,7 @@ def repro(options: RunOptions, case: Case, required: Sequence[str] = ()) -> str:
         parts += ["--waivers", str(file)]
     for server in options.service:
         parts += ["--service", server]
-    if options.bench and not case.left_out and any(step.kind == "bench" for step in case.steps):
+    if options.bench and not case.left_out and any(map(is_optional, case.steps)):
         parts.append("--bench")
     for name in required:
         parts += ["--require", name]

@@ -36,6 +36,8 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "replaced-code-object": (Outcome.ERROR, "code of the case replaced runner.worker.torch_compat.compat.counters"),
     "replaced-runner-method": (Outcome.ERROR, "code of the case replaced runner.worker.case.hooks.Witness.take"),
     "replaced-measure-in-function": (Outcome.ERROR, "code of the case replaced runner.worker.case.effects.Effects.after"),
+    "replaced-step-method": (Outcome.ERROR, "code of the case replaced runner.vocabulary.steps.call.Call.runs"),
+    "replaced-step-trait": (Outcome.ERROR, "code of the case replaced runner.vocabulary.steps.delete_modules.DeleteModules.traits"),
     "replaced-torch-function": (Outcome.ERROR, "code of the case replaced torch.isnan"),
     "replaced-tensor-method": (Outcome.ERROR, "code of the case replaced torch.Tensor.abs"),
     "backend-error-after-break": (Outcome.FELL_BACK, "dynamo gave up a frame, which ran eagerly"),

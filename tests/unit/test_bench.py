@@ -62,7 +62,7 @@ class TestInTheWorker:
     def test_each_round_gives_every_subject_its_turn(self, torch: Any, session: Callable[..., Any]) -> None:
         one = session(SQUARE + "  - bench: {repeat: 4}", eager=False)
         for name in ("one", "two"):
-            one._compiled[name] = one.compiled.targets[name]
+            one.compiled_functions.made[name] = one.compiled.targets[name]
         do(one, 1)
         assert one.module.namespace["seen"] == ["one", "two"] * (3 + 4)
         assert [(found["name"], found["form"], found["count"]) for found in one.bench["timings"]] == [
@@ -97,7 +97,7 @@ class TestInTheWorker:
     def test_a_trace_that_is_too_large_is_left_out_with_a_note(
         self, session: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from runner.worker.case import bench
+        from runner.vocabulary.steps import bench
 
         monkeypatch.setattr(bench, "MAX_ATTACHMENT", 100)
         one = session(SQUARE + "  - bench: {repeat: 1, trace: true}")
@@ -107,14 +107,14 @@ class TestInTheWorker:
         assert not (tmp_path / "trace-1.json").exists()
 
     def test_an_exception_while_timing_is_no_answer_of_torch(self, session: Callable[..., Any]) -> None:
-        from runner.worker.case.steps import CLAIMING
+        from runner.vocabulary.steps import STEPS
 
         one = session(SQUARE + "  - bench: {inputs: [{value: text}]}")
         one.compiled.targets["two"] = lambda x: x.no_such_attribute
         with pytest.raises(AttributeError):
             do(one, 1)
         assert one.bench is None
-        assert "bench" not in CLAIMING
+        assert not STEPS["bench"].traits.claims
 
     def test_backward_and_an_optimizer_leave_no_gradients(self, torch: Any, session: Callable[..., Any]) -> None:
         one = session(LINEAR + "  - bench: {backward: true, optimizer: {call: torch.optim.SGD, kwargs: {lr: 0.5}}, repeat: 2}")
@@ -153,8 +153,8 @@ class TestOptimizer:
             (after,) = do(one, 2)
             taken += step_size
             assert torch.allclose(after, before - taken)
-            assert torch.equal(after, one.eager_output[0])
-            assert one.value("stepped")[0] is not one.compiled.targets["function"].weight
+            assert torch.equal(after, one.reference.output[0])
+            assert one.names.value("stepped")[0] is not one.compiled.targets["function"].weight
         assert one.compiled.targets["function"].weight is not one.eager.targets["function"].weight
 
     def test_a_side_that_went_elsewhere_is_seen(self, torch: Any, session: Callable[..., Any]) -> None:
@@ -163,7 +163,7 @@ class TestOptimizer:
         do(one, 1)
         one.compiled.targets["function"].weight.grad.mul_(2)
         (after,) = do(one, 2)
-        assert not torch.equal(after, one.eager_output[0])
+        assert not torch.equal(after, one.reference.output[0])
 
     def test_without_gradients_there_is_nothing_to_optimize(self, session: Callable[..., Any]) -> None:
         one = session(LINEAR, eager=False)
@@ -172,7 +172,7 @@ class TestOptimizer:
             do(one, 2)
 
     def test_an_optimizer_that_cannot_be_made_is_no_answer_of_torch(self, session: Callable[..., Any]) -> None:
-        from runner.worker.case.session import NotCarriedOut
+        from runner.vocabulary.steps.session import NotCarriedOut
 
         one = session(LINEAR.replace("lr: 0.5", "no_such_rate: 0.5"), eager=False)
         do(one)
@@ -185,7 +185,7 @@ class TestOptimizer:
         for number in range(3):
             do(one, number)
         with pytest.raises(LookupError):
-            one.other_answer()
+            one.other_answers.of_step()
 
 
 # -- in the judge ---------------------------------------------------------------------------------------------------

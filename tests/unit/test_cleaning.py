@@ -264,8 +264,11 @@ def contaminated(baseline: Baseline, change: Callable[[], object]) -> str:
 
 
 def ways(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str]]:
+    from runner.vocabulary import steps
     from runner.vocabulary.expectations import close
-    from runner.worker.case import bench, case, hooks, steps
+    from runner.vocabulary.inputs import objects
+    from runner.vocabulary.steps import spawn
+    from runner.worker.case import case, hooks
 
     def code_of_measure() -> None:
         patch.setattr(close.measure, "__code__", (lambda arguments, value: {"leaves": []}).__code__)
@@ -284,8 +287,8 @@ def ways(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str
             "runner.worker.case.case.Channel",
         ),
         "a constant": (lambda: patch.setattr(case, "_MAX_MESSAGE", 0), "runner.worker.case.case._MAX_MESSAGE"),
-        "an entry of a table": (lambda: patch.setitem(steps.STEPS, "call", another), "runner.worker.case.steps.STEPS.call"),
-        "a new entry of a table": (lambda: patch.setitem(steps.STEPS, "rest", another), "runner.worker.case.steps.STEPS.rest"),
+        "an entry of a table": (lambda: patch.setitem(steps.STEPS, "call", another), "runner.vocabulary.steps.STEPS.call"),
+        "a new entry of a table": (lambda: patch.setitem(steps.STEPS, "rest", another), "runner.vocabulary.steps.STEPS.rest"),
         "a name that hides a builtin": (lambda: patch.setattr(case, "len", another, raising=False), "runner.worker.case.case.len"),
         "a builtin": (lambda: patch.setattr("builtins.abs", another), "builtins.abs"),
         "a new builtin": (lambda: patch.setattr(builtins, "helper", another, raising=False), "builtins.helper"),
@@ -303,7 +306,15 @@ def ways(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str
             lambda: patch.setitem(sys.modules, "runner.core.protocol", types.ModuleType("x")),
             "sys.modules[runner.core.protocol]",
         ),
-        "a module that only a later case imports": (lambda: patch.setattr(bench, "bench", another), "runner.worker.case.bench.bench"),
+        "a module that only a later case imports": (
+            lambda: patch.setattr(objects, "module", another),
+            "runner.vocabulary.inputs.objects.module",
+        ),
+        "what a kind of step does": (lambda: patch.setattr(spawn, "run", another), "runner.vocabulary.steps.spawn.run"),
+        "what a kind of step does, at its class": (
+            lambda: patch.setattr(spawn.Spawn, "runs", staticmethod(another)),
+            "runner.vocabulary.steps.spawn.Spawn.runs",
+        ),
         "the check": (
             lambda: patch.setattr(Baseline, "_bring_back", lambda self: iter(())),
             "runner.worker.process.reset.Baseline._bring_back",

@@ -301,7 +301,7 @@ def with_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text("")
         minor = ".".join(version.split(".")[:2])
-        torch = InstalledTorch(version=version, minor=minor, root=root, cuda=None, hip=None, git="")
+        torch = InstalledTorch(version=version, minor=minor, root=root, builds={}, git="")
         monkeypatch.setattr(loading, "installed_torch", lambda: torch)
 
     return install

@@ -161,7 +161,7 @@ def test_facts_are_filled_in_and_one_that_is_missing_is_told():
     wanting = case(step(kind="api", args=[deferred]), body={"config": {"rocm.ck_dir": deferred}})
     plan = make_plan(wanting, HERE, {"ck_dir": "/ck"}, Path("a"), Path("b"))
     assert plan["body"]["config"] == {"rocm.ck_dir": "/ck"}
-    assert plan["steps"][0]["arguments"] == {"args": ["/ck"]}
+    assert plan["steps"][0]["arguments"] == {"call": "operator.add", "args": ["/ck"]}
     with pytest.raises(TemplateError):
         make_plan(wanting, HERE, {}, Path("a"), Path("b"))
 

@@ -15,8 +15,8 @@ from runner.language.load import load
 from runner.language.read.substitution import as_text
 from runner.plan.isolation import needs_new_process, why_alone
 from runner.plan.schedule import is_exclusive
-from runner.plan.selection import select, unmatched, without_benches
-from runner.plan.worker_plan import body_as_json, digest_of, seed_of
+from runner.plan.selection import is_optional, select, unmatched, without_benches
+from runner.plan.worker_plan import body_as_json, digest_of, python_of, seed_of
 from runner.system import availability, output
 from runner.system.availability import Verdict
 from runner.system.installed_torch import installed_torch
@@ -100,9 +100,9 @@ def _numbered(written: CodeBlock) -> Iterator[str]:
 
 def _steps(case: Case) -> Iterator[str]:
     for number, step in enumerate(case.steps, start=1):
-        arguments = as_text(dict(step.arguments))
-        written = arguments.pop("code", None) if step.kind == "script" else None
-        only = "    (with run --bench only)" if step.kind == "bench" else ""
+        written = python_of(step)
+        arguments = as_text({key: value for key, value in step.arguments.items() if written is None or value is not written})
+        only = "    (with run --bench only)" if is_optional(step) else ""
         yield f"  step {number}     {step.kind}{f' {flow(arguments)}' if arguments else ''}    at line {step.position.line}{only}"
         if written is not None:
             yield from _numbered(CodeBlock(**written))

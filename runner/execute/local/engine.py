@@ -294,7 +294,7 @@ class Engine:
 
     def _wants_spares(self, wanted: Environment) -> bool:
         """Whether what a first compile does once cannot be done before the fork."""
-        return "cuda" in wanted.kinds and wanted.key in self._templates and wanted.key not in self._cold
+        return wanted.uses_accelerator and wanted.key in self._templates and wanted.key not in self._cold
 
     def _warm_spares(self, jobs: int) -> None:
         """Let workers warm up while others run: the next cases find them ready. There are no more than may run, and the spares."""

@@ -82,7 +82,7 @@ def _undefined(anatomy: Anatomy, block: Block, known: set[str], keys: list[str])
 def _hint(anatomy: Anatomy, name: str, keys: list[str]) -> str:
     if name in keys:
         return f"a key of the matrix is read as params.{name}"
-    results = [step.arguments.get("as") for step in anatomy.steps if isinstance(step.arguments, dict)]
+    results = [step.parsed.bound for step in anatomy.steps]
     if name in anatomy.data.get("let", {}) or name in results:
         return f"a value of let or a result is given as an argument, {{ref: {name}}}, or as a parameter of a script"
     return "import it" if python.is_installed(name) else ""

@@ -8,7 +8,7 @@ from runner.language.backends import Backend, Backends
 from runner.language.check.conditions import condition_problems
 from runner.language.check.names import OPTION_KINDS, name_problem, option_names, section_problems
 from runner.language.check.spec import matrix_problems, process_problems
-from runner.language.check.steps import expectation_problems, step_problems
+from runner.language.check.steps import expectation_problems, named_value_problems
 from runner.language.names.torch_names import NameTables
 from runner.language.read import matrix, schema, substitution, templates
 from runner.language.read.anatomy import Anatomy, with_data
@@ -141,7 +141,7 @@ class _Points:
 
     def _meaning(self, anatomy: Anatomy) -> Iterator[Diagnostic]:
         """Yield what is wrong with steps and expectations whose templates have become values."""
-        yield from step_problems(anatomy, self.backends)
+        yield from named_value_problems(anatomy, self.backends)
         for step in anatomy.steps:
             for expectation in step.expectations:
                 if self._is_new(expectation.path, expectation.body):

@@ -1,4 +1,4 @@
-"""What let, spies, handlers and scripts mean: names that are there, hooks of the prelude, entries that somebody judges."""
+"""What let, spies and handlers mean: names that are there, hooks of the prelude, entries that somebody judges."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,11 +7,12 @@ from runner.core.diagnostics import Diagnostic, one_of, unknown
 from runner.language.backends import Backends
 from runner.language.check.functions import prelude_names
 from runner.language.check.names import OPTION_KINDS
-from runner.language.check.scope import AFTER_LET, COMPILED, PRELUDE, READY, Moment, Scope, making, parts_of_case, references
+from runner.language.check.scope import AFTER_LET, PRELUDE, READY, Scope, making, parts_of_case, references
 from runner.language.read import python, templates
-from runner.language.read.anatomy import Anatomy, RawStep
+from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath
 from runner.vocabulary.expectations import EAGER, OUTPUT
+from runner.vocabulary.steps import COMPILED
 
 SPY_KEYS: Mapping[str, tuple[str, ...]] = {
     "function": ("record", "result", "instead"),
@@ -108,24 +109,3 @@ def handler_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnosti
     """Return handlers that are not there once let has made its values."""
     for name, entry in anatomy.data.get("handlers", {}).items():
         yield from Scope(anatomy).reference_problems(entry, ("handlers", name), AFTER_LET)
-
-
-def script_problems(anatomy: Anatomy, step: RawStep, scope: Scope, moment: Moment) -> Iterator[Diagnostic]:
-    """Return what is wrong with a script: several defs, or parameters that name nothing."""
-    path: DataPath = (*step.path, "code")
-    tree = anatomy.scripts[step.path].tree
-    if tree is None:
-        return
-    defs = list(python.top_level_functions(tree).values())
-    if len(defs) != 1:
-        names = one_of([node.name for node in defs]) if defs else "none"
-        hint = "move the others to prelude" if defs else "write def NAME(...): ..., whose parameters are named values"
-        yield anatomy.document.problem(path, f"a script is one def, found {names}", hint)
-        return
-    arguments = defs[0].args
-    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-        found = scope.problem(argument.arg, moment)
-        if found is not None:
-            yield anatomy.document.problem(path, f"{found[0]}: a parameter of a script is a named value", found[1])
-    if arguments.posonlyargs or arguments.vararg or arguments.kwarg:
-        yield anatomy.document.problem(path, "a script takes its values by name", "write plain parameters")

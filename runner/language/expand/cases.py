@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from runner.core.case import CaseBody, DescribedFunction, Option, OwnProcess, Settings, WrittenFunction
 from runner.core.conditions import Surroundings
+from runner.core.devices import is_accelerator
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position
 from runner.core.model import Case, CaseId, Control, Requirement, WrittenReason
 from runner.language.backends import Backend, Backends, read_requirements
@@ -22,7 +23,7 @@ from runner.language.read.anatomy import Anatomy, RawFunction
 
 def surroundings(backend: Backend, known: Surroundings) -> Surroundings:
     """Return what a condition may ask about for one backend; ``known`` brings torch, python, vendor and arch."""
-    vendor = known.vendor if backend.device.split(":")[0] == "cuda" else None
+    vendor = known.vendor if is_accelerator(backend.device) else None
     return Surroundings(
         backends=backend.names,
         device=backend.device,

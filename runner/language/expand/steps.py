@@ -31,7 +31,7 @@ class StepMaker:
         if step.path in anatomy.scripts:
             script = anatomy.scripts[step.path]
             assert script.block is not None, "a script is Python"
-            arguments = {**arguments, "code": script.block.as_json(), "entry": entry_of(anatomy, script)}
+            arguments = {**arguments, step.traits.python: script.block.as_json(), "entry": entry_of(anatomy, script)}
         return Step(
             kind=step.kind,
             arguments=arguments if isinstance(arguments, dict) else {"items": arguments},

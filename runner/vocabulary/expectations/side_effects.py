@@ -12,11 +12,10 @@ from runner.core.model import Json, Step
 from runner.core.observation import Effects
 from runner.vocabulary.expectations.base import EAGER, Judgement
 from runner.vocabulary.expectations.close import Close
+from runner.vocabulary.steps import parsed
 
 KIND = "side-effects"
 """The kind of its verdicts."""
-
-_STEPS = ("call", "aot")
 
 _EXPECTED = "arguments, parameters and buffers as eager leaves them"
 
@@ -47,7 +46,7 @@ class SideEffects:
 
 def of_step(step: Step, steps: Iterable[Step], here: Surroundings) -> SideEffects | None:
     """Return what is judged of a step of a case with an eager reference; None where nothing is."""
-    if step.kind not in _STEPS or step.arguments.get("eager") or step.arguments.get("side_effects") is False:
+    if not parsed(step).compares_effects:
         return None
     for one in (step, *steps):
         for expected in one.expectations:
