@@ -45,7 +45,7 @@ def renaming() -> Renaming:
 @cache
 def current_ids() -> frozenset[str]:
     """Return the ids of all shipped cases, as ``list --json`` prints them."""
-    done = subprocess.run([sys.executable, "-m", "runner", "list", "--json"], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-m", "runner", "list", "--json"], capture_output=True, text=True, check=True, timeout=240)
     return frozenset(case["id"] for case in json.loads(done.stdout))
 
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from runner.core.case import OwnProcess
 from runner.judge import traffic
 from runner.plan.isolation import why_alone
 from runner.plan.schedule import is_exclusive, needs_of
@@ -15,7 +16,7 @@ from runner.system.capabilities import Machine
 from runner.vocabulary import steps
 from runner.vocabulary.inputs import INPUTS, kind_of
 from runner.vocabulary.steps import STEPS, StepKind, Traits, parsed, traits_of
-from tests.fakes import case, step
+from tests.fakes import case, observed_steps, seen, step
 
 HOST = Machine(python=(3, 11), torch="2.13.0", release=(2, 13), gpus=0)
 
@@ -42,7 +43,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mapping[str, type[StepK
 def test_a_kind_in_the_table_is_known_to_every_stage() -> None:
     block = {"name": "rest", "file": "x.yaml", "line": 3, "text": "def rest(): pass"}
     resting = step(kind="rest", until={"ref": "first.0"}, code=block)
-    mine = case(step(), resting, body={"isolation": "worker", "config": {}})
+    mine = case(step(), resting, body={"isolation": OwnProcess.WORKER, "config": {}})
     assert is_exclusive(mine)
     assert not is_exclusive(case(step()))
     assert why_alone(mine) == "rest: it sleeps"
@@ -50,7 +51,7 @@ def test_a_kind_in_the_table_is_known_to_every_stage() -> None:
     assert python_of(resting) == block
     assert list(step_names(resting)) == ["first.0"]
     assert needs_of(mine, HOST).memory > needs_of(case(step()), HOST).memory
-    assert traffic.counted_by_torch([resting], [{"remote": None}]) == traffic.Counted()
+    assert traffic.counted_by_torch([resting], observed_steps(seen())) == traffic.Counted()
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,11 @@ class JournalWriter:
 
     def _write(self, kind: str, record: RunHeader | CaseResult | RunFooter, **extra: Json) -> None:
         # ASCII, so that lone surrogates and every line separator of Unicode leave one line of valid UTF-8.
-        line = json.dumps({"kind": kind, **extra, **encode(record)}, allow_nan=False, ensure_ascii=True)
+        encoded = encode(record)
+        named = {
+            key: encoded[key] for key in ("case_id",) if key in encoded
+        }  # the id is first: ``plan.durations`` reads no further than it must
+        line = json.dumps({"kind": kind, **extra, **named, **encoded}, allow_nan=False, ensure_ascii=True)
         if self._continued is not None:
             self._continued = None
             self._replace(standing_lines(self._path))
