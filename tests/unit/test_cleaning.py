@@ -27,10 +27,21 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 torch = import_torch()
 
 from runner.worker.case import source_module  # noqa: E402 - they import torch
+from runner.worker.process import warming  # noqa: E402
 from runner.worker.process.registered import Counters, Places  # noqa: E402
 from runner.worker.process.reset import Baseline  # noqa: E402
 from runner.worker.process.settings import SETTINGS, Settings  # noqa: E402
 from runner.worker.torch_compat import compat  # noqa: E402
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _frozen_heap() -> Iterator[None]:
+    """Leave out what is alive from every look through the heap, as a zygote does before it forks; a test process has far more of it."""
+    compat.import_inductor()
+    warming.freeze()
+    yield
+    gc.unfreeze()
+    warming._frozen.clear()
 
 
 @pytest.fixture
