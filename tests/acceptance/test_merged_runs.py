@@ -230,10 +230,10 @@ def test_what_is_required_of_the_run_is_required_of_its_merged_shards(tmp_path: 
     (tmp_path / "specs" / "one.yaml").write_text(SPEC.replace("[1, 2, 3, 4]", "[1, 4, 7, 10]"))
     (tmp_path / "specs" / "gpus.yaml").write_text(NEEDS_GPUS)
     options = ("specs", *(word for name in names for word in ("--require", name)), "--jobs", "1")
-    whole = program("run", *options, "--out", "whole", cwd=tmp_path)
+    whole = prestarted_program("run", *options, "--out", "whole", cwd=tmp_path)
     for index in (1, 2):
-        program("run", *options, "--shard", f"{index}/2", "--out", f"shard-{index}", cwd=tmp_path)
-    merged = program("merge", "shard-1", "shard-2", "--out", "merged", cwd=tmp_path)
+        prestarted_program("run", *options, "--shard", f"{index}/2", "--out", f"shard-{index}", cwd=tmp_path)
+    merged = prestarted_program("merge", "shard-1", "shard-2", "--out", "merged", cwd=tmp_path)
     assert merged.returncode == whole.returncode == (4 if lines else 0), merged.stderr
     assert [text for text in merged.stderr.splitlines() if text.startswith("--require")] == lines
     assert [text for text in whole.stderr.splitlines() if text.startswith("--require")] == lines
