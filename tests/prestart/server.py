@@ -161,10 +161,10 @@ def main() -> None:
     server = Server(sys.argv[1])
     import torch
 
-    from runner.worker.torch_compat import compat
+    from runner.worker.torch_compat import imports
 
     torch.set_num_threads(1)
-    compat.import_inductor()
+    imports.import_inductor()
 
     server.run()
 
