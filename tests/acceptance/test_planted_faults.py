@@ -29,7 +29,8 @@ ROWS = [pytest.param(name, marks=() if name in IN_CI else NIGHTLY) for name in F
 @pytest.fixture(scope="module")
 def table(request: pytest.FixtureRequest, cases: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Table:
     """Return what became of every trial that a row of the selected tests asks for."""
-    selected = {item.callspec.params["name"] for item in request.session.items if "table" in getattr(item, "fixturenames", ())}
+    mine = (item for item in request.session.items if item.path == request.path and "table" in getattr(item, "fixturenames", ()))
+    selected = {item.callspec.params["name"] for item in mine}
     globs = [(name, glob) for name in FAULTS if name in selected for glob in (*FAULTS[name].seen_by, FAULTS[name].spares)]
     trials = list(dict.fromkeys(Trial(name, case_id) for name, glob in globs for case_id in matching(glob, cases)))
     found = sightings(trials, cases, tmp_path_factory.mktemp("faults"), jobs=2)
