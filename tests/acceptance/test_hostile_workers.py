@@ -56,7 +56,7 @@ OUTCOMES = {
     "loud": (Outcome.PASS, ""),
     "nan": (Outcome.ERROR, "the worker sent a message that is no JSON"),
     "overflow": (Outcome.CRASH, "killed by SIGSEGV while in phase 'api'"),
-    "patricide": (Outcome.CRASH, "killed by SIGKILL while in phase 'api' (the template ended"),
+    "patricide": (Outcome.CRASH, "killed by SIGKILL while in phase 'api' (the zygote ended"),
     "phases": (Outcome.ERROR, "step 1 was not carried out"),
     "runaway": (Outcome.PASS, ""),
     "segfault": (Outcome.CRASH, "killed by SIGSEGV while in phase 'api'"),
@@ -227,12 +227,12 @@ def test_code_that_is_too_long_is_missing_rather_than_cut(tmp_path, monkeypatch)
 
 
 def test_phases_that_are_no_time_are_left_out():
-    from runner.run.session import _phases
+    from runner.run.observed import phases
 
     odd: dict[str, Any] = {"a": 1.23456, "b": -1, "c": "1", "d": float("nan"), "e": float("inf"), "f": 10**400, "g": None, "h": 0}
-    assert _phases({"phases": odd}) == {"a": 1.2346, "h": 0.0}
+    assert phases({"phases": odd}) == {"a": 1.2346, "h": 0.0}
     for facts in (None, 7, [], {}, {"phases": 7}, {"phases": []}):
-        assert _phases(facts) == {}
+        assert phases(facts) == {}
 
 
 def test_the_others_are_not_harmed(ran):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runner.language.read.schema import fits
-from runner.run.session import _count, _objects
+from runner.run import observed
 from runner.worker.toolchain import compiler, objects
 from runner.worker.toolchain.objects import Command, Store, key_of, needs_of, understood
 from tests import fakes
@@ -441,18 +441,18 @@ def test_a_torch_that_cannot_be_wrapped_is_said(store: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("value", [-1, True, 1.5, "3", None, [], {"$float": "nan"}, 1 << 40])
 def test_a_count_that_is_none_is_0(value: Any) -> None:
-    assert _count(value) == 0
-    assert _count(3) == 3
+    assert observed.count(value) == 0
+    assert observed.count(3) == 3
 
 
 @pytest.mark.parametrize("observation", [None, [], "x", {}, {"objects": [1]}, {"objects": None}])
 def test_an_observation_without_counts_has_none(observation: Any) -> None:
-    assert _objects(observation) == {}
+    assert observed.objects(observation) == {}
 
 
 def test_what_the_worker_says_is_what_the_schema_wants(tmp_path: Path, store: Path) -> None:
     said = Case(tmp_path).build(installed=store)
-    assert _objects({"objects": said}) == said
+    assert observed.objects({"objects": said}) == said
     assert fits("observation")(fakes.observation(objects=said))
     assert fits("observation")(fakes.observation(objects={**said, "unavailable": "why"}))
     assert fits("observation")(fakes.observation())
