@@ -11,7 +11,7 @@ from runner.execute.local.limits import Limits
 from runner.execute.local.orphans import Orphans
 from runner.execute.local.places import Places
 from runner.execute.local.running import OUTPUTS, LocalJob
-from runner.execute.local.spawn import ProcessStarter
+from runner.execute.local.spawn import ProcessStarter, Starter
 from runner.execute.services import Services
 from runner.plan.resources import Capacity
 from runner.system import cache_dirs, scratch
@@ -24,14 +24,15 @@ _PRINTED_BYTES = 64_000
 class LocalExecutor:
     """Runs jobs in workers on this machine (``runner.execute.base.Executor``)."""
 
-    def __init__(self, settings: ExecutorSettings) -> None:
+    def __init__(self, settings: ExecutorSettings, starter: Starter | None = None) -> None:
         self._settings = settings
         self._scratch = scratch.make()
         self._places = Places(settings, self._scratch.path)
         self._services = Services(settings.servers, self._scratch.path)
         self._orphans = Orphans()
         limits = Limits(isolation=settings.isolation, timeout_factor=settings.timeout_factor, spares=settings.spares)
-        self._engine = Engine(limits, ProcessStarter(settings.threads, self._scratch.path, settings.probe_cache), self._prepare)
+        starter = starter or ProcessStarter(settings.threads, self._scratch.path, settings.probe_cache)
+        self._engine = Engine(limits, starter, self._prepare)
 
     def run(self, jobs: Iterable[Job], capacity: Capacity) -> Iterator[Execution]:
         """Run every job, in order as far as there is room, and yield each as it ends."""
