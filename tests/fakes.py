@@ -241,6 +241,8 @@ class FakeExecutor:
         self.rounds: list[list[Job]] = []
         """The jobs of each call of ``run``."""
         self.retired: list[int] = []
+        self.cancelled = 0
+        """How many jobs were dropped."""
         self.settings: ExecutorSettings | None = None
         self.is_closed = False
         self.activity = Activity()
@@ -271,6 +273,7 @@ class FakeExecutor:
         self.retired.append(worker)
 
     def cancel_waiting(self) -> int:
+        self.cancelled += len(self._waiting)
         self._waiting.clear()
         return 0
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -152,6 +153,22 @@ def test_another_executor_needs_no_other_stage(here: Path, monkeypatch: pytest.M
     assert result.reason.startswith("close: ")
     assert (result.isolation, result.seconds, result.code, result.stdout) == ("process", 3.0, ("code-0-0.txt",), "printed there")
     assert "warning: the machine is far away" in capsys.readouterr().err
+
+
+def test_an_interrupt_cancels_the_jobs_that_wait(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "another.yaml").write_text(GOOD)
+
+    def interrupt(job: Job) -> Execution:
+        signal.raise_signal(signal.SIGINT)
+        return dataclasses.replace(passed(job), observation={**PASSED, "id": job.name.rpartition(" (")[0]})
+
+    executor = use_executor(monkeypatch, interrupt)
+    assert main(["run", "another.yaml", "spec.yaml", "--out", "out"]) == ExitCode.INTERRUPTED
+    assert len(executor.jobs) == 1
+    assert executor.cancelled == 1
+    assert executor.is_closed
+    assert sorted(result.outcome.label for result in read_run(Path("out/run.jsonl")).results) == ["NOT_RUN", "PASS"]
+    assert "interrupted: finishing 0 running cases" in capsys.readouterr().err
 
 
 def test_an_executor_that_lacks_space_makes_a_failure_an_error(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
