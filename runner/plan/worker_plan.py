@@ -64,7 +64,7 @@ def _compared(case: Case) -> list[str]:
 def make_plan(case: Case, here: Surroundings, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plan as JSON can say it; raise ``templates.TemplateError`` for a fact that this machine does not have.
 
-    It holds no path that a worker opens: those of its machine are added by ``with_paths``. The file of each block of Python is the name that
+    It holds no path that a worker opens: ``with_paths`` adds those of its machine. The file of each block of Python is the name that
     tracebacks give it.
     """
     plan = {
