@@ -29,7 +29,7 @@ PROGRAM = [PYTHON, "-m", "runner"]
 LIBRARIES = [PYTHON, "-c", "import yaml, jsonschema"]
 COMMANDS = ("list", "validate")
 
-ONE = ROOT / "specs" / "basics" / "one-dynamic-graph-serves-every-size.yaml"
+ONE = ROOT / "specs" / "basics" / "dynamic-graph-all-sizes.yaml"
 """A spec like most."""
 
 SPEC_BOUND = 0.04

@@ -7,19 +7,23 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runner.core.case import CaseBody, Settings
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Position
-from runner.core.model import Activity, Case, CaseId, Ending, Expected, Requirement, ServiceReport, Step
+from runner.core.model import Activity, Case, CaseId, CaseResult, Ending, Expected, Requirement, ServiceReport, Step
+from runner.core.observation import Observation, ObservedStep
 from runner.execute.base import Execution, Executor, ExecutorSettings, Job
 from runner.execute.executors import EXECUTORS, LOCAL
-from runner.judge.judge import Evidence, Judged, judge
+from runner.judge.evidence import Evidence
+from runner.judge.judge import judge
+from runner.judge.reading import read_observation
 from runner.language.backends import Backend, Proof, load_backends
 from runner.plan.resources import Capacity
 from runner.vocabulary.expectations import EXPECTATIONS
@@ -50,19 +54,17 @@ def judged(kind: str, body: Any, here: Surroundings = HERE, **facts: Any) -> lis
 
 
 def step(*expectations: Expected, kind: str = "call", line: int = 9, **arguments: Any) -> Step:
-    return Step(kind=kind, arguments=arguments, expectations=expectations, position=place(line))
+    needed: dict[str, Any] = {"api": {"call": "operator.add"}, "spawn": {"call": "print"}, "reset": {"items": ["dynamo"]}}.get(kind, {})
+    return Step(kind=kind, arguments={**needed, **arguments}, expectations=expectations, position=place(line))
+
+
+def case_body(**changes: Any) -> CaseBody:
+    """Return the body of a case that compiles and has nothing but what is given; sections of options stand beside the rest."""
+    settings = {section.name: changes.pop(section.name) for section in fields(Settings) if section.name in changes}
+    return CaseBody(settings=Settings(**settings), **{"compiles": True, "seed_key": "area/fake{}", **changes})
 
 
 def case(*steps: Step, id: str = ID, **changes: Any) -> Case:
-    body = {
-        "compiles": True,
-        "env": {},
-        "torch": {},
-        "seed_key": "area/fake{}",
-        "timeout": None,
-        "isolation": "case",
-        **changes.pop("body", {}),
-    }
     made = Case(
         id=CaseId(id),
         spec=AT.file,
@@ -76,7 +78,7 @@ def case(*steps: Step, id: str = ID, **changes: Any) -> Case:
         device="cpu",
         params={},
         requires=(),
-        body=body,
+        body=case_body(**changes.pop("body", {})),
         steps=steps,
     )
     return replace(made, **changes)
@@ -137,6 +139,19 @@ def observation(*steps: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     return {"format": 2, "id": ID, "steps": list(steps), "error": None, "phases": {"trace": 0.5}, "peak_bytes": 1, **changes}
 
 
+def observed(facts: Any) -> Observation | None:
+    """Return what the runner reads of facts; None for what is no observation."""
+    found = read_observation(facts)
+    return found if isinstance(found, Observation) else None
+
+
+def observed_steps(*steps: Mapping[str, Any]) -> tuple[ObservedStep, ...]:
+    """Return what the runner reads of the facts of some steps."""
+    found = observed(observation(*steps))
+    assert found is not None
+    return found.steps
+
+
 ENDED = Ending(exit_code=0, phase="compare")
 
 
@@ -152,7 +167,7 @@ def verdict_of(
     here: Surroundings = HERE,
     services: Sequence[ServiceReport] = (),
     stderr: str = "",
-) -> Judged:
+) -> CaseResult:
     """Judge a case on an observation."""
 
     def read(index: int, piece: int) -> str:
@@ -161,7 +176,8 @@ def verdict_of(
         except KeyError:
             raise FileNotFoundError(2, "No such file", f"code-{index}-{piece}.txt") from None
 
-    evidence = Evidence(ending=ending, observation=facts, code=read, note=note, problem=problem, services=services, stderr=stderr)
+    sent = read_observation(facts)
+    evidence = Evidence(ending=ending, observation=sent, code=read, note=note, problem=problem, services=services, stderr=stderr)
     return judge(judged_case, by or backend(), here, evidence)
 
 

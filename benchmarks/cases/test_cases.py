@@ -186,7 +186,7 @@ def test_rms_norm():
 
 
 def test_matmul():
-    """A product of matrices and what follows it are right."""
+    """A matmul with an epilogue matches eager."""
 
     def fn(a, b):
         return (a @ b).relu() + 1
@@ -195,7 +195,7 @@ def test_matmul():
 
 
 def test_addmm():
-    """A product with a bias is right."""
+    """An addmm matches eager."""
 
     def fn(bias, a, b):
         return torch.addmm(bias, a, b).sigmoid()
@@ -312,7 +312,7 @@ def test_dynamic_reduction():
 
 
 def test_backward_pointwise():
-    """The gradients of a product of activations are right."""
+    """The gradients of a product of activations match eager."""
 
     def fn(x, y):
         return torch.tanh(x) * y.sin()

@@ -1,15 +1,18 @@
-"""The command line: the parser, and nothing else. Commands are imported when they are called, so that ``--help`` answers at once."""
+"""The command line: the parser, and nothing else. It makes the frozen values of ``core/options``; no other room sees argparse.
+
+Commands are imported when they are called, so that ``--help`` answers at once.
+"""
 
 import argparse
 import importlib
 import os
-import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from runner import __version__
+from runner.cli.option_types import factor, natural, positive, seed, times
 from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
 from runner.system import output
@@ -18,6 +21,8 @@ from runner.system.streams import OUT_OF_SPACE, guarded
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers returns
     _Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"  # noqa: SLF001
+
+    from runner.core.options import Options
 
 _EPILOG = """exit codes: 0 passed; 1 some case failed; 2 wrong usage or an invalid spec; 3 a bug of this program;
 4 nothing was selected or executed; 130 interrupted. Where what was asked for cannot be written, a full disk: 1"""
@@ -74,10 +79,28 @@ def _run(commands: "_Commands") -> None:
     _backend_files(command)
     _waiver_files(command)
     _choice(command)
+    _machine(command)
+    _outputs(command)
+    _verdict(command)
+    _attempts(command)
+    _services(command)
+    _kept(command)
+    command.add_argument("--resume", metavar="RUN", help="go on with a run that was killed or interrupted: a folder, a run's id, or latest")
+    _isolation(command)
+
+
+def _machine(command: argparse.ArgumentParser) -> None:
+    """Add what says how much of the machine cases may use, and in which order they run."""
     add = command.add_argument
     add("--jobs", default="auto", metavar="N", help="cases at once, at the most (default: auto, as cores and memory allow)")
-    add("--timeout", type=_positive, default=300.0, metavar="S", help="seconds a case may take (default: 300)")
-    add("--timeout-factor", type=_factor, default=1.0, metavar="F", help="multiply every deadline, a spec's own too (default: 1)")
+    add("--timeout", type=positive, default=300.0, metavar="S", help="seconds a case may take (default: 300)")
+    add(
+        "--timeout-factor",
+        type=factor,
+        default=1.0,
+        metavar="F",
+        help="multiply every deadline, a spec's own too (default: 1)",
+    )
     add(
         "--memory-limit",
         default="auto",
@@ -87,13 +110,23 @@ def _run(commands: "_Commands") -> None:
     add(
         "--shuffle",
         nargs="?",
-        type=_seed,
+        type=seed,
         const="random",
         metavar="SEED",
         help="run the cases in a random order, the same for the same number (without one: a number is chosen and printed)",
     )
+
+
+def _outputs(command: argparse.ArgumentParser) -> None:
+    """Add what says where a run is recorded."""
+    add = command.add_argument
     add("--junit", type=Path, metavar="FILE", help="write JUnit here too")
     add("--out", type=Path, metavar="DIR", help="folder of the run (default: reports/<utc>-<id>)")
+
+
+def _verdict(command: argparse.ArgumentParser) -> None:
+    """Add what makes a run a success."""
+    add = command.add_argument
     add(
         "--require",
         action="append",
@@ -102,11 +135,27 @@ def _run(commands: "_Commands") -> None:
         help="a backend or capability: unavailable is an error; exit 4 where no executed case uses it (repeatable)",
     )
     add("--bench", action="store_true", help="run the bench steps too: their cases run alone, their times are reported and never judged")
-    add("--min-executed", type=_natural, default=1, metavar="N", help="exit 4 when fewer cases were executed (default: 1)")
+    add("--min-executed", type=natural, default=1, metavar="N", help="exit 4 when fewer cases were executed (default: 1)")
+
+
+def _attempts(command: argparse.ArgumentParser) -> None:
+    """Add what says how often cases run."""
+    add = command.add_argument
     add("--fail-fast", action="store_true", help="stop after the first failure")
-    add("--retries", type=_natural, default=0, metavar="N", help="run what failed up to N more times, alone; what then passes is FLAKY")
-    add("--repeat", type=_times, default=1, metavar="N", help="run every case N times; one that differs is FLAKY (default: 1)")
+    add(
+        "--retries",
+        type=natural,
+        default=0,
+        metavar="N",
+        help="run what failed up to N more times, alone; what then passes is FLAKY",
+    )
+    add("--repeat", type=times, default=1, metavar="N", help="run every case N times; one that differs is FLAKY (default: 1)")
     add("--flaky", choices=["fail", "pass"], default="fail", help="whether a FLAKY case fails the run, or may pass (default: fail)")
+
+
+def _services(command: argparse.ArgumentParser) -> None:
+    """Add the servers that specs ask for."""
+    add = command.add_argument
     add(
         "--service",
         action="append",
@@ -115,9 +164,6 @@ def _run(commands: "_Commands") -> None:
         help="a server that runs already, for specs that ask for one: redis=localhost:6379 (default: a new one for each case). "
         "What a remote cache returns is executed: name only servers that you trust with your account (repeatable)",
     )
-    _kept(command)
-    add("--resume", metavar="RUN", help="go on with a run that was killed or interrupted: a folder, a run's id, or latest")
-    _isolation(command)
 
 
 def _explain(commands: "_Commands") -> None:
@@ -146,8 +192,14 @@ def _audit(commands: "_Commands") -> None:
     _backend_files(command)
     _choice(command)
     add("--jobs", default="auto", metavar="N", help="cases at once (default: auto, by cores and memory)")
-    add("--timeout", type=_positive, default=300.0, metavar="S", help="seconds a case may take (default: 300)")
-    add("--timeout-factor", type=_factor, default=1.0, metavar="F", help="multiply every deadline, a spec's own too (default: 1)")
+    add("--timeout", type=positive, default=300.0, metavar="S", help="seconds a case may take (default: 300)")
+    add(
+        "--timeout-factor",
+        type=factor,
+        default=1.0,
+        metavar="F",
+        help="multiply every deadline, a spec's own too (default: 1)",
+    )
     _isolation(command)
     _kept(command)
 
@@ -214,42 +266,14 @@ def _isolation(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _positive(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not more than 0")
-    return number
+def parse(argv: Sequence[str] | None = None) -> "tuple[str, Options]":
+    """Return the name of the command and its options; raise ``SystemExit`` for ``--help`` and for wrong usage."""
+    arguments = vars(parser().parse_args(argv))
+    from runner.core.options import OPTIONS
 
-
-def _factor(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0.001 <= number <= 1000:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0.001 and 1000")
-    return number
-
-
-def _times(text: str) -> int:
-    if re.fullmatch("[1-9][0-9]{0,3}", text) is None:
-        raise argparse.ArgumentTypeError(f"{text} is not between 1 and 9999")
-    return int(text)
-
-
-def _natural(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is less than 0")
-    return number
-
-
-def _seed(text: str) -> int | str:
-    if text == "random":
-        return text
-    if not (text.isascii() and text.isdecimal() and len(text) < 20):
-        raise argparse.ArgumentTypeError(f"'{text}' is no seed: write a whole number, or write --shuffle behind the paths")
-    return int(text)
+    command = arguments.pop("command")
+    build: Callable[..., Options] = OPTIONS[command]
+    return command, build(**{name: tuple(value) if isinstance(value, list) else value for name, value in arguments.items()})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -267,16 +291,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _answer(argv: Sequence[str] | None) -> int:
-    arguments = parser().parse_args(argv)
+    name, options = parse(argv)
     # imported by name: the list of commands is the parser's, once
-    command = importlib.import_module(f"runner.cli.commands.{arguments.command}")
+    command = importlib.import_module(f"runner.cli.commands.{name}")
     from runner.core.diagnostics import InvalidSpecs, JournalAltered, UsageError
-    from runner.system.redaction import KNOWN
+    from runner.system.known_secrets import KNOWN
+    from runner.system.redaction import learn_command
 
     KNOWN.learn_environment(os.environ)
-    KNOWN.learn_command(sys.argv[1:] if argv is None else argv)
+    learn_command(sys.argv[1:] if argv is None else argv)
     try:
-        return int(command.main(arguments))
+        return int(command.main(options))
     except InvalidSpecs as error:
         for diagnostic in error.diagnostics:
             output.note(str(diagnostic))

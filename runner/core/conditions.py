@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from runner.core.devices import kind_of
+
 _COMPARATORS: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -65,7 +67,7 @@ class Surroundings:
 CONDITIONS: Mapping[str, Callable[[Any, Surroundings], bool]] = {
     "torch": lambda wanted, here: here.torch is not None and VersionRange.parse(wanted).holds(here.torch),
     "python": lambda wanted, here: here.python is not None and VersionRange.parse(wanted).holds(here.python),
-    "device": lambda wanted, here: here.device.split(":")[0] in _as_list(wanted),
+    "device": lambda wanted, here: kind_of(here.device) in _as_list(wanted),
     "vendor": lambda wanted, here: here.vendor in _as_list(wanted),
     "backend": lambda wanted, here: bool(here.backends & set(_as_list(wanted))),
     "arch": lambda wanted, here: here.arch is not None and any(here.arch.startswith(name) for name in _as_list(wanted)),
@@ -78,17 +80,17 @@ def holds(when: Mapping[str, Any] | None, here: Surroundings) -> bool:
     return all(CONDITIONS[word](wanted, here) for word, wanted in (when or {}).items())
 
 
-def _as_list(value: Any) -> list[Any]:
+def _as_list(value: object) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def choose(value: Any, here: Surroundings) -> tuple[bool, Any]:
+def choose(value: object, here: Surroundings) -> tuple[bool, Any]:
     """Return (applies, value) of a value that may be conditional.
 
     A conditional value is a list of ``{when: ..., value: ...}``; the first whose condition holds is taken. Anything else
     stands for itself.
     """
-    if not is_conditional(value):
+    if not isinstance(value, list) or not is_conditional(value):
         return True, value
     for entry in value:
         if holds(entry.get("when"), here):
@@ -96,6 +98,6 @@ def choose(value: Any, here: Surroundings) -> tuple[bool, Any]:
     return False, None
 
 
-def is_conditional(value: Any) -> bool:
+def is_conditional(value: object) -> bool:
     """Whether ``value`` is a list of conditional entries."""
     return isinstance(value, list) and bool(value) and all(isinstance(entry, dict) and "value" in entry for entry in value)

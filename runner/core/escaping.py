@@ -6,7 +6,6 @@ log. ``plain`` keeps lines; ``line`` and ``one_line`` give one. Escapes are visi
 
 import re
 import unicodedata
-from typing import Any
 
 MESSAGE_LIMIT = 500
 """Characters of a one-line message."""
@@ -84,7 +83,7 @@ def _broken(found: re.Match[str]) -> str:
     return _hex(first) if first else f"{found['before']}{_hex(':')}"
 
 
-def json_text(value: Any) -> str:
+def json_text(value: object) -> str:
     """Return a value as JSON that can be shown: ASCII, and no CI command within its strings. It reads back as the same value."""
     import json  # ``--help`` needs none
 

@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
 
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Position
-from runner.core.matching.patterns import PatternTooSlow
+from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.model import Case, CaseResult, Expected, Json, Status, WrittenReason
-from runner.core.protocol import decode
-from runner.judge.judge import ANOTHER_FORM, judge_expectation, step_facts
+from runner.core.observation import Observation
+from runner.judge.evidence import carried_out
+from runner.judge.verdicts import ANOTHER_FORM, facts_of, judge_expectation
 from runner.plan.worker_plan import expects_raise
 from runner.vocabulary.expectations import StepFacts
 from runner.vocabulary.expectations.base import Mutant
@@ -128,16 +128,14 @@ def _is_of_comparison(reason: WrittenReason, trial: Trial) -> bool:
     return reason.mutant == NOTHING_DIFFERS and trial.kind == "close"
 
 
-def try_case(case: Case, here: Surroundings, observation: Json, code: Callable[[int, int], str]) -> list[Trial]:
+def try_case(case: Case, here: Surroundings, observation: Observation, code: Callable[[int, int], str]) -> list[Trial]:
     """Try every expectation of a case that held; raise ``OSError`` where generated code is missing."""
     trials: list[Trial] = []
-    for index, (step, recorded) in enumerate(zip(case.steps, observation["steps"], strict=False)):
-        facts = step_facts(index, recorded, code)
-        if facts.raised is not None and not expects_raise(step, here):
+    for known in carried_out(case, observation, code):
+        if known.facts.raised is not None and not expects_raise(known.step, here):
             break
-        for number, expected in enumerate(step.expectations):
-            known = replace(facts, measured=decode(recorded["measured"].get(str(number))))
-            trials.extend(_try_expectation(case, expected, known, here))
+        for index, expected in enumerate(known.step.expectations):
+            trials.extend(_try_expectation(case, expected, facts_of(index, known), here))
     return [*trials, *_empty_comparison(case, trials)]
 
 
@@ -222,10 +220,8 @@ class ControlResult:
 def with_control(case: Case) -> Case:
     """Return the case as its control patches it."""
     assert case.control is not None
-    body: dict[str, Any] = dict(case.body)
-    for section, patch in case.control.patch.items():
-        body[section] = {**body[section], **patch}
-    return replace(case, body=body, control=None)
+    settings = case.body.settings.patched(case.control.patch)
+    return replace(case, body=replace(case.body, settings=settings), control=None)
 
 
 def judge_control(case: Case, result: CaseResult) -> ControlResult:

@@ -46,7 +46,7 @@ class Stack:
 # -- tracebacks -----------------------------------------------------------------------------------------------------
 
 _CALL = re.compile(r'  File "(?P<file>[^"\n]*)", line (?P<line>[0-9]+),? in (?P<function>.*)')
-_OWN = f"{os.path.dirname(os.path.abspath(__file__))}{os.sep}"
+_OWN = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}{os.sep}"
 _OF_TORCH = re.compile(r"(?:^|/)(?:torch|triton)/.*\.py(?:\Z|:)")
 _BETWEEN = re.compile(r"/(?:contextlib|functools|threading)\.py\Z|<frozen runpy>\Z|<string>\Z")
 """Frames of the standard library that stand between others and say nothing."""

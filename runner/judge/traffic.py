@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from runner.core.model import ServiceReport, Step
+from runner.core.case import Step
+from runner.core.observation import ObservedStep, ServiceReport
+from runner.vocabulary.steps import parsed, traits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +20,13 @@ class Counted:
         return Counted(self.gets + other.gets, self.sets + other.sets, self.raised + other.raised)
 
 
-def counted_by_torch(steps: Sequence[Step], facts: Sequence[Mapping[str, Any]]) -> Counted:
+def counted_by_torch(steps: Sequence[Step], facts: Sequence[ObservedStep]) -> Counted:
     """Return what torch counted in a whole case: its statistics go on from step to step, and ``clear_counters`` begins anew."""
     total = current = Counted()
     for step, known in zip(steps, facts, strict=False):
-        if step.kind == "clear_counters" and step.arguments.get("only") != "metrics":
+        if parsed(step).clears_counters:
             total += current
-        current = _of_step(known.get("remote") or {})
+        current = _of_step(known.remote or {})
     return total + current
 
 
@@ -35,18 +36,18 @@ def _of_step(remote: Mapping[str, Mapping[str, int]]) -> Counted:
     return Counted(gets, sum(cache.get("put", 0) for cache in caches), sum(cache.get("exception", 0) for cache in caches))
 
 
-def _while_compiling(steps: Sequence[Step], facts: Sequence[Mapping[str, Any]]) -> bool:
+def _while_compiling(steps: Sequence[Step], facts: Sequence[ObservedStep]) -> bool:
     """Whether a count changed in a step that compiled, or looked a graph up; specs that compile nothing have no such step."""
     before = Counted()
     for step, known in zip(steps, facts, strict=False):
-        now = _of_step(known.get("remote") or {})
-        if now != before and step.kind != "clear_counters" and (known["entered"] or known["graphs"]):
+        now = _of_step(known.remote or {})
+        if now != before and not parsed(step).clears_counters and (known.entered or known.graphs):
             return True
         before = now
-    return not any(known["entered"] or known["graphs"] for known in facts)
+    return not any(known.entered or known.graphs for known in facts)
 
 
-def problem(service: ServiceReport, steps: Sequence[Step], facts: Sequence[Mapping[str, Any]]) -> str:
+def problem(service: ServiceReport, steps: Sequence[Step], facts: Sequence[ObservedStep]) -> str:
     """Return why the traffic of a case with a service is not shown to be torch's; empty where it is."""
     gets, sets = service.answered.get("GET", 0), service.answered.get("SET", 0)
     torch = counted_by_torch(steps, facts)
@@ -54,7 +55,7 @@ def problem(service: ServiceReport, steps: Sequence[Step], facts: Sequence[Mappi
         others = f" (another client of the case did, {service.foreign} times)" if service.foreign else ""
         return f"the case asked for {service.name} and torch never spoke to it{others}"
     # a child counts its own, and what it counted is not known here
-    most = float("inf") if any(step.kind == "spawn" for step in steps) else torch.raised
+    most = float("inf") if any(traits_of(step).children for step in steps) else torch.raised
     agrees = 0 <= gets - torch.gets <= most and 0 <= sets - torch.sets <= most
     if agrees and torch.gets + torch.sets > 0:
         return "" if _while_compiling(steps, facts) else f"torch's remote caches spoke to {service.name} in no step that compiled anything"

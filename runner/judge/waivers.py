@@ -16,18 +16,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING
 
 from runner.core.conditions import Surroundings, holds
 from runner.core.diagnostics import Diagnostic, Severity
-from runner.core.matching.patterns import PatternTooSlow, search
-from runner.core.model import AppliedWaiver, Status, Verdict, WaiverEffect
+from runner.core.matching.patterns import search
+from runner.core.matching.time_limit import PatternTooSlow
+from runner.core.model import AppliedWaiver, CaseResult, Status, Verdict, WaiverEffect
 from runner.core.outcomes import Outcome
 from runner.language.waivers import Signature, Waiver, WaiverFiles
 from runner.plan.selection import glob
-
-if TYPE_CHECKING:
-    from runner.judge.judge import Judged
 
 WAIVABLE = (Outcome.FAIL, Outcome.FELL_BACK, Outcome.CRASH, Outcome.TIMEOUT)
 """Failures of torch; an ERROR is no claim about it."""
@@ -88,7 +85,7 @@ def _has_case(waiver: Waiver, ids: Sequence[str]) -> bool:
     return any(_glob(waiver.cases).fullmatch(name) for name in ids)
 
 
-def apply(judged: "Judged", case_id: str, here: Surroundings, waivers: Waivers) -> "Judged":
+def apply(judged: CaseResult, case_id: str, here: Surroundings, waivers: Waivers) -> CaseResult:
     """Return the outcome of a case once it is held against the waivers that are for it."""
     candidates = waivers.of(case_id, here)
     if not candidates or judged.outcome not in (Outcome.PASS, *WAIVABLE):
@@ -112,7 +109,7 @@ _REMARKS = {
 }
 
 
-def _passed(judged: "Judged") -> "Judged":
+def _passed(judged: CaseResult) -> CaseResult:
     unexpected = [note for note in judged.waivers if note.effect is WaiverEffect.PASSED]
     if not unexpected:
         return judged
@@ -138,7 +135,7 @@ def _has(signature: Signature, kind: str, message: str) -> bool:
     return signature.type == kind and search(signature.match, message) is not None
 
 
-def _failures(judged: "Judged") -> list[tuple[str, str]]:
+def _failures(judged: CaseResult) -> list[tuple[str, str]]:
     """Return type and message of every failure. What torch raised explains a missing proof, which then is none of its own."""
     failed = [verdict for verdict in judged.verdicts if verdict.status in (Status.FAILED, Status.ERROR)]
     raised = any(verdict.kind == "raised" for verdict in failed)

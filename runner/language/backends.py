@@ -12,9 +12,10 @@ from runner.core.matching.filecheck import CheckFile, ChecksError
 from runner.core.matching.filecheck import parse as parse_checks
 from runner.core.matching.patterns import check_pattern
 from runner.core.model import Requirement
+from runner.language.read.document import DataPath, Document
 from runner.language.read.kinds import BACKENDS, Kind
 from runner.language.read.repair import Fill, readable
-from runner.language.read.source import DataPath, Document, read_partly
+from runner.language.read.source import read_partly
 from runner.language.read.tree import link_problem, tree_of
 from runner.system.capabilities import CAPABILITIES
 from runner.system.data_dirs import folder

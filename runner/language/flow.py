@@ -4,7 +4,6 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 _PLAIN = re.compile(r"[A-Za-z_./^][A-Za-z0-9_./^ ()+*=@<>-]*(?<! )")
 _OTHERWISE = frozenset(
@@ -16,7 +15,7 @@ _BREAKS = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 _NUMBER = re.compile(r"\.[0-9]")
 
 
-def flow(value: Any) -> str:
+def flow(value: object) -> str:
     """Return a value as YAML on one line; what YAML cannot say as the text that Python gives it."""
     match value:
         case None:
@@ -39,7 +38,7 @@ def flow(value: Any) -> str:
             return flow(str(value))
 
 
-def block(name: str, value: Any) -> Iterator[str]:
+def block(name: str, value: object) -> Iterator[str]:
     """Yield the lines of a key and its value: one, or where a text within it has several lines, as many as these take."""
     match value:
         case str() if "\n" in value and not any(line.endswith(" ") or "\t" in line for line in value.split("\n")):

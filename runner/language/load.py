@@ -22,10 +22,12 @@ from runner.language.names.once_per_process import spy_warnings
 from runner.language.names.torch_names import NameTables
 from runner.language.read import substitution
 from runner.language.read.anatomy import Anatomy, take_apart, with_document
+from runner.language.read.document import DataPath, Document
+from runner.language.read.doubts import Region, believed, doubts_of, gaps_of, sections_with
 from runner.language.read.files import DefaultsReader, SpecFile, SpecPath, discover
 from runner.language.read.kinds import SPEC
-from runner.language.read.repair import Fill, Region, believed, doubts_of, edited, gaps_of, readable, sections_with
-from runner.language.read.source import DataPath, Document, read_partly
+from runner.language.read.repair import Fill, edited, readable
+from runner.language.read.source import read_partly
 from runner.language.read.templates import TemplateError
 from runner.language.read.tree import link_problem
 from runner.system.capabilities import Machine

@@ -1,61 +1,64 @@
-"""The language reference, made from the schemas: ``python -m runner.language.reference > docs/language.md``."""
+"""The generated pages of the reference: ``python -m runner.language.reference > docs/reference/language.md``.
+
+The prose of a page is ``docs/reference/PAGE.in.md``. The generator replaces its directives, HTML comments on a line of their own, by what
+the schemas and the tables of the code contain, so that nothing is written down twice. ``python -m runner.language.reference PAGE`` writes
+another page than the language.
+"""
 
 import json
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+import runner
 from runner.language.backends import load_backends
-from runner.language.read import schema
+from runner.language.read import schema, schema_words
 from runner.system.capabilities import CAPABILITIES
 
-
-def reference() -> str:
-    """Return the reference as Markdown."""
-    return "\n".join(_lines()).rstrip() + "\n"
+_DIRECTIVE = re.compile(r"<!-- (table|kinds|inputs|capabilities|backends)((?: [\w./$]+)*) -->")
 
 
-def _lines() -> Iterator[str]:
-    yield "# The language"
-    yield ""
-    yield "Made from the schemas by `python -m runner.language.reference`; do not edit. A value that is exactly one `{{ expression }}` over"
-    yield "matrix keys, `backend`, `device` and `facts` takes the expression's value and type."
-    yield ""
-    yield from _section("A spec", schema.resolved("spec"), required=True)
-    yield from _family("Inputs", "inputs", "input", kinds=True)
-    yield from _family("Steps", "steps", "step")
-    yield from _family("Expectations", "expectations", "expectation")
-    yield from _section("Conditions: `when`", _definition("common", "when"))
-    yield from _capabilities()
-    yield from _section("Directory defaults: `_defaults.yaml`", schema.resolved("defaults"))
-    yield from _section("A backend", schema.resolved("backends")["additionalProperties"], required=True)
-    yield from _section("Its proof", schema.resolved("backends")["additionalProperties"]["properties"]["proof"])
-    yield from _backends()
-    yield ""
-    yield from _section("A waiver: `specs/waivers.yaml`, and files of `--waivers`", _definition("waivers", "waiver"), required=True)
-    yield from _section("Its failures", _definition("waivers", "signature"), required=True)
+def folder() -> Path:
+    """Return ``docs/reference`` of the checkout."""
+    return Path(runner.__file__).resolve().parent.parent / "docs" / "reference"
 
 
-def _definition(file: str, name: str) -> Any:
-    return schema.resolve_definition(file, name)
+def reference(page: str = "language") -> str:
+    """Return a page of the reference as Markdown."""
+    source = (folder() / f"{page}.in.md").read_text(encoding="utf-8")
+    return "\n".join(_lines(source)).rstrip() + "\n"
 
 
-def _section(title: str, node: Any, *, required: bool = False) -> Iterator[str]:
-    yield f"## {title}"
-    yield ""
-    yield node["description"]
-    yield ""
-    yield from _table(node, required=required)
+def _lines(source: str) -> Iterator[str]:
+    for line in source.splitlines():
+        found = _DIRECTIVE.fullmatch(line)
+        if found is None:
+            yield line
+        else:
+            yield from _DIRECTIVES[found[1]](*found[2].split())
 
 
-def _table(node: Any, *, required: bool = False) -> Iterator[str]:
-    needed = set(node.get("required", [])) if required else set()
+def _table(path: str) -> Iterator[str]:
+    """``table FILE/KEY/KEY``: the keys of the object at a path of a schema."""
+    node = _node(path)
+    needed = set(node.get("required", []))
+    if needed == set(node["properties"]):
+        needed = set()  # a table in which each row says the same says nothing
     yield "| key | type | meaning |"
     yield "|---|---|---|"
     for key, value in node["properties"].items():
-        star = " (needed)" if key in needed else ""
+        star = " (required)" if key in needed else ""
         yield f"| `{key}`{star} | {_type(value)} | {_cell(value.get('description', ''))} |"
-    yield ""
+
+
+def _node(path: str) -> Any:
+    file, *keys = path.split("/")
+    node = schema.resolve_definition(file, keys[1]) if keys[:1] == ["$defs"] else schema.resolved(file)
+    for key in keys[2:] if keys[:1] == ["$defs"] else keys:
+        node = node[key]
+    return node
 
 
 def _type(node: Any) -> str:
@@ -65,8 +68,8 @@ def _type(node: Any) -> str:
         return f"`{json.dumps(node['const'])}`"
     kinds = node.get("type", "any")
     words = [kinds] if isinstance(kinds, str) else list(kinds)
-    if node.get("pattern") == schema.TEMPLATE_PATTERN and len(words) > 1:
-        words.remove("string")  # it stands for a template, which may stand for anything
+    if node.get("pattern") == schema_words.TEMPLATE_PATTERN and len(words) > 1:
+        words.remove("string")  # the string is a template, which may take any type
     return " or ".join(words)
 
 
@@ -74,55 +77,54 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _family(title: str, file: str, member: str, *, kinds: bool = False) -> Iterator[str]:
-    raw = schema.load(file)
-    yield f"## {title}"
-    yield ""
-    yield raw["description"]
-    yield ""
-    if kinds:
-        yield from _table(_definition(file, member))
-        yield from _examples(raw["$defs"][member])
-        return
-    for name in raw["$defs"][member]["properties"]:
-        if name in raw["$defs"]:
-            yield from _kind(name, _definition(file, name), raw["$defs"][name])
+def _kinds(file: str, member: str) -> Iterator[str]:
+    """``kinds FILE MEMBER``: a section for each kind of step or expectation."""
+    raw = schema.load(file)["$defs"]
+    for name in raw[member]["properties"]:
+        if name in raw:
+            yield from _kind(file, name, raw[name])
 
 
-def _kind(name: str, node: Any, raw: Any) -> Iterator[str]:
+def _kind(file: str, name: str, raw: Any) -> Iterator[str]:
+    node = schema.resolve_definition(file, name)
     yield f"### `{name}`"
     yield ""
     yield node["description"]
     yield ""
-    inner = node if "properties" in node else node.get("then", {})
-    if inner.get("properties"):
+    inner = f"{file}/$defs/{name}" + ("" if "properties" in node else "/then")
+    if node.get("properties") or node.get("then", {}).get("properties"):
         yield from _table(inner)
-    yield from _examples(raw, name)
-
-
-def _examples(raw: Any, name: str = "") -> Iterator[str]:
-    yield "```yaml"
-    for example in raw.get("examples", []):
-        text = json.dumps(example, ensure_ascii=False)
-        yield f"- {name}: {text}" if name else f"- {text}"
-    yield "```"
+        yield ""
+    yield from _examples(file, name, [{name: example} for example in raw.get("examples", [])])
     yield ""
+
+
+def _inputs() -> Iterator[str]:
+    """``inputs``: the keys of an input, and examples."""
+    yield from _table("inputs/$defs/input")
+    yield ""
+    yield from _examples("inputs", "input", schema.load("inputs")["$defs"]["input"]["examples"])
+
+
+def _examples(file: str, name: str, entries: list[Any]) -> Iterator[str]:
+    yield f"<!-- examples: {file}/{name} -->"
+    yield "```yaml"
+    for entry in entries:
+        ((key, value),) = entry.items() if isinstance(entry, dict) and len(entry) == 1 and file != "inputs" else (("", entry),)
+        text = json.dumps(value, ensure_ascii=False)
+        yield f"- {key}: {text}" if key else f"- {text}"
+    yield "```"
 
 
 def _capabilities() -> Iterator[str]:
-    yield "## Capabilities: `requires`"
-    yield ""
-    yield "| capability | argument | means |"
+    yield "| capability | argument | the machine has it when |"
     yield "|---|---|---|"
     for name, capability in CAPABILITIES.items():
         yield f"| `{name}` | {'`' + capability.takes + '`' if capability.takes else ''} | {capability.summary} |"
-    yield ""
 
 
 def _backends() -> Iterator[str]:
-    yield "## The shipped backends"
-    yield ""
-    yield "| backend | device | joins | is |"
+    yield "| backend | device | joins | what it is |"
     yield "|---|---|---|---|"
     for backend in load_backends().by_name.values():
         joins = ", ".join(sorted(backend.names - {backend.name}))
@@ -131,5 +133,14 @@ def _backends() -> Iterator[str]:
         yield f"| `{backend.name}` | {backend.device} | {joins} | {backend.summary} |"
 
 
+_DIRECTIVES: Mapping[str, Callable[..., Iterator[str]]] = {
+    "table": _table,
+    "kinds": _kinds,
+    "inputs": _inputs,
+    "capabilities": _capabilities,
+    "backends": _backends,
+}
+
+
 if __name__ == "__main__":
-    sys.stdout.write(reference())
+    sys.stdout.write(reference(*sys.argv[1:2]))

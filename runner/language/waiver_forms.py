@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from runner.core.diagnostics import Diagnostic, did_you_mean
+from runner.language.read.document import DataPath, Document, Mark
 from runner.language.read.kinds import WAIVERS
-from runner.language.read.source import DataPath, Document, Mark, recognised
+from runner.language.read.source import recognised
 
 KEYS = frozenset(["cases", "when", "failure", "reason", "issue", "until"])
 """The keys of a waiver."""
@@ -27,7 +28,7 @@ def wrong_form(document: Document) -> tuple[Diagnostic | None, Document | None]:
     return document.problem(path, message, WAIVERS.form), None
 
 
-def _form(data: Any) -> tuple[DataPath, str] | None:
+def _form(data: object) -> tuple[DataPath, str] | None:
     """Return where a file stops to have the form of a waiver file, and what is there; None where it has it."""
     expected = "a waiver file is a map with the key 'waivers'"
     if not isinstance(data, dict):
@@ -40,7 +41,7 @@ def _form(data: Any) -> tuple[DataPath, str] | None:
     return _form_of_entries(data["waivers"])
 
 
-def _form_of_entries(entries: Any) -> tuple[DataPath, str] | None:
+def _form_of_entries(entries: object) -> tuple[DataPath, str] | None:
     if not isinstance(entries, list):
         return ("waivers",), f"'waivers' is a list with an entry for each waiver, found {_found(entries)}"
     texts = [index for index, entry in enumerate(entries) if not isinstance(entry, dict)]
@@ -57,7 +58,7 @@ def _are_waivers(entries: list[Any]) -> bool:
     return any(key in KEYS or did_you_mean(key, KEYS, cutoff=0.8) for key in keys)
 
 
-def _found(value: Any) -> str:
+def _found(value: object) -> str:
     match value:
         case dict():
             return "a map"

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
-from runner.core.matching.patterns import PatternTooSlow, check_pattern, says_nothing, search
+from runner.core.matching.patterns import check_pattern, says_nothing, search
+from runner.core.matching.time_limit import PatternTooSlow
 from runner.language.backends import Backends, read_named
 from runner.language.check.conditions import condition_problems
+from runner.language.read.document import DataPath, Document
+from runner.language.read.doubts import believed
 from runner.language.read.kinds import WAIVERS
-from runner.language.read.repair import Fill, Readable, believed, readable
-from runner.language.read.source import DataPath, Document
+from runner.language.read.repair import Fill, Readable, readable
 from runner.language.waiver_forms import wrong_form
 from runner.system.data_dirs import folder
 from runner.vocabulary.expectations import EXPECTATIONS

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from runner.core import devices
+
 
 class Isolation(Enum):
     """How cases get their processes; the values are the words of ``--isolation``."""
@@ -29,4 +31,9 @@ class Environment:
     @property
     def key(self) -> str:
         """Equal for environments that may share a zygote: what is warmed for a GPU is nothing for the CPU, and the other way round."""
-        return repr(("cuda" in self.kinds, sorted(self.variables.items())))
+        return repr((self.uses_accelerator, sorted(self.variables.items())))
+
+    @property
+    def uses_accelerator(self) -> bool:
+        """Whether a case of it compiles for a device of which torch asks the driver."""
+        return devices.any_accelerator(self.kinds)

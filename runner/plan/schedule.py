@@ -5,13 +5,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from runner.core import devices
 from runner.core.conditions import VersionRange
 from runner.core.diagnostics import UsageError, one_line
 from runner.core.model import Case
 from runner.plan.jobs import Environment
 from runner.plan.resources import Capacity, Needs
 from runner.system import hardware
-from runner.system.capabilities import Machine, memory_of
+from runner.system.capabilities import CAPABILITIES, Machine, memory_of
+from runner.vocabulary.steps import traits_of
 
 _MIB = 1 << 20
 
@@ -50,15 +52,11 @@ class SchedulingOptions:
     """Bytes that one case may use; None for no limit."""
 
 
-Wishes = SchedulingOptions
-"""The name by which commands still know it."""
-
-
 def environment_of(case: Case) -> Environment:
     """Return what the case's zygote must have been started with."""
-    variables = {name: None if value is None else _as_variable(value) for name, value in case.body["env"].items()}
+    variables = {name: None if value is None else _as_variable(value) for name, value in case.body.settings.env.items()}
     # what compiles nothing needs no compiler warm: that alone takes longer than importing torch
-    kinds = frozenset([case.device.split(":")[0]]) if case.body["compiles"] else frozenset[str]()
+    kinds = frozenset([devices.kind_of(case.device)]) if case.body.compiles else frozenset[str]()
     return Environment(variables=variables, kinds=kinds)
 
 
@@ -125,7 +123,7 @@ def _lot(seed: int, text: str) -> bytes:
 
 def is_exclusive(case: Case) -> bool:
     """Whether nothing may run beside a case: it takes times that people read, or its spec says so."""
-    return case.exclusive or any(step.kind == "bench" for step in case.steps)
+    return case.exclusive or any(traits_of(step).is_exclusive for step in case.steps)
 
 
 def needs_of(case: Case, machine: Machine) -> Needs:
@@ -136,7 +134,7 @@ def needs_of(case: Case, machine: Machine) -> Needs:
     """
     compilers = _compilers(case)
     children = _children(case)
-    memory = _MEMORY_OF_COMPILING if case.body["compiles"] else _MEMORY_OF_CALLS
+    memory = _MEMORY_OF_COMPILING if case.body.compiles else _MEMORY_OF_CALLS
     memory += (compilers - 1) * _MEMORY_OF_COMPILER + children * _MEMORY_OF_CHILD
     if not _uses_gpu(case):
         return Needs(cores=compilers, memory=memory, exclusive=is_exclusive(case))
@@ -152,22 +150,23 @@ def needs_of(case: Case, machine: Machine) -> Needs:
 
 def _compilers(case: Case) -> int:
     """Return how many compile at once: one, unless the case says how many."""
-    config, env = case.body.get("config", {}), case.body["env"]
+    config, env = case.body.settings.config, case.body.settings.env
     found = config.get("compile_threads", env.get("TORCHINDUCTOR_COMPILE_THREADS", 1))
     text = str(found)  # what a template over facts gives is known to the worker alone
-    wanted = int(text) if re.fullmatch("[1-9][0-9]{0,3}", text) and case.body["compiles"] else 1
+    wanted = int(text) if re.fullmatch("[1-9][0-9]{0,3}", text) and case.body.compiles else 1
     # more threads than cores wait for each other, and for nobody else
     return min(wanted, max(1, int(hardware.cores())))
 
 
 def _children(case: Case) -> int:
     """Return how many processes with torch a case starts beside its worker at once."""
-    tunes = case.body.get("config", {}).get("autotune_in_subproc") is True
-    return int(tunes or any(step.kind == "spawn" for step in case.steps))
+    tunes = case.body.settings.config.get("autotune_in_subproc") is True
+    # steps run one after another: the children of one at a time
+    return max(int(tunes), *(traits_of(step).children for step in case.steps), 0)
 
 
 def _uses_gpu(case: Case) -> bool:
-    return case.device.startswith("cuda") or any(one.name in ("cuda", "rocm", "gpus", "gpu_memory") for one in case.requires)
+    return devices.is_accelerator(case.device) or any(CAPABILITIES[one.name].is_of_gpus for one in case.requires)
 
 
 def _whole_gpus(case: Case, machine: Machine) -> int:
@@ -176,9 +175,8 @@ def _whole_gpus(case: Case, machine: Machine) -> int:
     ranges = [VersionRange.parse(_argument(one.argument)) for one in case.requires if one.name == "gpus"]
     # the fewest that the spec lets through
     wanted = next((count for count in range(1, there + 1) if all(one.holds((count,)) for one in ranges)), 1)
-    _, _, index = case.device.partition(":")
-    wanted = max(wanted, int(index) + 1 if index.isdecimal() else 1)
-    if case.body.get("config", {}).get("autotune_multi_device") is True:
+    wanted = max(wanted, devices.index_of(case.device) + 1)
+    if case.body.settings.config.get("autotune_multi_device") is True:
         wanted = max(wanted, there)
     return wanted if wanted > 1 else 0
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from runner.core.diagnostics import UsageError, one_line, unknown
-from runner.core.model import Case
+from runner.core.model import Case, Step
 from runner.language.backends import Backends
+from runner.vocabulary.steps import traits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +104,14 @@ def select(
     return [case for case in found if shard is None or shard.holds(case)]
 
 
+def is_optional(step: Step) -> bool:
+    """Whether a step runs under ``--bench`` only."""
+    return traits_of(step).is_optional
+
+
 def without_benches(case: Case) -> Case:
     """Return the case as it runs without ``--bench``. Bench steps are the last ones, so no other step changes its number."""
-    kept = tuple(step for step in case.steps if step.kind != "bench")
+    kept = tuple(step for step in case.steps if not is_optional(step))
     return replace(case, steps=kept, left_out=(*case.steps[len(kept) :], *case.left_out)) if len(kept) < len(case.steps) else case
 
 

@@ -1,26 +1,27 @@
 """From a case to the plan that a worker runs: plain data, with the measurements that its expectations ask for."""
 
-import ast
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from runner.core.case import CaseBody, DescribedFunction, WrittenFunction
 from runner.core.conditions import Surroundings, holds
 from runner.core.model import Case, Step
-from runner.core.protocol import encode
+from runner.core.protocol import Json, encode
 from runner.language.read.substitution import as_text, resolve_facts
 from runner.vocabulary.expectations import EAGER, side_effects
 from runner.vocabulary.expectations.raises import Raises
+from runner.vocabulary.steps import parsed, traits_of
 
 
 def seed_of(case: Case) -> int:
     """Return the case's seed: from its id without the backend, so that every backend sees the same numbers."""
-    given = case.body["torch"].get("seed")
+    given = case.body.settings.torch.get("seed")
     if given is not None:
         return int(given)
-    return int.from_bytes(hashlib.sha256(case.body["seed_key"].encode("utf-8", "surrogatepass")).digest()[:4], "big")
+    return int.from_bytes(hashlib.sha256(case.body.seed_key.encode("utf-8", "surrogatepass")).digest()[:4], "big")
 
 
 def digest_of(case: Case) -> str:
@@ -28,10 +29,10 @@ def digest_of(case: Case) -> str:
 
     Where the file lies, and on which line something stands, does not count; nor does it whether the run times its bench steps.
     """
-    body = dict(case.body)
-    del body["isolation"]  # how it is run is no part of what is claimed
-    preludes = [block["text"] for block in body.pop("preludes")]
-    functions = {name: value["block"]["text"] if "block" in value else value for name, value in body.pop("functions").items()}
+    apart = ("isolation", "preludes", "functions")  # how it is run is no part of what is claimed
+    body = {name: value for name, value in body_as_json(case.body).items() if name not in apart}
+    preludes = [block.text for block in case.body.preludes]
+    functions = {name: one.block.text if isinstance(one, WrittenFunction) else one.value for name, one in case.body.functions.items()}
     judged = [
         [step.kind, _arguments(step), [(one.kind, repr(one.check)) for one in step.expectations]] for step in (*case.steps, *case.left_out)
     ]
@@ -43,7 +44,39 @@ def digest_of(case: Case) -> str:
 
 
 def _arguments(step: Step) -> dict[str, Any]:
-    return {**step.arguments, "code": step.arguments["code"]["text"]} if step.kind == "script" else dict(step.arguments)
+    written = python_of(step)
+    return dict(step.arguments) if written is None else {**step.arguments, traits_of(step).python: written["text"]}
+
+
+def python_of(step: Step) -> Mapping[str, Any] | None:
+    """Return the block of Python that a step has; None where it has none."""
+    return step.arguments.get(traits_of(step).python)
+
+
+def body_as_json(body: CaseBody) -> dict[str, Json]:
+    """Return a body as the plan's JSON has it; what is a template over facts is one still."""
+    return {
+        **body.settings.by_section,
+        "preludes": [block.as_json() for block in body.preludes],
+        "functions": {name: _function_as_json(one) for name, one in body.functions.items()},
+        "let": body.let,
+        "spies": body.spies,
+        "handlers": body.handlers,
+        "dead": list(body.dead),
+        "inputs": list(body.inputs),
+        "context": list(body.context),
+        "services": list(body.services),
+        "timeout": body.timeout,
+        "isolation": body.isolation.value,
+        "compiles": body.compiles,
+        "seed_key": body.seed_key,
+    }
+
+
+def _function_as_json(function: WrittenFunction | DescribedFunction) -> Json:
+    if isinstance(function, WrittenFunction):
+        return {"block": function.block.as_json(), "entry": function.entry}
+    return function.value
 
 
 def expects_raise(step: Step, here: Surroundings) -> bool:
@@ -61,7 +94,7 @@ def _compared(case: Case) -> list[str]:
     return sorted({name.partition(".")[0] for step in case.steps for expected in step.expectations for name in expected.check.names})
 
 
-def make_plan(case: Case, here: Surroundings, facts: Mapping[str, Any]) -> dict[str, Any]:
+def make_plan(case: Case, here: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:
     """Return the plan as JSON can say it; raise ``templates.TemplateError`` for a fact that this machine does not have.
 
     It holds no path that a worker opens: ``with_paths`` adds those of its machine. The file of each block of Python is the name that
@@ -73,7 +106,7 @@ def make_plan(case: Case, here: Surroundings, facts: Mapping[str, Any]) -> dict[
         "backend": case.backend,
         "device": case.device,
         "params": case.params,
-        "body": resolve_facts(dict(case.body), facts),
+        "body": resolve_facts(body_as_json(case.body), facts),
         "seed": seed_of(case),
         "module_key": case.spec,
         "needs_eager": needs_eager(case),
@@ -104,25 +137,10 @@ def step_names(step: Step) -> Iterator[str]:
     """Yield the names that a step uses: in its expectations, in its arguments, and as parameters of a script."""
     for expected in step.expectations:
         yield from expected.check.names
-    if step.kind == "script":
-        code = step.arguments["code"]["text"]
-        yield from (node.arg for node in ast.walk(ast.parse(code)) if isinstance(node, ast.arg))
-    else:
-        yield from (str(name) for name in _referenced(step.arguments))
+    yield from parsed(step).names
 
 
-def _referenced(value: Any) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        if set(value) == {"ref"}:
-            yield value["ref"]
-        for item in value.values():
-            yield from _referenced(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _referenced(item)
-
-
-def _plan_step(case: Case, step: Step, here: Surroundings, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _plan_step(case: Case, step: Step, here: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:
     wanted = [(index, expected.kind, expected.check.measurement()) for index, expected in enumerate(step.expectations)]
     effects = side_effects.of_step(step, case.steps, here) if needs_eager(case) else None
     return {

@@ -6,6 +6,7 @@ What is not in a table here must agree, so that a new option, fact or variable i
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from runner.core import devices
 from runner.record.journal import RunHeader
 
 FREE_OPTIONS: Mapping[str, str] = {
@@ -41,7 +42,7 @@ FACTS_OF_SOME: Mapping[str, str] = {
 }
 """Facts of a machine that must agree where both sides tell them."""
 
-_OF_FILES = frozenset({"torch", "torch_git", "cuda", "hip", "python"})
+_OF_FILES = frozenset({"torch", "torch_git", "python", *(build.version for build in devices.builds())})
 """Facts that are recorded of every machine; the others only where some case could run, so that a worker was asked."""
 
 _ASKED = "gpus"

@@ -8,7 +8,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
+from runner.core import required
 from runner.core.attempts import attempt_of, outcome_of
+from runner.core.devices import CPU, kind_of
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.folding import ENDINGS, Folded, fold
 from runner.core.model import Attempt, CaseResult, Status, WaiverEffect
@@ -189,8 +191,8 @@ def of_machine(results: Sequence[CaseResult], environment: Mapping[str, str], de
     if environment.get("gpus") != "0":
         return ""
     for result in results:
-        device = devices.get(result.backend, "cpu").split(":")[0]
-        if device not in ("cpu", "host") and result.folder:
+        device = kind_of(devices.get(result.backend, CPU))
+        if device not in (CPU, "host") and result.folder:
             return f"{result.case_id!r}: {result.outcome.label} on {device}, and the machine had no GPU"
     return ""
 
@@ -220,8 +222,11 @@ def of_footer(
     least = options.get("min-executed", "1")
     whole = exit_code((result.outcome for result in results), int(least) if least.isdecimal() else 1, lets_flaky_pass=lets_flaky_pass)
     expected = ExitCode.INTERRUPTED if interrupted else whole
-    if code == ExitCode.NOTHING and expected is ExitCode.OK and options.get("require", "[]") not in ("", "[]", "None"):
-        return ""  # --require NAME without an executed case: the journal does not record which cases use NAME
+    if expected in (ExitCode.OK, ExitCode.NOTHING) and (names := required.names_in(options)):
+        if options.get("shard") and code == ExitCode.NOTHING:
+            return ""  # what cases of other shards use does not stand here
+        if not options.get("shard") and next(required.problems_of_recorded(names, results), ""):
+            expected = ExitCode.NOTHING
     return "" if code == expected else f"its exit code is {code}, and its cases come to {int(expected)}"
 
 

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from runner.core.exit_codes import exit_code
+from runner.core import required
+from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.model import CaseResult
 from runner.record.compatibility import differences
 from runner.record.journal import Run, RunFooter, RunHeader, digest_of_selection, totals
@@ -44,6 +45,8 @@ class Joined:
     header: RunHeader
     results: tuple[CaseResult, ...]
     footer: RunFooter
+    unexercised: tuple[str, ...] = ()
+    """Why ``--require`` makes a run in which nothing failed no success, a line for each name."""
 
 
 # -- what does not fit ----------------------------------------------------------------------------------------------
@@ -199,18 +202,25 @@ def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> Joi
     place = {file: index for index, file in enumerate(first.specs)}
     results = [moved(result, by) for part, by in zip(parts, shifts(parts), strict=True) for result in part.run.results]
     results.sort(key=lambda result: (place.get(result.spec, len(place)), result.spec, _by_number(result.case_id)))
+    code, unexercised = _conclusion(first, results)
     footers = [part.run.footer for part in parts if part.run.footer is not None]
     footer = RunFooter(
         ended=max(footer.ended for footer in footers),
         seconds=max(footer.seconds for footer in footers),
         totals=totals(results),
-        exit_code=exit_code(
-            (result.outcome for result in results),
-            int(first.options.get("min-executed", "1")),
-            lets_flaky_pass=first.lets_flaky_pass,
-        ),
+        exit_code=code,
     )
-    return Joined(header=header, results=tuple(results), footer=footer)
+    return Joined(header=header, results=tuple(results), footer=footer, unexercised=unexercised)
+
+
+def _conclusion(header: RunHeader, results: Sequence[CaseResult]) -> tuple[ExitCode, tuple[str, ...]]:
+    """Return what the whole run would have exited with, and the lines about names of ``--require`` that turn a success into NOTHING."""
+    least = int(header.options.get("min-executed", "1"))
+    code = exit_code((result.outcome for result in results), least, lets_flaky_pass=header.lets_flaky_pass)
+    if code not in (ExitCode.OK, ExitCode.NOTHING):
+        return code, ()
+    unexercised = tuple(required.problems_of_recorded(required.names_in(header.options), results))
+    return (ExitCode.NOTHING if unexercised else code), unexercised
 
 
 def _together(sides: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from runner.core.diagnostics import UsageError, shown_path
 from runner.core.model import CaseId, CaseResult
 from runner.record.compatibility import Difference, option_differences, variable_differences
 from runner.record.journal import JournalError, Run, RunHeader, read_run
-from runner.record.run_lock import FolderInUse, RunLock, holder_of
+from runner.record.run_lock import FolderInUse, Holder, RunLock, holder_of
 from runner.system.streams import naming
 
 REPORTS = Path("reports")
@@ -23,6 +23,9 @@ JUNIT = "junit.xml"
 LATEST = "latest"
 
 _PROBE = 1 << 12
+_MOST_NAME = 60
+"""Characters of a report's name in that of its lock: the name of a file has 255 bytes."""
+
 _DEEPEST = 8
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _LARGEST = 256 << 20
@@ -44,11 +47,14 @@ class RunFolder:
     is_latest: bool = False
     lock: RunLock | None = None
     """Held as long as this process writes to the folder."""
+    report_lock: RunLock | None = None
+    """Likewise for the file that ``--junit`` names."""
 
     def release(self) -> None:
-        """Let another process write to the folder."""
-        if self.lock is not None:
-            self.lock.release()
+        """Let another process write to the folder and to the report."""
+        for lock in (self.report_lock, self.lock):
+            if lock is not None:
+                lock.release()
 
     @property
     def journal(self) -> Path:
@@ -73,7 +79,8 @@ class RunFolder:
         """Make sure that the reports can be written before anything is run."""
         self.junit_files = [self.path / JUNIT]
         if extra is not None:
-            _claim_report(extra)
+            require_free_report(extra, self.path)
+            self.report_lock = _lock_of_report(extra, self.path)
             self.junit_files.append(extra)
             self.is_latest = False
 
@@ -140,7 +147,42 @@ def _must_be_writable(path: Path) -> None:
         raise UsageError(f"cannot write to {path}: {error.strerror}") from error
 
 
-def _claim_report(path: Path) -> None:
+def require_free_report(path: Path | None, mine: Path | None = None) -> None:
+    """Raise ``UsageError`` where ``--junit`` names what cannot be written, or what a live run writes. ``mine`` is the run's own folder."""
+    if path is None:
+        return
+    _require_writable_report(path)
+    real = Path(os.path.realpath(path))
+    holder = holder_of(real.parent, _lock_name(real))
+    if holder is None and real.name == JUNIT and real.parent != mine:
+        holder = holder_of(real.parent)
+    if holder is not None:
+        raise UsageError(_report_in_use(path, holder))
+
+
+def _lock_of_report(path: Path, run: Path) -> RunLock | None:
+    """Lock the file that ``--junit`` names, by a file beside it: a report is replaced as a whole. What is no regular file has no lock."""
+    real = Path(os.path.realpath(path))
+    if real.exists() and not real.is_file():
+        return None
+    try:
+        return RunLock(real.parent, _lock_name(real), str(run))
+    except FolderInUse as error:
+        raise UsageError(_report_in_use(path, error.holder)) from error
+    except OSError as error:
+        raise UsageError(f"--junit {path}: cannot write beside it: {error.strerror}") from error
+
+
+def _lock_name(report: Path) -> str:
+    return f".{report.name[:_MOST_NAME]}.lock"
+
+
+def _report_in_use(path: Path, holder: Holder) -> str:
+    run = f" of its run in {holder.run}" if holder.run else " of its run"
+    return f"--junit {path}: {holder} writes the report{run} to this file (wait for its end, end it, or name another file)"
+
+
+def _require_writable_report(path: Path) -> None:
     """Raise ``UsageError`` where no report can be written at a path that ``--junit`` names; a link counts as what it leads to."""
     if path.is_dir():
         raise UsageError(f"--junit {path}: this is a folder; name a file")

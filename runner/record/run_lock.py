@@ -1,4 +1,4 @@
-"""The lock of a run's folder: held by the process that writes a run there, from before it looks at anything until it ends."""
+"""The locks of a run's folder and of its further report, held by the process that writes them until it ends."""
 
 import contextlib
 import fcntl
@@ -14,7 +14,8 @@ LOCK = "run.lock"
 
 _ATTEMPTS = 10
 _PAUSE = 0.05
-_LONGEST = 300
+_LONGEST = 1_000
+"""Characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class Holder:
 
     pid: int
     host: str
+    run: str = ""
+    """The run's folder, where the lock is not in it."""
 
     def __str__(self) -> str:
         here = self.host in ("", _host())
@@ -39,14 +42,17 @@ class FolderInUse(Exception):
 
 
 class RunLock:
-    """The lock of one folder; taken when made. Raises ``FolderInUse``, or ``OSError`` where the file cannot be made."""
+    """A lock on a folder, or on one file in it; taken when made. Raises ``FolderInUse``, or ``OSError`` where its file cannot be made.
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / LOCK
+    ``name`` is that of the lock's file; ``run`` is written into it for whoever finds it locked.
+    """
+
+    def __init__(self, folder: Path, name: str = LOCK, run: str = "") -> None:
+        self._path = folder / name
         self._descriptor = _locked(folder, self._path)
         self._close = weakref.finalize(self, os.close, self._descriptor)
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()} {_host()}\n".encode("utf-8", "surrogateescape"), 0)
+        os.pwrite(self._descriptor, f"{os.getpid()} {_host()}\n{run}"[:_LONGEST].encode("utf-8", "surrogateescape"), 0)
 
     def release(self) -> None:
         """Remove the file and the lock; again does nothing."""
@@ -58,10 +64,10 @@ class RunLock:
         self._close()
 
 
-def holder_of(folder: Path) -> Holder | None:
-    """Return the process that writes a run to a folder now; None where none does."""
+def holder_of(folder: Path, name: str = LOCK) -> Holder | None:
+    """Return the process that holds a lock now; None where none does."""
     try:
-        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
@@ -104,8 +110,9 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _named(descriptor: int) -> Holder:
-    pid, _, host = os.pread(descriptor, _LONGEST, 0).decode("utf-8", "replace").strip().partition(" ")
-    return Holder(int(pid) if pid.isascii() and pid.isdecimal() and len(pid) < 10 else 0, host)
+    first, _, run = os.pread(descriptor, 4 * _LONGEST, 0).decode("utf-8", "replace").strip().partition("\n")
+    pid, _, host = first.partition(" ")
+    return Holder(int(pid) if pid.isascii() and pid.isdecimal() and len(pid) < 10 else 0, host, run)
 
 
 def _lives(holder: Holder) -> bool:

@@ -107,8 +107,13 @@ def _body(head: str, parts: Sequence[Verdict | str], room: int, whole: str = "")
 
 
 def timing_lines(result: CaseResult) -> list[str]:
-    """Return what bench steps timed, a line each, and why something is missing. Nothing for a case that timed nothing."""
-    return [*map(_timing, result.timings), *(one_line(note) for note in result.notes)]
+    """Return what bench steps timed, a line each. Nothing for a case that timed nothing."""
+    return [*map(_timing, result.timings)]
+
+
+def note_lines(result: CaseResult) -> list[str]:
+    """Return what a person should know of a case and changes no outcome: a trace that is missing, a worker that overstayed."""
+    return [one_line(note) for note in result.notes]
 
 
 def company_lines(result: CaseResult) -> list[str]:

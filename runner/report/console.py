@@ -10,7 +10,7 @@ from typing import TextIO
 
 from runner.core.model import CaseResult
 from runner.core.outcomes import JUnitTag, Outcome
-from runner.report import one_line, plain, timing_lines, verdict_text
+from runner.report import note_lines, one_line, plain, timing_lines, verdict_text
 from runner.system.output import paint
 
 BLOCK_LIMIT = 6_000
@@ -47,7 +47,7 @@ def print_report(
     folder: Path | None = None,
 ) -> None:
     """Print every case that is no plain PASS, what was timed, the totals, and last the count of what was executed."""
-    parts = (_expected, functools.partial(_blocks, folder=folder), _groups, _timings, _totals)
+    parts = (_expected, functools.partial(_blocks, folder=folder), _groups, _timings, _notes, _totals)
     lines = [line for part in parts for line in part(results, color=color)]
     lines += _objects(results, objects)
     lines += _left_out(results)
@@ -107,13 +107,23 @@ def _groups(results: Sequence[CaseResult], *, color: bool) -> Iterable[str]:
 
 def _timings(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
     """Say what bench steps timed; the traces lie in the run's folder."""
-    timed = [result for result in results if result.timings or result.notes]
+    timed = [result for result in results if result.timings or result.attachments]
     if timed:
         yield "\ntimings: reported, never judged"
     for result in timed:
         yield f"  {shown_id(result.case_id)}"
         yield from (f"  {line}" for line in timing_lines(result))
         yield from (f"    {one_line(f'{result.folder}/{name}')}" for name in result.attachments)
+
+
+def _notes(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
+    """Print what a person should know of single cases."""
+    noted = [result for result in results if result.notes]
+    if noted:
+        yield "\nnotes: they change no outcome"
+    for result in noted:
+        yield f"  {shown_id(result.case_id)}"
+        yield from (f"    {line}" for line in note_lines(result))
 
 
 def _totals(results: Sequence[CaseResult], *, color: bool) -> Iterable[str]:

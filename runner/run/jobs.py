@@ -6,6 +6,7 @@ from pathlib import Path
 
 from runner.core.conditions import Surroundings
 from runner.core.model import Availability, Case
+from runner.core.options import ExecutionOptions
 from runner.execute.base import Job
 from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings
@@ -14,10 +15,9 @@ from runner.plan.isolation import needs_new_process, why_alone
 from runner.plan.jobs import Environment, Isolation
 from runner.plan.worker_plan import make_plan
 from runner.record.run_folder import RunFolder
-from runner.run.options import ExecutionOptions
 from runner.system import availability
 from runner.system.capabilities import Machine
-from runner.system.redaction import KNOWN
+from runner.system.known_secrets import KNOWN
 
 FACTS = "facts"
 """The name of the job that reports what the machine is."""
@@ -38,6 +38,8 @@ class Jobs:
         machine: Machine,
     ) -> None:
         self._options = options
+        self._ignores_specs = Isolation(options.isolation) is Isolation.NONE
+        """Whether cases share workers whatever their specs say."""
         self._scheduling = scheduling
         self._backends = backends
         self._folder = folder
@@ -45,7 +47,7 @@ class Jobs:
         self._environments = schedule.environments([case for case in cases if _may_run(case, machine)])
         self._cases: dict[str, Case] = {}
         for case in cases:
-            KNOWN.learn_options(case.body["env"])
+            KNOWN.learn_options(case.body.settings.env)
 
     def case_of(self, name: str) -> Case | None:
         """Return the case of a job; None for the job that reports what the machine is."""
@@ -77,17 +79,17 @@ class Jobs:
             plan=make_plan(case, here, self._machine.facts),
             folder=str(folder.relative_to(self._folder.path)),
             environment=self._environment_of(case),
-            timeout=(case.body["timeout"] or self._options.timeout) * self._options.timeout_factor,
-            services=tuple(case.body["services"]),
+            timeout=(case.body.timeout or self._options.timeout) * self._options.timeout_factor,
+            services=case.body.services,
             shares=not alone and self._may_share(case),
             new_process=needs_new_process(case),
-            group="" if self._options.share_across_folders else str(Path(case.spec).parent),
+            group="" if self._ignores_specs or self._options.share_across_folders else str(Path(case.spec).parent),
             needs=schedule.needs_of(case, self._machine),
             memory_limit=self._scheduling.memory_limit,
         )
 
     def _may_share(self, case: Case) -> bool:
-        return not needs_new_process(case) and (self._options.isolation is Isolation.NONE or not why_alone(case))
+        return not needs_new_process(case) and (self._ignores_specs or not why_alone(case))
 
     def _environment_of(self, case: Case) -> Environment:
         return self._environments[schedule.environment_of(case).key]

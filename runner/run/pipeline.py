@@ -1,6 +1,5 @@
 """The pipeline of a run: cases become jobs, an executor runs them, and their executions become results."""
 
-import argparse
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
@@ -9,6 +8,7 @@ from typing import Self
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError
 from runner.core.model import Activity, Availability, Case, CaseResult
+from runner.core.options import ExecutionOptions
 from runner.execute.base import Execution, Executor, ExecutorSettings, Job
 from runner.execute.executors import EXECUTORS, LOCAL
 from runner.execute.services import named_servers
@@ -19,7 +19,6 @@ from runner.plan import schedule
 from runner.plan.jobs import Isolation
 from runner.record.run_folder import RunFolder
 from runner.run.jobs import FACTS, Jobs, exclusive
-from runner.run.options import ExecutionOptions
 from runner.run.results import Results, result_of_unavailable
 from runner.run.shared_workers import Retries, may_be_of_others, why_retried
 from runner.system import availability, cache_dirs
@@ -34,7 +33,7 @@ class CaseRunner:
 
     def __init__(
         self,
-        arguments: argparse.Namespace,
+        options: ExecutionOptions,
         suite: Suite,
         waivers: Waivers,
         cases: Sequence[Case],
@@ -43,9 +42,8 @@ class CaseRunner:
         machine: Machine,
         scheduling: schedule.SchedulingOptions | None = None,
     ) -> None:
-        options = ExecutionOptions.of(arguments)
         self._scheduling = scheduling or schedule.SchedulingOptions()
-        self._workers = 1 if options.isolation is Isolation.NONE else workers
+        self._workers = 1 if Isolation(options.isolation) is Isolation.NONE else workers
         self._folder = folder
         self._machine = machine
         self._jobs = Jobs(options, self._scheduling, suite.backends.by_name, folder, cases, machine)
@@ -89,7 +87,7 @@ class CaseRunner:
         looking = [job.since for job in now.running if job.name == FACTS]
         running = [dataclasses.replace(job, name=case.id) for job in now.running if (case := self._jobs.case_of(job.name))]
         starting = min([*looking, *([] if now.starting is None else [now.starting])], default=None)
-        return Activity(starting=starting, running=tuple(running))
+        return Activity(starting=starting, warming=now.warming, running=tuple(running))
 
     def look_at_machine(self) -> Machine:
         """Let a worker report what the machine is, if any case may run at all."""
@@ -147,10 +145,10 @@ def _settings(options: ExecutionOptions, folder: RunFolder, workers: int, thread
         workers=workers,
         threads=threads,
         spares=schedule.spares(workers),
-        isolation=options.isolation,
+        isolation=Isolation(options.isolation),
         timeout_factor=options.timeout_factor,
-        servers=named_servers(options.services),
+        servers=named_servers(options.service),
         object_cache=cache_dirs.object_folder(options.object_cache),
-        probe_cache=cache_dirs.answers_folder() if options.probe_cache else None,
+        probe_cache=None if options.no_kept else cache_dirs.answers_folder(),
         torch_root=machine.torch_root,
     )

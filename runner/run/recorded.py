@@ -1,7 +1,7 @@
 """The cases of a recorded run, expanded again from the files that its header names, so that its verdicts can be judged again."""
 
-import argparse
 import hashlib
+import itertools
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,6 +10,7 @@ from datetime import date
 from pathlib import Path
 
 from runner import __version__
+from runner.core import devices
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import InvalidSpecs, UsageError
 from runner.core.model import Case, CaseResult
@@ -36,7 +37,11 @@ def surroundings_then(header: RunHeader) -> Surroundings:
     )
     torch = facts.get("torch")
     machine = Machine(
-        python=python, torch=torch, release=None, cuda_build=facts.get("cuda"), hip_build=facts.get("hip"), arch=facts.get("arch")
+        python=python,
+        torch=torch,
+        release=None,
+        builds={build.version: facts.get(build.version) for build in devices.builds()},
+        arch=facts.get("arch"),
     )
     return replace(surroundings_of(torch, machine), python=python)
 
@@ -45,9 +50,17 @@ def files_of(header: RunHeader, option: str) -> list[Path]:
     """Return the files that ``--backends`` or ``--waivers`` named; of a merged run, those of the runs that it was joined from."""
     if option in header.options:
         return [Path(name) for name in shlex.split(header.options[option])]
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument(f"--{option}", action="append", default=[], type=Path, dest="files")
-    return list(parser.parse_known_args(list(header.command[1:]))[0].files)
+    return [Path(name) for name in _given(f"--{option}", header.command)]
+
+
+def _given(option: str, command: Sequence[str]) -> Iterator[str]:
+    """Yield the values of an option in a recorded command line, which a parser accepted then: ``--option VALUE`` or ``--option=VALUE``."""
+    words = iter(command)
+    for word in words:
+        if word == option:
+            yield from itertools.islice(words, 1)
+        elif word.startswith(f"{option}="):
+            yield word.removeprefix(f"{option}=")
 
 
 def specs_of(results: Iterable[CaseResult]) -> list[SpecPath]:

@@ -9,12 +9,14 @@ from runner.core.conditions import Surroundings
 from runner.core.folding import fold
 from runner.core.model import Case, CaseResult, Ending, Status, Verdict
 from runner.core.outcomes import Outcome
-from runner.judge.judge import Evidence, Judged, judge
+from runner.judge.evidence import Evidence
+from runner.judge.judge import judge
+from runner.judge.reading import read_observation
 from runner.judge.waivers import Waivers, apply
 from runner.language.backends import Backend
 from runner.plan.selection import without_benches
 from runner.record.evidence import EvidenceAltered, RecordedFiles, alterations
-from runner.system.redaction import MASK
+from runner.system.known_secrets import MASK
 
 JUDGED_BY_FACTS = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK)
 """What verdicts come to where the worker's facts decided; of a crash there may be none."""
@@ -37,7 +39,7 @@ def disagreement(case: Case, backend: Backend, here: Surroundings, result: CaseR
     if result.outcome is Outcome.NOT_RUN or fold(result.verdicts).outcome not in JUDGED_BY_FACTS or not result.evidence:
         return ""
     now = _judged(case, backend, here, result, RecordedFiles(folder, result.evidence), folder)
-    return now if isinstance(now, str) else _difference(result, now)
+    return now if isinstance(now, str) else _difference(case, result.verdicts, now)
 
 
 def of_attempts(case: Case, backend: Backend, here: Surroundings, result: CaseResult, run: Path) -> str:
@@ -50,7 +52,7 @@ def of_attempts(case: Case, backend: Backend, here: Surroundings, result: CaseRe
         if isinstance(now, str):
             return now
         failed = tuple(verdict for verdict in now if verdict.status in (Status.FAILED, Status.ERROR))
-        if found := _difference(replace(result, verdicts=attempt.verdicts), failed):
+        if found := _difference(case, attempt.verdicts, failed):
             return f"{attempt.folder}: {found}"
     return ""
 
@@ -62,8 +64,8 @@ def _judged(
     if result.benches_left_out:
         case = without_benches(case)
     try:
-        facts, services = files.observation(), files.services()
-        evidence = Evidence(ending=Ending(exit_code=0), observation=facts, code=files.code, services=services)
+        observation, services = read_observation(files.observation()), files.services()
+        evidence = Evidence(ending=Ending(exit_code=0), observation=observation, code=files.code, services=services)
         return judge(case, backend, here, evidence).verdicts
     except EvidenceAltered as error:
         return str(error)
@@ -71,16 +73,15 @@ def _judged(
         return f"{folder}: not what a run leaves: {error}"
 
 
-def _difference(result: CaseResult, now: tuple[Verdict, ...]) -> str:
+def _difference(case: Case, then: tuple[Verdict, ...], now: tuple[Verdict, ...]) -> str:
     if any(_TOO_SLOW in verdict.observed for verdict in now if verdict.status is Status.ERROR):
         return ""  # this machine was too slow to say
-    then = result.verdicts
     if len(then) != len(now):
-        return f"{result.case_id}: {len(then)} verdicts are recorded, and its files come to {len(now)}"
+        return f"{case.id}: {len(then)} verdicts are recorded, and its files come to {len(now)}"
     for old, new in zip(then, now, strict=True):
         if _judgement(old) != _judgement(new):
             words = f"{old.kind} {old.status.value} is recorded, and its files come to {new.kind} {new.status.value}: {new.message}"
-            return f"{result.case_id}: {old.position}: {words}"
+            return f"{case.id}: {old.position}: {words}"
     return ""
 
 
@@ -94,12 +95,6 @@ def not_excused(case: Case, result: CaseResult, here: Surroundings, waivers: Wai
     if result.outcome not in (Outcome.XFAIL, Outcome.XPASS) or any(MASK in text for text in texts):
         return ""
     folded = fold(result.verdicts)
-    judged = Judged(
-        outcome=folded.outcome,
-        reason=result.reason,
-        failure_type=folded.failure_type,
-        verdicts=result.verdicts,
-        position=result.position,
-    )
+    judged = replace(result, outcome=folded.outcome, failure_type=folded.failure_type, waivers=())
     found = apply(judged, case.id, here, replace(waivers, today=date.min)).outcome
     return "" if found is result.outcome else f"{case.id}: {result.outcome.label} is recorded, and no waiver makes it that"

@@ -7,9 +7,13 @@ from typing import Any
 
 from runner.core.conditions import Surroundings
 from runner.core.model import Case, CaseResult
+from runner.core.observation import Observation
 from runner.core.outcomes import Outcome
+from runner.core.results import result_of
 from runner.execute.base import Execution
-from runner.judge.judge import Evidence, Judged, judge
+from runner.judge.evidence import Evidence
+from runner.judge.judge import judge
+from runner.judge.reading import read_observation
 from runner.judge.waivers import Waivers, apply
 from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings
@@ -20,7 +24,8 @@ from runner.run import observed
 from runner.run.artifacts import code_files, keep, printed, stack_text
 from runner.system import scratch
 from runner.system.availability import Verdict
-from runner.system.redaction import MASK, is_secret_name
+from runner.system.known_secrets import MASK
+from runner.system.secret_names import is_secret_name
 
 
 class Results:
@@ -44,16 +49,17 @@ class Results:
         backend = self._backends[case.backend]
         here = surroundings(backend, known)
         evidence = _evidence(folder, files, execution)
-        objects = observed.objects(execution.observation)
-        if why := objects.get("unavailable"):
-            self._no_objects[str(why)[:500]] = None
+        observation = evidence.observation if isinstance(evidence.observation, Observation) else None
+        objects = observed.objects(observation)
+        if objects.unavailable:
+            self._no_objects[objects.unavailable[:500]] = None
         judged = apply(_judged(case, backend, here, evidence, execution), case.id, here, self._waivers)
-        benches = observed.Benches() if evidence.problem else observed.benches(folder, execution.observation)
+        benches = observed.Benches() if evidence.problem else observed.benches(folder, observation)
         return _case_result(
             case,
             judged,
             seconds=round(execution.seconds, 3),
-            phases=observed.phases(execution.observation),
+            phases=observed.phases(observation),
             isolation=execution.isolation,
             after=execution.after,
             folder=execution.job.folder,
@@ -62,8 +68,8 @@ class Results:
             code=code_files(execution.files),
             stdout=printed(folder / "stdout.txt"),
             stderr=printed(folder / "stderr.txt"),
-            objects_served=observed.count(objects.get("served")),
-            objects_built=observed.count(objects.get("built")),
+            objects_served=observed.count(objects.served),
+            objects_built=observed.count(objects.built),
             benches_left_out=len(case.left_out),
             timings=benches.timings,
             attachments=benches.attachments,
@@ -78,7 +84,7 @@ def _evidence(folder: Path, files: CaseFiles, execution: Execution) -> Evidence:
         problem = problem or keep(files, folder / SERVICES, [dataclasses.asdict(service) for service in execution.services])
     return Evidence(
         ending=execution.ending,
-        observation=execution.observation,
+        observation=read_observation(execution.observation),
         code=files.code,
         note=execution.note,
         problem=problem,
@@ -87,7 +93,7 @@ def _evidence(folder: Path, files: CaseFiles, execution: Execution) -> Evidence:
     )
 
 
-def _judged(case: Case, backend: Backend, here: Surroundings, evidence: Evidence, execution: Execution) -> Judged:
+def _judged(case: Case, backend: Backend, here: Surroundings, evidence: Evidence, execution: Execution) -> CaseResult:
     """Judge a case; a failure where torch had no space to build in is an error."""
     judged = judge(case, backend, here, evidence)
     if judged.outcome is Outcome.PASS or evidence.problem or execution.space is None:
@@ -97,27 +103,13 @@ def _judged(case: Case, backend: Backend, here: Surroundings, evidence: Evidence
     return judged if not problem else judge(case, backend, here, dataclasses.replace(evidence, problem=problem))
 
 
-def _case_result(case: Case, judged: Judged, **more: Any) -> CaseResult:
+def _case_result(case: Case, judged: CaseResult, **more: Any) -> CaseResult:
+    """Return a result with what a report says of its case, and of how it was run."""
     if judged.outcome is not Outcome.PASS:
         more = {"summary": case.summary, "options": _options(case), **more}
     else:
         more["code"] = ()
-    return CaseResult(
-        case_id=case.id,
-        spec=case.spec,
-        area=case.area,
-        name=case.name,
-        backend=case.backend,
-        outcome=judged.outcome,
-        reason=judged.reason,
-        failure_type=judged.failure_type,
-        verdicts=judged.verdicts,
-        position=judged.position,
-        digest=digest_of(case),
-        covers=case.covers,
-        waivers=judged.waivers,
-        **{"seconds": 0.0, **more},
-    )
+    return dataclasses.replace(judged, digest=digest_of(case), **more)
 
 
 def _options(case: Case) -> tuple[str, ...]:
@@ -134,15 +126,12 @@ def result_of_unavailable(case: Case, verdict: Verdict, required: Sequence[str],
     reason = verdict.reason
     if case.backend in required or verdict.capability in required:
         name = case.backend if case.backend in required else verdict.capability
-        judged = Judged(
-            outcome=Outcome.ERROR, reason=f"--require {name}: {reason}", failure_type="unavailable", verdicts=(), position=case.position
-        )
+        judged = result_of(case, Outcome.ERROR, f"--require {name}: {reason}", "unavailable")
     else:
-        judged = Judged(outcome=Outcome.UNAVAILABLE, reason=reason, failure_type="unavailable", verdicts=(), position=case.position)
+        judged = result_of(case, Outcome.UNAVAILABLE, reason, "unavailable")
     return _case_result(case, judged, repro=repro)
 
 
 def result_of_unrun(case: Case, reason: str, repro: str) -> CaseResult:
     """Return the result of a case that the run did not start."""
-    judged = Judged(outcome=Outcome.NOT_RUN, reason=reason, failure_type="not-run", verdicts=(), position=case.position)
-    return _case_result(case, judged, repro=repro)
+    return _case_result(case, result_of(case, Outcome.NOT_RUN, reason, "not-run"), repro=repro)

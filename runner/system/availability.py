@@ -1,14 +1,13 @@
 """Whether a case can run on this machine, and the reason when it cannot. Never blank, never a pass."""
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from runner.core import devices
 from runner.core.diagnostics import UsageError
 from runner.core.model import Availability, Case
 from runner.system.capabilities import CAPABILITIES, Machine
@@ -50,14 +49,9 @@ def glance(installed: InstalledTorch | None, servers: Iterable[str] = ()) -> Mac
         python=tuple(sys.version_info[:3]),
         torch=installed.version if installed else None,
         release=release(installed.version) if installed else None,
-        cuda_build=installed.cuda if installed else None,
-        hip_build=installed.hip if installed else None,
+        builds=installed.builds if installed else {},
         gpus=None if _may_have_gpu() else 0,
-        triton=find_spec("triton") is not None,
-        cxx=_compiler(),
-        ck_dir=_package_folder("ck4inductor"),
-        redis=_package_folder("redis") is not None,
-        fakeredis=_package_folder("fakeredis") is not None,
+        found={name: capability.look() for name, capability in CAPABILITIES.items() if capability.look is not None},
         servers=frozenset(servers),
         torch_root=str(installed.root) if installed else None,
         no_torch=why_no_torch() if installed is None else "",
@@ -85,14 +79,4 @@ def _refuse_other_torch(machine: Machine, root: str, version: str) -> None:
 
 def _may_have_gpu() -> bool:
     # without one of these device nodes no driver can be reached; with one, only torch can say
-    return any(Path(node).exists() for node in ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg"))
-
-
-def _compiler() -> str | None:
-    names = [os.environ.get("CXX", ""), "g++", "clang++"]
-    return next((found for name in names if name and (found := shutil.which(name.split()[0]))), None)
-
-
-def _package_folder(name: str) -> str | None:
-    spec = find_spec(name)
-    return next(iter(spec.submodule_search_locations or []), None) if spec else None
+    return any(Path(node).exists() for node in devices.nodes())

@@ -7,11 +7,14 @@ A probe answers from ``Machine``, which comes in two strengths: what files and e
 import functools
 import importlib.util
 import math
+import os
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from runner.core import devices
 from runner.core.conditions import BadRange, VersionRange
 from runner.core.model import Availability
 
@@ -24,20 +27,14 @@ class Machine:
     torch: str | None
     """The version; None when torch is not installed."""
     release: tuple[int, ...] | None
-    cuda_build: str | None
-    hip_build: str | None
+    builds: Mapping[str, str | None] = field(default_factory=dict)
+    """The versions of what torch was built for, by their names in ``torch.version`` (``core/devices.py``)."""
     gpus: int | None = None
     gpu_memory: int | None = None
     """Bytes of the smallest GPU."""
     arch: str | None = None
-    triton: bool | None = None
-    cxx: str | None = None
-    """The C++ compiler's path."""
-    ck_dir: str | None = None
-    redis: bool | None = None
-    """Whether the client that torch uses is installed."""
-    fakeredis: bool | None = None
-    """Whether the embedded server is installed."""
+    found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What ``look`` of each capability found, by its name."""
     servers: frozenset[str] = frozenset()
     """Services for which the command line names a server."""
     torch_root: str | None = None
@@ -49,7 +46,7 @@ class Machine:
     @property
     def vendor(self) -> str | None:
         """The maker of the accelerator that torch was built for."""
-        return "nvidia" if self.cuda_build else "amd" if self.hip_build else None
+        return devices.vendor_of(self.builds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,46 +76,60 @@ class Capability:
     probe: Callable[[Machine, str], Answer]
     takes: str = ""
     check: Callable[[str], str | None] = lambda argument: None
+    look: Callable[[], tuple[str, ...]] | None = None
+    """What files and environment say of it on this machine, in milliseconds and without torch: kept in ``Machine.found``. None where its
+    probe needs nothing of the kind."""
+    is_of_gpus: bool = False
+    """Whether a case that requires it uses a GPU."""
 
 
-def _cuda(machine: Machine, argument: str) -> Answer:
+def _built_for(build: devices.Build, machine: Machine, argument: str) -> Answer:
     if machine.torch is None:
         return _no(machine.no_torch)
-    if not machine.cuda_build:
-        return _no(f"torch {machine.torch} is built without CUDA")
-    return _has_gpu(machine, "an NVIDIA GPU")
-
-
-def _rocm(machine: Machine, argument: str) -> Answer:
-    if machine.torch is None:
-        return _no(machine.no_torch)
-    if not machine.hip_build:
-        return _no(f"torch {machine.torch} is built without ROCm")
-    return _has_gpu(machine, "an AMD GPU")
+    if not machine.builds.get(build.version):
+        return _no(f"torch {machine.torch} is built without {build.title}")
+    return _has_gpu(machine, build.device)
 
 
 def _has_gpu(machine: Machine, what: str) -> Answer:
     if machine.gpus is None:
         return _unknown(f"whether torch sees {what} is known only when it runs")
-    return YES if machine.gpus > 0 else _no(f"no {what.removeprefix('an ')} is visible")
+    return YES if machine.gpus > 0 else _no(f"no {what.partition(' ')[2]} is visible")
+
+
+def _look_for_package(name: str) -> tuple[str, ...]:
+    """Return the folder of a package, without importing it."""
+    spec = importlib.util.find_spec(name)
+    return tuple([*(spec.submodule_search_locations or [])][:1]) if spec else ()
 
 
 def _triton(machine: Machine, argument: str) -> Answer:
-    return YES if machine.triton else _no("triton is not installed")
+    return YES if machine.found.get("triton") else _no("triton is not installed")
 
 
 def _ck(machine: Machine, argument: str) -> Answer:
-    return YES if machine.ck_dir else _no("Composable Kernel (the package ck4inductor) is not installed")
+    return YES if machine.found.get("ck") else _no("Composable Kernel (the package ck4inductor) is not installed")
+
+
+def _look_for_compiler() -> tuple[str, ...]:
+    names = [os.environ.get("CXX", ""), "g++", "clang++"]
+    return tuple([found for name in names if name and (found := shutil.which(name.split()[0]))][:1])
 
 
 def _cxx(machine: Machine, argument: str) -> Answer:
-    return YES if machine.cxx else _no("no C++ compiler: neither CXX nor g++ nor clang++ names one")
+    return YES if machine.found.get("cxx") else _no("no C++ compiler: neither CXX nor g++ nor clang++ names one")
+
+
+def _look_for_redis() -> tuple[str, ...]:
+    """Return which are installed: the client that torch uses, and the embedded server."""
+    return tuple(name for name in ("redis", "fakeredis") if _look_for_package(name))
 
 
 def _redis(machine: Machine, argument: str) -> Answer:
-    if not machine.redis:
+    found = machine.found.get("redis", ())
+    if "redis" not in found:
         return _no("the Python package redis is not installed (the extra 'remote' brings it)")
-    if machine.fakeredis or "redis" in machine.servers:
+    if "fakeredis" in found or "redis" in machine.servers:
         return YES
     return _no("the Python package fakeredis is not installed (the extra 'remote' brings it), and no --service names a server")
 
@@ -197,16 +208,26 @@ def _check_module(argument: str) -> str | None:
 
 
 CAPABILITIES: Mapping[str, Capability] = {
-    "cuda": Capability(summary="torch is built for CUDA and sees a GPU", probe=_cuda),
-    "rocm": Capability(summary="torch is built for ROCm and sees a GPU", probe=_rocm),
-    "triton": Capability(summary="Triton can be imported", probe=_triton),
-    "ck": Capability(summary="Composable Kernel's Inductor package is installed", probe=_ck),
-    "cxx": Capability(summary="a C++ compiler is installed", probe=_cxx),
-    "redis": Capability(summary="a Redis client, and a server: an embedded one, or one that --service names", probe=_redis),
+    **{
+        build.capability: Capability(
+            summary=f"torch is built for {build.title} and sees a GPU", probe=functools.partial(_built_for, build), is_of_gpus=True
+        )
+        for build in devices.builds()
+    },
+    "triton": Capability(summary="Triton can be imported", probe=_triton, look=functools.partial(_look_for_package, "triton")),
+    "ck": Capability(
+        summary="Composable Kernel's Inductor package is installed", probe=_ck, look=functools.partial(_look_for_package, "ck4inductor")
+    ),
+    "cxx": Capability(summary="a C++ compiler is installed", probe=_cxx, look=_look_for_compiler),
+    "redis": Capability(
+        summary="a Redis client, and a server: an embedded one, or one that --service names", probe=_redis, look=_look_for_redis
+    ),
     "python": Capability(summary="Python is in a range of versions", probe=_python, takes=">3.11.8", check=_check_range),
     "torch": Capability(summary="torch is in a range of versions", probe=_torch, takes=">=2.12", check=_check_range),
-    "gpus": Capability(summary="so many GPUs are visible", probe=_gpus, takes=">=2", check=_check_range),
-    "gpu_memory": Capability(summary="each GPU has so much memory", probe=_gpu_memory, takes=">=64GiB", check=_check_memory),
+    "gpus": Capability(summary="so many GPUs are visible", probe=_gpus, takes=">=2", check=_check_range, is_of_gpus=True),
+    "gpu_memory": Capability(
+        summary="each GPU has so much memory", probe=_gpu_memory, takes=">=64GiB", check=_check_memory, is_of_gpus=True
+    ),
     "module": Capability(summary="a Python module is installed", probe=_module, takes="transformers", check=_check_module),
 }
-"""The words of ``requires``."""
+"""The words of ``requires``, each with all that asks about it. What only torch knows, ``worker/torch_compat/facts.py`` tells."""

@@ -3,10 +3,12 @@
 import ast
 import platform
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from runner.core import devices
 from runner.core.diagnostics import UsageError
 
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
@@ -23,8 +25,8 @@ class InstalledTorch:
     """``2.13``."""
     root: Path
     """The folder of the package ``torch``."""
-    cuda: str | None
-    hip: str | None
+    builds: Mapping[str, str | None]
+    """The versions of what it was built for, by their names in ``torch.version``: ``cuda``, ``hip``."""
     git: str
     """The commit that it was built from; empty when it does not say."""
 
@@ -54,7 +56,7 @@ def facts_of_files(torch: InstalledTorch | None) -> dict[str, str]:
     """Return what files alone say of this machine, by the names under which a worker tells it."""
     facts = {"python": platform.python_version()}
     if torch is not None:
-        facts |= {"torch": torch.version, "torch_git": torch.git, "cuda": torch.cuda or "", "hip": torch.hip or ""}
+        facts |= {"torch": torch.version, "torch_git": torch.git, **{name: version or "" for name, version in torch.builds.items()}}
     return {name: value for name, value in facts.items() if value}
 
 
@@ -66,8 +68,7 @@ def torch_at(root: Path) -> InstalledTorch:
         version=version,
         minor=minor(version),
         root=root,
-        cuda=facts.get("cuda"),
-        hip=facts.get("hip"),
+        builds={build.version: facts.get(build.version) for build in devices.builds()},
         git=facts.get("git_version") or "",
     )
 

@@ -24,7 +24,7 @@ def lines(texts: Iterable[str]) -> None:
         line(text)
 
 
-def document(value: Any) -> None:
+def document(value: object) -> None:
     """Print a result as JSON."""
     raw(escaping.json_text(value) + "\n")
 

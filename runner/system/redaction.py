@@ -13,132 +13,98 @@ Files in a case's folder (``stdout.txt``, ``observation.json``, generated code) 
 """
 
 import dataclasses
-import functools
 import itertools
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-VARIABLES = Path(__file__).parent / "data" / "variables.txt"
-"""Names of environment variables that are recorded: switches, numbers, devices and folders of torch and its libraries."""
-
-MASK = "***"
-
-_SECRET_WORDS = (
-    *("token", "secret", "password", "passwd", "passphrase", "pwd", "auth", "authorization", "bearer", "credential", "pat"),
-    *("key", "apikey", "accesskey", "private", "cookie", "signature", "sig", "dsn", "jwt"),
-    *("passcode", "cred", "webhook", "dbpass", "userpass", "sshpass"),
-)
-_SECRET_PARTS = ("token", "secret", "passw", "passphrase", "apikey", "credential", "oauth", "privatekey", "accesskey", "accountkey")
-"""Parts of a name that mean a secret even where no separator stands around them: ``githubtoken``."""
-
-_LAST_WORDS = ("pass", "pin")
-"""Words that mean a secret at the end of a name alone: ``DB_PASS`` is one, ``--pass-pipeline`` and ``pin_memory`` are none."""
-
-_OF_COMPILERS = frozenset("pre post custom grad joint fusion fx graph opt forward backward one single first second last cpu core".split())
-"""Words before ``pass`` or ``pin`` with which it is a compiler's pass, or a thread that is bound to a core."""
-
-_HARMLESS_NAMES = frozenset({"PWD", "OLDPWD", "SSH_AUTH_SOCK", "XAUTHORITY", "TOKENIZERS_PARALLELISM", "KEYTIMEOUT"})
-_ORDINARY = frozenset("true false none null yes no enabled disabled default auto always never inductor eager debug info".split())
-_SHORTEST = 5
-"""Characters; a shorter value is too likely to be an ordinary word of the output."""
-
-_WHOLE_WORD_BELOW = 8
-"""A shorter value is masked only where it stands as a word."""
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a variable, an option or a parameter of this name holds a secret."""
-    if name in _HARMLESS_NAMES:
-        return False
-    words = _words(name)
-    joined = "".join(words)
-    if _ends_in_secret(words) or _is_session(words):
-        return True
-    return any(word in _SECRET_WORDS for word in words) or any(part in joined for part in _SECRET_PARTS)
-
-
-def _words(name: str) -> list[str]:
-    """Return the words of a name in small letters, each in the singular: ``db_Pass``, ``dbPass`` and ``DB-PASS`` have the same."""
-    found = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
-    return [word if word.endswith("ss") else word.removesuffix("s") for word in found]
-
-
-def _ends_in_secret(words: Sequence[str]) -> bool:
-    return bool(words) and words[-1] in _LAST_WORDS and not _OF_COMPILERS.intersection(words)
-
-
-def _is_session(words: Sequence[str]) -> bool:
-    """Whether a name is that of a session's identity: ``AWS_SESSION``, ``sessionId``; a session of anything else is no secret."""
-    pairs = list(itertools.pairwise(words))
-    return ("aw", "session") in pairs or ("session", "id") in pairs or "sessionid" in words
-
-
-@functools.cache
-def recorded_variables() -> frozenset[str]:
-    """Return the names of the committed list."""
-    return frozenset(VARIABLES.read_text("ascii").split())
-
-
-def environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that are recorded, by name.
-
-    Parts of a run are compared by these alone, so that no digest of a secret is needed: a short secret could be guessed from one.
-    """
-    return {name: redacted(environ[name]) for name in sorted(environ.keys() & recorded_variables())}
-
-
-# -- forms ----------------------------------------------------------------------------------------------------------
+from runner.system.known_secrets import KNOWN, MASK
+from runner.system.secret_names import HARMLESS_NAMES, ends_in_secret, is_secret_name, is_session, recorded_variables, words_of
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"<>`]*")
+
+
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://")
+
+
 _QUERY = re.compile(r"[?#].*", re.DOTALL)
+
+
 _TRAILING = re.compile(r"['()\[\]{},.;:!]*\Z")
+
+
 _ENCODED_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}%(?:25){0,3}3A%(?:25){0,3}2F%(?:25){0,3}2F[^\s\"'<>`]*", re.IGNORECASE)
+
+
 # no scheme: what follows a colon up to the last @, within one word
 _BARE_USERINFO = re.compile(r"(?<![\w./@:*-])[\w.+%-]{1,64}:(?!//)[^\s\"<>]{1,256}@(?=[\w\[])")
+
+
 # every repetition is bounded, so that no text takes more than linear time
 _OPTION = re.compile(r"(?<![\w-])-{1,2}(?P<name>[A-Za-z][\w.-]{0,60})(?:=|\s{1,8})")
+
+
 _ASSIGNED = re.compile(
     r"(?<![\w-])(?P<name>[A-Za-z_][\w.-]{0,60})(?P<quote>\\{0,3}[\"'])?(?:\s{0,4}=(?!=)\s{0,4}|\s{0,4}:\s{1,4}|:(?=\\{0,3}[\"']))"
 )
+
+
 _GLUED = re.compile(r"(?<![\w./-])(?P<name>[A-Za-z_][\w-]{0,60})(?P<quote>\\{0,3}[\"'])?:(?=[^\s:])")
 """``password:value``: a name, a colon and no blank, which positions and types have too."""
+
 
 _HEADER = re.compile(
     r"\b(?P<name>(?:proxy-)?authorization|x-[\w-]{0,40}(?:token|key|auth)[\w-]{0,40}|private-token|(?:set-)?cookie)[\"']?\s{0,4}[:=]\s{0,4}[\"']?"
     r"(?:(?:bearer|basic|digest|token|negotiate|apikey)\s{1,4})?",
     re.IGNORECASE,
 )
+
+
 _SCHEME_WORD = re.compile(r"\b(?:bearer|basic)\s{1,4}(?=[A-Za-z._~+/-]{0,256}[\d=])(?=[\w.~+/=-]{6})", re.IGNORECASE)
+
+
 _QUOTED = (
     r"(?P<escape>\\{1,3})(?P<sign>[\"'])(?:(?!(?P=escape)(?P=sign)).){0,4096}(?P=escape)(?P=sign)"
     r"|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
 )
+
+
 _VALUE = re.compile(rf"{_QUOTED}|[^\s\"',;&|)\]}}]+")
+
+
 _LITERAL = re.compile(rf"{_QUOTED}|[^\s,\]}}]+")
 """A value behind a quoted name, as in JSON."""
+
 
 _TO_BLANK = re.compile(rf"{_QUOTED}|[^\s&]+")
 """A value behind ``name=``: a password may hold any sign."""
 
+
 _WITHIN = {quote: re.compile(rf"{_QUOTED}|[^\s&{quote}]+") for quote in "\"'"}
 """The same where a quote stands before the name: it ends the value."""
 
+
 _CLOSING = re.compile(r"[\"')\]},;]+\Z")
+
+
 _ASSIGNED_WORDS = frozenset(
     (
         "token secret password passwd passphrase passcode pwd credential cred pat webhook dbpass userpass sshpass "
         "apikey accesskey privatekey secretkey accountkey signingkey encryptionkey masterkey"
     ).split()
 )
+
+
 _ASSIGNED_PARTS = ("password", "passwd", "passphrase", "apikey", "accesskey", "privatekey", "secretkey", "accountkey", "credential")
+
+
 _ASSIGNED_ENDS = ("token", "secret")
+
+
 _HARMLESS_VALUE = re.compile(r"[\"']?(?:[0-9]{1,3}|true|false|none|null|yes|no|on|off|/[^\s\"']*)[\"']?", re.IGNORECASE)
 """What no password is: behind a name that may be no secret's."""
+
 
 _OF_PROGRAMS = tuple(
     re.compile(pattern)
@@ -151,14 +117,19 @@ _OF_PROGRAMS = tuple(
 )
 """What stands before a password on the command lines of known programs, and in a netrc file."""
 
+
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)", re.DOTALL
 )
+
+
 _WELL_KNOWN = re.compile(
     r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,200}|hf_[A-Za-z0-9]{16,}|xox[a-z]-[\w-]{10,200}"
     r"|(?:AKIA|ASIA)[0-9A-Z]{12,}|npm_[A-Za-z0-9]{16,}|(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{8,}|AIza[\w-]{20,200}|pypi-[\w-]{20,400}"
     r"|sk-[\w-]{20,200}|eyJ[\w-]{8,2000}\.[\w-]{8,}\.[\w-]*)"
 )
+
+
 _WEBHOOK = re.compile(r"(?<=hooks\.slack\.com/services/)[^\s\"'<>]+|(?<=discord\.com/api/webhooks/)[^\s\"'<>]+")
 
 
@@ -221,24 +192,24 @@ def _end_of_value(found: re.Match[str], text: str, form: re.Pattern[str]) -> int
 
 def _is_assigned_secret(name: str) -> bool:
     """Whether ``name = value`` in free text is a secret: ``key`` and ``auth`` alone mean other things there."""
-    words = _words(name)
+    words = words_of(name)
     pairs = [one + other for one, other in itertools.pairwise(words)]
     joined = "".join(words)
-    if name in _HARMLESS_NAMES:
+    if name in HARMLESS_NAMES:
         return False
-    if _ends_in_secret(words) or _is_session(words) or any(part in joined for part in _ASSIGNED_PARTS):
+    if ends_in_secret(words) or is_session(words) or any(part in joined for part in _ASSIGNED_PARTS):
         return True
     return any(word in _ASSIGNED_WORDS for word in [*words, *pairs, joined]) or joined.endswith(_ASSIGNED_ENDS)
 
 
 def _is_glued_secret(name: str) -> bool:
     """Whether ``name:value`` is a secret: the name must end in a secret's word, and types and positions stand behind many words."""
-    return _is_assigned_secret(name) and _is_assigned_secret("".join(_words(name)[-1:]) or name)
+    return _is_assigned_secret(name) and _is_assigned_secret("".join(words_of(name)[-1:]) or name)
 
 
 def _is_doubtful(name: str) -> bool:
     """Whether a name is that of a secret for some values alone: ``pass: 3`` counts, ``pwd=/tmp`` is a folder, ``tokens=128`` a size."""
-    words = _words(name)
+    words = words_of(name)
     return words[-1:] in (["pass"], ["pin"], ["pwd"], ["cred"]) or name.lower().endswith("tokens")
 
 
@@ -273,6 +244,14 @@ def _masked_url(url: str) -> str:
     return f"{scheme}{sign}{_QUERY.sub(lambda found: found.group()[0] + MASK if len(found.group()) > 1 else found.group(), rest)}{after}"
 
 
+def environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that are recorded, by name.
+
+    Parts of a run are compared by these alone, so that no digest of a secret is needed: a short secret could be guessed from one.
+    """
+    return {name: redacted(environ[name]) for name in sorted(environ.keys() & recorded_variables())}
+
+
 def redacted_command(argv: Sequence[str]) -> tuple[str, ...]:
     """Return a command line without secrets: the argument that follows ``--token`` is one, whatever it looks like."""
     shown: list[str] = []
@@ -288,81 +267,10 @@ def redacted_command(argv: Sequence[str]) -> tuple[str, ...]:
     return tuple(shown)
 
 
-# -- values ---------------------------------------------------------------------------------------------------------
+def learn_command(argv: Sequence[str]) -> None:
+    """Let ``KNOWN`` learn the secrets of a command line."""
+    KNOWN.learn_command(argv, redacted_command(argv))
 
-
-class KnownSecrets:
-    """Values that are secrets wherever they appear."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, None] = {}
-        self._pattern: re.Pattern[str] | None = None
-
-    def learn_environment(self, environ: Mapping[str, str]) -> None:
-        """Learn the values of variables whose names look secret, and the passwords of URLs in any variable."""
-        for name, value in environ.items():
-            if is_secret_name(name):
-                self.learn(value, *value.splitlines())
-            self.learn(*_passwords(value))
-
-    def learn_options(self, values: Mapping[str, Any]) -> None:
-        """Learn the values of a spec's ``env:``, as those of the environment."""
-        self.learn_environment({name: str(value) for name, value in values.items() if value is not None})
-
-    def learn_command(self, argv: Sequence[str]) -> None:
-        """Learn the values of secret options and the passwords of URLs of a command line."""
-        for argument, shown, before in zip(argv, redacted_command(argv), ["", *argv], strict=False):
-            self.learn(*_passwords(argument))
-            if shown == MASK and before.startswith("-"):
-                self.learn(argument)
-            elif shown.endswith(f"={MASK}"):
-                self.learn(argument.partition("=")[2])
-
-    def learn(self, *values: str) -> None:
-        """Learn values; one that is short, or an ordinary word, is left out: it would be masked where it means nothing."""
-        for value in values:
-            for form in (value, value.strip(), quote(value, safe=""), unquote(value)):
-                if len(form) >= _SHORTEST and form.lower() not in _ORDINARY and not os.path.exists(form):
-                    self._values[form] = None
-        self._pattern = None
-
-    def forget(self) -> None:
-        """Forget everything: for tests."""
-        self._values.clear()
-        self._pattern = None
-
-    def masked(self, text: str) -> str:
-        """Return a text without these values."""
-        if not self._values:
-            return text
-        if self._pattern is None:
-            longest_first = sorted(self._values, key=len, reverse=True)
-            self._pattern = re.compile("|".join(map(_occurrence, longest_first)))
-        return self._pattern.sub(MASK, text)
-
-
-def _occurrence(value: str) -> str:
-    escaped = re.escape(value)
-    return rf"(?<![A-Za-z0-9]){escaped}(?![A-Za-z0-9])" if len(value) < _WHOLE_WORD_BELOW else escaped
-
-
-def _passwords(text: str) -> list[str]:
-    """Return what stands between ``user:`` and ``@host`` in a text, with or without a scheme."""
-    found: list[str] = []
-    for run in text.split():
-        for url in re.split(r"(?=[A-Za-z][A-Za-z0-9+.-]*://)", run) if "://" in run else [run]:
-            userinfo, sign, _ = url.rpartition("://")[2].rpartition("@")
-            _, colon, password = userinfo.partition(":")
-            if sign and colon:
-                found.append(password)
-    return found
-
-
-KNOWN = KnownSecrets()
-"""The secrets of this process; commands and services add to it."""
-
-
-# -- results --------------------------------------------------------------------------------------------------------
 
 _IDENTIFIERS = frozenset(
     {
@@ -384,6 +292,7 @@ _IDENTIFIERS = frozenset(
     | {"failure_type", "isolation", "phases"}
 )
 """Fields of results that name something: readers compare them, and no worker writes them."""
+
 
 _Record = TypeVar("_Record")
 

@@ -26,7 +26,9 @@ PATCHES = {
     "what decides the facts": "from runner.worker.case import case\n  case._measure = lambda *_: ({}, {})",
     "json": "import json\n  real = json.dumps\n  json.dumps = lambda *a, **k: real(*a, **k)",
     "a builtin": "import builtins\n  real = builtins.max\n  builtins.max = lambda *a, **k: real(*a, **k)",
-    "the table of steps": "from runner.worker.case import steps\n  steps.STEPS['api'] = lambda *_: None",
+    "the table of steps": "from runner.vocabulary.steps import STEPS, api\n"
+    "  STEPS['api'] = type('Other', (api.Api,), {'runs': staticmethod(lambda *_: None)})",
+    "what a step does": "from runner.vocabulary.steps import api\n  api.Api.runs = staticmethod(lambda *_: None)",
 }
 
 

@@ -47,7 +47,7 @@ def processes_below(folder: Path) -> list[str]:
 
 # -- memory ---------------------------------------------------------------------------------------------------------
 
-EATERS = ("by-a-child", "by-an-orphan", "in-files", "shared", "without-end")
+EATERS = ("child-memory", "endless-allocation", "mapped-files", "orphan-memory", "shared-memory")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def eaten(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, CaseResult]:
 
 
 def test_every_way_to_take_memory_is_tried(eaten):
-    assert {result.name for result in eaten.values()} == {*EATERS, "within", "innocent"}
+    assert {result.name for result in eaten.values()} == {*EATERS, "below-limit", "passing-case"}
 
 
 @pytest.mark.parametrize("name", EATERS)
@@ -73,10 +73,10 @@ def test_who_takes_too_much_memory_is_killed_and_the_limit_is_named(eaten, name)
     )
     assert told, result.reason
     assert int(told[1]) > 600
-    assert result.seconds < 30
+    assert result.seconds < 60
 
 
-@pytest.mark.parametrize("name", ["within", "innocent"])
+@pytest.mark.parametrize("name", ["below-limit", "passing-case"])
 def test_who_takes_less_is_left_alone(eaten, name):
     assert eaten[f"{name}[backend=host]"].outcome is Outcome.PASS
 
@@ -87,7 +87,7 @@ def test_who_takes_less_is_left_alone(eaten, name):
 def test_a_flood_of_output_fills_neither_disk_nor_memory(tmp_path):
     """A gigabyte each on stdout and stderr: the report has the end of both, and says that what came before is lost."""
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "runner", "run", str(SPECS / "hostile"), "--select", "gigabyte[*", "--out", str(out)]
+    command = [sys.executable, "-m", "runner", "run", str(SPECS / "hostile"), "--select", "gigabyte-output[*", "--out", str(out)]
     with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as runner:
         peak = 0
         end = time.monotonic() + 240
@@ -170,21 +170,21 @@ def test_a_hang_in_the_compiler_is_the_end_of_one_case(tmp_path):
 
 ALONE = {
     "abort": (Outcome.CRASH, "killed by SIGABRT while in phase 'api', in act at line 7 of the spec"),
-    "exit-zero": (Outcome.CRASH, "ended without an answer while in phase 'api', in act at line 7 of the spec"),
+    "exit-code-0": (Outcome.CRASH, "ended without an answer while in phase 'api', in act at line 7 of the spec"),
     "hang": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
-    "hangs-up": (Outcome.PASS, ""),
+    "closed-socket": (Outcome.PASS, ""),
     "segfault": (Outcome.CRASH, "killed by SIGSEGV while in phase 'api', in act at line 7 of the spec"),
-    "wrong": (Outcome.FAIL, "raised: expected no exception, observed builtins.ValueError in phase 'api': it is wrong"),
+    "failing-claim": (Outcome.FAIL, "raised: expected no exception, observed builtins.ValueError in phase 'api': it is wrong"),
 }
 """Faults that are no pass in company, and what they come to when they are run again alone."""
 
-FIRST = {**{name: f"{outcome.label} after" for name, (outcome, _) in ALONE.items()}, "hangs-up": "CRASH after"}
+FIRST = {**{name: f"{outcome.label} after" for name, (outcome, _) in ALONE.items()}, "closed-socket": "CRASH after"}
 """What the journal keeps of how they ended in company."""
 
-ODD = ("babble", "child", "done-already", "orphan", "patch", "thread")
+ODD = ("forged-done", "invalid-message", "leaked-child", "leaked-orphan", "leaked-thread", "replaced-function")
 """Faults that leave something: the case passes and its worker gets no other."""
 
-BROUGHT_BACK = ("option", "variable")
+BROUGHT_BACK = ("changed-environment", "changed-option")
 """What is undone after a case: its worker goes on."""
 
 
@@ -195,7 +195,7 @@ class Company:
         self.out = folder / "out"
         chosen = [word for name in names for word in ("--select", f"{name}*")]
         options = ("--isolation", isolation, "--jobs", 1, "--timeout", 60, "--out", self.out)
-        self.done = program("run", SPECS / "hostile-company", *options, *chosen)
+        self.done = program("run", SPECS / "hostile-shared", *options, *chosen)
         self.results = results_of(self.out)
 
     def of(self, name: str, turn: str) -> CaseResult:
@@ -241,7 +241,7 @@ def test_what_passes_in_company_is_believed(shared, name):
 
 @pytest.mark.parametrize("isolation", ["none", "case"])
 def test_no_fault_reaches_the_next_case_in_another_isolation(tmp_path, isolation):
-    ran = Company(tmp_path, isolation, "abort", "orphan")
+    ran = Company(tmp_path, isolation, "abort", "leaked-orphan")
     assert processes_below(ran.out) == []
     assert len(ran.results) == 6
     for result in ran.results.values():
@@ -251,8 +251,8 @@ def test_no_fault_reaches_the_next_case_in_another_isolation(tmp_path, isolation
 
 
 def test_what_a_worker_without_a_template_leaves_behind_ends_with_the_run(tmp_path):
-    ran = Company(tmp_path, "process", "orphan*turn=during")
-    assert ran.of("orphan", "during").outcome is Outcome.PASS
+    ran = Company(tmp_path, "process", "leaked-orphan*turn=during")
+    assert ran.of("leaked-orphan", "during").outcome is Outcome.PASS
     (left,) = ran.out.glob("cases/*/left-behind-orphan")
     assert not Path("/proc", left.read_text()).exists()
     assert processes_below(ran.out) == []

@@ -29,10 +29,10 @@ def why_no_gpu() -> str:
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(bool(why_no_gpu()), reason=why_no_gpu())]
 
 DURING = {
-    "assertion": (Outcome.FAIL, "device-side assert triggered"),
-    "hang": (Outcome.TIMEOUT, "outlived its deadline while in phase"),
+    "device-assert": (Outcome.FAIL, "device-side assert triggered"),
+    "endless-kernel": (Outcome.TIMEOUT, "outlived its deadline while in phase"),
     "illegal-access": (Outcome.FAIL, "an illegal memory access was encountered"),
-    "memory": (Outcome.FAIL, "out of memory"),
+    "out-of-memory": (Outcome.FAIL, "out of memory"),
 }
 """What a fault comes to, and what its reason says somewhere."""
 

@@ -23,9 +23,9 @@ from tests.ran import Ran
 pytestmark = pytest.mark.torch
 
 SPECS = ROOT / "tests" / "specs" / "attempts"
-ALWAYS, HOLDS = "always[backend=host]", "holds[backend=host]"
-FAIL, CRASH, HANG = (f"second-time[backend=host,way={way}]" for way in ("fail", "crash", "hang"))
-CROWDED = [f"crowded[backend=host,one={one}]" for one in "ab"]
+ALWAYS, HOLDS = "always-fails[backend=host]", "always-passes[backend=host]"
+FAIL, CRASH, HANG = (f"passes-second-time[backend=host,way={way}]" for way in ("fail", "crash", "hang"))
+CROWDED = [f"fails-in-parallel[backend=host,one={one}]" for one in "ab"]
 
 
 def command(folder: Path, *arguments: object) -> list[object]:
@@ -114,7 +114,7 @@ def test_junit_says_what_was_seen(retried):
 
 
 def test_the_console_says_what_was_seen(retried):
-    assert "\nFLAKY  'second-time[backend=host,way=crash]'\nfailed 1 of 2 attempts: killed by SIGABRT" in retried.stdout
+    assert "\nFLAKY  'passes-second-time[backend=host,way=crash]'\nfailed 1 of 2 attempts: killed by SIGABRT" in retried.stdout
     assert "      5  FLAKY\n" in retried.stdout
     assert retried.stdout.splitlines()[-1].startswith("executed 7 of 7 selected, 0 unavailable")
 

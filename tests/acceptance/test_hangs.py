@@ -75,9 +75,9 @@ def test_the_reports_show_the_stack(out, results):
     assert "\x1b" not in (out / "junit.xml").read_text()
 
 
-@pytest.mark.parametrize(("factor", "least", "most"), [("0.25", 0.5, 1.9), ("2", 4, 30)])
-def test_the_deadline_of_a_spec_is_multiplied(tmp_path, factor, least, most):
+@pytest.mark.parametrize(("factor", "least"), [("0.25", 0.5), ("2", 4)])
+def test_the_deadline_of_a_spec_is_multiplied(tmp_path, factor, least):
     program("run", SPEC, "--select", "*way=python*", "--timeout-factor", factor, "--out", tmp_path / "out")
     (result,) = read_run(tmp_path / "out" / "run.jsonl").results
     assert result.outcome is Outcome.TIMEOUT
-    assert least <= result.seconds < most
+    assert least <= result.seconds < 60  # test_attempts_in_run.py has the deadlines themselves

@@ -18,7 +18,8 @@ from lxml import etree  # type: ignore[import-untyped]  # it ships no types
 from runner.core.model import CaseResult
 from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
-from tests.fakes import ROOT, program
+from runner.run.observed import phases
+from tests.fakes import ROOT, observation, observed, program
 
 pytestmark = pytest.mark.torch
 
@@ -26,48 +27,48 @@ HOSTILE = ROOT / "tests" / "specs" / "hostile"
 
 OUTCOMES = {
     "abort": (Outcome.CRASH, "killed by SIGABRT while in phase 'api'"),
-    "bomb": (Outcome.PASS, ""),
-    "brood": (Outcome.PASS, ""),
-    "child": (Outcome.PASS, ""),
-    "closed": (Outcome.CRASH, "exit code 70"),
-    "code": (Outcome.ERROR, "generated code is missing"),
-    "daemon": (Outcome.PASS, ""),
+    "fork-bomb": (Outcome.PASS, ""),
+    "hundred-daemons": (Outcome.PASS, ""),
+    "leaked-child": (Outcome.PASS, ""),
+    "closed-pipe": (Outcome.CRASH, "exit code 70"),
+    "missing-generated-code": (Outcome.ERROR, "generated code is missing"),
+    "leaked-daemon": (Outcome.PASS, ""),
     "deadlock": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
-    "deaf": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
-    "deep": (Outcome.ERROR, "the worker sent a message that is nested too deep"),
-    "exit-of-python": (Outcome.CRASH, "exit code 0 (SystemExit) while in phase 'api', in act at line 5 of the spec"),
-    "exit-three": (Outcome.CRASH, "exit code 3 while in phase 'api'"),
-    "exit-zero": (Outcome.CRASH, "ended without an answer while in phase 'api'"),
-    "fatal": (Outcome.CRASH, "killed by SIGABRT while in phase 'api'"),
-    "flood": (Outcome.CRASH, "killed by SIGKILL while in phase 'api' (the worker sent more than 64 MiB)"),
-    "furniture": (Outcome.PASS, ""),
-    "garbage": (Outcome.ERROR, "the worker sent a message that is no JSON"),
-    "gigabyte": (Outcome.PASS, ""),
-    "half": (Outcome.CRASH, "ended without an answer while in phase 'api' (the worker's last message was cut off)"),
+    "hang-signals-blocked": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
+    "deeply-nested-message": (Outcome.ERROR, "the worker sent a message that is nested too deep"),
+    "system-exit": (Outcome.CRASH, "exit code 0 (SystemExit) while in phase 'api', in act at line 5 of the spec"),
+    "exit-code-3": (Outcome.CRASH, "exit code 3 while in phase 'api'"),
+    "exit-code-0": (Outcome.CRASH, "ended without an answer while in phase 'api'"),
+    "fatal-error": (Outcome.CRASH, "killed by SIGABRT while in phase 'api'"),
+    "message-too-large": (Outcome.CRASH, "killed by SIGKILL while in phase 'api' (the worker sent more than 64 MiB)"),
+    "replaced-output-files": (Outcome.PASS, ""),
+    "binary-message": (Outcome.ERROR, "the worker sent a message that is no JSON"),
+    "gigabyte-output": (Outcome.PASS, ""),
+    "truncated-message": (Outcome.CRASH, "ended without an answer while in phase 'api' (the worker's last message was cut off)"),
     "hang": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
-    "heir": (Outcome.PASS, ""),
-    "heir-abroad": (Outcome.PASS, ""),
-    "homeless": (Outcome.PASS, ""),
-    "inherited": (Outcome.PASS, ""),
-    "innocent": (Outcome.PASS, ""),
-    "lines": (Outcome.ERROR, "the worker sent a message that is no JSON"),
-    "list": (Outcome.ERROR, "the worker sent a message that is no map"),
-    "long-words": (Outcome.FAIL, "raised: expected no exception, observed builtins.ValueError in phase 'api': xxx"),
-    "loud": (Outcome.PASS, ""),
-    "nan": (Outcome.ERROR, "the worker sent a message that is no JSON"),
-    "overflow": (Outcome.CRASH, "killed by SIGSEGV while in phase 'api'"),
-    "patricide": (Outcome.CRASH, "killed by SIGKILL while in phase 'api' (the zygote ended"),
-    "phases": (Outcome.ERROR, "step 1 was not carried out"),
-    "runaway": (Outcome.PASS, ""),
+    "child-holds-pipe": (Outcome.PASS, ""),
+    "daemon-holds-pipe": (Outcome.PASS, ""),
+    "deleted-case-folder": (Outcome.PASS, ""),
+    "inherited-descriptors": (Outcome.PASS, ""),
+    "passing-case": (Outcome.PASS, ""),
+    "empty-line-flood": (Outcome.ERROR, "the worker sent a message that is no JSON"),
+    "list-message": (Outcome.ERROR, "the worker sent a message that is no map"),
+    "huge-exception-message": (Outcome.FAIL, "raised: expected no exception, observed builtins.ValueError in phase 'api': xxx"),
+    "binary-output": (Outcome.PASS, ""),
+    "nan-observation": (Outcome.ERROR, "the worker sent a message that is no JSON"),
+    "stack-overflow": (Outcome.CRASH, "killed by SIGSEGV while in phase 'api'"),
+    "zygote-killed": (Outcome.CRASH, "killed by SIGKILL while in phase 'api' (the zygote ended"),
+    "invalid-phases": (Outcome.ERROR, "step 1 was not carried out"),
+    "endless-daemon-chain": (Outcome.PASS, ""),
     "segfault": (Outcome.CRASH, "killed by SIGSEGV while in phase 'api'"),
-    "squatter": (Outcome.ERROR, "the worker left no room for its observation"),
-    "steps": (Outcome.ERROR, "the worker's observation makes no sense: it has too many steps"),
-    "stopped": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
-    "forged": (Outcome.ERROR, "an observation came without the word that its worker was given"),
-    "stranger": (Outcome.ERROR, "the worker's observation makes no sense: it is another case's"),
-    "template-stopped": (Outcome.PASS, ""),
-    "torn": (Outcome.ERROR, "the worker sent a message that is no JSON"),
-    "twice": (Outcome.ERROR, "the worker answered twice"),
+    "case-folder-replaced": (Outcome.ERROR, "the worker left no room for its observation"),
+    "too-many-steps": (Outcome.ERROR, "the worker's observation makes no sense: it has too many steps"),
+    "process-stopped": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
+    "forged-observation": (Outcome.ERROR, "an observation came without the word that its worker was given"),
+    "other-case-observation": (Outcome.ERROR, "the worker's observation makes no sense: it is another case's"),
+    "zygote-stopped": (Outcome.PASS, ""),
+    "invalid-json-message": (Outcome.ERROR, "the worker sent a message that is no JSON"),
+    "duplicate-observation": (Outcome.ERROR, "the worker answered twice"),
 }
 
 
@@ -153,17 +154,17 @@ def test_a_process_in_a_folder_is_seen(tmp_path):
 
 def test_the_stack_of_a_hang_is_told(ran):
     assert 'hang.yaml", line 7 in act' in ran.results["hang"].stderr
-    assert "Fatal Python error: nothing is left of the interpreter" in ran.results["fatal"].stderr
+    assert "Fatal Python error: nothing is left of the interpreter" in ran.results["fatal-error"].stderr
 
 
-@pytest.mark.parametrize("name", ["child", "daemon", "deadlock", "heir", "heir-abroad"])
+@pytest.mark.parametrize("name", ["leaked-child", "leaked-daemon", "deadlock", "child-holds-pipe", "daemon-holds-pipe"])
 def test_what_a_worker_left_behind_is_dead(ran, name):
     assert ran.left_behind[name] is False
 
 
 def test_a_worker_that_floods_does_not_hold_up_the_run(ran):
-    for name in ("lines", "flood", "deep", "heir"):
-        assert ran.results[name].seconds < 30
+    for name in ("empty-line-flood", "message-too-large", "deeply-nested-message", "child-holds-pipe"):
+        assert ran.results[name].seconds < 60, "it ends before its time is up"
 
 
 @pytest.mark.parametrize("name", sorted(OUTCOMES))
@@ -176,7 +177,7 @@ def test_what_is_recorded_is_bounded(ran, name):
 
 
 def test_what_was_printed_is_kept_to_its_end(ran):
-    result = ran.results["loud"]
+    result = ran.results["binary-output"]
     for name, recorded in (("stdout.txt", result.stdout), ("stderr.txt", result.stderr)):
         assert (ran.out / result.folder / name).stat().st_size > 10 << 20
         assert "the last line" in recorded
@@ -194,11 +195,11 @@ def test_the_reports_are_whole_and_plain(ran):
 
 
 def test_nothing_is_read_through_what_was_put_in_its_place(ran):
-    result = ran.results["furniture"]
+    result = ran.results["replaced-output-files"]
     folder = ran.out / result.folder
     assert (result.stdout, result.stderr) == ("", "")
     facts = json.loads((folder / "observation.json").read_text())
-    assert facts["id"] == "furniture[backend=host]"
+    assert facts["id"] == "replaced-output-files[backend=host]"
     assert os.path.islink(folder / "code-0-0.txt")
 
 
@@ -227,14 +228,16 @@ def test_code_that_is_too_long_is_missing_rather_than_cut(tmp_path, monkeypatch)
 
 
 def test_phases_that_are_no_time_are_left_out():
-    from runner.run.observed import phases
+    odd: dict[str, Any] = {"a": 1.23456, "d": float("nan"), "e": float("inf"), "f": 10**400, "h": 0}
+    assert phases(observed(observation(phases=odd))) == {"a": 1.2346, "h": 0.0}
 
-    odd: dict[str, Any] = {"a": 1.23456, "b": -1, "c": "1", "d": float("nan"), "e": float("inf"), "f": 10**400, "g": None, "h": 0}
-    assert phases({"phases": odd}) == {"a": 1.2346, "h": 0.0}
-    for facts in (None, 7, [], {}, {"phases": 7}, {"phases": []}):
-        assert phases(facts) == {}
+
+@pytest.mark.parametrize("sent", [7, [], {"b": -1}, {"c": "1"}, {"g": None}], ids=str)
+def test_an_observation_with_phases_that_its_schema_refuses_has_none(sent):
+    assert observed(observation(phases=sent)) is None
+    assert phases(None) == {}
 
 
 def test_the_others_are_not_harmed(ran):
-    assert ran.results["innocent"].outcome is Outcome.PASS
-    assert {result.isolation for name, result in ran.results.items() if name != "patricide"} == {"fork"}
+    assert ran.results["passing-case"].outcome is Outcome.PASS
+    assert {result.isolation for name, result in ran.results.items() if name != "zygote-killed"} == {"fork"}

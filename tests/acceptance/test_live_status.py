@@ -50,7 +50,7 @@ def on_terminal(folder: Path, *arguments: str, **variables: str) -> tuple[int, s
         os.close(theirs)
         stdout, _ = process.communicate(timeout=120)
     finally:
-        reader.join(timeout=30)
+        reader.join(timeout=60)
         os.close(ours)
     return process.returncode, b"".join(taken).decode(), stdout
 

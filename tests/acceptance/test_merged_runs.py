@@ -196,3 +196,40 @@ def test_the_other_specs_are_judged_again_where_one_is_missing(place: Path, tmp_
     done = program("merge", *names(1, 2, 3), "--out", "new", cwd=copy)
     assert done.returncode == 2, done.stdout
     assert "equals held is recorded" in done.stderr
+
+
+NEEDS_GPUS = """
+summary: Cases that no machine can run and that require more than one thing
+backends: [host]
+requires: [cxx, {gpus: ">=99"}]
+matrix: {repeat: [1, 2, 3]}
+prelude: |
+  def act():
+      return 1
+steps:
+  - api: {call: act, as: found}
+    expect: [{equals: {found: 1}}]
+"""
+
+
+UNEXERCISED = [
+    "--require cxx: none of the 3 selected cases that use it was executed (the report has the reasons)",
+    "--require triton: no selected case uses triton, so nothing was required (select other cases, or leave it out)",
+]
+
+
+@pytest.mark.parametrize(("names", "lines"), [(["torch"], []), (["cxx", "triton"], UNEXERCISED)])
+def test_what_is_required_of_the_run_is_required_of_its_merged_shards(tmp_path: Path, names: list[str], lines: list[str]) -> None:
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "one.yaml").write_text(SPEC.replace("[1, 2, 3, 4]", "[1, 4, 7, 10]"))
+    (tmp_path / "specs" / "gpus.yaml").write_text(NEEDS_GPUS)
+    options = ("specs", *(word for name in names for word in ("--require", name)), "--jobs", "1")
+    whole = program("run", *options, "--out", "whole", cwd=tmp_path)
+    for index in (1, 2):
+        program("run", *options, "--shard", f"{index}/2", "--out", f"shard-{index}", cwd=tmp_path)
+    merged = program("merge", "shard-1", "shard-2", "--out", "merged", cwd=tmp_path)
+    assert merged.returncode == whole.returncode == (4 if lines else 0), merged.stderr
+    assert [text for text in merged.stderr.splitlines() if text.startswith("--require")] == lines
+    assert [text for text in whole.stderr.splitlines() if text.startswith("--require")] == lines
+    footers = [run.footer for run in (read_run(tmp_path / out / "run.jsonl") for out in ("whole", "merged"))]
+    assert len({footer.exit_code for footer in footers if footer is not None}) == 1

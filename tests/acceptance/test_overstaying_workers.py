@@ -49,7 +49,7 @@ def test_it_delays_no_other_case_and_is_named(tmp_path, isolation):
     results = {result.case_id.partition("way=")[2].rstrip("]"): result for result in read_run(tmp_path / "out" / "run.jsonl").results}
     assert {result.outcome for result in results.values()} == {Outcome.PASS}
     for way, result in results.items():
-        assert result.seconds < (4 if isolation == "case" else 20)
+        assert result.seconds < 60  # it sleeps for 600
         if way.startswith("ends"):
             assert result.notes == ()
         else:

@@ -41,18 +41,18 @@ class Ran:
 # -- the embedded server --------------------------------------------------------------------------------------------
 
 OUTCOMES = {
-    "served": (Outcome.PASS, ""),
-    "own-client": (
+    "remote-cache-hit": (Outcome.PASS, ""),
+    "custom-client-and-torch": (
         Outcome.ERROR,
         "service: expected traffic of the case with redis, observed redis answered 2 look-ups and 2 writes, and torch's",
     ),
-    "own-client-alone": (
+    "custom-client-only": (
         Outcome.ERROR,
         "service: expected traffic of the case with redis, observed the case asked for redis and torch never",
     ),
-    "refused": (Outcome.ERROR, "service: expected traffic of the case with redis"),
-    "unused": (Outcome.ERROR, "service: expected traffic of the case with redis"),
-    "orphaned": (Outcome.ERROR, "redis: its server ended before the case did"),
+    "connection-refused": (Outcome.ERROR, "service: expected traffic of the case with redis"),
+    "remote-cache-off": (Outcome.ERROR, "service: expected traffic of the case with redis"),
+    "server-killed": (Outcome.ERROR, "redis: its server ended before the case did"),
 }
 
 
@@ -75,13 +75,19 @@ def test_what_the_server_saw_decides(embedded: Ran, name: str) -> None:
 
 def test_the_workers_own_facts_would_have_held(embedded: Ran) -> None:
     """A refused connection is a miss and a put in torch's statistics: they alone would have passed."""
-    verdicts = embedded.results["refused"].verdicts
+    verdicts = embedded.results["connection-refused"].verdicts
     assert {verdict.status.value for verdict in verdicts if verdict.kind in ("remote_cache", "close", "proof")} == {"held"}
 
 
 def test_what_the_server_answered_is_recorded(embedded: Ran) -> None:
-    assert embedded.service("served") == {"name": "redis", "answered": {"GET": 2, "SET": 1}, "foreign": 0, "left": 0, "problem": ""}
-    assert embedded.service("refused")["answered"] == {}
+    assert embedded.service("remote-cache-hit") == {
+        "name": "redis",
+        "answered": {"GET": 2, "SET": 1},
+        "foreign": 0,
+        "left": 0,
+        "problem": "",
+    }
+    assert embedded.service("connection-refused")["answered"] == {}
 
 
 def test_no_password_is_recorded(embedded: Ran) -> None:
@@ -130,11 +136,11 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield port
     finally:
         server.terminate()
-        server.wait(timeout=30)
+        server.wait(timeout=60)
 
 
 def wait_for(port: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -146,10 +152,15 @@ def wait_for(port: int) -> None:
 
 
 def test_a_real_server_serves_and_keeps_what_is_not_ours(real: int, tmp_path: Path) -> None:
-    ran = Ran(tmp_path / "out", SPECS, "--service", f"redis=127.0.0.1:{real}", "--select", "served*", "--select", "refused*")
-    assert {name: result.outcome for name, result in ran.results.items()} == {"served": Outcome.PASS, "refused": Outcome.ERROR}
-    assert f"--service redis=127.0.0.1:{real}" in ran.results["refused"].repro
-    assert ran.service("served") == {"name": "redis", "answered": {"GET": 2, "SET": 1}, "foreign": 0, "left": 0, "problem": ""}
+    ran = Ran(
+        tmp_path / "out", SPECS, "--service", f"redis=127.0.0.1:{real}", "--select", "remote-cache-hit*", "--select", "connection-refused*"
+    )
+    assert {name: result.outcome for name, result in ran.results.items()} == {
+        "remote-cache-hit": Outcome.PASS,
+        "connection-refused": Outcome.ERROR,
+    }
+    assert f"--service redis=127.0.0.1:{real}" in ran.results["connection-refused"].repro
+    assert ran.service("remote-cache-hit") == {"name": "redis", "answered": {"GET": 2, "SET": 1}, "foreign": 0, "left": 0, "problem": ""}
     with redis.Redis(port=real) as owner:
         assert sorted(owner.keys("*")) == [b"other", b"pt2:fx-graph-v1::somebody's:c1"]
         assert (owner.get("other"), owner.get("pt2:fx-graph-v1::somebody's:c1")) == (b"data", b"a graph")

@@ -98,9 +98,13 @@ def test_help_imports_next_to_nothing(program: Program) -> None:
     program("--help")
     small = {
         "runner",
+        "runner.cli",
+        "runner.cli.option_types",
         "runner.cli.parser",
+        "runner.core",
         "runner.core.exit_codes",
         "runner.core.outcomes",
+        "runner.system",
         "runner.system.streams",
         "runner.system.output",
         "runner.core.escaping",

@@ -58,9 +58,10 @@ def test_the_wheel_holds_the_package_and_its_data_and_nothing_else(wheel):
     package = {f"runner/{name}" for name in files_below(ROOT / "runner")}
     data = {f"runner/_data/{folder}/{name}" for folder in ("specs", "schemas", "templates") for name in files_below(ROOT / folder)}
     inside = {name for name in names if ".dist-info/" not in name}
-    assert {name for name in package if name.endswith((".py", ".json"))} <= inside
+    assert {name for name in package if name.endswith((".py", ".json", "/py.typed"))} <= inside
     assert data <= inside
     assert inside <= package | data
+    assert "runner/py.typed" in inside
     assert any(name.startswith("runner/language/data/names-") for name in inside)
     assert "runner/_data/specs/backends.yaml" in inside
 
@@ -79,12 +80,11 @@ def test_the_metadata_is_that_of_the_project(wheel):
         (points,) = [archive.read(name).decode() for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt")]
     assert "\nName: torch-conformance\n" in metadata
     assert "\nRequires-Dist: torch>=2.11\n" in metadata
+    assert "\nProject-URL: Source, https://github.com/torch-conformance/torch-conformance\n" in metadata
     assert "torch-conformance = runner.__main__:main" in points
 
 
-@pytest.mark.parametrize(
-    "command", [["list"], ["validate"], ["--version"], ["explain", "codecache/a-cleared-cache-misses-again[backend=cpu]"]]
-)
+@pytest.mark.parametrize("command", [["list"], ["validate"], ["--version"], ["explain", "codecache/fx-cache-clear[backend=cpu]"]])
 def test_commands_work_far_from_the_checkout(installed, tmp_path, command):
     done = run([sys.executable, "-m", "runner", *command], tmp_path, PYTHONPATH=str(installed))
     assert done.returncode == 0, done.stderr

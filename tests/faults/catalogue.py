@@ -26,49 +26,49 @@ class Fault:
 
 # -- cases that many rows name ----------------------------------------------------------------------------------------
 
-CLEARED = "codecache/a-cleared-cache-misses-again[backend=cpu]"
-FRESH = "codecache/a-fresh-cache-folder-starts-empty[backend=cpu]"
-INTEGER_GUARD = "codecache/a-guard-on-an-integer-outside-the-graph-does-not-prevent-a-hit[backend=cpu]"
-KERNELS = "codecache/a-hit-counts-the-kernels-it-brings[backend=cpu]"
-OTHER_BRANCH = "codecache/the-other-branch-of-an-integer-test-misses[backend=cpu]"
-OTHER_CONSTANTS = "codecache/functions-with-other-constants-share-no-entry[backend=cpu]"
-SECOND_COMPILE = "codecache/a-second-compile-is-served-from-the-cache[backend=cpu,dtype={},dynamic={}]"
+CLEARED = "codecache/fx-cache-clear[backend=cpu]"
+FRESH = "codecache/fresh-cache-empty[backend=cpu]"
+INTEGER_GUARD = "codecache/symint-non-input-guard-hit[backend=cpu]"
+KERNELS = "codecache/cache-hit-kernel-count[backend=cpu]"
+OTHER_BRANCH = "codecache/integer-branch-guard-miss[backend=cpu]"
+OTHER_CONSTANTS = "codecache/constant-value-cache-miss[backend=cpu]"
+SECOND_COMPILE = "codecache/fx-cache-hit[backend=cpu,dtype={},dynamic={}]"
 SECOND = SECOND_COMPILE.format("float32", "false")
 SECOND_DYNAMIC = SECOND_COMPILE.format("float32", "true")
 SECOND_BFLOAT16 = SECOND_COMPILE.format("bfloat16", "false")
 SECOND_BFLOAT16_DYNAMIC = SECOND_COMPILE.format("bfloat16", "true")
-NEW_SIZE = "codecache/each-new-size-of-a-static-guard-misses-once[backend=cpu,dtype={}]"
+NEW_SIZE = "codecache/static-size-guard-miss[backend=cpu,dtype={}]"
 NEW_SIZES = NEW_SIZE.format("float32")
 NEW_SIZES_BFLOAT16 = NEW_SIZE.format("bfloat16")
-BROKEN_MODEL = "codecache/a-model-with-a-graph-break-is-served-forward-and-backward[backend=cpu,dtype=float32,dynamic=false]"
+BROKEN_MODEL = "codecache/graph-break-forward-backward-hit[backend=cpu,dtype=float32,dynamic=false]"
 
-CONFIG_KEY = "codecache/inductors-config-is-part-of-a-key[backend=host]"
-OPTIONS_KEY = "codecache/options-are-hashed-by-value-and-not-by-order[backend=host]"
-ARGUMENT_KEY = "codecache/an-argument-is-hashed-by-its-metadata[backend=host]"
-NVCC = "codecache/nvcc-is-called-with-the-flags-it-was-given[backend=host]"
-CONSTANT_KEY = "codecache/a-constant-tensor-is-part-of-a-key-with-its-values[backend=host]"
+CONFIG_KEY = "codecache/fx-key-inductor-config[backend=host]"
+OPTIONS_KEY = "codecache/fx-key-option-order[backend=host]"
+ARGUMENT_KEY = "codecache/fx-key-tensor-metadata[backend=host]"
+NVCC = "codecache/nvcc-command-flags[backend=host]"
+CONSTANT_KEY = "codecache/fx-key-constant-tensor[backend=host]"
 
-FOLD = "freezing/a-batch-norm-folds-into-its-convolution[backend=cpu,bias={},dtype={}]"
+FOLD = "freezing/conv-bn-folds[backend=cpu,bias={},dtype={}]"
 FOLDED = FOLD.format("true", "float32")
 FOLDED_BFLOAT16 = FOLD.format("true", "bfloat16")
 FOLDED_WITHOUT_BIAS = FOLD.format("false", "float32")
 FOLDED_WITHOUT_BIAS_BFLOAT16 = FOLD.format("false", "bfloat16")
-NORM_ALONE = "freezing/a-batch-norm-alone-agrees-with-and-without-gradients[backend=cpu]"
-TWICE = "freezing/a-block-called-twice-is-folded-once[backend=cpu]"
-LINEARS = "freezing/linears-with-unequal-biases-are-not-joined[backend=cpu]"
-RANDOM = "freezing/random-numbers-are-drawn-anew-by-each-call[backend=cpu]"
-CHANGED = "freezing/a-parameter-changed-in-place-is-changed-by-each-call[backend=cpu]"
-WINDOWS = "freezing/as-strided-reads-a-frozen-convolution-in-the-layout-of-eager[backend=cpu,groups={}]"
+NORM_ALONE = "freezing/batch-norm-without-conv[backend=cpu]"
+TWICE = "freezing/conv-bn-module-sharing[backend=cpu]"
+LINEARS = "freezing/linear-fusion-unequal-bias[backend=cpu]"
+RANDOM = "freezing/rng-not-folded[backend=cpu]"
+CHANGED = "freezing/mutated-parameter-not-frozen[backend=cpu]"
+WINDOWS = "freezing/conv-as-strided[backend=cpu,groups={}]"
 
-VIEW = "padding/a-compiled-view-keeps-values-and-strides[backend=cpu]"
-ATTENTION = "padding/attention-written-out-is-right[backend=cpu]"
-PADDED_ATTENTION = "padding/attention-is-right-when-every-stride-is-padded[backend=cpu]"
-CHANNELS_LAST = "padding/channels-last-is-not-padded[backend=host]"
-NARROW_ROWS = "padding/rows-below-the-threshold-are-left-unpadded[backend=host]"
-WIDE_ROWS = "padding/wide-rows-are-padded-and-so-is-what-encloses-them[backend=host]"
-THRESHOLD = "padding/rows-at-the-threshold-and-of-other-dtypes[backend=host]"
-NO_CANDIDATE = "max_autotune/a-product-without-a-candidate-is-an-error[backend=cpu]"
-DROPOUT = "max_autotune/dropout-after-a-tuned-product-drops-what-eager-drops[backend=cpu]"
+VIEW = "padding/view-not-padded[backend=cpu]"
+ATTENTION = "padding/unfused-attention[backend=cpu]"
+PADDED_ATTENTION = "padding/attention-padded-strides[backend=cpu]"
+CHANNELS_LAST = "padding/channels-last-not-padded[backend=host]"
+NARROW_ROWS = "padding/strides-below-threshold[backend=host]"
+WIDE_ROWS = "padding/wide-strides-padded[backend=host]"
+THRESHOLD = "padding/stride-threshold-and-dtypes[backend=host]"
+NO_CANDIDATE = "max_autotune/no-valid-choices-error[backend=cpu]"
+DROPOUT = "max_autotune/mm-dropout-mask[backend=cpu]"
 RELU = "relu[backend=cpu]"
 
 CATALOGUE = (
@@ -131,52 +131,52 @@ CATALOGUE = (
     Fault(
         freezing.shared_weight_folded,
         "A weight with two uses is folded into",
-        ("freezing/a-weight-with-two-uses-is-not-folded[backend=cpu]",),
+        ("freezing/shared-conv-weight-not-folded[backend=cpu]",),
         FOLDED_WITHOUT_BIAS_BFLOAT16,
     ),
     Fault(
         freezing.shared_result_folded,
         "A convolution whose result has two uses is folded into",
-        ("freezing/given-statistics-that-share-a-convolution-are-not-folded[backend=cpu]",),
+        ("freezing/multi-functional-bn-share-conv[backend=cpu]",),
         NORM_ALONE,
     ),
     Fault(
         freezing.wider_factor_folded,
         "A factor is folded into a convolution of a narrower dtype",
-        ("freezing/a-factor-of-a-wider-dtype-is-not-folded[backend=cpu,dtype=bfloat16]",),
+        ("freezing/wider-dtype-not-folded[backend=cpu,dtype=bfloat16]",),
         FOLDED_BFLOAT16,
     ),
     Fault(
         freezing.random_numbers_folded,
         "Random numbers are drawn while compiling, once for all",
-        ("freezing/random-numbers-beside-an-argument-are-drawn-anew-by-each-call[backend=cpu]",),
+        ("freezing/rng-with-input-not-folded[backend=cpu]",),
         VIEW,
     ),
     Fault(
         freezing.changed_parameter_frozen,
         "A parameter that the graph changes is taken for a constant",
-        ("freezing/a-changed-parameter-that-is-not-returned-is-not-frozen[backend=cpu]",),
+        ("freezing/mutated-parameter-not-returned[backend=cpu]",),
         CHANGED,
     ),
     Fault(
         freezing.returned_parameter_frozen,
         "A parameter that the graph returns is taken for a constant",
         (
-            "freezing/a-returned-parameter-is-the-one-that-later-calls-read[backend=cpu]",
-            "freezing/views-of-a-discarded-parameter-stay-alive[backend=cpu]",
+            "freezing/returned-parameter-not-frozen[backend=cpu]",
+            "freezing/discarded-parameter-views[backend=cpu]",
         ),
         RANDOM,
     ),
     Fault(
         freezing.parameters_not_discarded,
         "The eager module keeps its parameters, and can be called",
-        ("freezing/an-eager-call-after-freezing-is-refused[backend=cpu,inline=false]",),
+        ("freezing/eager-call-after-freezing[backend=cpu,inline=false]",),
         RELU,
     ),
     Fault(
         freezing.discarded_parameters_read_as_zero,
         "A discarded parameter reads as zeros, in silence",
-        ("freezing/an-eager-call-after-freezing-is-refused[backend=cpu,inline=true]",),
+        ("freezing/eager-call-after-freezing[backend=cpu,inline=true]",),
         NO_CANDIDATE,
     ),
     Fault(freezing.as_strided_in_any_layout, "as_strided reads a result in whichever layout it has", (WINDOWS.format(1),), NARROW_ROWS),
@@ -200,13 +200,13 @@ CATALOGUE = (
     Fault(
         autotune.the_first_of_infinitely_slow_candidates_picked,
         "Of candidates that are all infinitely slow the first is picked",
-        ("max_autotune/a-product-whose-candidates-are-all-infinitely-slow-is-an-error[backend=cpu,multi_template=false*",),
+        ("max_autotune/infinite-timings-error[backend=cpu,multi_template=false*",),
         OPTIONS_KEY,
     ),
     Fault(
         autotune.crashed_candidate_counted_as_fastest,
         "A candidate that crashed is counted as the fastest",
-        ("max_autotune/a-pool-of-tuning-children-outlives-a-crash[backend=host,crash=raises]",),
+        ("max_autotune/tuning-pool-crash[backend=host,crash=raises]",),
         OPTIONS_KEY,
     ),
     # -- between the function and its kernels -----------------------------------------------------------------------------
@@ -221,7 +221,7 @@ CATALOGUE = (
     Fault(
         compiling.options_of_compile_ignored,
         "The options given to torch.compile are dropped",
-        ("freezing/the-cpp-wrapper-runs-a-frozen-graph-again[backend=cpu]",),
+        ("freezing/cpp-wrapper-second-call[backend=cpu]",),
         NO_CANDIDATE,
     ),
     Fault(
@@ -248,37 +248,37 @@ CATALOGUE = (
     Fault(
         compiling.constants_not_guarded,
         "A graph compiled for one integer is called for another",
-        ("basics/an-integer-argument-is-guarded[backend=cpu]",),
+        ("basics/integer-argument-guard[backend=cpu]",),
         CONFIG_KEY,
     ),
     Fault(
         compiling.tensors_not_guarded,
         "A graph compiled for one dtype is called for another",
-        ("basics/another-dtype-is-compiled-anew[backend=cpu]",),
+        ("basics/dtype-guard[backend=cpu]",),
         CONFIG_KEY,
     ),
     Fault(
         compiling.grad_mode_not_guarded,
         "A graph compiled without gradients is called where they are wanted",
-        ("basics/a-graph-without-gradients-is-not-used-where-they-are-wanted[backend=cpu]",),
+        ("basics/grad-mode-guard[backend=cpu]",),
         CONFIG_KEY,
     ),
     Fault(
         compiling.dynamic_sizes_taken_for_static,
         "dynamic=True is taken for dynamic=False",
-        ("basics/one-dynamic-graph-serves-every-size[backend=cpu]",),
+        ("basics/dynamic-graph-all-sizes[backend=cpu]",),
         CONFIG_KEY,
     ),
     Fault(
         compiling.reduction_without_its_last_element,
         "Generated reductions end one element early",
-        ("basics/reductions-over-odd-lengths-take-in-every-element[backend=cpu]",),
+        ("basics/odd-length-reductions[backend=cpu]",),
         CONFIG_KEY,
     ),
     Fault(
         compiling.bfloat16_cut_off,
         "bfloat16 is cut off where it must be rounded",
-        ("basics/halves-are-rounded-as-eager-rounds-them[backend=cpu,dtype=bfloat16]",),
+        ("basics/half-precision-rounding[backend=cpu,dtype=bfloat16]",),
         CONFIG_KEY,
     ),
 )

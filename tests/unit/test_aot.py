@@ -85,10 +85,8 @@ def session(torch: Any, tmp_path: Path) -> Callable[[str], Any]:
 
 
 def do(session: Any, number: int = 0) -> Any:
-    from runner.worker.case.steps import STEPS
-
-    step = session.plan["steps"][number]
-    STEPS[step["kind"]](session, step["arguments"])
+    session.begin_step({})
+    session.do(session.plan["steps"][number])
     return session.output
 
 
@@ -97,8 +95,8 @@ def test_the_result_is_what_the_loaded_package_returns(torch, session, packages)
     result = do(one)
     (given,) = packages.ran
     assert torch.equal(result, given[0] @ given[1])
-    assert torch.equal(one.value("packaged"), result)
-    assert torch.equal(one.eager_output, result), "the reference was run on copies of the same numbers"
+    assert torch.equal(one.names.value("packaged"), result)
+    assert torch.equal(one.reference.output, result), "the reference was run on copies of the same numbers"
 
 
 def test_a_package_that_computes_something_else_is_seen(torch, session, packages, monkeypatch):
@@ -106,7 +104,7 @@ def test_a_package_that_computes_something_else_is_seen(torch, session, packages
 
     monkeypatch.setattr(torch._inductor, "aoti_load_package", lambda path: lambda x, y: x @ y + 1)
     one = session(PRODUCT)
-    assert torch.equal(do(one), one.eager_output + 1)
+    assert torch.equal(do(one), one.reference.output + 1)
 
 
 def test_torch_compile_has_no_part_in_it(torch, session, packages, monkeypatch):
@@ -132,25 +130,25 @@ def test_a_module_is_exported_with_its_parameters(torch, session, packages):
     result = do(one)
     (program,) = packages.programs.values()
     assert set(program.state_dict) == {"weight", "bias"}
-    assert torch.equal(result, one.eager_output)
+    assert torch.equal(result, one.reference.output)
 
 
 def test_what_cannot_be_exported_is_torchs_answer(torch, session, packages):
-    from runner.worker.case.steps import CLAIMING
+    from runner.vocabulary.steps import STEPS
 
     one = session(PRODUCT.replace("return x @ y", "return x @ y if x.sum() > 0 else y @ x"))
     with pytest.raises(Exception, match="data-dependent"):
         do(one)
     assert packages.files == []
-    assert "aot" in CLAIMING
+    assert STEPS["aot"].traits.claims
 
 
 def test_packages_stay_loaded_until_the_case_ends(torch, session, packages):
     one = session(PRODUCT)
     do(one)
-    assert len(one._ahead._loaded) == 1
+    assert len(one.kept["aot"].loaded) == 1
     one.close()
-    assert one._ahead._loaded == []
+    assert one.kept["aot"].loaded == []
 
 
 # -- the proof ------------------------------------------------------------------------------------------------------

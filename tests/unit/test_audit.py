@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from runner.core.model import Case, CaseResult, Control, Status, Verdict, WrittenReason
+from runner.core.observation import ChildExit, SpyCalls
 from runner.core.outcomes import Outcome
 from runner.judge.audit import Fate, Trial, audit, judge_control, try_case, with_control
+from runner.judge.reading import recorded_observation
 from runner.language.read import schema
 from runner.vocabulary.expectations import EXPECTATIONS, Raised, StepFacts
 from tests.fakes import AT, HERE, backend, case, close_facts, close_leaf, exception, expected, observation, seen, step, verdict_of
@@ -60,8 +62,8 @@ HELD: Mapping[str, tuple[Any, dict[str, Any]]] = {
     "strides": ({"equals": [1]}, {"measured": {"tensors": [{"shape": [3], "strides": [1], "formats": []}]}}),
     "generated_files": (1, {"code": ("x",)}),
     "runs": ({}, {}),
-    "calls": ({"of": "spy", "count": 1}, {"calls": {"spy": {"count": 1, "entries": [{}]}}}),
-    "exit": ({"code": 0}, {"exit": {"code": 0, "stderr": ""}}),
+    "calls": ({"of": "spy", "count": 1}, {"calls": {"spy": SpyCalls(count=1, entries=({},))}}),
+    "exit": ({"code": 0}, {"exit": ChildExit(code=0, stderr="")}),
     "text": ({"contains": "a"}, {"measured": {"text": "an a", "type": "a str"}}),
     "log": ({"contains": "a"}, {"measured": {"text": "an a"}}),
     "dead": (["x"], {"measured": {"x": {"was": True, "alive": False, "type": "Tensor"}}}),
@@ -210,7 +212,7 @@ def test_close_is_judged_with_each_stand_in_at_each_leaf() -> None:
 
 
 def tried(of: Case, *steps: Mapping[str, Any], code: Mapping[tuple[int, int], str] | None = None) -> list[Trial]:
-    return try_case(of, HERE, observation(*steps), lambda index, piece: (code or {})[index, piece])
+    return try_case(of, HERE, recorded_observation(observation(*steps)), lambda index, piece: (code or {})[index, piece])
 
 
 def fates(trials: list[Trial]) -> dict[str, Fate]:
@@ -382,7 +384,7 @@ def result(*verdicts: tuple[str, Status], outcome: Outcome = Outcome.FAIL) -> Ca
 
 def test_a_control_patches_its_sections_and_leaves_the_rest() -> None:
     patched = with_control(controlled())
-    assert patched.body["config"] == {"freezing": False, "x": 1}
+    assert patched.body.settings.config == {"freezing": False, "x": 1}
     assert patched.control is None
 
 
@@ -409,8 +411,7 @@ def test_a_control_fails_as_it_must(fails: tuple[str, ...], verdicts: list[tuple
 def test_the_digest_of_a_case_knows_its_control() -> None:
     from runner.plan.worker_plan import digest_of
 
-    body = {"preludes": [], "functions": {}, "config": {}}
-    plain = case(step(COUNTER), body=body)
+    plain = case(step(COUNTER))
     one = dataclasses.replace(plain, control=Control(patch={"config": {"freezing": False}}, fails=(), position=AT))
     other = dataclasses.replace(plain, control=Control(patch={"config": {"freezing": True}}, fails=(), position=AT))
     assert len({digest_of(plain), digest_of(one), digest_of(other)}) == 3

@@ -13,9 +13,10 @@ from runner.system.capabilities import CAPABILITIES, Machine
 from runner.system.installed_torch import InstalledTorch
 from tests.fakes import case, requirement
 
-BARE = Machine(python=(3, 11, 7), torch="2.13.0+cpu", release=(2, 13, 0), cuda_build=None, hip_build=None, gpus=0, triton=False)
-NVIDIA = replace(BARE, torch="2.13.0+cu130", cuda_build="13.0", gpus=2, gpu_memory=80 << 30, triton=True, cxx="/usr/bin/g++")
-AMD = replace(NVIDIA, torch="2.13.0+rocm7", cuda_build=None, hip_build="7.0", ck_dir="/ck")
+BARE = Machine(python=(3, 11, 7), torch="2.13.0+cpu", release=(2, 13, 0), gpus=0)
+FOUND = {"triton": ("/triton",), "cxx": ("/usr/bin/g++",)}
+NVIDIA = replace(BARE, torch="2.13.0+cu130", builds={"cuda": "13.0"}, gpus=2, gpu_memory=80 << 30, found=FOUND)
+AMD = replace(NVIDIA, torch="2.13.0+rocm7", builds={"hip": "7.0"}, found={**FOUND, "ck": ("/ck",)})
 NONE = replace(BARE, torch=None, release=None)
 YES, NO, UNKNOWN = Availability.YES, Availability.NO, Availability.UNKNOWN
 
@@ -39,7 +40,7 @@ PROBES = [
     ("cxx", None, BARE, NO, "no C++ compiler: neither CXX nor g++ nor clang++ names one"),
     ("python", ">=3.11", BARE, YES, ""),
     ("python", ">3.11.7", BARE, NO, "python 3.11.7 is not >3.11.7"),
-    ("redis", None, replace(BARE, redis=True, fakeredis=True), YES, ""),
+    ("redis", None, replace(BARE, found={"redis": ("redis", "fakeredis")}), YES, ""),
     ("redis", None, BARE, NO, "the Python package redis is not installed (the extra 'remote' brings it)"),
     ("torch", ">=2.13", BARE, YES, ""),
     ("torch", "<2.13", BARE, NO, "torch 2.13.0+cpu is not <2.13"),
@@ -77,7 +78,7 @@ def test_a_case_that_requires_nothing_runs_where_torch_is():
 
 
 def test_what_is_missing_comes_before_what_is_not_known():
-    machine = replace(NVIDIA, gpus=None, triton=False)
+    machine = replace(NVIDIA, gpus=None, found={})
     found = availability.of_case(case(requires=(requirement("cuda"), requirement("triton"))), machine)
     assert (found.availability, found.capability) == (NO, "triton")
 
@@ -102,9 +103,9 @@ def test_a_worker_makes_the_unknown_known():
 
 
 def test_a_glance_says_what_files_say(monkeypatch, tmp_path):
-    installed = InstalledTorch(version="2.12.1+cu126", minor="2.12", root=tmp_path, cuda="12.6", hip=None, git="abc")
+    installed = InstalledTorch(version="2.12.1+cu126", minor="2.12", root=tmp_path, builds={"cuda": "12.6", "hip": None}, git="abc")
     machine = availability.glance(installed)
-    assert (machine.torch, machine.release, machine.cuda_build) == ("2.12.1+cu126", (2, 12, 1), "12.6")
+    assert (machine.torch, machine.release, machine.builds["cuda"]) == ("2.12.1+cu126", (2, 12, 1), "12.6")
     assert machine.python == sys.version_info[:3]
     assert machine.vendor == "nvidia"
     assert availability.glance(None).torch is None
@@ -116,13 +117,13 @@ def test_packages_are_found_without_import(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     importlib.invalidate_caches()
     bare = availability.glance(None)
-    assert (bare.triton, bare.ck_dir) == (False, None)
+    assert (bare.found["triton"], bare.found["ck"]) == ((), ())
     for name in ("triton", "ck4inductor"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise SystemExit('this must not be imported')\n")
     importlib.invalidate_caches()
     full = availability.glance(None)
-    assert (full.triton, full.ck_dir) == (True, str(tmp_path / "ck4inductor"))
+    assert (full.found["triton"], full.found["ck"]) == ((str(tmp_path / "triton"),), (str(tmp_path / "ck4inductor"),))
 
 
 @pytest.mark.parametrize("node", ["/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg", None])
@@ -137,11 +138,11 @@ def test_the_compiler_is_what_cxx_names_first(monkeypatch, tmp_path):
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CXX", "my-c++ -std=c++20")
-    assert availability.glance(None).cxx == str(tmp_path / "my-c++")
+    assert availability.glance(None).found["cxx"] == (str(tmp_path / "my-c++"),)
     monkeypatch.setenv("CXX", "not-there")
-    assert availability.glance(None).cxx == str(tmp_path / "g++")
+    assert availability.glance(None).found["cxx"] == (str(tmp_path / "g++"),)
     monkeypatch.delenv("CXX")
     (tmp_path / "g++").unlink()
-    assert availability.glance(None).cxx == str(tmp_path / "clang++")
+    assert availability.glance(None).found["cxx"] == (str(tmp_path / "clang++"),)
     (tmp_path / "clang++").unlink()
-    assert availability.glance(None).cxx is None
+    assert availability.glance(None).found["cxx"] == ()

@@ -88,7 +88,7 @@ def test_a_vendor_runs_the_specs_of_the_backend_it_joins(load_suite: LoadSuite, 
         "config: [{freezing: false}, {when: {backend: rocm}, set: {freezing: true}}]\n" + used("n")
     )
     suite = load_suite(text, backends=VENDOR)
-    assert [(case.id, case.body["config"]["freezing"]) for case in suite.cases if case.backend == "vendor"] == [
+    assert [(case.id, case.body.settings.config["freezing"]) for case in suite.cases if case.backend == "vendor"] == [
         ("spec[backend=vendor,n=1]", True)
     ]
 

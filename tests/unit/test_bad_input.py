@@ -471,6 +471,6 @@ def test_a_pattern_that_backtracks_for_ever(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("name", ["matrix-of-a-million", "matrix-beyond-counting", "alias-bomb", "alias-chain", "template-grows"])
 def test_what_would_grow_is_refused_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    begun = time.monotonic()
+    begun = time.process_time()
     assert main(["validate", f"tests/specs/invalid/{name}.yaml"]) == ExitCode.USAGE
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10

@@ -17,8 +17,8 @@ from runner.plan import schedule
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
 from runner.report.junit import write_junit
-from runner.run import observed
-from tests.fakes import COUNTED, backend, case, observation, seen, step, verdict_of
+from runner.run.observed import Benches, benches
+from tests.fakes import COUNTED, backend, case, observation, observed, seen, step, verdict_of
 from tests.unit.test_console import reported
 from tests.unit.test_console import result as console_result
 from tests.unit.test_junit import HEADER
@@ -62,7 +62,7 @@ class TestInTheWorker:
     def test_each_round_gives_every_subject_its_turn(self, torch: Any, session: Callable[..., Any]) -> None:
         one = session(SQUARE + "  - bench: {repeat: 4}", eager=False)
         for name in ("one", "two"):
-            one._compiled[name] = one.compiled.targets[name]
+            one.compiled_functions.made[name] = one.compiled.targets[name]
         do(one, 1)
         assert one.module.namespace["seen"] == ["one", "two"] * (3 + 4)
         assert [(found["name"], found["form"], found["count"]) for found in one.bench["timings"]] == [
@@ -97,7 +97,7 @@ class TestInTheWorker:
     def test_a_trace_that_is_too_large_is_left_out_with_a_note(
         self, session: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from runner.worker.case import bench
+        from runner.vocabulary.steps import bench
 
         monkeypatch.setattr(bench, "MAX_ATTACHMENT", 100)
         one = session(SQUARE + "  - bench: {repeat: 1, trace: true}")
@@ -107,14 +107,14 @@ class TestInTheWorker:
         assert not (tmp_path / "trace-1.json").exists()
 
     def test_an_exception_while_timing_is_no_answer_of_torch(self, session: Callable[..., Any]) -> None:
-        from runner.worker.case.steps import CLAIMING
+        from runner.vocabulary.steps import STEPS
 
         one = session(SQUARE + "  - bench: {inputs: [{value: text}]}")
         one.compiled.targets["two"] = lambda x: x.no_such_attribute
         with pytest.raises(AttributeError):
             do(one, 1)
         assert one.bench is None
-        assert "bench" not in CLAIMING
+        assert not STEPS["bench"].traits.claims
 
     def test_backward_and_an_optimizer_leave_no_gradients(self, torch: Any, session: Callable[..., Any]) -> None:
         one = session(LINEAR + "  - bench: {backward: true, optimizer: {call: torch.optim.SGD, kwargs: {lr: 0.5}}, repeat: 2}")
@@ -153,8 +153,8 @@ class TestOptimizer:
             (after,) = do(one, 2)
             taken += step_size
             assert torch.allclose(after, before - taken)
-            assert torch.equal(after, one.eager_output[0])
-            assert one.value("stepped")[0] is not one.compiled.targets["function"].weight
+            assert torch.equal(after, one.reference.output[0])
+            assert one.names.value("stepped")[0] is not one.compiled.targets["function"].weight
         assert one.compiled.targets["function"].weight is not one.eager.targets["function"].weight
 
     def test_a_side_that_went_elsewhere_is_seen(self, torch: Any, session: Callable[..., Any]) -> None:
@@ -163,7 +163,7 @@ class TestOptimizer:
         do(one, 1)
         one.compiled.targets["function"].weight.grad.mul_(2)
         (after,) = do(one, 2)
-        assert not torch.equal(after, one.eager_output[0])
+        assert not torch.equal(after, one.reference.output[0])
 
     def test_without_gradients_there_is_nothing_to_optimize(self, session: Callable[..., Any]) -> None:
         one = session(LINEAR, eager=False)
@@ -172,7 +172,7 @@ class TestOptimizer:
             do(one, 2)
 
     def test_an_optimizer_that_cannot_be_made_is_no_answer_of_torch(self, session: Callable[..., Any]) -> None:
-        from runner.worker.case.session import NotCarriedOut
+        from runner.vocabulary.steps.session import NotCarriedOut
 
         one = session(LINEAR.replace("lr: 0.5", "no_such_rate: 0.5"), eager=False)
         do(one)
@@ -185,7 +185,7 @@ class TestOptimizer:
         for number in range(3):
             do(one, number)
         with pytest.raises(LookupError):
-            one.other_answer()
+            one.other_answers.of_step()
 
 
 # -- in the judge ---------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def test_a_bench_proves_nothing() -> None:
 def test_what_no_bench_reports_is_an_error_and_is_not_shown(change: dict[str, Any], tmp_path: Path) -> None:
     facts = observation(seen(), timed(**change))
     assert verdict_of(case(step(COUNTED), step(kind="bench")), facts).outcome is Outcome.ERROR
-    assert observed.benches(tmp_path, facts) == observed.Benches()
+    assert benches(tmp_path, observed(facts)) == Benches()
 
 
 # -- in the runner --------------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def test_what_no_bench_reports_is_an_error_and_is_not_shown(change: dict[str, An
 
 @pytest.mark.parametrize("facts", [None, 7, [], {}, {"steps": 7}, {"steps": [7]}, {"steps": [{"bench": 7}]}, observation(seen())])
 def test_an_observation_without_a_bench_reports_none(facts: Any, tmp_path: Path) -> None:
-    assert observed.benches(tmp_path, facts) == observed.Benches()
+    assert benches(tmp_path, observed(facts)) == Benches()
 
 
 def test_an_attachment_is_a_file_of_the_case_and_of_bounded_size(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_an_attachment_is_a_file_of_the_case_and_of_bounded_size(tmp_path: Path)
     with (folder / "large.json").open("wb") as stream:
         stream.truncate(MAX_ATTACHMENT + 1)
     names = ["good.json", "good.json", "absent.json", "folder.json", "link.json", "pipe.json", "large.json"]
-    found = observed.benches(folder, observation(timed(attachments=names, notes=["said by the worker"])))
+    found = benches(folder, observed(observation(timed(attachments=names, notes=["said by the worker"]))))
     assert found.timings == (Timing(**TIMING),)
     assert found.attachments == ("good.json",)
     assert found.notes[0] == "said by the worker"
@@ -258,8 +258,7 @@ def test_an_attachment_is_a_file_of_the_case_and_of_bounded_size(tmp_path: Path)
 
 # -- without --bench ------------------------------------------------------------------------------------------------
 
-WHOLE = {"preludes": [], "functions": {}}
-TIMED = case(step(COUNTED), step(kind="bench", repeat=3), step(kind="bench"), body=WHOLE)
+TIMED = case(step(COUNTED), step(kind="bench", repeat=3), step(kind="bench"))
 
 
 def test_without_bench_the_other_steps_keep_their_numbers_and_nothing_runs_alone() -> None:
@@ -274,10 +273,10 @@ def test_without_bench_the_other_steps_keep_their_numbers_and_nothing_runs_alone
 
 def test_the_digest_is_the_same_with_and_without_bench_and_holds_what_would_be_timed() -> None:
     assert digest_of(without_benches(TIMED)) == digest_of(TIMED)
-    assert digest_of(without_benches(case(step(COUNTED), step(kind="bench", repeat=4), step(kind="bench"), body=WHOLE))) != digest_of(
+    assert digest_of(without_benches(case(step(COUNTED), step(kind="bench", repeat=4), step(kind="bench")))) != digest_of(
         without_benches(TIMED)
     )
-    assert digest_of(without_benches(case(step(COUNTED), body=WHOLE))) != digest_of(TIMED)
+    assert digest_of(without_benches(case(step(COUNTED)))) != digest_of(TIMED)
 
 
 def test_facts_of_a_run_with_bench_can_be_judged_and_those_of_one_without_need_no_bench() -> None:
@@ -316,8 +315,10 @@ def test_the_console_has_a_section_of_its_own() -> None:
         "\ntimings: reported, never judged\n"
         "  'area/one[backend=cpu,n=0]'\n"
         "       1.250 ms  fn compiled, median of 10 (1.000 to 2.500)\n"
-        "  no trace of two\n"
         "    cases/00007/trace-1.json\n"
+        "\nnotes: they change no outcome\n"
+        "  'area/one[backend=cpu,n=0]'\n"
+        "    no trace of two\n"
         "\n      2  PASS\n"
     ) in text
     assert "timings" not in reported(console_result(outcome=Outcome.PASS))

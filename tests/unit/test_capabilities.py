@@ -9,9 +9,9 @@ from runner.system.capabilities import CAPABILITIES, Machine
 
 YES, NO, UNKNOWN = Availability.YES, Availability.NO, Availability.UNKNOWN
 
-MACHINE: dict[str, Any] = {"python": (3, 12, 1), "torch": "2.13.0+cpu", "release": (2, 13, 0), "cuda_build": None, "hip_build": None}
+MACHINE: dict[str, Any] = {"python": (3, 12, 1), "torch": "2.13.0+cpu", "release": (2, 13, 0)}
 WITHOUT_TORCH = {"torch": None, "release": None}
-CUDA, ROCM = {"cuda_build": "13.0"}, {"hip_build": "7.0"}
+CUDA, ROCM = {"builds": {"cuda": "13.0"}}, {"builds": {"hip": "7.0"}}
 GIB = 1 << 30
 
 
@@ -29,20 +29,20 @@ GIB = 1 << 30
         ("rocm", "", {**ROCM, "gpus": 0}, NO, "no AMD GPU is visible"),
         ("rocm", "", {**ROCM, "gpus": 8}, YES, ""),
         ("triton", "", {}, NO, "triton is not installed"),
-        ("triton", "", {"triton": True}, YES, ""),
+        ("triton", "", {"found": {"triton": ("/triton",)}}, YES, ""),
         ("ck", "", {}, NO, "Composable Kernel (the package ck4inductor) is not installed"),
-        ("ck", "", {"ck_dir": "/opt/ck"}, YES, ""),
+        ("ck", "", {"found": {"ck": ("/opt/ck",)}}, YES, ""),
         ("cxx", "", {}, NO, "no C++ compiler: neither CXX nor g++ nor clang++ names one"),
-        ("cxx", "", {"cxx": "/usr/bin/g++"}, YES, ""),
+        ("cxx", "", {"found": {"cxx": ("/usr/bin/g++",)}}, YES, ""),
         ("redis", "", {}, NO, "the Python package redis is not installed (the extra 'remote' brings it)"),
-        ("redis", "", {"fakeredis": True}, NO, "the Python package redis is not installed (the extra 'remote' brings it)"),
+        ("redis", "", {"found": {"redis": ("fakeredis",)}}, NO, "the Python package redis is not installed (the extra 'remote' brings it)"),
         ("redis", "", {"servers": frozenset(["redis"])}, NO, "the Python package redis is not installed (the extra 'remote' brings it)"),
         (
-            *("redis", "", {"redis": True}, NO),
+            *("redis", "", {"found": {"redis": ("redis",)}}, NO),
             "the Python package fakeredis is not installed (the extra 'remote' brings it), and no --service names a server",
         ),
-        ("redis", "", {"redis": True, "fakeredis": True}, YES, ""),
-        ("redis", "", {"redis": True, "servers": frozenset(["redis"])}, YES, ""),
+        ("redis", "", {"found": {"redis": ("redis", "fakeredis")}}, YES, ""),
+        ("redis", "", {"found": {"redis": ("redis",)}, "servers": frozenset(["redis"])}, YES, ""),
         ("python", ">3.11.8", {}, YES, ""),
         ("python", "<3.12", {}, NO, "python 3.12.1 is not <3.12"),
         ("torch", ">=2.13", {}, YES, ""),

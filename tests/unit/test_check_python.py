@@ -80,6 +80,11 @@ def with_function(good: str, text: str, more: str = "") -> str:
         ("return math.pi * x", "", "5:14: nothing defines the name 'math' (import it)"),
         ("return x * size", 'matrix: {size: [1]}\nenv: {A: "{{ size }}"}\n', "(a key of the matrix is read as params.size)"),
         ("return x * weight", "let: {weight: 3}\n", "(a value of let or a result is given as an argument, {ref: weight}"),
+        (
+            "\n      class A:\n          size = 1\n          def m(self): return size\n      return A",
+            "",
+            "nothing defines the name 'size' (what a class binds is read as self.size, or as CLASS.size)",
+        ),
         ("return zzqqy(x)", "", "(define it here or in prelude:, or import it)"),
     ],
 )
@@ -114,6 +119,9 @@ MATRIX = 'matrix: {size: [1, 2]}\nenv: {A: "{{ size }}"}\n'
     ("text", "problem"),
     [
         ('return x * params["size"]', "params has attributes, and no items (write params.size)"),
+        ('return x * params.get("size")', "params has attributes, and no items (write params.size)"),
+        ('return x * params.get("size", 3)', "params has attributes, and no items (write params.size)"),
+        ("return x * params.get(y)", "params has attributes, and no items (write params.NAME)"),
         ("return x * params[y]", "params has attributes, and no items (write params.NAME)"),
         ("return x * params.sise", "unknown matrix key 'sise' in params (did you mean 'size'?)"),
         ('return x * getattr(params, "sise")', "unknown matrix key 'sise' in params (did you mean 'size'?)"),

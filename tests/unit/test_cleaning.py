@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 torch = import_torch()
 
 from runner.worker.case import source_module  # noqa: E402 - they import torch
-from runner.worker.process.registered import Counters, Places, Tables  # noqa: E402
+from runner.worker.process.registered import Counters, Places  # noqa: E402
 from runner.worker.process.reset import Baseline  # noqa: E402
 from runner.worker.process.settings import SETTINGS, Settings  # noqa: E402
 from runner.worker.torch_compat import compat  # noqa: E402
@@ -264,8 +264,11 @@ def contaminated(baseline: Baseline, change: Callable[[], object]) -> str:
 
 
 def ways(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str]]:
+    from runner.vocabulary import steps
     from runner.vocabulary.expectations import close
-    from runner.worker.case import bench, case, hooks, steps
+    from runner.vocabulary.inputs import objects
+    from runner.vocabulary.steps import spawn
+    from runner.worker.case import case, hooks
 
     def code_of_measure() -> None:
         patch.setattr(close.measure, "__code__", (lambda arguments, value: {"leaves": []}).__code__)
@@ -284,8 +287,8 @@ def ways(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str
             "runner.worker.case.case.Channel",
         ),
         "a constant": (lambda: patch.setattr(case, "_MAX_MESSAGE", 0), "runner.worker.case.case._MAX_MESSAGE"),
-        "an entry of a table": (lambda: patch.setitem(steps.STEPS, "call", another), "runner.worker.case.steps.STEPS.call"),
-        "a new entry of a table": (lambda: patch.setitem(steps.STEPS, "rest", another), "runner.worker.case.steps.STEPS.rest"),
+        "an entry of a table": (lambda: patch.setitem(steps.STEPS, "call", another), "runner.vocabulary.steps.STEPS.call"),
+        "a new entry of a table": (lambda: patch.setitem(steps.STEPS, "rest", another), "runner.vocabulary.steps.STEPS.rest"),
         "a name that hides a builtin": (lambda: patch.setattr(case, "len", another, raising=False), "runner.worker.case.case.len"),
         "a builtin": (lambda: patch.setattr("builtins.abs", another), "builtins.abs"),
         "a new builtin": (lambda: patch.setattr(builtins, "helper", another, raising=False), "builtins.helper"),
@@ -303,7 +306,15 @@ def ways(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str
             lambda: patch.setitem(sys.modules, "runner.core.protocol", types.ModuleType("x")),
             "sys.modules[runner.core.protocol]",
         ),
-        "a module that only a later case imports": (lambda: patch.setattr(bench, "bench", another), "runner.worker.case.bench.bench"),
+        "a module that only a later case imports": (
+            lambda: patch.setattr(objects, "module", another),
+            "runner.vocabulary.inputs.objects.module",
+        ),
+        "what a kind of step does": (lambda: patch.setattr(spawn, "run", another), "runner.vocabulary.steps.spawn.run"),
+        "what a kind of step does, at its class": (
+            lambda: patch.setattr(spawn.Spawn, "runs", staticmethod(another)),
+            "runner.vocabulary.steps.spawn.Spawn.runs",
+        ),
         "the check": (
             lambda: patch.setattr(Baseline, "_bring_back", lambda self: iter(())),
             "runner.worker.process.reset.Baseline._bring_back",
@@ -506,20 +517,55 @@ def test_a_case_that_ends_its_worker_is_not_kept(baseline: Baseline) -> None:
         after(baseline, sys.exit)
 
 
-def test_looking_costs_little(baseline: Baseline) -> None:
-    """Each case of a shared worker pays it: it must stay well below what a compile takes."""
+def walk() -> int:
+    """Look up each name of torch's modules and of their classes once: the unit in which the cost of cleaning is measured."""
+    seen = 0
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] not in ("torch", "triton") or type(module) is not types.ModuleType:
+            continue
+        for key, value in list(vars(module).items()):
+            seen += vars(module).get(key) is value
+            if issubclass(type(value), type) and value.__module__ == name:
+                seen += sum(vars(value).get(one) is held for one, held in list(vars(value).items()))
+    return seen
 
-    def compile_one() -> None:
-        torch.compile(lambda x: x + 1, backend="aot_eager")(torch.ones(2))
 
-    begin = time.perf_counter()
-    compile_one()
-    compiled = time.perf_counter() - begin
-    torch._dynamo.reset()
-    begin = time.perf_counter()
-    for one in (Places().replaced(), Tables().grown(), Settings().bring_back()):
-        assert list(one) == []
-    assert time.perf_counter() - begin < max(compiled, 1.0)
+def cpu_seconds(work: Callable[[], object]) -> float:
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+def cost(work: Callable[[], object], bound: float) -> float:
+    """Return the CPU time of some work in walks, measured in turn; again while it is above the bound, because load can only add to it."""
+    units, taken = [], []
+    for turn in range(40):
+        units.append(cpu_seconds(walk))
+        taken.append(cpu_seconds(work))
+        if turn > 3 and min(taken) < bound * min(units):
+            break
+    return min(taken) / min(units)
+
+
+@pytest.fixture
+def frozen() -> Iterator[None]:
+    """Take what is alive out of the garbage collector's sight, as a template does before it forks."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("frozen")
+def test_cleaning_after_a_case_costs_little(baseline: Baseline) -> None:
+    """Each case of a shared worker pays it: 2.8 walks, some 0.12 s of CPU time."""
+    assert cost(lambda: after(baseline, lambda: None), bound=5) < 5
+
+
+@pytest.mark.usefixtures("frozen")
+def test_noting_the_first_state_costs_little(baseline: Baseline) -> None:
+    """Each shared worker pays it once: 7.3 walks, some 0.3 s of CPU time."""
+    assert cost(Baseline, bound=13) < 13
 
 
 def test_the_text_of_what_is_odd_fits_into_its_message(baseline: Baseline) -> None:

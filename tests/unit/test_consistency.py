@@ -239,7 +239,7 @@ def _remove(path: Path, data: bytes) -> None:
 
 def test_whatever_the_judge_says_does_not_contradict_itself(journal: Path) -> None:
     step = fakes.step(fakes.COUNTED)
-    made = fakes.case(step, body={"preludes": [], "functions": {}})
+    made = fakes.case(step)
     facts = ({}, {"counters": {}}, {"executed": {}}, {"raised": fakes.exception()})
     found = [fakes.verdict_of(made, fakes.observation(fakes.seen(**changes))) for changes in facts]
     assert [one.outcome for one in found] == [Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.FAIL]
@@ -253,3 +253,29 @@ def test_statuses_that_no_waiver_of_that_effect_allows(journal: Path) -> None:
     failed = case(1, Outcome.FAIL, waivers=(waiver_of(WaiverEffect.EXPIRED, "r", AT),))
     assert failed.failed[0].status is Status.FAILED
     assert read_run(written(journal, failed)).results == (failed,)
+
+
+@pytest.mark.parametrize(
+    ("required", "shard", "code", "problem"),
+    [
+        ("triton", "", 4, ""),
+        ("triton", "", 0, "its exit code is 0, and its cases come to 4"),
+        ("redis", "", 0, ""),
+        ("redis", "", 4, "its exit code is 4, and its cases come to 0"),
+        ("triton", "1/2", 4, ""),
+        ("triton", "1/2", 0, ""),
+    ],
+)
+def test_the_exit_code_follows_from_what_was_required(journal: Path, required: str, shard: str, code: int, problem: str) -> None:
+    """What a shard exits with may follow from cases of other shards."""
+    results = [case(1, requires=("redis",)), case(2)]
+    options = {**header().options, "require": required, "shard": shard}
+    path = written(journal, *results, options=options, shard=shard)
+    lines = [json.loads(text) for text in path.read_text().splitlines()]
+    lines[-1]["exit_code"] = code
+    path.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    if problem:
+        with pytest.raises(JournalError, match=problem):
+            read_run(path)
+    else:
+        assert len(read_run(path).results) == 2

@@ -311,3 +311,9 @@ def test_the_stack_of_a_crash_is_shown_once() -> None:
     assert text.count("line 3 in f") == 1
     assert "line 4 in g" not in text
     assert "stderr ends:\n    Fatal Python error\n" in text
+
+
+def test_a_note_about_a_worker_stands_under_its_own_heading() -> None:
+    text = reported(result(outcome=Outcome.PASS, notes=("its worker had answered and did not end\x1b[2J",)))
+    assert "timings" not in text
+    assert "\nnotes: they change no outcome\n  'area/one[backend=cpu,n=0]'\n    its worker had answered and did not end\n" in text

@@ -1,71 +1,107 @@
-"""What the documents say is true: the reference is fresh, the first spec is valid, the commands exist."""
+"""What the documents say is true: every fence has a test, every spec is valid, every command exists, generated pages are fresh."""
 
-import os
+import json
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from jsonschema import Draft202012Validator
 
+from runner.core.exit_codes import ExitCode
 from runner.language.load import load
-from runner.language.reference import reference
+from runner.language.read import schema
+from runner.language.reference import folder
+from tests.fences import FILES, ROOT, Fence, every_fence, home, pages, run_in, write, write_site
 
-ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+FENCES = every_fence()
+TESTED = {
+    "yaml": (*FILES, "examples", "workflow"),
+    "sh": ("commands", "command-run", "command-test"),
+    "json": ("journal",),
+    "python": ("",),
+    "": ("failure",),
+}
+"""The marks that tests claim, here and in ``test_doc_commands``, by the language of their fences."""
+
+
+def fences(*marks: str) -> list[Fence]:
+    found = [fence for fence in FENCES if fence.mark in marks]
+    assert found, f"no fence is marked {marks}"
+    return found
 
 
 def block(mark: str) -> str:
-    """Return the fenced block after a mark in the README."""
-    found = re.search(rf"<!-- {re.escape(mark)} -->\n```[a-z]*\n(.*?)```", README, re.DOTALL)
-    assert found is not None, f"README.md has no block {mark}"
-    return found[1]
+    (found,) = {fence.text for fence in fences(mark)}
+    return found
 
 
-def test_the_reference_is_fresh() -> None:
-    committed = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
-    assert committed == reference(), "run: python -m runner.language.reference > docs/language.md"
+# fences
 
 
-def test_the_first_spec_is_valid_and_short(tmp_path: Path) -> None:
-    text = block("first-spec")
-    (tmp_path / "relu.yaml").write_text(text, encoding="utf-8")
-    cases = load([tmp_path]).cases
-    assert [case.id for case in cases][:2] == ["relu[backend=cpu,dynamic=true]", "relu[backend=cpu,dynamic=false]"]
-    assert len(text.splitlines()) <= 15
+@pytest.mark.parametrize("fence", FENCES, ids=str)
+def test_every_fence_is_tested(fence: Fence) -> None:
+    assert fence.language in TESTED, f"{fence}: no test knows the language '{fence.language}'"
+    assert fence.mark in TESTED[fence.language], f"{fence}: mark the fence with one of {TESTED[fence.language]} (tests/fences.py)"
 
 
-def test_the_vendors_file_is_valid_and_runs_what_the_readme_says(tmp_path: Path) -> None:
-    file = tmp_path / "ours.yaml"
-    file.write_text(block("vendor"), encoding="utf-8")
-    cases = load([], [file]).cases
-    for name, tags in (("rocm-ours", set()), ("rocm-ours-gemm", {"gemm"})):
-        wanted = {case.id.replace("backend=rocm", f"backend={name}") for case in cases if case.backend == "rocm" and tags <= set(case.tags)}
-        assert len(wanted) > (100 if not tags else 0)
-        assert {case.id for case in cases if case.backend == name} == wanted
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_no_code_stands_outside_of_the_fences_that_are_read(page: Path) -> None:
+    """Fences of another form (tildes, four backticks, HTML) and indented blocks would have no test."""
+    text = page.read_text("utf-8")
+    marks = re.findall(r"^\s*(?:```+|~~~+|<pre).*$", text, re.MULTILINE)
+    assert len(marks) == 2 * sum(fence.page == page.relative_to(ROOT).as_posix() for fence in FENCES), marks
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert re.findall(r"(?<=\n\n)    [^\n]*(?:torch-conformance|python) [^\n]*", prose) == []
 
 
-def test_the_commands_of_the_first_spec_find_it_wherever_it_lies(tmp_path: Path) -> None:
-    """In a clone as elsewhere: a folder below the shipped specs would give other ids."""
-    lines = [line.partition("#")[0].strip() for line in block("first-commands").splitlines()]
-    assert lines[0] == ". .venv/bin/activate"
-    (tmp_path / "first").mkdir()
-    (tmp_path / "first" / "relu.yaml").write_text(block("first-spec"), encoding="utf-8")
-    for line in lines[1:]:
-        program, *arguments = shlex.split(line)
-        assert program == "torch-conformance"
-        if arguments[0] != "run":
-            done = run_in(tmp_path, *arguments)
-            assert done.returncode == 0, done.stderr
-            assert arguments[0] == "validate" or "relu[backend=cpu,dynamic=true]" in done.stdout
+def test_pages_are_found() -> None:
+    names = {page.relative_to(ROOT).as_posix() for page in pages()}
+    assert {"README.md", "docs/index.md", "docs/reference/language.md"} <= names
+    assert len(FENCES) > 60
 
 
-def run_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "runner", *arguments]
-    return subprocess.run(
-        command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False, timeout=240
-    )
+# files of a page
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the files of every page, each page in a folder of its own."""
+    return write_site(tmp_path_factory.mktemp("site"))
+
+
+PAGES = sorted({fence.page for fence in FENCES if fence.mark in (*FILES, "commands")})
+
+
+def named(page: str, mark: str) -> list[Path]:
+    return [Path(fence.name) for fence in FENCES if (fence.page, fence.mark) == (page, mark)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_of_a_page_are_valid(page: str, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home(site, page))
+    specs = named(page, "spec")
+    files = [str(path) for path in (*specs, *(path.parent for path in named(page, "defaults")))]
+    options = [part for mark in ("backends", "waivers") for path in named(page, mark) for part in (f"--{mark}", str(path))]
+    if files or options:
+        done = run_in(Path(), "validate", *files, *options)
+        assert (done.returncode, done.stderr) == (ExitCode.OK, ""), done.stdout
+        assert "no problem" in done.stdout
+
+
+@pytest.mark.parametrize("fence", fences("examples"), ids=str)
+def test_examples_fit_their_schema(fence: Fence) -> None:
+    file, _, name = fence.name.partition("/")
+    definition = schema.resolve_definition(file, name)
+    entries = yaml.safe_load(fence.text)
+    for entry in entries:
+        value = entry[name] if file != "inputs" else entry
+        assert list(Draft202012Validator(definition).iter_errors(value)) == [], f"{fence}: {entry}"
+
+
+# the README
 
 
 @pytest.mark.parametrize("mark", ["command-run", "command-test"])
@@ -76,19 +112,93 @@ def test_the_commands_of_the_readme_are_what_ci_runs(mark: str) -> None:
     assert mark in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 90
+
+
+def test_the_first_spec_has_the_ids_that_are_shown(site: Path) -> None:
+    cases = load([home(site, "README.md") / "first"]).cases
+    assert [case.id for case in cases][:2] == ["relu[backend=cpu,dynamic=true]", "relu[backend=cpu,dynamic=false]"]
+
+
+def test_the_matrix_of_the_reference_has_the_cases_that_are_shown(site: Path) -> None:
+    text = (folder() / "language.md").read_text("utf-8")
+    ids = [case.id for case in load([home(site, "docs/reference/language.md") / "matrix.yaml"]).cases]
+    assert set(re.findall(r"`(matrix\[[^`]+)`", text)) <= set(ids)
+    assert len(ids) == 3
+
+
+def test_a_vendors_backends_have_the_cases_that_are_promised(site: Path) -> None:
+    file = home(site, "docs/guides/bring-a-backend.md") / "ours.yaml"
+    cases = load([], [file]).cases
+    for name, tags in (("rocm-ours", set()), ("rocm-ours-gemm", {"gemm"})):
+        wanted = {case.id.replace("backend=rocm", f"backend={name}") for case in cases if case.backend == "rocm" and tags <= set(case.tags)}
+        assert len(wanted) > (100 if not tags else 0)
+        assert {case.id for case in cases if case.backend == name} == wanted
+
+
 @pytest.mark.torch
-def test_the_first_spec_passes_and_the_failure_shown_is_real(tmp_path: Path) -> None:
-    folder = tmp_path / "first"
-    folder.mkdir(parents=True)
-    right = block("first-spec")
+def test_the_failure_shown_is_real(site: Path, tmp_path: Path) -> None:
+    right = (home(site, "README.md") / "first" / "relu.yaml").read_text("utf-8")
     wrong = right.replace("stats.unique_graphs: 1", "stats.unique_graphs: 2")
     assert wrong != right
-    (folder / "right.yaml").write_text(right, encoding="utf-8")
-    (folder / "relu.yaml").write_text(wrong, encoding="utf-8")
+    place = tmp_path / "first"
+    place.mkdir()
+    (place / "relu.yaml").write_text(wrong, encoding="utf-8")
     done = run_in(tmp_path, "run", "first", "--backend", "cpu", "--select", "*dynamic=true?")
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == ExitCode.FAILED, done.stderr
     assert block("failure") in re.sub(r"reports/[0-9TZ]+-[0-9a-f]+/", "reports/20260301T120000Z-1a2b3c/", done.stdout)
-    assert "1  PASS" in done.stdout
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(1200)
+def test_every_spec_of_the_documents_passes_and_can_fail(tmp_path: Path) -> None:
+    """Run all of them but those for a vendor's backend: each passes, each control fails, each written reason is needed."""
+    vendors = {fence.page for fence in fences("backends")}
+    seen: set[tuple[str, str]] = set()
+    for fence in fences("spec", "defaults"):
+        if fence.page not in vendors and (fence.name, fence.text) not in seen:
+            seen.add((fence.name, fence.text))
+            write(fence, home(tmp_path / "specs", fence.page))
+    done = run_in(tmp_path, "run", "specs", "--backend", "cpu", "--backend", "host", "--out", "all", timeout=800)
+    assert done.returncode == ExitCode.OK, done.stdout + done.stderr
+    assert {line.split()[1] for line in done.stdout.splitlines() if re.match(r" +[0-9]+  [A-Z]", line)} == {"PASS"}, done.stdout
+    audited = run_in(tmp_path, "audit", "all", "--run", timeout=400)
+    assert audited.returncode == ExitCode.OK, audited.stdout + audited.stderr
+    assert "0 survived" in audited.stdout
+    assert "reasons for nothing" not in audited.stdout
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*pages(), *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"))],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
+def test_links_lead_to_files(page: Path) -> None:
+    """Check files alone: ``mkdocs build --strict`` checks anchors, within the site."""
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)", text):
+        ours = "https://github.com/torch-conformance/torch-conformance/blob/main/"
+        if target.startswith(ours):
+            assert (ROOT / target.removeprefix(ours)).is_file(), target
+        elif not target.startswith("https://"):
+            assert (page.parent / target).is_file(), target
+
+
+@pytest.mark.parametrize("fence", fences("journal"), ids=str)
+def test_lines_of_a_journal_fit_its_schema(fence: Fence) -> None:
+    validator = schema.validator("journal")
+    for line in fence.text.splitlines():
+        assert list(validator.iter_errors(json.loads(line))) == []
+
+
+def test_python_of_the_documents_compiles() -> None:
+    for fence in FENCES:
+        if fence.language == "python":
+            compile(fence.text, str(fence), "exec")
+
+
+# what no document holds
 
 
 def test_no_document_holds_a_machine_path() -> None:

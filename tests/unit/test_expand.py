@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from runner.core.case import WrittenFunction
 from runner.core.diagnostics import InvalidSpecs
 from runner.core.model import Case
 from runner.language import load as loading
@@ -99,17 +100,17 @@ def test_defaults_then_spec_then_backend(load_suite: LoadSuite, good: str) -> No
     assert origins["cpp_wrapper"] == "defaults, suite/in/_defaults.yaml:1:10"
     assert origins["fx_graph_cache"] == "spec, suite/in/spec.yaml:8:10"
     assert origins["max_autotune"].startswith("backend rocm-ck, ")
-    assert (case.body["context"], case.tags) == (["no_grad"], ("outer", "inner", "own"))
+    assert (case.body.context, case.tags) == (("no_grad",), ("outer", "inner", "own"))
 
 
 def test_a_specs_own_context_replaces_that_of_the_defaults(load_suite: LoadSuite, good: str) -> None:
     case = only(load_suite({"_defaults.yaml": "context: [no_grad]\n", "spec.yaml": good + "context: []\n"}))
-    assert case.body["context"] == []
+    assert case.body.context == ()
 
 
 def test_the_innermost_context_of_the_defaults_holds(load_suite: LoadSuite, good: str) -> None:
     files = {"_defaults.yaml": "context: [no_grad]\n", "in/_defaults.yaml": "context: [inference_mode]\n", "in/in/spec.yaml": good}
-    assert only(load_suite(files)).body["context"] == ["inference_mode"]
+    assert only(load_suite(files)).body.context == ("inference_mode",)
 
 
 def test_the_state_of_torch_is_inherited_key_by_key(load_suite: LoadSuite, good: str) -> None:
@@ -120,14 +121,14 @@ def test_the_state_of_torch_is_inherited_key_by_key(load_suite: LoadSuite, good:
         "spec.yaml": good + "torch: {allow_tf32: true}\n",
     }
     inner, outer = sorted(load_suite(files).cases, key=lambda case: case.id)
-    assert inner.body["torch"] == {"allow_tf32": False, "default_dtype": "float32", "deterministic": True}
-    assert outer.body["torch"] == {"allow_tf32": True, "default_dtype": "float64"}
+    assert inner.body.settings.torch == {"allow_tf32": False, "default_dtype": "float32", "deterministic": True}
+    assert outer.body.settings.torch == {"allow_tf32": True, "default_dtype": "float64"}
     assert inner.options["torch"]["allow_tf32"].origin == "defaults, suite/_defaults.yaml:1:9"
 
 
 def test_preludes_come_outermost_first(load_suite: LoadSuite, good: str) -> None:
     files = {"_defaults.yaml": "prelude: A = 1\n", "in/_defaults.yaml": "prelude: B = A\n", "in/spec.yaml": good + "prelude: C = B\n"}
-    assert [block["text"] for block in only(load_suite(files)).body["preludes"]] == ["A = 1", "B = A", "C = B"]
+    assert [block.text for block in only(load_suite(files)).body.preludes] == ["A = 1", "B = A", "C = B"]
 
 
 def test_what_a_backend_sets_otherwise_must_be_meant(load_suite: LoadSuite, good: str) -> None:
@@ -142,7 +143,7 @@ def test_what_a_backend_sets_otherwise_must_be_meant(load_suite: LoadSuite, good
             "(if the spec means it, write config: [{set: {max_autotune: false}, override: true}])"
         ]
     meant = load_suite(text + "config: [{set: {max_autotune: false}, override: true}]\n", backends=VENDOR)
-    assert {case.backend: case.body["config"]["max_autotune"] for case in meant.cases} == dict.fromkeys(
+    assert {case.backend: case.body.settings.config["max_autotune"] for case in meant.cases} == dict.fromkeys(
         ("rocm", "rocm-ck", "rocm-mixed", "vendor"), False
     )
     same = load_suite(text + "config: {max_autotune: true}\n", backends=VENDOR)
@@ -151,7 +152,7 @@ def test_what_a_backend_sets_otherwise_must_be_meant(load_suite: LoadSuite, good
 
 def test_a_backend_may_differ_from_defaults_without_a_word(load_suite: LoadSuite, good: str) -> None:
     files = {"_defaults.yaml": "config: {max_autotune: false}\n", "spec.yaml": good.replace("[cpu]", "[rocm]\ntags: [gemm]")}
-    found = {case.backend: case.body["config"]["max_autotune"] for case in load_suite(files, backends=VENDOR).cases}
+    found = {case.backend: case.body.settings.config["max_autotune"] for case in load_suite(files, backends=VENDOR).cases}
     assert found == {"rocm": False, "rocm-ck": True, "rocm-mixed": True, "vendor": True}
 
 
@@ -160,7 +161,7 @@ def test_conditions_choose_by_backend_and_by_what_it_joins(load_suite: LoadSuite
         "config: [{freezing: false}, {when: {backend: rocm}, set: {freezing: true}}, {when: {device: cpu}, set: {cpp_wrapper: true}}]\n"
     )
     suite = load_suite(good.replace("[cpu]", "[cpu, rocm]\ntags: [gemm]") + config, backends=VENDOR)
-    found = {case.backend: (case.body["config"]["freezing"], "cpp_wrapper" in case.body["config"]) for case in suite.cases}
+    found = {case.backend: (case.body.settings.config["freezing"], "cpp_wrapper" in case.body.settings.config) for case in suite.cases}
     assert found == {"cpu": (False, True)} | dict.fromkeys(("rocm", "rocm-ck", "rocm-mixed", "vendor"), (True, False))
 
 
@@ -168,7 +169,7 @@ def test_conditions_on_the_version_take_the_later_entry_that_holds(load_suite: L
     config = (
         'config: [{freezing: false}, {when: {torch: ">=2.0"}, set: {freezing: true}}, {when: {torch: "<2.0"}, set: {freezing: false}}]\n'
     )
-    assert only(load_suite(good + config)).body["config"] == {"freezing": True}
+    assert only(load_suite(good + config)).body.settings.config == {"freezing": True}
 
 
 # -- templates ------------------------------------------------------------------------------------------------------
@@ -182,8 +183,8 @@ def test_a_value_takes_the_type_of_its_expression(load_suite: LoadSuite, good: s
     )
     case = only(load_suite(text))
     assert case.id == "spec[backend=cpu,shape=square,dtype=float16,dynamic=true,size=3]"
-    assert case.body["inputs"][0] == {"rand": [4, 4], "dtype": "float16"}
-    assert (case.body["compile"], case.body["env"]) == ({"dynamic": True}, {"A": 3, "B": "x3"})
+    assert case.body.inputs[0] == {"rand": [4, 4], "dtype": "float16"}
+    assert (case.body.settings.compile, case.body.settings.env) == ({"dynamic": True}, {"A": 3, "B": "x3"})
     assert case.covers == ("a::b[float16,true,4]",)
     assert case.params == {"shape": [4, 4], "dtype": "float16", "dynamic": True, "size": 3}
 
@@ -196,16 +197,16 @@ def test_text_from_the_matrix_stays_text_wherever_it_goes(load_suite: LoadSuite,
     )
     for case, written in zip(load_suite(text).cases, ("{{ backend }}", "{{ nope }}", "{{ facts.arch }}"), strict=True):
         assert case.params == {"n": written}
-        assert case.body["inputs"][1] == case.body["env"]["A"] == written
-        assert case.body["config"] == {"max_autotune_gemm_backends": written, "cuda.cutlass_dir": f"a{written}"}
+        assert case.body.inputs[1] == case.body.settings.env["A"] == written
+        assert case.body.settings.config == {"max_autotune_gemm_backends": written, "cuda.cutlass_dir": f"a{written}"}
 
 
 def test_facts_are_never_resolved_here(load_suite: LoadSuite, good: str) -> None:
     text = good.replace("[cpu]", "[rocm-ck]").replace("[4, 4]}, {", '["{{ facts.gpus * n }}", 4]}, {') + "matrix: {n: [2]}\n"
     case = only(load_suite(text))
-    assert as_text(case.body["inputs"][0]) == {"rand": ["{{ facts.gpus * n }}", 4]}
-    assert as_text(case.body["config"])["rocm.ck_dir"] == "{{ facts.ck_dir }}"
-    assert case.body["inputs"][0]["rand"][0].names["n"] == 2
+    assert as_text(case.body.inputs[0]) == {"rand": ["{{ facts.gpus * n }}", 4]}
+    assert as_text(case.body.settings.config)["rocm.ck_dir"] == "{{ facts.ck_dir }}"
+    assert case.body.inputs[0]["rand"][0].names["n"] == 2
 
 
 def test_defaults_and_backends_may_name_backend_and_device(load_suite: LoadSuite, good: str) -> None:
@@ -213,15 +214,15 @@ def test_defaults_and_backends_may_name_backend_and_device(load_suite: LoadSuite
         "_defaults.yaml": 'config: {cuda.cutlass_dir: "{{ backend }}-{{ device }}"}\n',
         "spec.yaml": good.replace("[cpu]", "[cpu, cuda]"),
     }
-    found = {case.backend: case.body["config"]["cuda.cutlass_dir"] for case in load_suite(files).cases}
+    found = {case.backend: case.body.settings.config["cuda.cutlass_dir"] for case in load_suite(files).cases}
     assert found == {"cpu": "cpu-cpu", "cuda": "cuda-cuda"}
 
 
 def test_templates_are_not_applied_to_code_and_patterns(load_suite: LoadSuite, good: str) -> None:
     text = good.replace("return x @ y", 'return {"{{ backend }}"}') + 'prelude: |\n  A = "{{ backend }}"\n'
     case = only(load_suite(text.replace("[{close: {to: eager}}]", '[{raises: {type: ValueError, match: "{{ backend }}"}}]')))
-    assert "{{ backend }}" in case.body["functions"]["function"]["block"]["text"]
-    assert "{{ backend }}" in case.body["preludes"][0]["text"]
+    assert "{{ backend }}" in case.body.functions["function"].block.text
+    assert "{{ backend }}" in case.body.preludes[0].text
     assert case.steps[0].expectations[0].check.match == "{{ backend }}"
 
 
@@ -274,9 +275,10 @@ def test_places_lead_to_the_file(load_suite: LoadSuite, good: str) -> None:
 
 
 def test_code_knows_its_lines(load_suite: LoadSuite, good: str) -> None:
-    body = only(load_suite(good)).body["functions"]["function"]
-    assert (body["entry"], body["block"]["line"], body["block"]["exact"]) == ("fn", 4, True)
-    assert Path(body["block"]["file"]).name == "spec.yaml"
+    function = only(load_suite(good)).body.functions["function"]
+    assert isinstance(function, WrittenFunction)
+    assert (function.entry, function.block.line, function.block.exact) == ("fn", 4, True)
+    assert Path(function.block.file).name == "spec.yaml"
 
 
 def test_nothing_runs_beside_a_case_whose_spec_says_so(load_suite: LoadSuite, good: str) -> None:
@@ -299,7 +301,7 @@ def with_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text("")
         minor = ".".join(version.split(".")[:2])
-        torch = InstalledTorch(version=version, minor=minor, root=root, cuda=None, hip=None, git="")
+        torch = InstalledTorch(version=version, minor=minor, root=root, builds={}, git="")
         monkeypatch.setattr(loading, "installed_torch", lambda: torch)
 
     return install
@@ -333,7 +335,7 @@ def test_an_option_under_a_condition_that_does_not_hold_is_not_missed(
     with_torch("2.11.0")
     assert only(load_suite(text)).missing_names == ()
     with_torch("2.13.0")
-    found: dict[str, Any] = only(load_suite(text)).body["config"]
+    found: dict[str, Any] = only(load_suite(text)).body.settings.config
     assert name in found
 
 
@@ -348,19 +350,19 @@ def test_without_torch_specs_are_expanded_and_nothing_is_missed(load_suite: Load
 def test_cases_share_their_options_where_no_template_sets_one(load_suite: LoadSuite, good: str) -> None:
     first, second = load_suite(good + "matrix: {n: [1, 2]}\nconfig: {max_autotune: true}\n" + used("n")).cases
     assert first.options is second.options
-    assert first.body["config"] is second.body["config"]
-    assert first.body["config"] == {"max_autotune": True}
+    assert first.body.settings.config is second.body.settings.config
+    assert first.body.settings.config == {"max_autotune": True}
 
 
 def test_cases_have_options_of_their_own_where_a_template_sets_one(load_suite: LoadSuite, good: str) -> None:
     first, second = load_suite(good + 'matrix: {n: [1, 2]}\nconfig: {realize_reads_threshold: "{{ n }}"}\n').cases
-    assert [case.body["config"]["realize_reads_threshold"] for case in (first, second)] == [1, 2]
+    assert [case.body.settings.config["realize_reads_threshold"] for case in (first, second)] == [1, 2]
     assert [case.options["config"]["realize_reads_threshold"].value for case in (first, second)] == [1, 2]
 
 
 def test_backends_share_no_options(load_suite: LoadSuite, good: str) -> None:
     cases = load_suite(good.replace("[cpu]", "[rocm]"), backends=VENDOR).cases
-    assert {case.backend: case.body["config"] for case in cases} == {"rocm": {}, "vendor": {"max_autotune": True}}
+    assert {case.backend: case.body.settings.config for case in cases} == {"rocm": {}, "vendor": {"max_autotune": True}}
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])

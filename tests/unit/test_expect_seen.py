@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from runner.core.model import Status
+from runner.core.observation import ChildExit, SpyCalls
 from runner.vocabulary.expectations import EXPECTATIONS, BadExpectation, StepFacts
 from tests.fakes import ELSEWHERE, HERE, judged
 
@@ -18,7 +19,7 @@ def statuses(kind: str, body: Any, **facts: Any) -> list[Status]:
 # -- calls ----------------------------------------------------------------------------------------------------------
 
 ENTRIES = [{"same": True, "size": 1}, {"same": False, "size": {"$float": "inf"}}, {"argv": ["nvcc", "-Wx"], "text": "nvcc -Wx"}]
-SEEN = {"order": {"count": 3, "entries": ENTRIES}, "never": {"count": 0, "entries": []}}
+SEEN = {"order": SpyCalls(count=3, entries=tuple(ENTRIES)), "never": SpyCalls(count=0, entries=())}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_calls(body: Any, status: Status) -> None:
 
 
 def test_entries_that_were_not_kept_are_not_guessed() -> None:
-    many = {"order": {"count": 5, "entries": [{"same": True}]}}
+    many = {"order": SpyCalls(count=5, entries=({"same": True},))}
     assert statuses("calls", {"of": "order", "count": 5}, calls=many) == [HELD]
     assert statuses("calls", {"of": "order", "where": {"same": True}, "count": 1}, calls=many) == [ERROR]
 
@@ -61,7 +62,7 @@ def test_entries_that_were_not_kept_are_not_guessed() -> None:
 @pytest.mark.parametrize("entries", [[3], [None]])
 def test_entries_that_make_no_sense(entries: Any) -> None:
     with pytest.raises((TypeError, AttributeError, LookupError)):
-        judged("calls", {"of": "order", "where": {"a": 1}}, calls={"order": {"count": 1, "entries": entries}})
+        judged("calls", {"of": "order", "where": {"a": 1}}, calls={"order": SpyCalls(count=1, entries=entries)})
 
 
 # -- exit -----------------------------------------------------------------------------------------------------------
@@ -84,7 +85,7 @@ def test_entries_that_make_no_sense(entries: Any) -> None:
     ],
 )
 def test_exit(body: Any, code: int, stderr: str, status: Status) -> None:
-    assert statuses("exit", body, exit={"code": code, "stderr": stderr}) == [status]
+    assert statuses("exit", body, exit=ChildExit(code=code, stderr=stderr)) == [status]
 
 
 def test_exit_without_a_child() -> None:
@@ -157,7 +158,7 @@ def test_dead_without_facts() -> None:
 
 # -- mutants --------------------------------------------------------------------------------------------------------
 
-CHILD = {"code": 3, "stderr": "planted planted"}
+CHILD = ChildExit(code=3, stderr="planted planted")
 MUTATED: list[tuple[str, Any, dict[str, Any], list[str]]] = [
     ("calls", {"of": "order"}, {"calls": SEEN}, ["just below its least"]),
     ("calls", {"of": "order", "count": 3}, {"calls": SEEN}, ["one more", "one less"]),
@@ -165,7 +166,7 @@ MUTATED: list[tuple[str, Any, dict[str, Any], list[str]]] = [
     ("calls", {"of": "order", "where": {"same": True}, "count": 1}, {"calls": SEEN}, ["one more", "one less", "entries that do not fit"]),
     ("calls", {"of": "order", "where": {"same": 7}, "count": 0}, {"calls": SEEN}, ["one more", "one less: nothing is counted less than 0"]),
     ("calls", {"of": "order", "where": {"argv": {"contains": "q"}}, "count": {"max": 1}}, {"calls": SEEN}, ["just above its most"]),
-    ("exit", {"code": 0}, {"exit": {"code": 0, "stderr": ""}}, ["another code"]),
+    ("exit", {"code": 0}, {"exit": ChildExit(code=0, stderr="")}, ["another code"]),
     ("exit", {"nonzero": True, "stderr": "planted"}, {"exit": CHILD}, ["another code", "its part removed"]),
     ("exit", {"code": 3, "stderr": ["planted"]}, {"exit": CHILD}, ["another code", "its part removed"]),
     ("text", {"contains": ["a", "b"]}, {"measured": {"text": "abab", "type": ""}}, ["its part removed"] * 2),

@@ -197,3 +197,16 @@ def test_an_observation_without_the_word_of_its_worker_is_refused(pipe: Pipe, wo
     inbox = pipe.send(dumps({"observation": {"format": 1}, **word}))
     assert (inbox.has_answer, inbox.observation) == (False, None)
     assert inbox.problem.startswith("an observation came without the word that its worker was given")
+
+
+def test_what_is_no_message_after_the_answer_changes_nothing(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child of the case may hold the pipe: how much of what it writes is read before it is killed is chance."""
+    inbox = pipe.send(ANSWER, b"\n\n\nno message\n")
+    assert (inbox.observation, inbox.problem) == ({"format": 1}, "")
+    monkeypatch.setattr(module, "MAX_MESSAGE", 100)
+    inbox = pipe.send(b"\n" * 200)
+    assert (inbox.observation, inbox.problem, inbox.is_flooded) == ({"format": 1}, "", True)
+
+
+def test_what_is_no_message_before_the_answer_refuses_the_case(pipe: Pipe) -> None:
+    assert "the worker sent a message that is" in pipe.send(b"no message\n", ANSWER).problem

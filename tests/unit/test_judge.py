@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from runner.core.case import CodeBlock
 from runner.core.matching import filecheck, patterns
 from runner.core.model import Ending, Status
 from runner.core.outcomes import Outcome
@@ -557,8 +558,8 @@ def test_every_part_of_a_proof_must_hold():
 
 
 def test_a_proof_that_takes_for_ever_is_an_error(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("runner.judge.judge.search", partial(patterns.search, seconds=0.2))
-    monkeypatch.setattr("runner.judge.judge.run", partial(filecheck.run, seconds=0.2))
+    monkeypatch.setattr("runner.judge.proof.search", partial(patterns.search, seconds=0.2))
+    monkeypatch.setattr("runner.judge.proof.run", partial(filecheck.run, seconds=0.2))
     slow = "a" * 40 + "b"
     assert proof_of(changed(choices=[timed((slow, ""))]), by=backend(choices=Choices(match="(a+)+$", least=1)))[0] is Outcome.ERROR
     checks = filecheck.parse("CHECK: {{(a+)+$}}")
@@ -611,10 +612,10 @@ def test_a_graph_that_other_code_compiled_shows_nothing_of_a_call():
     assert found.reason.endswith("it ran 2 for cpu that other code compiled")
 
 
-@pytest.mark.parametrize("kind", ["aot", "backward"])
-def test_a_package_and_a_backward_may_run_what_was_compiled_elsewhere(kind: str):
+@pytest.mark.parametrize(("kind", "outcome"), [("aot", Outcome.PASS), ("backward", Outcome.FELL_BACK), ("call", Outcome.FELL_BACK)])
+def test_only_a_package_may_run_what_other_code_compiled(kind: str, outcome: Outcome):
     facts = observation(seen(), seen(executed={}, executed_others={"cpu": 1}))
-    assert verdict_of(case(step(HOLDS), step(HOLDS, kind=kind)), facts).outcome is Outcome.PASS
+    assert verdict_of(case(step(HOLDS), step(HOLDS, kind=kind)), facts).outcome is outcome
     facts = observation(seen(), seen(**EAGERLY))
     assert verdict_of(case(step(HOLDS), step(HOLDS, kind=kind)), facts).outcome is Outcome.FELL_BACK
 
@@ -705,7 +706,7 @@ LEFT = f'''Traceback (most recent call last):
     helper()
   File "{OF_THE_SPEC}", line 8, in helper
 '''
-WITH_A_PRELUDE = {"preludes": [{"name": "prelude", "file": OF_THE_SPEC, "line": 3, "text": "pass", "exact": True}], "functions": {}}
+WITH_A_PRELUDE = {"preludes": (CodeBlock(name="prelude", file=OF_THE_SPEC, line=3, text="pass"),)}
 
 
 def left(**changes: Any) -> dict[str, Any]:

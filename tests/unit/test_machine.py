@@ -77,12 +77,14 @@ def test_torch_at(tmp_path: Path) -> None:
         "from typing import Optional\n__version__ = '2.12.0+cu130'\ndebug = False\ncuda: Optional[str] = '13.0'\n"
         "git_version = 'abc'\nhip: Optional[str] = None\n",
     )
-    assert torch_at(root) == InstalledTorch(version="2.12.0+cu130", minor="2.12", root=root, cuda="13.0", hip=None, git="abc")
+    assert torch_at(root) == InstalledTorch(
+        version="2.12.0+cu130", minor="2.12", root=root, builds={"cuda": "13.0", "hip": None}, git="abc"
+    )
 
 
 def test_facts_that_are_absent_are_none_or_empty(tmp_path: Path) -> None:
     torch = torch_at(package(tmp_path, "__version__ = '2.13.0'\n"))
-    assert (torch.cuda, torch.hip, torch.git) == (None, None, "")
+    assert (set(torch.builds.values()), torch.git) == ({None}, "")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from runner.core.observation import ObjectCounts
 from runner.language.read.schema import fits
-from runner.run import observed
+from runner.run.observed import count
+from runner.run.observed import objects as objects_of
 from runner.worker.toolchain import compiler, objects
 from runner.worker.toolchain.objects import Command, Store, key_of, needs_of, understood
 from tests import fakes
@@ -439,20 +441,24 @@ def test_a_torch_that_cannot_be_wrapped_is_said(store: Path, monkeypatch: pytest
 # -- what the runner believes of it ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [-1, True, 1.5, "3", None, [], {"$float": "nan"}, 1 << 40])
-def test_a_count_that_is_none_is_0(value: Any) -> None:
-    assert observed.count(value) == 0
-    assert observed.count(3) == 3
+@pytest.mark.parametrize("value", [-1, True, 1.0, "3", None, [], {"$float": "nan"}])
+def test_a_count_that_is_none_is_refused(value: Any) -> None:
+    assert fakes.observed(fakes.observation(objects={"served": value, "built": 0})) is None
+    assert fakes.observed(fakes.observation(objects={"served": 3, "built": 0})) is not None
 
 
-@pytest.mark.parametrize("observation", [None, [], "x", {}, {"objects": [1]}, {"objects": None}])
-def test_an_observation_without_counts_has_none(observation: Any) -> None:
-    assert observed.objects(observation) == {}
+def test_a_count_that_no_case_reaches_is_0() -> None:
+    assert (count(3), count(1 << 40)) == (3, 0)
+
+
+@pytest.mark.parametrize("sent", [None, [], "x", {}, {"objects": [1]}, {"objects": None}, fakes.observation()])
+def test_an_observation_without_counts_has_none(sent: Any) -> None:
+    assert objects_of(fakes.observed(sent)) == ObjectCounts()
 
 
 def test_what_the_worker_says_is_what_the_schema_wants(tmp_path: Path, store: Path) -> None:
     said = Case(tmp_path).build(installed=store)
-    assert observed.objects({"objects": said}) == said
+    assert objects_of(fakes.observed(fakes.observation(objects=said))) == ObjectCounts(**said)
     assert fits("observation")(fakes.observation(objects=said))
     assert fits("observation")(fakes.observation(objects={**said, "unavailable": "why"}))
     assert fits("observation")(fakes.observation())

@@ -31,7 +31,6 @@ def start(tmp_path: Path) -> Start:
     def run(text: str, **body: Any) -> Any:
         from runner.worker.case.hooks import Phases
         from runner.worker.case.session import Session
-        from runner.worker.case.steps import STEPS
 
         path = tmp_path / "spec.yaml"
         path.write_text(f"summary: A case of one session\nbackends: [cpu]\ncompile: {{backend: eager}}\n{text}")
@@ -43,7 +42,8 @@ def start(tmp_path: Path) -> Start:
         session = Session(plan, Phases(lambda phase: None), contextlib.ExitStack())
         session.prepare()
         for step in plan["steps"]:
-            STEPS[step["kind"]](session, step["arguments"])
+            session.begin_step({})
+            session.do(step)
         return session
 
     return run
@@ -54,16 +54,16 @@ DOUBLE = "function: |\n  def fn(x, n):\n      return x * n\nexpect: [{close: {to
 
 def test_other_numbers_of_the_same_form(start: Start) -> None:
     session = start(DOUBLE + "inputs: [{rand: [3, 4], strides: [1, 3]}, {randint: [3, 4], high: 9}]")
-    other = session.other_answer()()
-    assert other.shape == session.eager_output.shape
-    assert not torch.equal(other, session.eager_output)
-    assert torch.equal(session.other_answer()(), other), "the same each time"
+    other = session.other_answers.of_step()()
+    assert other.shape == session.reference.output.shape
+    assert not torch.equal(other, session.reference.output)
+    assert torch.equal(session.other_answers.of_step()(), other), "the same each time"
     assert 0 <= float(other.min()) < float(other.max()) <= 8
 
 
 def test_numbers_that_are_all_the_same_get_another_value(start: Start) -> None:
     session = start(DOUBLE + "inputs: [{ones: [3]}, 2]")
-    assert not torch.equal(session.other_answer()(), torch.full((3,), 2.0))
+    assert not torch.equal(session.other_answers.of_step()(), torch.full((3,), 2.0))
 
 
 def test_nothing_of_it_is_seen(start: Start) -> None:
@@ -71,11 +71,11 @@ def test_nothing_of_it_is_seen(start: Start) -> None:
         "function: |\n  def fn(x):\n      return torch.nn.functional.dropout(x.add_(1))\n"
         "inputs: [{rand: [64]}]\nexpect: [{close: {to: eager}}]"
     )
-    before = copy.deepcopy((session.eager.arguments, session.compiled.arguments, session.eager_output, session.output))
+    before = copy.deepcopy((session.eager.arguments, session.compiled.arguments, session.reference.output, session.output))
     state = torch.get_rng_state()
     counters = {name: dict(found) for name, found in torch._dynamo.utils.counters.items()}
-    session.other_answer()()
-    after = (session.eager.arguments, session.compiled.arguments, session.eager_output, session.output)
+    session.other_answers.of_step()()
+    after = (session.eager.arguments, session.compiled.arguments, session.reference.output, session.output)
     for one, same in zip(torch.utils._pytree.tree_leaves(before), torch.utils._pytree.tree_leaves(after), strict=True):
         assert torch.equal(one, same)
     assert torch.equal(torch.get_rng_state(), state)
@@ -84,7 +84,7 @@ def test_nothing_of_it_is_seen(start: Start) -> None:
 
 def test_the_same_random_numbers_are_drawn_so_that_only_inputs_differ(start: Start) -> None:
     session = start("function: |\n  def fn(x):\n      return torch.rand(9) + 0 * x\ninputs: [{rand: [9]}]\nexpect: [{close: {to: eager}}]")
-    assert torch.equal(session.other_answer()(), session.eager_output)
+    assert torch.equal(session.other_answers.of_step()(), session.reference.output)
 
 
 def test_gradients_of_other_inputs(start: Start) -> None:
@@ -92,8 +92,8 @@ def test_gradients_of_other_inputs(start: Start) -> None:
         "function: |\n  def fn(x):\n      return x * x\ninputs: [{rand: [9], requires_grad: true}]\n"
         "steps: [{call: {}}, {backward: {}, expect: [{close: {to: eager}}]}]"
     )
-    (gradient,) = session.other_answer()()
-    (right,) = session.eager_output
+    (gradient,) = session.other_answers.of_step()()
+    (right,) = session.reference.output
     assert gradient.shape == right.shape
     assert not torch.equal(gradient, right)
     assert torch.equal(session.eager.called[1].grad, right)
@@ -103,7 +103,7 @@ def test_a_module_with_a_state_of_its_own_keeps_it(start: Start) -> None:
     session = start("function: {module: torch.nn.BatchNorm1d, args: [4]}\ninputs: [{rand: [3, 4]}]\nexpect: [{close: {to: eager}}]")
     target = session.eager.called[0]
     before = target.running_mean.clone()
-    assert not torch.equal(session.other_answer()(), session.eager_output)
+    assert not torch.equal(session.other_answers.of_step()(), session.reference.output)
     assert torch.equal(target.running_mean, before)
 
 
@@ -121,7 +121,7 @@ def test_where_there_is_none(start: Start, text: str, body: dict[str, Any], why:
     session = start(text)
     session.plan["body"].update(body)
     with pytest.raises(LookupError, match=why):
-        session.other_answer()()
+        session.other_answers.of_step()()
 
 
 def test_the_function_is_called_when_the_case_has_ended(start: Start) -> None:
@@ -132,12 +132,12 @@ def test_the_function_is_called_when_the_case_has_ended(start: Start) -> None:
     from runner.vocabulary.expectations import close
 
     arguments = {"of": "output", "to": "eager", "rtol": None, "atol": None, "equal_nan": True}
-    facts = close.measure(arguments, session.value)
+    facts = close.measure(arguments, session.names.value)
     calls = len(session.scope.named("seen"))
-    session.defer_other_inputs(facts, arguments)
+    session.other_answers.defer(facts, arguments, session.names.value)
     assert len(session.scope.named("seen")) == calls
     assert "other inputs" not in facts["leaves"][0]["stand_ins"]
-    session.add_other_answers()
+    session.other_answers.add_all()
     assert len(session.scope.named("seen")) == calls + 1
     assert facts["leaves"][0]["stand_ins"]["other inputs"]["excess"] > 1e-3
 
@@ -145,13 +145,13 @@ def test_the_function_is_called_when_the_case_has_ended(start: Start) -> None:
 def test_copies_for_many_steps_are_bounded(start: Start) -> None:
     session = start(DOUBLE + "inputs: [{rand: [2048, 2048]}, 2]")
     for _ in range(16):
-        session.other_answer()
+        session.other_answers.of_step()
     with pytest.raises(LookupError, match="earlier steps are larger than 256 MiB"):
-        session.other_answer()
+        session.other_answers.of_step()
 
 
 def test_there_is_none_without_a_reference(start: Start) -> None:
     session = start(DOUBLE + "inputs: [{rand: [3]}, 2]")
-    session.has_eager_output = False
+    session.reference.is_there = False
     with pytest.raises(LookupError, match="no eager reference"):
-        session.other_answer()()
+        session.other_answers.of_step()()

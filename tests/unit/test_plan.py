@@ -10,11 +10,11 @@ import pytest
 from runner.core.model import Case
 from runner.core.protocol import decode
 from runner.language.expand.cases import surroundings
-from runner.language.load import load
+from runner.language.load import load, surroundings_of
 from runner.language.read.substitution import Deferred
 from runner.language.read.templates import TemplateError, parse
 from runner.plan.worker_plan import digest_of, expects_raise, make_plan, seed_of, with_paths
-from tests.fakes import ELSEWHERE, HERE, case, expected, shipped, step
+from tests.fakes import ELSEWHERE, HERE, ROOT, case, expected, shipped, step
 
 SPEC = """
 summary: A spec that the plans are made from
@@ -164,7 +164,7 @@ def test_facts_are_filled_in_and_one_that_is_missing_is_told():
     wanting = case(step(kind="api", args=[deferred]), body={"config": {"rocm.ck_dir": deferred}})
     plan = make_plan(wanting, HERE, {"ck_dir": "/ck"})
     assert plan["body"]["config"] == {"rocm.ck_dir": "/ck"}
-    assert plan["steps"][0]["arguments"] == {"args": ["/ck"]}
+    assert plan["steps"][0]["arguments"] == {"call": "operator.add", "args": ["/ck"]}
     with pytest.raises(TemplateError):
         make_plan(wanting, HERE, {})
 
@@ -172,3 +172,33 @@ def test_facts_are_filled_in_and_one_that_is_missing_is_told():
 def test_a_plan_belongs_to_its_case():
     made = make_plan(replace(case(), params={"a": 1}), HERE, {})
     assert (made["module_key"], made["params"], made["format"]) == ("specs/area/fake.yaml", {"a": 1}, 1)
+
+
+# -- the form of a plan ---------------------------------------------------------------------------------------------
+
+PLANS = ROOT / "tests" / "data" / "plan"
+DIGESTS = {
+    2: "324ac98b0b874cadbf9f35326b60d0d8995aa83f44c2ad274da448f6c2da13a7",
+    3: "820e8355ac4531009fd0d2fddb606d3854d9740f8ee6ac9e9932d61991cd5511",
+}
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> dict[int, Case]:
+    """The cases of a spec with every section, by size; their backend stands beside it."""
+    monkeypatch.chdir(ROOT)
+    suite = load([PLANS / "area"], [PLANS / "backends.yaml"], surroundings_of("2.13.0", None))
+    return {one.params["size"]: one for one in suite.cases}
+
+
+def test_digests_are_those_of_recorded_runs(planned: dict[int, Case]) -> None:
+    """A journal's digests tie it to its cases for --resume, merge and audit: another digest makes every recorded run another run."""
+    assert {size: digest_of(one) for size, one in planned.items()} == DIGESTS
+
+
+def test_a_plan_has_the_form_that_a_worker_reads(planned: dict[int, Case]) -> None:
+    """The recorded plan has every key of the body, each with a value that a spec wrote where it may write one."""
+    plan = with_paths(make_plan(planned[3], HERE, {"ck_dir": "/opt/ck"}), Path("/run/cases/00001"), Path("/scratch/00001"))
+    assert json.dumps(plan, indent=1).replace(str(PLANS), "tests/data/plan") + "\n" == (PLANS / "every-section.json").read_text()
+    empty = {name for name, value in plan["body"].items() if value in ({}, [], None)}
+    assert empty == {"handlers"}

@@ -9,7 +9,7 @@ import pytest
 
 from runner.core.model import Activity, CaseId, CaseResult, RunningCase
 from runner.core.outcomes import Outcome
-from runner.report import progress as module
+from runner.report import status as module
 from runner.report.progress import FIRST_HEARTBEAT, LAST_HEARTBEAT, Progress
 from tests.unit.test_console import Terminal, result
 
@@ -52,7 +52,7 @@ class Shown:
         """Return the lines that were drawn last."""
         self.clock.now += 1
         begin = len(self.stream.getvalue())
-        self.progress.show(self.progress._activity)
+        self.progress.show(self.progress.status.activity)
         text = SEQUENCE.sub("", self.stream.getvalue()[begin:]).replace("\r", "")
         return [line.rstrip() for line in text.split("\n")]
 
@@ -130,6 +130,13 @@ def test_a_run_that_waits_for_nothing_is_silent() -> None:
     assert Shown().after(1000, Activity()) == []
 
 
+def test_a_worker_that_warms_up_is_waited_for() -> None:
+    shown = Shown()
+    assert shown.after(FIRST_HEARTBEAT, Activity(warming=990.0)) == ["0/3 ended; warming up a worker (40 s)"]
+    both = Activity(starting=1030.0, warming=990.0)
+    assert shown.after(60, both) == ["0/3 ended; starting torch (60 s); warming up a worker (100 s)"]
+
+
 def test_many_running_cases_make_one_line_and_no_word_of_a_worker_leaves_it() -> None:
     (line,) = Shown().after(100, running(*(f"case-{n}" for n in range(20)), phase="x\n::error::y\x1b[2J"))
     assert line.endswith(" and 12 more")
@@ -146,6 +153,32 @@ def test_the_status_says_what_runs_since_when() -> None:
     first, *rest = shown.drawn
     assert first.endswith("0/3  2 running")
     assert rest == ["  starting torch (11 s)", "    41 s  trace         long", "    40 s  trace         short"]
+
+
+def test_the_status_names_a_worker_that_warms_up() -> None:
+    shown = Shown(live=True)
+    shown.progress.show(Activity(warming=980.0))
+    assert shown.drawn[1] == "  warming up a worker (21 s)"
+
+
+def test_a_case_that_ended_does_not_run_any_more() -> None:
+    shown = Shown(live=True)
+    first, second = result(0, Outcome.PASS), result(1, Outcome.PASS)
+    shown.progress.show(running(str(first.case_id), str(second.case_id), str(first.case_id)))
+    for ended, left in ((first, 2), (second, 1)):
+        shown.progress.case_finished(ended)
+        assert shown.drawn[0].endswith(f"{left} running")
+    shown.progress.attempt_finished(first, "attempt 2 of 2")
+    assert "running" not in shown.drawn[0]
+
+
+def test_the_last_frame_names_nothing_that_runs() -> None:
+    shown = Shown(live=True)
+    shown.progress.show(running("a", phase="compare", starting=990.0))
+    begin = len(shown.stream.getvalue())
+    shown.progress.close()
+    assert "running" not in shown.stream.getvalue()[begin:]
+    assert "compare" not in shown.stream.getvalue()[begin:]
 
 
 def test_the_status_counts_outcomes() -> None:

@@ -146,9 +146,9 @@ def test_a_line_up_to_the_bound_is_read_and_can_be_walked(line: bytes):
 
 def test_a_wide_message_is_read_quickly():
     line = dumps(list(range(200_000)))
-    begun = time.perf_counter()
+    begun = time.process_time()
     assert len(loads(line)) == 200_000
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 def test_nan_never_leaves_unsaid():

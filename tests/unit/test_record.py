@@ -74,6 +74,7 @@ FULL = CaseResult(
     stderr="é\x85\u2029",
     digest="f" * 64,
     covers=("test_a.py::A::test_one[{{ x }}]",),
+    requires=("redis", "triton"),
     waivers=(
         AppliedWaiver(
             effect=WaiverEffect.OTHER_FAILURE,

@@ -9,10 +9,11 @@ import pytest
 from runner.core.diagnostics import Position
 from runner.core.model import AppliedWaiver, Attempt, CaseId, CaseResult, Status, Verdict, WaiverEffect
 from runner.core.outcomes import Outcome
+from runner.system.known_secrets import KNOWN
 from runner.system.redaction import (
-    KNOWN,
     environment_variables,
     is_secret_name,
+    learn_command,
     recorded_variables,
     redacted,
     redacted_command,
@@ -176,7 +177,7 @@ def test_a_long_value_is_masked_within_a_word_and_when_quoted() -> None:
 
 
 def test_values_of_secret_options_are_known() -> None:
-    KNOWN.learn_command(["run", "--token", "longvalue1", "--key=longvalue2", "redis://u:longvalue3@h"])
+    learn_command(["run", "--token", "longvalue1", "--key=longvalue2", "redis://u:longvalue3@h"])
     assert redacted("longvalue1 longvalue2 longvalue3") == "*** *** ***"
 
 

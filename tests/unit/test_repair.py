@@ -13,9 +13,11 @@ import yaml
 from runner.core.diagnostics import Diagnostic
 from runner.language.load import inspect
 from runner.language.read import schema
+from runner.language.read.document import Document
+from runner.language.read.doubts import _FOLLOW_UPS, gaps_of
 from runner.language.read.kinds import KINDS, SPEC
-from runner.language.read.repair import _FOLLOW_UPS, gaps_of, readable
-from runner.language.read.source import Document, parse, read
+from runner.language.read.repair import readable
+from runner.language.read.source import parse, read
 from runner.system.data_dirs import folder
 from tests.conftest import GOOD
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from runner.language.backends import load_backends
 from runner.language.waivers import load_waivers
 from runner.record.run_folder import RunFolder, find_run, open_run
 from runner.report.junit import write_junit, write_stub
+from tests.fakes import ROOT
 from tests.unit.test_junit import HEADER
 
 
@@ -43,7 +45,7 @@ def test_a_report_is_written_once_into_a_named_pipe() -> None:
     reader = subprocess.Popen([sys.executable, "-c", "print(open('pipe').read())"], stdout=subprocess.PIPE, text=True)
     write_stub(Path("pipe"), HEADER)
     write_junit(Path("pipe"), HEADER, ())
-    read = reader.communicate(timeout=30)[0]
+    read = reader.communicate(timeout=60)[0]
     assert read.count("<?xml") == 1
     assert "<testsuites" in read
     assert Path("pipe").is_fifo()
@@ -107,3 +109,70 @@ def test_merge_names_a_journal_that_is_no_file(capsys: pytest.CaptureFixture[str
     os.mkfifo("run/run.jsonl")
     assert main(["merge", "run"]) == 2
     assert "run/run.jsonl is a named pipe" in capsys.readouterr().err
+
+
+# -- one report of two runs -----------------------------------------------------------------------------------------
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from runner.record.run_folder import open_run
+folder = open_run(Path("first"))
+folder.claim_junit(Path(sys.argv[1]))
+print(1, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def live() -> Iterator[Callable[[str], "subprocess.Popen[bytes]"]]:
+    """Start a run that writes its report to a path until the test ends."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(path: str) -> "subprocess.Popen[bytes]":
+        variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+        started.append(subprocess.Popen([sys.executable, "-c", HOLD, path], env=variables, stdout=subprocess.PIPE))
+        assert started[-1].stdout is not None
+        started[-1].stdout.readline()
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait(timeout=60)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("name", ["same.xml", "link.xml", "first/junit.xml", "x" * 250 + ".xml"])
+def test_a_report_that_a_live_run_writes_is_refused_before_anything_is_made(live, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    Path("link.xml").symlink_to("same.xml")
+    process = live("same.xml" if name in ("link.xml", "first/junit.xml") else name)
+    specs = str(ROOT / "tests/specs/judged/host-pass.yaml")
+    assert main(["run", specs, "--junit", name]) == 2
+    told = capsys.readouterr().err
+    assert f"--junit {name}: process {process.pid} writes the report" in told
+    if "/" not in name:
+        assert f"of its run in {Path('first').absolute()} to this file (wait for its end, end it, or name another file)" in told
+    assert not Path("reports").exists()
+
+
+def test_a_report_of_a_run_that_was_killed_is_free(live) -> None:
+    process = live("same.xml")
+    process.kill()
+    process.wait(timeout=60)
+    folder = open_run(Path("second"))
+    folder.claim_junit(Path("same.xml"))
+    folder.release()
+    assert not list(Path().glob(".*.lock"))
+
+
+def test_a_run_may_name_its_own_report_and_another_one_another_file(live) -> None:
+    live("same.xml")
+    folder = open_run(Path("second"))
+    for name in ("second/junit.xml", "other.xml", "/dev/null"):
+        folder.claim_junit(Path(name))
+        assert folder.report_lock is None or name != "/dev/null"
+        if folder.report_lock is not None:
+            folder.report_lock.release()
+    folder.release()

@@ -1,10 +1,12 @@
 """``--require NAME``: a name that no executed case uses fails the run."""
 
+from dataclasses import replace
+
 import pytest
 
 from runner.core.model import CaseResult
 from runner.core.outcomes import Outcome
-from runner.plan.required import problems
+from runner.core.required import names_in, problems, problems_of_recorded
 from tests.fakes import case, place, requirement
 
 ON_CPU = case(id="a[backend=cpu]")
@@ -54,3 +56,19 @@ def test_cases_that_use_it_and_were_not_executed_exercise_nothing():
 
 def test_a_shard_without_such_a_case_is_not_at_fault():
     assert list(problems(["redis"], [ON_CPU, WITH_REDIS], [ON_CPU], results(a=Outcome.PASS))) == []
+
+
+def test_a_recorded_run_is_judged_as_the_run_itself():
+    found = results(a=Outcome.PASS, b=Outcome.PASS, c=Outcome.UNAVAILABLE)
+    recorded = [
+        replace(found[one.id], backend=one.backend, requires=tuple(requirement.name for requirement in one.requires))
+        for one in (ON_CPU, WITH_REDIS, ON_CUDA)
+    ]
+    chosen = [ON_CPU, WITH_REDIS, ON_CUDA]
+    for name in ("torch", "cpu", "redis", "triton", "cuda", "rocm", "gpus"):
+        assert list(problems_of_recorded([name], recorded)) == list(problems([name], chosen, chosen, found)), name
+
+
+@pytest.mark.parametrize(("text", "names"), [("", []), ("redis 'a b'", ["redis", "a b"]), ("it's", ["it's"])])
+def test_the_names_of_a_recorded_run(text, names):
+    assert names_in({"require": text}) == names

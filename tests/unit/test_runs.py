@@ -17,8 +17,7 @@ from tests.fakes import COUNTED, case, step
 from tests.results import as_outcome, footer_of
 
 FOOTER = RunFooter(ended="2026-01-01T00:00:01+00:00", seconds=1.0, totals={}, exit_code=0)
-BODY = {"preludes": [], "functions": {}}
-CASES = [case(step(COUNTED), id=f"area/{name}[backend=cpu]", name=name, body=BODY) for name in "ab"]
+CASES = [case(step(COUNTED), id=f"area/{name}[backend=cpu]", name=name) for name in "ab"]
 FILES = {"waivers.yaml": "1" * 64}
 
 
@@ -233,9 +232,9 @@ def test_a_run_that_ended_is_refused():
         [CASES[1]],
         [CASES[0]],
         [],
-        [*CASES, case(id="area/c[backend=cpu]", body=BODY)],
+        [*CASES, case(id="area/c[backend=cpu]")],
         [replace(CASES[0], params={"changed": 1}), CASES[1]],
-        [case(id="area/c[backend=cpu]", body=BODY), CASES[1]],
+        [case(id="area/c[backend=cpu]"), CASES[1]],
     ],
     ids=["without the first", "without the second", "none", "one more", "one changed", "one exchanged"],
 )

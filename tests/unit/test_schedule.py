@@ -11,9 +11,9 @@ from tests.fakes import case, requirement, step
 
 MIB = 1 << 20
 GIB = 1 << 30
-HOST = Machine(python=(3, 11), torch="2.13.0", release=(2, 13, 0), cuda_build=None, hip_build=None, gpus=0)
-ONE_GPU = Machine(python=(3, 11), torch="2.13.0", release=(2, 13, 0), cuda_build="13", hip_build=None, gpus=1, gpu_memory=80 * GIB)
-FOUR_GPUS = Machine(python=(3, 11), torch="2.13.0", release=(2, 13, 0), cuda_build="13", hip_build=None, gpus=4, gpu_memory=80 * GIB)
+HOST = Machine(python=(3, 11), torch="2.13.0", release=(2, 13, 0), gpus=0)
+ONE_GPU = Machine(python=(3, 11), torch="2.13.0", release=(2, 13, 0), builds={"cuda": "13"}, gpus=1, gpu_memory=80 * GIB)
+FOUR_GPUS = Machine(python=(3, 11), torch="2.13.0", release=(2, 13, 0), builds={"cuda": "13"}, gpus=4, gpu_memory=80 * GIB)
 
 
 @pytest.fixture

@@ -17,13 +17,16 @@ from runner.core.model import Status
 from runner.core.outcomes import Outcome
 from runner.execute.services import SERVICES
 from runner.language.backends import load_backends
-from runner.language.check import conditions, functions, names, scope
+from runner.language.check import conditions, functions, names
 from runner.language.expand import options
 from runner.language.names.torch_names import NameKind
 from runner.language.read import schema, substitution
 from runner.system.capabilities import CAPABILITIES
 from runner.vocabulary.expectations import EXPECTATIONS, MEASURES
 from runner.vocabulary.expectations.tolerances import DEFAULTS as TOLERANCES
+from runner.vocabulary.inputs import INPUTS, InputKind
+from runner.vocabulary.steps import STEPS, StepKind
+from runner.vocabulary.steps.reset import GENERATORS
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(path.name.removesuffix(".schema.json") for path in (ROOT / "schemas").glob("*.schema.json"))
@@ -173,7 +176,7 @@ def test_expectations() -> None:
 
 @pytest.mark.parametrize("word", EXPECTATIONS)
 def test_the_class_of_an_expectation_is_called_as_it(word: str) -> None:
-    assert EXPECTATIONS[word].kind == word, f"edit kind in runner/expectations: {EXPECTATIONS[word].__module__}"
+    assert EXPECTATIONS[word].kind == word, f"edit kind in runner/vocabulary/expectations: {EXPECTATIONS[word].__module__}"
 
 
 def test_measures() -> None:
@@ -181,7 +184,7 @@ def test_measures() -> None:
     here = {"counters", "metrics", "code", "raised"}  # what every step's facts hold
     for word, made in EXPECTATIONS.items():
         asks = made.parse(EXAMPLES[word]).measurement() is not None
-        assert asks is (word in MEASURES), f"runner/expectations: measurement() of {word} against MEASURES; {here} need none"
+        assert asks is (word in MEASURES), f"runner/vocabulary/expectations: measurement() of {word} against MEASURES; {here} need none"
 
 
 EXAMPLES = {word: schema.resolve_definition("expectations", word)["examples"][0] for word in EXPECTATIONS}
@@ -198,6 +201,52 @@ def test_the_fields_of_an_expectation_are_the_keys_of_its_schema(word: str) -> N
         assert len(fields) == 1, f"{where}: a body without keys of its own is one field"
     else:
         assert fields == set(shape["properties"]), where
+
+
+# -- steps and inputs -----------------------------------------------------------------------------------------------
+
+
+def kinds(node: Any) -> list[str]:
+    return [key for branch in node["oneOf"] for key in branch["required"]]
+
+
+def test_steps() -> None:
+    step = definition("steps", "step")
+    where = "schemas/steps.schema.json (step) against STEPS in runner/vocabulary/steps/__init__.py"
+    assert set(step["properties"]) - {"expect"} == set(STEPS), where
+    assert sorted(kinds(step)) == sorted(STEPS), f"{where}: oneOf"
+
+
+@pytest.mark.parametrize("word", STEPS)
+def test_the_fields_of_a_step_are_the_keys_of_its_schema(word: str) -> None:
+    kind, shape = STEPS[word], definition("steps", word)
+    assert kind.kind == word, f"edit kind in {kind.__module__}"
+    fields = {field.name.rstrip("_") for field in dataclasses.fields(kind)}
+    where = f"schemas/steps.schema.json ({word}) against {kind.__module__}"
+    of_a_case = {"entry"} if kind.traits.python else set()
+    assert fields - of_a_case == (set(shape["properties"]) if "properties" in shape else {"items"}), where
+    without_default = {field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING}
+    assert without_default == (set(shape.get("required", [])) if "properties" in shape else {"items"}), where
+    assert ("as" in shape.get("properties", {})) is kind.traits.has_result, where
+    assert ("context" in shape.get("properties", {})) is kind.traits.enters_context, where
+    assert kind.runs is not StepKind.runs, f"{kind.__module__} has no run"
+    for example in shape["examples"]:
+        assert isinstance(kind.parse(example), kind), where
+
+
+def test_inputs() -> None:
+    node = definition("inputs", "input")
+    where = "schemas/inputs.schema.json (input) against INPUTS in runner/vocabulary/inputs/__init__.py"
+    assert sorted(kinds(node["then"])) == sorted(INPUTS), where
+    beside = {key for kind in INPUTS.values() for key in kind.keys}
+    assert {*INPUTS, *beside} == set(node["properties"]), where
+    assert list(INPUTS)[-1] == "value", "beside full it is the number: the kinds are tried in order"
+
+
+@pytest.mark.parametrize("word", INPUTS)
+def test_the_class_of_an_input_is_called_as_it(word: str) -> None:
+    assert INPUTS[word].kind == word, f"edit kind in {INPUTS[word].__module__}"
+    assert INPUTS[word].makes is not InputKind.makes, f"{INPUTS[word].__module__} makes no {word}"
 
 
 # -- tables of the worker, by ast -----------------------------------------------------------------------------------
@@ -224,32 +273,6 @@ def match_words(file: str, function: str) -> set[str]:
     return {ast.literal_eval(leaf.value) for leaf in leaves if isinstance(leaf, ast.MatchValue)}
 
 
-def kinds(node: Any) -> list[str]:
-    return [key for branch in node["oneOf"] for key in branch["required"]]
-
-
-def test_steps() -> None:
-    step = definition("steps", "step")
-    words = table("runner/worker/case/steps.py", "STEPS")
-    where = "schemas/steps.schema.json (step) against STEPS in runner/worker/case/steps.py"
-    assert set(step["properties"]) - {"expect"} == set(words), where
-    assert sorted(kinds(step)) == sorted(words), f"{where}: oneOf"
-    assert set(table("runner/worker/case/steps.py", "CLAIMING")) <= set(words)
-    assert {*scope.RESULTS, *scope.REFERENCES} <= set(words), "runner/language/check/scope.py"
-
-
-def test_inputs() -> None:
-    node = definition("inputs", "input")
-    words = table("runner/worker/case/inputs.py", "INPUTS")
-    where = (
-        "schemas/inputs.schema.json (input), INPUTS in runner/worker/case/inputs.py and INPUT_KEYS in runner/language/check/functions.py"
-    )
-    assert sorted(kinds(node["then"])) == sorted(words), where
-    assert list(functions.INPUT_KEYS) == words, where
-    beside = {key for keys in functions.INPUT_KEYS.values() for key in keys}
-    assert {*words, *beside} == set(node["properties"]), where
-
-
 def test_functions() -> None:
     shape = definition("spec", "function")["then"]
     where = "schemas/spec.schema.json (function) against FUNCTION_KEYS in runner/language/check/functions.py"
@@ -260,7 +283,7 @@ def test_functions() -> None:
 
 
 def test_resets() -> None:
-    words = {*table("runner/worker/torch_compat/compat.py", "RESETS"), "rng"}
+    words = {*table("runner/worker/torch_compat/compat.py", "RESETS"), GENERATORS}
     assert set(definition("steps", "reset")["items"]["enum"]) == words, (
         "schemas/steps.schema.json (reset) against RESETS in runner/worker/torch_compat/compat.py"
     )
@@ -268,8 +291,8 @@ def test_resets() -> None:
 
 def test_contexts() -> None:
     items = definition("common", "context")["items"]
-    where = "schemas/common.schema.json (context) against CONTEXTS in runner/worker/case/session.py"
-    assert set(items["then"]["enum"]) == set(table("runner/worker/case/session.py", "CONTEXTS")), where
+    where = "schemas/common.schema.json (context) against CONTEXTS in runner/worker/case/sides.py"
+    assert set(items["then"]["enum"]) == set(table("runner/worker/case/sides.py", "CONTEXTS")), where
     assert set(items["else"]["properties"]) == {"autocast", "ref"}, f"{where}: a context with arguments needs its code in _context"
 
 
@@ -281,7 +304,7 @@ def test_torch_state() -> None:
 
 def test_clearing() -> None:
     assert definition("steps", "clear_counters")["properties"]["only"]["enum"] == ["counters", "metrics"], (
-        "runner/worker/case/steps.py, _clear_counters"
+        "runner/vocabulary/steps/clear_counters.py, run"
     )
 
 

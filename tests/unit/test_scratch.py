@@ -143,7 +143,7 @@ def killed(base: Path) -> Path:
             assert (path / "template-1").is_dir()
         finally:
             process.send_signal(signal.SIGKILL)
-        process.wait(timeout=30)
+        process.wait(timeout=60)
     return path
 
 

@@ -224,7 +224,7 @@ def test_only_who_knows_the_password_is_served(services: Services, tmp_path: Pat
     for protocol in (2, 3):
         with pytest.raises(redis.exceptions.AuthenticationError):
             client(f"redis://:wrong@{place}", protocol=protocol).set(KEY, b"evil")
-    with socket.create_connection(("127.0.0.1", int(place.split(":")[1].split("/")[0])), timeout=10) as stranger:
+    with socket.create_connection(("127.0.0.1", int(place.split(":")[1].split("/")[0])), timeout=60) as stranger:
         stranger.sendall(request([b"SET", KEY.encode(), b"x" * 5000]))
         assert stranger.recv(100) == b"", "nobody holds memory here who has not said the password"
     assert client(url).get(KEY) is None
@@ -289,7 +289,7 @@ def test_a_server_ends_when_the_runner_does(services: Services, tmp_path: Path) 
     process = services._running["case"].process
     assert process.stdin is not None
     process.stdin.close()  # what the system does for a runner that was killed
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=60) == 0
 
 
 def test_closing_ends_every_server(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from runner.language.load import Suite
 from runner.plan.isolation import OWN_PROCESS, why_alone
+from runner.vocabulary.steps import STEPS
 
 FUNCTION = "function: |\n  def fn(x):\n      return x * 2\ninputs: [{rand: [2]}]\n"
 EXPECT = "expect: [{runs: {}}]\n"
@@ -64,12 +65,13 @@ ALONE: dict[str, str] = {
 
 
 def test_every_row_has_a_spec() -> None:
-    assert set(ALONE) == set(OWN_PROCESS)
+    steps = {word for word, kind in STEPS.items() if kind.traits.own_process}
+    assert set(ALONE) == set(OWN_PROCESS) | steps
 
 
-@pytest.mark.parametrize("row", OWN_PROCESS)
+@pytest.mark.parametrize("row", ALONE)
 def test_what_outlives_a_case_is_alone(row: str, why: Why) -> None:
-    _, reason = OWN_PROCESS[row]
+    reason = OWN_PROCESS[row][1] if row in OWN_PROCESS else STEPS[row].traits.own_process
     assert why(ALONE[row] + "isolation: worker\n") == f"{row}: {reason}"
 
 

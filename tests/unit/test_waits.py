@@ -23,7 +23,7 @@ RUNS = ("run", "call", "check_call", "check_output", "getoutput", "getstatusoutp
 BOUND_ELSEWHERE = {
     ("runner/execute/services/manage.py", "self.process.wait()"): "after SIGKILL",
     ("runner/execute/local/workers.py", "self.process.wait()"): "it has ended: its descriptor is readable",
-    ("runner/worker/case/steps.py", "child.join()"): "by the deadline of the case",
+    ("runner/vocabulary/steps/spawn.py", "child.join()"): "by the deadline of the case",
 }
 """Waits of the program without a bound of their own, and what ends them."""
 
@@ -100,4 +100,4 @@ def test_children_get_the_usual_signals() -> None:
     assert done.stdout == "['SIG_DFL', 'SIG_DFL', 'SIG_DFL'] default_int_handler set()\n"
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
         child.send_signal(signal.SIGTERM)
-        assert child.wait(timeout=30) == -signal.SIGTERM
+        assert child.wait(timeout=60) == -signal.SIGTERM

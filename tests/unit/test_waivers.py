@@ -14,18 +14,17 @@ from jsonschema import Draft202012Validator
 from runner.cli.parser import main
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import InvalidSpecs
-from runner.core.matching.patterns import PatternTooSlow
-from runner.core.model import Ending, Status, Verdict, WaiverEffect
+from runner.core.matching.time_limit import PatternTooSlow
+from runner.core.model import CaseResult, Ending, Status, Verdict, WaiverEffect
 from runner.core.outcomes import JUnitTag, Outcome
 from runner.judge import waivers as module
-from runner.judge.judge import Judged
 from runner.judge.waivers import WAIVABLE, Waivers, apply, warnings
 from runner.language.backends import Backends, load_backends
 from runner.language.load import load
 from runner.language.read import schema
 from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS, Signature, WaiverFiles, load_waivers
 from runner.language.waivers import Waiver as KnownFailure
-from runner.record.journal import _encode
+from runner.record.journal.lines import encode
 from tests.conftest import GOOD
 from tests.fakes import COUNTED, HERE, ID, case, exception, expected, observation, place, seen, step, verdict_of
 
@@ -64,11 +63,11 @@ def known(*entries: KnownFailure, today: date = TODAY) -> Waivers:
     return Waivers(WaiverFiles(waivers=entries, documents=(), given=frozenset({"waivers.yaml"})), today)
 
 
-def waived(judged: Judged, *entries: KnownFailure, here: Surroundings = HERE, today: date = TODAY) -> Judged:
+def waived(judged: CaseResult, *entries: KnownFailure, here: Surroundings = HERE, today: date = TODAY) -> CaseResult:
     return apply(judged, ID, here, known(*entries, today=today))
 
 
-def effects(judged: Judged) -> list[WaiverEffect]:
+def effects(judged: CaseResult) -> list[WaiverEffect]:
     return [note.effect for note in judged.waivers]
 
 
@@ -104,7 +103,7 @@ def test_the_outcomes_of_this_file_are_what_they_are_called() -> None:
         (TIMED_OUT, [("timeout", "phase 'codegen'")]),
     ],
 )
-def test_a_failure_with_the_signature_is_expected(judged: Judged, signatures: list[tuple[str, str]]) -> None:
+def test_a_failure_with_the_signature_is_expected(judged: CaseResult, signatures: list[tuple[str, str]]) -> None:
     found = waived(judged, waiver(*signatures))
     assert found.outcome is Outcome.XFAIL
     assert found.reason == "The cache counts a miss too few (https://example.org/issues/7)"
@@ -130,7 +129,7 @@ def test_a_failure_with_the_signature_is_expected(judged: Judged, signatures: li
         (TIMED_OUT, [("crash", "phase")]),
     ],
 )
-def test_any_other_failure_stays_what_it_is_and_says_so(judged: Judged, signatures: list[tuple[str, str]]) -> None:
+def test_any_other_failure_stays_what_it_is_and_says_so(judged: CaseResult, signatures: list[tuple[str, str]]) -> None:
     found = waived(judged, waiver(*signatures))
     assert found.reason == f"{judged.reason}; the waiver at waivers.yaml:2:5 names another failure"
     assert effects(found) == [WaiverEffect.OTHER_FAILURE]
@@ -151,7 +150,7 @@ def test_a_case_that_passes_fails_the_run_and_names_the_waiver() -> None:
 
 
 @pytest.mark.parametrize("judged", [ERROR, *(replace(PASSED, outcome=o) for o in Outcome if o not in (Outcome.PASS, *WAIVABLE))])
-def test_what_claims_nothing_is_never_waived(judged: Judged) -> None:
+def test_what_claims_nothing_is_never_waived(judged: CaseResult) -> None:
     matching = waiver(("error", "cache_miss"), MISS, ("raised", "cache_miss"))
     assert waived(judged, matching) is judged
 
@@ -176,7 +175,7 @@ def test_what_is_waivable_fails_the_run_otherwise() -> None:
     ],
 )
 @pytest.mark.parametrize("judged", [FAILED, PASSED])
-def test_a_waiver_whose_condition_does_not_hold_does_nothing(judged: Judged, when: Any, here: Surroundings, holds: bool) -> None:
+def test_a_waiver_whose_condition_does_not_hold_does_nothing(judged: CaseResult, when: Any, here: Surroundings, holds: bool) -> None:
     found = waived(judged, waiver(MISS, when=when), here=here)
     assert (found is judged) is not holds
     assert found.outcome is ((Outcome.XFAIL if judged is FAILED else Outcome.XPASS) if holds else judged.outcome)
@@ -414,7 +413,7 @@ def test_the_journal_says_what_became_of_each() -> None:
     notes = waived(FAILED, waiver(MISS), waiver(("close", "x")), waiver(MISS, until=date(2026, 1, 1))).waivers
     assert len(notes) == 3
     for note in notes:
-        Draft202012Validator(node).validate(_encode(note))
+        Draft202012Validator(node).validate(encode(note))
     assert set(node["properties"]["effect"]["enum"]) == {effect.value for effect in WaiverEffect}
 
 

@@ -17,7 +17,7 @@ def torch() -> Any:
 
 @pytest.fixture
 def make(torch: Any) -> Any:
-    from runner.worker.case import inputs
+    from runner.vocabulary import inputs
     from runner.worker.case.scope import Scope
 
     def maker(entry: Any, *, device: str = "cpu", seed: int = 3, names: dict[str, Any] | None = None) -> Any:
@@ -60,7 +60,7 @@ def test_shape_and_dtype_of_each_kind(torch, make, entry, shape, dtype):
 
 
 def test_every_kind_is_tried(torch):
-    from runner.worker.case.inputs import INPUTS
+    from runner.vocabulary.inputs import INPUTS
 
     tried = {next(iter(entry)) for entry, _, _ in KINDS}
     assert set(INPUTS) - tried == {"module", "ref", "value", "jagged", "call"}

@@ -13,6 +13,7 @@ from runner.core.protocol import decode
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
 from runner.plan.worker_plan import make_plan, with_paths
+from runner.vocabulary.steps.session import values_of
 from tests.fakes import HERE, import_torch, shipped
 
 # what torch warns of while it compiles is not ours
@@ -49,10 +50,8 @@ def session(torch: Any, tmp_path: Path) -> Callable[..., Any]:
 
 def do(session: Any, number: int = 0) -> Any:
     """Carry out a step of the plan and return its result."""
-    from runner.worker.case.steps import STEPS
-
-    step = session.plan["steps"][number]
-    STEPS[step["kind"]](session, step["arguments"])
+    session.begin_step({})
+    session.do(session.plan["steps"][number])
     return session.output
 
 
@@ -62,9 +61,9 @@ CLOSE = "expect: [{close: {to: eager}}]"
 def test_both_sides_start_from_the_same_generators(torch, session):
     one = session(f"function: |\n  def fn(x):\n      return x + torch.rand(3)\ninputs: [{{zeros: [3]}}]\n{CLOSE}")
     first = do(one)
-    assert torch.equal(first, one.eager_output)
+    assert torch.equal(first, one.reference.output)
     second = do(one)
-    assert torch.equal(second, one.eager_output)
+    assert torch.equal(second, one.reference.output)
     assert not torch.equal(first, second)
 
 
@@ -86,7 +85,7 @@ def test_the_reference_does_not_change_what_is_compiled(torch, session):
     one = session(f"function: |\n  def fn(x):\n      x.add_(1)\n      return x.clone()\ninputs: [{{zeros: [3]}}]\n{CLOSE}")
     for expected in (1.0, 2.0):
         assert do(one).tolist() == [expected] * 3
-        assert one.eager_output.tolist() == [expected] * 3
+        assert one.reference.output.tolist() == [expected] * 3
     assert one.compiled.arguments[0] is not one.eager.arguments[0]
 
 
@@ -111,7 +110,7 @@ def test_a_parameter_that_is_changed_in_place_stays_on_its_side(torch, session):
     one = session(COUNTS + CLOSE)
     for expected in (2.0, 4.0):
         assert do(one).tolist() == [expected] * 2
-        assert one.eager_output.tolist() == [expected] * 2
+        assert one.reference.output.tolist() == [expected] * 2
     compiled, eager = one.compiled.targets["function"], one.eager.targets["function"]
     assert compiled.weight.tolist() == eager.weight.tolist() == [2.0, 2.0]
     assert compiled.weight is not eager.weight
@@ -124,8 +123,8 @@ def test_arguments_of_a_call_are_made_anew_and_copied(torch, session):
     )
     for _ in range(2):
         assert do(one).tolist() == [6.0, 6.0]
-        assert one.eager_output.tolist() == [6.0, 6.0]
-        assert one.output is not one.eager_output
+        assert one.reference.output.tolist() == [6.0, 6.0]
+        assert one.output is not one.reference.output
 
 
 def test_without_a_comparison_there_is_no_reference(session):
@@ -133,7 +132,7 @@ def test_without_a_comparison_there_is_no_reference(session):
     do(one)
     assert one.eager is None
     with pytest.raises(LookupError, match="no eager reference"):
-        one.value("eager")
+        one.names.value("eager")
 
 
 def test_a_reference_of_an_earlier_step_is_not_taken(session):
@@ -142,15 +141,15 @@ def test_a_reference_of_an_earlier_step_is_not_taken(session):
         f"inputs: [{{zeros: [1]}}]\nsteps: [{{call: {{function: one}}, {CLOSE}}}, {{call: {{function: two, eager: true}}}}]"
     )
     do(one)
-    one.value("eager")
+    one.names.value("eager")
     do(one, 1)
     with pytest.raises(LookupError):
-        one.value("eager")
+        one.names.value("eager")
 
 
 @pytest.mark.parametrize("body", ["raise ValueError('only here')", "return x @ torch.zeros(7)"])
 def test_a_reference_that_raises_is_no_answer_of_torch(session, body):
-    from runner.worker.case.session import NotCarriedOut
+    from runner.vocabulary.steps.session import NotCarriedOut
 
     one = session(f"function: |\n  def fn(x):\n      {body}\ninputs: [{{zeros: [1]}}]\n{CLOSE}")
     with pytest.raises(NotCarriedOut, match="the eager reference raised"):
@@ -167,7 +166,7 @@ def test_a_reference_that_raises_is_no_answer_of_torch(session, body):
     ],
 )
 def test_arguments_that_cannot_be_made_are_no_answer_of_torch(session, entry):
-    from runner.worker.case.session import NotCarriedOut
+    from runner.vocabulary.steps.session import NotCarriedOut
 
     one = session("function: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\nsteps: [{call: {}, expect: [{runs: {}}]}]")
     one.plan["steps"][0]["arguments"] = {"inputs": [decode(json.loads(json.dumps(yaml.safe_load(entry))))]}
@@ -176,7 +175,7 @@ def test_arguments_that_cannot_be_made_are_no_answer_of_torch(session, entry):
 
 
 def test_a_result_with_a_history_cannot_be_copied_and_that_is_no_answer_of_torch(session):
-    from runner.worker.case.session import NotCarriedOut
+    from runner.vocabulary.steps.session import NotCarriedOut
 
     one = session(
         "function: |\n  def fn(x):\n      return x * 2\ninputs: [{ones: [1], requires_grad: true}]\n"
@@ -217,16 +216,16 @@ def test_gradients_come_in_order_arguments_first(torch, session, compiler):
     for _ in range(2):  # gradients of an earlier call do not add up
         do(one)
         gradients = do(one, 1)
-        for side in (gradients, one.eager_output):
+        for side in (gradients, one.reference.output):
             x, y, weight, bias, unused = side
             assert x.tolist() == [30.0, 30.0]
             assert y.tolist() == [7.0, 7.0]
             assert weight.tolist() == [20.0, 20.0]
             assert bias.tolist() == [10.0, 10.0]
             assert unused is None
-        assert gradients[0] is not one.eager_output[0]
+        assert gradients[0] is not one.reference.output[0]
     assert one.scope.values["gradients"][0].tolist() == [30.0, 30.0]
-    assert "gradients" not in one.snapshots, "nothing compares it"
+    assert "gradients" not in one.names.snapshots, "nothing compares it"
 
 
 def test_a_parameter_that_is_used_twice_has_one_gradient(torch, session):
@@ -260,8 +259,8 @@ def test_a_named_value_is_a_copy_of_its_moment(torch, session):
     )
     do(one)
     do(one, 1)
-    assert one.value("first").tolist() == [1.0, 1.0]
-    assert one.value("second").tolist() == [2.0, 2.0]
+    assert one.names.value("first").tolist() == [1.0, 1.0]
+    assert one.names.value("second").tolist() == [2.0, 2.0]
     assert one.scope.named("first") is one.scope.named("second")
 
 
@@ -276,7 +275,7 @@ def test_names_of_the_prelude_of_torch_and_of_values(torch, session):
     assert one.scope.find("json:dumps") is json.dumps
     assert one.scope.named("first.shape") == (2,)
     step = {"args": [[{"ref": "box.inner"}, 1]], "kwargs": {"c": {"ref": "first.ndim"}, "data": {"value": {"ref": "x"}}}}
-    assert one.arguments(step) == ([[5, 1]], {"c": 1, "data": {"ref": "x"}})
+    assert values_of(one, step["args"], step["kwargs"]) == ([[5, 1]], {"c": 1, "data": {"ref": "x"}})
     for name in ("no_such_name", "torch.no_such_name", "json.no.such"):
         with pytest.raises((ImportError, AttributeError)):
             one.scope.find(name)
@@ -490,13 +489,13 @@ steps:
 def test_both_sides_run_backward_of_the_same_part_of_the_same_result(torch, session):
     one = session(PARTS, compile_with="{ref: backend}")
     do(one)
-    assert torch.equal(one.value("output.pair.0"), one.value("eager.pair.0"))
-    assert torch.equal(one.value("out.double"), one.value("inputs.0") * 2)
-    for gradient in do(one, 1), one.eager_output:
+    assert torch.equal(one.names.value("output.pair.0"), one.names.value("eager.pair.0"))
+    assert torch.equal(one.names.value("out.double"), one.names.value("inputs.0") * 2)
+    for gradient in do(one, 1), one.reference.output:
         assert torch.equal(gradient[0], torch.full((3,), 3.0))
-    assert one.has_eager_output
+    assert one.reference.is_there
     do(one, 2)
-    for gradient in do(one, 3), one.eager_output:
+    for gradient in do(one, 3), one.reference.output:
         assert torch.equal(gradient[0], torch.full((3,), 2.0))
     assert torch.equal(do(one, 4), torch.full((3,), -2.0))
     assert torch.equal(do(one, 5), torch.full((3,), -2.0))
@@ -513,11 +512,11 @@ def test_what_no_call_gave_has_no_reference_for_a_backward(torch, session):
     do(one, 2)
     assert one.eager is not None
     with pytest.raises(LookupError, match="no eager reference was run in this step"):
-        one.value("eager.0")
+        one.names.value("eager.0")
 
 
 def test_a_name_that_leads_nowhere_is_no_answer_of_torch(torch, session):
-    from runner.worker.case.session import NotCarriedOut
+    from runner.vocabulary.steps.session import NotCarriedOut
 
     one = session(
         "function: |\n  def fn(x):\n      return x * 2\ninputs: [{rand: [3]}]\nsteps:\n"

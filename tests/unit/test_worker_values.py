@@ -54,11 +54,8 @@ def session(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
 
 
 def do(session: Any, number: int = 0) -> Any:
-    from runner.worker.case.steps import STEPS
-
-    step = session.plan["steps"][number]
     session.begin_step({})
-    STEPS[step["kind"]](session, step["arguments"])
+    session.do(session.plan["steps"][number])
     return session.output
 
 
@@ -81,7 +78,7 @@ def test_let_makes_values_in_order_and_closes_them_from_the_last(session):
         "steps: [{api: {call: {ref: second.inner.double}, args: [{ref: first.parts.1.0}], as: found}, expect: [{equals: {found: 4}}]}]"
     )
     assert do(one) == 4
-    assert one.value("found") == 4
+    assert one.names.value("found") == 4
     assert one.scope.named("second.inner") is one.scope.named("first")
     assert one.module.namespace["closed"] == []
     one.close()
@@ -222,12 +219,12 @@ def test_weak_references_tell_the_living_from_the_dead(session):
         "let:\n  box: {call: Box, args: [{call: Box, args: [1]}]}\n"
         "steps:\n  - api: {call: drop, args: [{ref: box}]}\n    expect: [{dead: [box.inner, box.drop, box.parts]}]"
     )
-    assert one.weak["box.inner"].state() == {"was": True, "type": "Box", "alive": True}
+    assert one.names.weak["box.inner"].state() == {"was": True, "type": "Box", "alive": True}
     do(one)
-    assert one.weak["box.inner"].state() == {"was": True, "type": "Box", "alive": False}
-    assert one.weak["box.drop"].state()["was"] is False
-    assert "box has no part 'drop': it is a Box" in one.weak["box.drop"].state()["type"]
-    assert one.weak["box.parts"].state()["was"] is False  # a list cannot be referred to weakly
+    assert one.names.weak["box.inner"].state() == {"was": True, "type": "Box", "alive": False}
+    assert one.names.weak["box.drop"].state()["was"] is False
+    assert "box has no part 'drop': it is a Box" in one.names.weak["box.drop"].state()["type"]
+    assert one.names.weak["box.parts"].state()["was"] is False  # a list cannot be referred to weakly
 
 
 def test_a_script_gets_what_its_parameters_name(session):
@@ -238,7 +235,7 @@ def test_a_script_gets_what_its_parameters_name(session):
         "      as: found\n    expect: [{equals: {found: [6, [], cpu]}}]"
     )
     assert do(one) == [6, [], "cpu"]
-    assert one.value("found.0") == 6
+    assert one.names.value("found.0") == 6
 
 
 def test_what_the_prelude_defines_is_found_in_another_process(session, tmp_path):

@@ -1,36 +1,36 @@
 """``explain``: one case as expanded: its options and where each came from, its code, its steps, whether it can run here."""
 
-import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from runner.cli.commands.list import as_json
+from runner.core.case import CodeBlock, DescribedFunction
 from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
 from runner.core.model import Availability, Case
+from runner.core.options import ExplainOptions
 from runner.core.protocol import encode
-from runner.language.expand.options import SECTIONS
 from runner.language.flow import block, flow
 from runner.language.load import load
 from runner.language.read.substitution import as_text
 from runner.plan.isolation import needs_new_process, why_alone
 from runner.plan.schedule import is_exclusive
-from runner.plan.selection import select, unmatched, without_benches
-from runner.plan.worker_plan import digest_of, seed_of
+from runner.plan.selection import is_optional, select, unmatched, without_benches
+from runner.plan.worker_plan import body_as_json, digest_of, python_of, seed_of
 from runner.system import availability, output
 from runner.system.availability import Verdict
 from runner.system.installed_torch import installed_torch
 
 
-def main(arguments: argparse.Namespace) -> ExitCode:
+def main(options: ExplainOptions) -> ExitCode:
     """Print every case that the id or glob selects."""
-    suite = load(arguments.paths, arguments.backends)
-    cases = select(suite.cases, suite.backends, globs=[arguments.case])
+    suite = load(options.paths, options.backends)
+    cases = select(suite.cases, suite.backends, globs=[options.case])
     if not cases:
-        raise UsageError(unmatched([arguments.case], suite.cases)[0])
+        raise UsageError(unmatched([options.case], suite.cases)[0])
     machine = availability.glance(installed_torch())
     found = [(case, availability.of_case(case, machine)) for case in cases]
-    if arguments.json:
+    if options.json:
         output.document(encode([{**as_json(case, verdict), **_details(case)} for case, verdict in found]))
     else:
         for number, (case, verdict) in enumerate(found):
@@ -40,14 +40,13 @@ def main(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _details(case: Case) -> dict[str, Any]:
-    body = as_text(dict(case.body))
     control = None if case.control is None else {"patch": case.control.patch, "fails": list(case.control.fails)}
     steps = [{"kind": s.kind, "arguments": as_text(dict(s.arguments)), "expect": [e.kind for e in s.expectations]} for s in case.steps]
     return {
         "device": case.device,
         "seed": seed_of(case),
         "digest": digest_of(case),
-        "body": body,
+        "body": as_text(body_as_json(case.body)),
         "steps": steps,
         "control": control,
         "origins": {f"{section}.{name}": option.origin for section, found in case.options.items() for name, option in found.items()},
@@ -68,14 +67,13 @@ def _text(case: Case, verdict: Verdict, backend: str) -> Iterator[str]:
     if is_exclusive(case):
         yield f"  alone      nothing runs beside it{'' if is_exclusive(usual) else ' under --bench'}"
     yield from (f"  covers     {test}" for test in case.covers)
-    body = as_text(dict(case.body))
-    for section in SECTIONS:
-        for name, value in body[section].items():
-            yield f"  {section:<10} {name}: {flow(value)}    from {case.options[section][name].origin}"
-    if body["context"]:
-        yield f"  context    {flow(body['context'])}"
-    for index, entry in enumerate(body["inputs"]):
-        yield f"  input {index}    {flow(entry)}"
+    for section, options in case.body.settings.by_section.items():
+        for name, value in options.items():
+            yield f"  {section:<10} {name}: {flow(as_text(value))}    from {case.options[section][name].origin}"
+    if case.body.context:
+        yield f"  context    {flow(as_text(list(case.body.context)))}"
+    for index, entry in enumerate(case.body.inputs):
+        yield f"  input {index}    {flow(as_text(entry))}"
     yield from _code(case)
     yield from _steps(case)
     yield from _control(case)
@@ -88,27 +86,26 @@ _WORDS = {Availability.YES: "yes", Availability.NO: "no", Availability.UNKNOWN: 
 
 
 def _code(case: Case) -> Iterator[str]:
-    found = [*case.body["preludes"], *(value["block"] for value in case.body["functions"].values() if "block" in value)]
-    for written in found:
-        yield f"  {written['name']}, {written['file']}:{written['line']}"
+    for written in case.body.blocks:
+        yield f"  {written.name}, {written.file}:{written.line}"
         yield from _numbered(written)
-    for name, value in case.body["functions"].items():
-        if "block" not in value:
-            yield from (f"  {line}" for line in block(name, as_text(value)))
+    for name, function in case.body.functions.items():
+        if isinstance(function, DescribedFunction):
+            yield from (f"  {line}" for line in block(name, as_text(function.value)))
 
 
-def _numbered(written: Mapping[str, Any]) -> Iterator[str]:
-    yield from (f"  {number:>6} | {line}" for number, line in enumerate(written["text"].splitlines(), start=written["line"]))
+def _numbered(written: CodeBlock) -> Iterator[str]:
+    yield from (f"  {number:>6} | {line}" for number, line in enumerate(written.text.splitlines(), start=written.line))
 
 
 def _steps(case: Case) -> Iterator[str]:
     for number, step in enumerate(case.steps, start=1):
-        arguments = as_text(dict(step.arguments))
-        written = arguments.pop("code", None) if step.kind == "script" else None
-        only = "    (with run --bench only)" if step.kind == "bench" else ""
+        written = python_of(step)
+        arguments = as_text({key: value for key, value in step.arguments.items() if written is None or value is not written})
+        only = "    (with run --bench only)" if is_optional(step) else ""
         yield f"  step {number}     {step.kind}{f' {flow(arguments)}' if arguments else ''}    at line {step.position.line}{only}"
         if written is not None:
-            yield from _numbered(written)
+            yield from _numbered(CodeBlock(**written))
         for expected in step.expectations:
             first, *more = block(expected.kind, as_text(expected.body))
             yield f"    expect   {first}    at line {expected.position.line}"

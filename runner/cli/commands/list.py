@@ -1,6 +1,5 @@
 """``list``: the expanded cases, and whether each can run here; or what they cover of the upstream tests."""
 
-import argparse
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -8,33 +7,33 @@ from typing import Any
 from runner.core import escaping
 from runner.core.exit_codes import ExitCode
 from runner.core.model import Availability, Case
+from runner.core.options import ListOptions
 from runner.core.protocol import encode
-from runner.language import upstream
+from runner.language import coverage_report, upstream
 from runner.language.load import load
-from runner.language.upstream import Covered
 from runner.plan.selection import Shard, select, unmatched, why_nothing_selected
 from runner.system import availability, output
 from runner.system.availability import Verdict
 from runner.system.installed_torch import installed_torch
 
 
-def main(arguments: argparse.Namespace) -> ExitCode:
+def main(options: ListOptions) -> ExitCode:
     """Print the selected cases, exit 4 when there are none; or what they cover, which is an answer whatever it is."""
-    suite = load(arguments.paths, arguments.backends)
-    shard = Shard.parse(arguments.shard) if arguments.shard else None
-    cases = select(suite.cases, suite.backends, names=arguments.backend, globs=arguments.select, shard=shard)
-    for hint in unmatched(arguments.select, suite.cases):
+    suite = load(options.paths, options.backends)
+    shard = Shard.parse(options.shard) if options.shard else None
+    cases = select(suite.cases, suite.backends, names=options.backend, globs=options.select, shard=shard)
+    for hint in unmatched(options.select, suite.cases):
         output.note(hint)
-    if arguments.coverage:
+    if options.coverage:
         found = upstream.coverage(cases, upstream.load())
-        if arguments.json:
-            output.document(coverage_as_json(found))
+        if options.json:
+            output.document(coverage_report.as_json(found))
         else:
-            output.lines(_coverage_lines(found))
+            output.lines(coverage_report.lines(found))
         return ExitCode.OK
     machine = availability.glance(installed_torch())
     judged = [(case, availability.of_case(case, machine)) for case in cases]
-    if arguments.json:
+    if options.json:
         for part in _array(as_json(case, verdict) for case, verdict in judged):
             output.raw(part)
     else:
@@ -42,7 +41,7 @@ def main(arguments: argparse.Namespace) -> ExitCode:
         if judged:
             output.lines(_totals(judged))
     if not cases:
-        output.note(why_nothing_selected(len(suite.cases), names=arguments.backend, globs=arguments.select, shard=arguments.shard))
+        output.note(why_nothing_selected(len(suite.cases), names=options.backend, globs=options.select, shard=options.shard))
     return ExitCode.OK if cases else ExitCode.NOTHING
 
 
@@ -97,39 +96,3 @@ def _totals(judged: Sequence[tuple[Case, Verdict]]) -> Iterator[str]:
     for kind, word in ((Availability.UNKNOWN, "perhaps"), (Availability.NO, "unavailable")):
         reasons = Counter(verdict.reason for _, verdict in judged if verdict.availability is kind)
         yield from (f"  {count:5}  {word}: {reason}" for reason, count in reasons.most_common())
-
-
-def coverage_as_json(found: Sequence[Covered]) -> Mapping[str, Any]:
-    """Return what ``list --coverage --json`` says."""
-    tests = [
-        {
-            "row": one.test.row,
-            "test": one.test.name,
-            "covered": not one.missing,
-            "instances": [{"id": identity, "cases": [case.id for case in cases]} for identity, cases in one.cases.items()],
-            "specs": one.specs,
-        }
-        for one in found
-    ]
-    return {"format": 1, "tests": tests, "totals": _coverage_totals(found)}
-
-
-def _coverage_totals(found: Sequence[Covered]) -> Mapping[str, int]:
-    return {
-        "tests": len(found),
-        "covered_tests": sum(not one.missing for one in found),
-        "instances": sum(len(one.cases) for one in found),
-        "covered_instances": sum(len(one.cases) - len(one.missing) for one in found),
-    }
-
-
-def _coverage_lines(found: Sequence[Covered]) -> Iterator[str]:
-    for one in found:
-        size = len(one.cases)
-        parts = [f"row {one.test.row:2}", one.test.name, f"{size - len(one.missing)} of {size} instance{'' if size == 1 else 's'}"]
-        parts += [f"{spec} ({count} case{'' if count == 1 else 's'})" for spec, count in one.specs.items()]
-        yield "  ".join(parts if one.specs else [*parts, "missing"])
-        if one.specs:
-            yield from (f"        missing {identity}" for identity in one.missing)
-    totals = _coverage_totals(found)
-    yield f"{totals['covered_tests']} of {totals['tests']} tests, {totals['covered_instances']} of {totals['instances']} instances covered"

@@ -1,10 +1,10 @@
 """``validate``: every problem of every file, one line each, then a count."""
 
-import argparse
 from datetime import UTC, datetime
 
 from runner.core.diagnostics import Diagnostic, Severity, errors
 from runner.core.exit_codes import ExitCode
+from runner.core.options import ValidateOptions
 from runner.judge.waivers import Waivers, remarks
 from runner.language.load import Inspection, inspect
 from runner.language.read.files import names_shipped
@@ -12,14 +12,14 @@ from runner.language.waivers import read_waivers
 from runner.system import output
 
 
-def main(arguments: argparse.Namespace) -> ExitCode:
+def main(options: ValidateOptions) -> ExitCode:
     """Read, validate and expand; exit 0 when there is no error, 2 otherwise. Warnings are printed, and change nothing."""
-    found = inspect(arguments.paths, arguments.backends)
-    problems = _with_waivers(arguments, found)
+    found = inspect(options.paths, options.backends)
+    problems = _with_waivers(options, found)
     wrong = errors(problems)
     cases = () if errors(found.problems) else found.suite.cases
     files = len({case.spec for case in cases})
-    if arguments.json:
+    if options.json:
         told = {"format": 1, "valid": not wrong, "specs": files, "cases": len(cases), "problems": [_as_json(p) for p in problems]}
         output.document(told)
     else:
@@ -28,14 +28,14 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.USAGE if wrong else ExitCode.OK
 
 
-def _with_waivers(arguments: argparse.Namespace, found: Inspection) -> list[Diagnostic]:
+def _with_waivers(options: ValidateOptions, found: Inspection) -> list[Diagnostic]:
     """Return every problem in the order of the files, those of waivers too; each once."""
     problems = [*found.problems]
-    files = read_waivers(arguments.waivers, found.suite.backends, problems)
+    files = read_waivers(options.waivers, found.suite.backends, problems)
     # of cases that are missing because of a mistake no waiver can be for none
     ids = None if errors(found.problems) else [case.id for case in found.suite.cases]
     waivers = Waivers(files, today=datetime.now(UTC).date())
-    problems.extend(remarks(waivers, ids, shipped=names_shipped(arguments.paths)))
+    problems.extend(remarks(waivers, ids, shipped=names_shipped(options.paths)))
     return sorted(set(problems))
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from runner.core.matching.patterns import time_limit
+from runner.core.matching.time_limit import time_limit
 
 Range = tuple[int, int]
 

@@ -37,7 +37,7 @@ class Engine:
         self._zygotes = Zygotes(limits, starter, self._descriptors)
         self._pool = Pool(limits, starter, self._descriptors, self._zygotes)
         self._forks = Forks(self._zygotes, self._pool, limits.start_seconds)
-        self._spares = Spares(self._pool, self._zygotes, self._waiting, limits.spares)
+        self._spares = Spares(self._pool, self._zygotes, self._waiting, limits)
         self._deadlines = Deadlines(limits, self._pool, self._zygotes, self._forks)
         self._check: Callable[[], None] | None = None
         self._left_over: dict[int, str] = {}
@@ -64,6 +64,7 @@ class Engine:
         running = [(worker.running, worker.pid) for worker in self._pool.busy]
         return Activity(
             starting=self._zygotes.warming_since,
+            warming=self._spares.warming_since,
             running=tuple(
                 RunningCase(name=one.job.name, since=one.begun, phase=one.inbox.phase if pid is not None else "")
                 for one, pid in running

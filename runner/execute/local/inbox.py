@@ -48,7 +48,8 @@ class Inbox:
         self._received += len(data)
         if self._received > MAX_MESSAGE:
             self.is_flooded = True
-            self.problem = f"the worker sent more than {MAX_MESSAGE >> 20} MiB"
+            if not self.has_answer:
+                self.problem = f"the worker sent more than {MAX_MESSAGE >> 20} MiB"
         if not self.problem:
             self._take(data)
         return True
@@ -78,6 +79,8 @@ class Inbox:
         try:
             message = loads(line)
         except ValueError as error:
+            if self.has_answer:
+                return  # a child that holds the pipe may write until it is killed: whether its bytes are read before that is chance
             self.problem = f"the worker sent a message that is {error}"
             return
         if not isinstance(message, dict):

@@ -1,12 +1,11 @@
 """What ``control`` and ``audit`` of a spec mean: kinds that it expects, and mutants that these have."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from runner.core.diagnostics import Diagnostic, unknown
 from runner.language.backends import Backends
 from runner.language.read.anatomy import Anatomy
-from runner.language.read.source import DataPath
+from runner.language.read.document import DataPath
 from runner.vocabulary.expectations import EXPECTATIONS
 
 
@@ -22,7 +21,7 @@ def audit_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]
         yield from _entry_problems(anatomy, ("audit", index), entry, leaves)
 
 
-def _leaves(body: Any) -> Iterator[str]:
+def _leaves(body: object) -> Iterator[str]:
     """Yield what may be the name of a leaf: a counter's name, an object of a list, a cache with one of its counts."""
     if isinstance(body, list):
         yield from (name for name in body if isinstance(name, str))
@@ -39,7 +38,7 @@ def _kind_problems(anatomy: Anatomy, path: DataPath, kind: str, leaves: Mapping[
         yield anatomy.document.problem(path, f"the spec expects no '{kind}'", f"it expects {', '.join(sorted(leaves)) or 'nothing'}")
 
 
-def _entry_problems(anatomy: Anatomy, path: DataPath, entry: Mapping[str, Any], leaves: Mapping[str, set[str]]) -> Iterator[Diagnostic]:
+def _entry_problems(anatomy: Anatomy, path: DataPath, entry: Mapping[str, str], leaves: Mapping[str, set[str]]) -> Iterator[Diagnostic]:
     kind = entry["expectation"]
     wrong = list(_kind_problems(anatomy, (*path, "expectation"), kind, leaves))
     yield from wrong

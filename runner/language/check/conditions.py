@@ -7,7 +7,7 @@ from runner.core.conditions import BadRange, VersionRange
 from runner.core.diagnostics import Diagnostic, one_of, unknown
 from runner.language.backends import Backends
 from runner.language.read.anatomy import Anatomy
-from runner.language.read.source import DataPath, Document
+from runner.language.read.document import DataPath, Document
 
 
 def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
@@ -58,12 +58,12 @@ def _kind(device: str) -> str:
     return device.split(":")[0]
 
 
-def as_list(value: Any) -> list[Any]:
+def as_list(value: object) -> list[Any]:
     """Return a list of one for a value that may be one or a list."""
     return value if isinstance(value, list) else [value]
 
 
-def _find_conditions(value: Any, path: DataPath) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
+def _find_conditions(value: object, path: DataPath) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
     if isinstance(value, dict):
         for key, item in value.items():
             if key == "when" and isinstance(item, dict):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from runner.core.diagnostics import Diagnostic
 from runner.core.model import Case
 from runner.language import upstream
-from runner.language.read.source import Document
+from runner.language.read.document import Document
 
 
 def covers_problems(document: Document, cases: Iterable[Case]) -> Iterator[Diagnostic]:

@@ -23,7 +23,9 @@ class FreeName:
 
     node: ast.Name
     nearby: frozenset[str] = field(default_factory=frozenset)
-    """The local names of the functions around it."""
+    """The other local names of the functions and classes around it."""
+    is_of_class: bool = False
+    """Whether a class around it binds the name, which methods and comprehensions in it do not see."""
 
 
 def free_names(tree: ast.Module) -> Iterator[FreeName]:
@@ -84,7 +86,8 @@ def _below(node: ast.AST, around: tuple[_Local, ...]) -> Iterator[FreeName]:
             yield from _scope(child, around)
         elif isinstance(child, ast.Name):
             if isinstance(child.ctx, ast.Load) and not _is_local(child.id, around):
-                yield FreeName(child, frozenset().union(*(local.bound for local in around)))
+                nearby = frozenset().union(*(local.bound for local in around)) - {child.id}
+                yield FreeName(child, nearby, any(local.is_class and child.id in local.bound for local in around))
         else:
             yield from _below(child, around)
 

@@ -6,21 +6,17 @@ from typing import Any
 from runner.core.diagnostics import Diagnostic, one_of, unknown
 from runner.language.backends import Backends
 from runner.language.read import python, schema, templates
-from runner.language.read.anatomy import ONLY, Anatomy, RawFunction, RawStep
-from runner.language.read.source import DataPath
-
-CALLS = ("call", "aot")
-"""Steps that give a function inputs."""
+from runner.language.read.anatomy import Anatomy, RawFunction
+from runner.language.read.document import DataPath
+from runner.vocabulary.inputs import INPUTS, OF_CALLS, kind_of
+from runner.vocabulary.steps import COMPILED, ONLY, Callee
 
 
 def function_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Return what is wrong with the functions and with how many arguments they are given."""
+    """Return what is wrong with the functions."""
     for function in anatomy.functions.values():
         if function.block is not None and function.tree is not None:
             yield from _entry_problems(anatomy, function)
-    for step in anatomy.steps:
-        if step.kind in CALLS:
-            yield from _call_problems(anatomy, step)
 
 
 def entry_of(anatomy: Anatomy, function: RawFunction) -> str | None:
@@ -48,24 +44,6 @@ def _entry_problems(anatomy: Anatomy, function: RawFunction) -> Iterator[Diagnos
         yield anatomy.document.problem(function.path, f"several top-level defs: {', '.join(names)}", hint)
 
 
-def _call_problems(anatomy: Anatomy, step: RawStep) -> Iterator[Diagnostic]:
-    document = anatomy.document
-    name = step.arguments.get("function", ONLY if ONLY in anatomy.functions else None)
-    if name is None:
-        if len(anatomy.functions) != 1:
-            if anatomy.functions:
-                yield document.problem(
-                    step.path, "which of the functions?", f"write {step.kind}: {{function: {next(iter(anatomy.functions))}}}", key=True
-                )
-            return
-        name = next(iter(anatomy.functions))
-    if name not in anatomy.functions:
-        yield document.problem((*step.path, "function"), *unknown("function", name, anatomy.functions))
-        return
-    path = (*step.path, "inputs") if "inputs" in step.arguments else ("inputs",)
-    yield from arity_problems(anatomy, name, step.arguments.get("inputs", anatomy.data.get("inputs", [])), path)
-
-
 def arity_problems(anatomy: Anatomy, name: str, given: list[Any], path: DataPath) -> Iterator[Diagnostic]:
     """Return why a function does not take so many inputs."""
     document = anatomy.document
@@ -91,24 +69,8 @@ def _arity(anatomy: Anatomy, function: RawFunction) -> python.Arity | None:
     return None
 
 
-_TENSOR = ("dtype", "device", "requires_grad", "strides", "memory_format", "on_device", "mark_dynamic")
-
-INPUT_KEYS: Mapping[str, tuple[str, ...]] = {
-    "rand": _TENSOR,
-    "randn": _TENSOR,
-    "zeros": _TENSOR,
-    "ones": _TENSOR,
-    "full": ("value", *_TENSOR),
-    "randint": ("low", "high", *_TENSOR),
-    "arange": _TENSOR,
-    "values": _TENSOR,
-    "jagged": ("dtype", "device", "requires_grad", "on_device"),
-    "module": ("args", "kwargs", "eval", "dtype", "device"),
-    "call": ("args", "kwargs", "close"),
-    "ref": (),
-    "value": (),
-}
-"""The kinds of input, and what goes with each; ``value`` stands last, because beside ``full`` it is the number."""
+INPUT_KEYS: Mapping[str, tuple[str, ...]] = {word: kind.keys for word, kind in INPUTS.items()}
+"""The kinds of input, and what goes with each."""
 
 FUNCTION_KEYS: Mapping[str, tuple[str, ...]] = {"module": ("args", "kwargs", "eval", "dtype"), "ref": (), "api": ()}
 """The kinds of function that are no Python, and what goes with each."""
@@ -136,57 +98,44 @@ def _values(anatomy: Anatomy) -> Iterator[tuple[DataPath, Any]]:
     roots: list[tuple[DataPath, Any]] = [*_input_lists(anatomy)]
     roots.extend((("let", name), entry) for name, entry in anatomy.data.get("let", {}).items())
     for place, called in _called(anatomy):
-        roots.extend(((*place, key), called[key]) for key in ("args", "kwargs") if key in called)
+        given = {"args": called.args, "kwargs": called.kwargs}
+        roots.extend(((*place, key), value) for key, value in given.items() if value is not None)
     for path, value in roots:
         yield from _inputs_below(value, path)
 
 
-def _inputs_below(value: Any, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
+def _inputs_below(value: object, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from _inputs_below(item, (*path, index))
     elif isinstance(value, dict):
-        is_input = any(word in value for word in INPUT_KEYS)
+        is_input = kind_of(value) is not None
         if is_input:
             yield path, value
         for key, item in value.items():
             # numbers, shapes and data are no inputs
-            if not is_input or key in ("args", "kwargs"):
+            if not is_input or key in OF_CALLS:
                 yield from _inputs_below(item, (*path, key))
 
 
 def _input_lists(anatomy: Anatomy) -> Iterator[tuple[DataPath, list[Any]]]:
     yield ("inputs",), anatomy.data.get("inputs", [])
     for step in anatomy.steps:
-        yield from given_lists(step)
+        yield from (((*step.path, *place), given) for place, given in step.parsed.input_lists)
 
 
-def given_lists(step: RawStep) -> Iterator[tuple[DataPath, list[Any]]]:
-    """Yield the lists of inputs that a step has of its own."""
-    if step.kind not in (*CALLS, "bench"):
-        return
-    if "inputs" in step.arguments:
-        yield (*step.path, "inputs"), step.arguments["inputs"]
-    if isinstance(functions := step.arguments.get("functions"), dict):
-        for name, given in functions.items():
-            yield (*step.path, "functions", name), given
-
-
-def _called(anatomy: Anatomy) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
-    """Yield every map with call, args and kwargs that a step has."""
+def _called(anatomy: Anatomy) -> Iterator[tuple[DataPath, Callee]]:
+    """Yield what steps call by name, and where each stands."""
     for step in anatomy.steps:
-        if step.kind in ("api", "spawn", "optimizer"):
-            yield step.path, step.arguments
-        elif step.kind == "bench" and "optimizer" in step.arguments:
-            yield (*step.path, "optimizer"), step.arguments["optimizer"]
+        yield from (((*step.path, *called.place), called) for called in step.parsed.callees)
 
 
 def path_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Names of the prelude and of libraries: modules, api calls, exceptions, references to functions outside YAML."""
     prelude = prelude_names(anatomy)
     required = required_packages(anatomy)
-    results = (step.arguments.get("as") for step in anatomy.steps if isinstance(step.arguments, dict))
-    named = {*anatomy.data.get("let", {}), *results, *anatomy.functions, "compiled"}
+    results = (step.parsed.bound for step in anatomy.steps)
+    named = {*anatomy.data.get("let", {}), *results, *anatomy.functions, COMPILED}
     for path, dotted in _dotted_paths(anatomy):
         # what a machine may lack is not looked for on this one
         if templates.is_template(dotted) or dotted.replace(":", ".").split(".")[0] in required:
@@ -224,12 +173,12 @@ def _dotted_paths(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:
             key = next(word for word in FUNCTION_KEYS if word in function.value)
             yield (*function.path, key), function.value[key]
     for path, entry in _values(anatomy):
-        for word in ("module", "call"):
-            if isinstance(entry.get(word), str):
+        for word, kind in INPUTS.items():
+            if kind.names and isinstance(entry.get(word), str):
                 yield (*path, word), entry[word]
     for path, called in _called(anatomy):
-        if isinstance(called["call"], str):
-            yield (*path, "call"), called["call"]
+        if isinstance(called.call, str):
+            yield (*path, "call"), called.call
 
 
 def _exceptions(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:

@@ -1,7 +1,6 @@
 """Keys of the matrix that change nothing of a case: the cases that they multiply would claim the same thing several times."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from runner.core.diagnostics import Diagnostic
 from runner.language.backends import Backends
@@ -39,7 +38,7 @@ def unused_key_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagno
             yield anatomy.document.problem(("matrix", key), message, hint, key=True)
 
 
-def _named_in_templates(data: Any, *, skip: tuple[str, ...]) -> Iterator[str]:
+def _named_in_templates(data: object, *, skip: tuple[str, ...]) -> Iterator[str]:
     for path, text in substitution.occurrences(data):
         if path[0] not in skip:
             yield from templates.parse(text).names

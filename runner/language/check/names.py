@@ -1,13 +1,12 @@
 """Names of options, counters and metrics: some torch must have each."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from runner.core.diagnostics import Diagnostic
 from runner.language.names.torch_names import NameKind, NameTables
 from runner.language.read import substitution, templates
 from runner.language.read.anatomy import Anatomy
-from runner.language.read.source import DataPath, Document
+from runner.language.read.document import DataPath, Document
 from runner.vocabulary.expectations.counter import allows_zero, is_unlisted
 
 OPTION_KINDS = {
@@ -49,7 +48,7 @@ def value_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]
                 yield document.problem((*path, "compile", "mode"), *found)
 
 
-def section_problems(document: Document, options: Any, path: DataPath, section: str, tables: NameTables) -> Iterator[Diagnostic]:
+def section_problems(document: Document, options: object, path: DataPath, section: str, tables: NameTables) -> Iterator[Diagnostic]:
     """Return the values of a section of options that are none of their options."""
     for place, name in option_names(options, path):
         value = document.value(place)
@@ -58,7 +57,7 @@ def section_problems(document: Document, options: Any, path: DataPath, section: 
             yield document.problem(place, *found)
 
 
-def value_problem(tables: NameTables, kind: NameKind, name: str, value: Any) -> tuple[str, str] | None:
+def value_problem(tables: NameTables, kind: NameKind, name: str, value: object) -> tuple[str, str] | None:
     """Return message and hint for a value that an option does not take; references and templates are let through."""
     if isinstance(value, substitution.Deferred) or (isinstance(value, dict) and set(value) == {"ref"}):
         return None
@@ -111,7 +110,7 @@ def used_names(anatomy: Anatomy) -> Iterator[tuple[Document, DataPath, NameKind,
                     yield document, (*expectation.path, name), kind, name, is_unlisted(count)
 
 
-def option_names(options: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
+def option_names(options: object, path: DataPath) -> Iterator[tuple[DataPath, str]]:
     """Yield path and name of each option of a config section, conditional or not."""
     if isinstance(options, dict):
         for name in options:

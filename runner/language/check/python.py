@@ -11,7 +11,7 @@ from runner.language.check.free_names import ALWAYS, binds_unseen, bound_anywher
 from runner.language.check.functions import prelude_names
 from runner.language.read import python
 from runner.language.read.anatomy import Anatomy
-from runner.language.read.source import DataPath, Document
+from runner.language.read.document import DataPath, Document
 
 PARAMS = "params"
 OF_EVERY_CASE = ("backend", "device")
@@ -74,14 +74,15 @@ def _undefined(anatomy: Anatomy, block: Block, known: set[str], keys: list[str])
         if name in own or name in ALWAYS:
             continue
         own = own | {name}  # once is enough
-        hint = _hint(anatomy, name, keys) or did_you_mean(name, [*sorted(free.nearby), *sorted(own - {name}), *sorted(ALWAYS)])
+        of_class = f"what a class binds is read as self.{name}, or as CLASS.{name}" if free.is_of_class else ""
+        hint = of_class or _hint(anatomy, name, keys) or did_you_mean(name, [*sorted(free.nearby), *sorted(own - {name}), *sorted(ALWAYS)])
         yield block.problem(free.node, f"nothing defines the name '{name}'", hint or "define it here or in prelude:, or import it")
 
 
 def _hint(anatomy: Anatomy, name: str, keys: list[str]) -> str:
     if name in keys:
         return f"a key of the matrix is read as params.{name}"
-    results = [step.arguments.get("as") for step in anatomy.steps if isinstance(step.arguments, dict)]
+    results = [step.parsed.bound for step in anatomy.steps]
     if name in anatomy.data.get("let", {}) or name in results:
         return f"a value of let or a result is given as an argument, {{ref: {name}}}, or as a parameter of a script"
     return "import it" if python.is_installed(name) else ""
@@ -92,13 +93,21 @@ def _wrong_params(block: Block, keys: list[str]) -> Iterator[Diagnostic]:
     for node in ast.walk(block.tree):
         match node:
             case ast.Subscript(value=ast.Name() as name, slice=key) if id(name) in free:
-                word = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else "NAME"
-                hint = f"write params.{word}" if word.isidentifier() else "write params.NAME"
-                yield block.problem(node, "params has attributes, and no items", hint)
+                yield block.problem(node, "params has attributes, and no items", _as_attribute(key))
+            case ast.Call(func=ast.Attribute(value=ast.Name() as name, attr="get"), args=[key, *_]) if (
+                id(name) in free and "get" not in keys
+            ):
+                free.discard(id(name))
+                yield block.problem(node, "params has attributes, and no items", _as_attribute(key))
             case ast.Attribute(value=ast.Name() as name, attr=word) if id(name) in free:
                 yield from _unknown_key(block, node, word, keys)
             case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name() as name, ast.Constant(value=str(word))]) if id(name) in free:
                 yield from _unknown_key(block, node, word, keys)
+
+
+def _as_attribute(key: ast.expr) -> str:
+    word = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else "NAME"
+    return f"write params.{word}" if word.isidentifier() else "write params.NAME"
 
 
 def _unknown_key(block: Block, node: ast.expr, word: str, keys: list[str]) -> Iterator[Diagnostic]:
@@ -128,6 +137,10 @@ def _read(tree: ast.Module) -> set[str] | None:
     by_name: dict[int, str] = {}
     for node in ast.walk(tree):
         match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="params") as name, attr="get"), args=[ast.Constant(value=str(word)), *_]):
+                by_name[id(name)] = word
+            case ast.Attribute(value=ast.Name(id="params") as name, attr=word) if id(name) in by_name:
+                pass
             case ast.Attribute(value=ast.Name(id="params") as name, attr=word) if not word.startswith("__"):
                 by_name[id(name)] = word
             case ast.Call(func=ast.Name(id="getattr" | "hasattr"), args=[ast.Name(id="params") as name, ast.Constant(value=str(word)), *_]):

@@ -6,31 +6,25 @@ takes the same names, as far as they are there at its moment.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from runner.core.diagnostics import Diagnostic, unknown
 from runner.language.check.functions import prelude_names, required_packages
 from runner.language.read import python, templates
-from runner.language.read.anatomy import Anatomy, RawStep
-from runner.language.read.source import DataPath
+from runner.language.read.anatomy import Anatomy
+from runner.language.read.document import DataPath
 from runner.vocabulary.expectations import EAGER, OUTPUT
+from runner.vocabulary.steps import COMPILED, StepKind
 
 Moment = tuple[int, int]
 """A phase of a case, and a number within it; moments are compared."""
 
-COMPILED, INPUTS = "compiled", "inputs"
+INPUTS = "inputs"
 
 PRELUDE: Moment = (0, 0)
 FUNCTIONS: Moment = (1, 0)
 AFTER_LET: Moment = (3, 0)
 READY: Moment = (4, 0)
 """Functions, values and inputs are made; the options that name something are set; no step has run."""
-
-RESULTS = ("call", "aot", "backward", "optimizer", "api", "script")
-"""Steps that have a result."""
-
-REFERENCES = ("call", "aot", "backward", "optimizer")
-"""Steps that have an eager reference."""
 
 
 def making(index: int) -> Moment:
@@ -96,7 +90,7 @@ class Scope:
     def _dotted_problem(self, name: str) -> tuple[str, str] | None:
         return None if name.split(".")[0] in self._required else python.find_name(name, self._prelude)
 
-    def reference_problems(self, value: Any, path: DataPath, moment: Moment, *, without: Iterable[str] = ()) -> Iterator[Diagnostic]:
+    def reference_problems(self, value: object, path: DataPath, moment: Moment, *, without: Iterable[str] = ()) -> Iterator[Diagnostic]:
         """Yield a problem for each ``{ref: NAME}`` below ``path`` whose name is not there at a moment."""
         for place, text in references(value, path):
             found = None if templates.is_template(text) else self.problem(str(text), moment, without=without)
@@ -127,50 +121,19 @@ def _bindings(anatomy: Anatomy, prelude: Iterable[str]) -> Iterator[tuple[str, B
 
 
 def _results(anatomy: Anatomy) -> Iterator[tuple[str, Binding]]:
+    above: list[StepKind] = []
     for index, step in enumerate(anatomy.steps):
         line = anatomy.document.position(step.path, key=True).line
-        name = step.arguments.get("as") if isinstance(step.arguments, dict) else None
-        if name is not None:
+        if (name := step.parsed.bound) is not None:
             yield name, Binding(after(index), f"it is the result of the step at line {line}, and only what comes after that can name it")
-        if step.kind in RESULTS:
+        if step.traits.has_result:
             yield OUTPUT, Binding(after(index), f"the first step with a result stands at line {line}")
-        if has_reference(step, anatomy):
+        if step.parsed.why_no_reference(above) is None:
             yield EAGER, Binding(after(index), f"the first step with an eager reference stands at line {line}")
+        above.append(step.parsed)
 
 
-def has_reference(step: RawStep, anatomy: Anatomy) -> bool:
-    """Whether a step has an eager reference: not an eager call, and a backward only of what calls gave."""
-    if step.kind == "call":
-        return step.arguments.get("eager") is not True
-    if step.kind == "backward" and "of" in step.arguments:
-        return not reference_less(anatomy, step)
-    return step.kind in REFERENCES
-
-
-def reference_less(anatomy: Anatomy, step: RawStep) -> str:
-    """Return why the eager side has nothing to run a ``backward: {of: NAME}`` on; empty where it has."""
-    name = str(step.arguments["of"])
-    first = name.split(".")[0]
-    giving = _giving(anatomy, step, first)
-    if templates.is_template(name) or (giving is not None and giving.kind in ("call", "aot") and giving.arguments.get("eager") is not True):
-        return ""
-    if giving is None:
-        return f"'{first}' is no result of a call"
-    return f"'{first}' is the result of {'an eager call' if giving.kind == 'call' else f'the step {giving.kind!r}'}"
-
-
-def _giving(anatomy: Anatomy, step: RawStep, name: str) -> RawStep | None:
-    """Return the last step above ``step`` whose result a name stands for."""
-    found = None
-    for one in anatomy.steps:
-        if one.path == step.path:
-            break
-        if (name == OUTPUT and one.kind in RESULTS) or (isinstance(one.arguments, dict) and one.arguments.get("as") == name):
-            found = one
-    return found
-
-
-def references(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
+def references(value: object, path: DataPath) -> Iterator[tuple[DataPath, str]]:
     """Yield the path and name of every ``{ref: NAME}``; what stands below ``value`` is data."""
     if isinstance(value, Mapping):
         if set(value) == {"ref"}:

@@ -6,19 +6,18 @@ from collections.abc import Iterator
 from runner.core.diagnostics import Diagnostic, unknown
 from runner.language.backends import Backends, read_requirements
 from runner.language.check.audit import audit_problems
-from runner.language.check.bench import bench_problems
 from runner.language.check.conditions import all_condition_problems
-from runner.language.check.functions import CALLS, function_problems, input_problems, path_problems
+from runner.language.check.functions import function_problems, input_problems, path_problems
 from runner.language.check.matrix import unused_key_problems
 from runner.language.check.names import name_problems
 from runner.language.check.names import value_problems as option_value_problems
 from runner.language.check.python import python_problems
-from runner.language.check.steps import all_expectation_problems, step_problems
+from runner.language.check.steps import all_expectation_problems, named_value_problems, step_problems
 from runner.language.check.values import handler_problems, let_problems, spy_problems, value_problems
 from runner.language.names.torch_names import NameTables
 from runner.language.read import matrix
 from runner.language.read.anatomy import Anatomy
-from runner.language.read.source import DataPath, Document
+from runner.language.read.document import DataPath, Document
 
 
 def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
@@ -41,7 +40,7 @@ def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagn
         handler_problems,
         value_problems,
         step_problems,
-        bench_problems,
+        named_value_problems,
         all_expectation_problems,
         audit_problems,
     ):
@@ -82,18 +81,6 @@ def _shape(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
         yield document.problem(("functions",), "'functions' beside 'function'", "put all of them into functions", key=True)
     if "entry" in data and not isinstance(data.get("function"), str):
         yield document.problem(("entry",), "'entry' without Python in 'function'", "it names one of several top-level defs", key=True)
-    calls = [step for step in anatomy.steps if step.kind in CALLS]
-    ahead = next((step for step in calls if step.kind == "aot"), None)
-    for name in data["backends"]:
-        backend = backends.by_name.get(name)
-        if calls and backend is not None and not backend.compiles:
-            message = f"the step '{calls[0].kind}' on '{name}', which compiles nothing"
-            yield document.problem(calls[0].path, message, "use api steps, or another backend", key=True)
-        elif ahead is not None and backend is not None and backend.proof.graphs is not None and backend.proof.graphs.most == 0:
-            message = f"the step 'aot' on '{name}', where inductor must compile nothing"
-            yield document.problem(ahead.path, message, "only inductor compiles ahead of time: use call, or another backend", key=True)
-    if calls and not anatomy.functions:
-        yield document.problem((), "spec needs the key 'function'", "what is compiled; a spec of api steps alone needs none")
     if not any(step.expectations for step in anatomy.steps):
         hint = "add expect: [{close: {to: eager}}], or expect: [{runs: {}}] if that is the claim"
         yield document.problem(("steps",) if "steps" in data else (), "the spec expects nothing", hint, key=True)

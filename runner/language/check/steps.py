@@ -5,45 +5,47 @@ from typing import Any
 
 from runner.core.diagnostics import Diagnostic, Position, one_of, unknown
 from runner.language.backends import Backends
-from runner.language.check.functions import CALLS
-from runner.language.check.scope import READY, RESULTS, Moment, Scope, after, before, has_reference, reference_less, references
-from runner.language.check.values import script_problems
+from runner.language.check.around import StepInSpec, steps_in_spec
+from runner.language.check.scope import READY, Moment, Scope, after, before, references
 from runner.language.read import python, substitution, templates
 from runner.language.read.anatomy import Anatomy, RawExpectation, RawStep
-from runner.language.read.source import DataPath, Document
+from runner.language.read.document import DataPath, Document
 from runner.vocabulary.expectations import EAGER, EXPECTATIONS, OUTPUT, BadExpectation
 from runner.vocabulary.expectations.equality import is_reference
+from runner.vocabulary.steps import STEPS
 
 
 def step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Named values are there before they are used, and each name once."""
-    scope = Scope(anatomy)
+    """Yield what is wrong with each step as it is written, and with the order of the steps."""
+    last: str | None = None
+    for around in steps_in_spec(anatomy, backends):
+        step = around.step
+        if last is not None and not step.traits.is_last:
+            hint = f"move the {last} to the end: what follows would see what it did to caches, counters and parameters"
+            yield around.problem(step.path, f"the step '{step.kind}' below a {last}", hint, key=True)
+        yield from step.parsed.problems(around)
+        last = step.kind if step.traits.is_last else last
+
+
+def named_value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Named values are there before they are used, and each name once. Asked again at each point of the matrix."""
     bound = {name: anatomy.document.position(("let", name), key=True) for name in anatomy.data.get("let", {})}
-    called = False
-    for index, step in enumerate(anatomy.steps):
-        yield from scope.reference_problems(step.arguments, step.path, before(index))
-        yield from _context_problems(anatomy, step, scope, before(index))
-        if step.kind == "backward" and not called and step.arguments.get("of", OUTPUT).split(".")[0] == OUTPUT:
-            yield anatomy.document.problem(step.path, "backward before any call", "put a call step above it", key=True)
-        elif step.kind == "backward":
-            yield from _backward_problems(anatomy, step, scope, before(index))
-        called = called or step.kind == "call"
-        name = step.arguments.get("as") if isinstance(step.arguments, dict) else None
-        if name is not None:
+    for around in steps_in_spec(anatomy, backends):
+        step, scope, moment = around.step, around.scope, before(around.index)
+        yield from scope.reference_problems(step.arguments, step.path, moment)
+        yield from _context_problems(anatomy, step, scope, moment)
+        if (name := step.parsed.bound) is not None:
             yield from _binding_problems(anatomy, step, name, bound)
             bound[name] = anatomy.document.position((*step.path, "as"))
-        if step.kind == "script":
-            yield from script_problems(anatomy, step, scope, before(index))
-        if step.kind == "spawn" and not any(expectation.kind == "exit" for expectation in step.expectations):
-            yield anatomy.document.problem(step.path, "nothing is expected of the child", "add expect: [{exit: {code: 0}}]", key=True)
+        yield from step.parsed.name_problems(around)
         for expectation in step.expectations:
-            yield from _named_value_problems(anatomy, step, expectation, scope, after(index))
+            yield from _result_problems(around, expectation)
             yield from _event_problems(anatomy, step, expectation, scope)
 
 
 def _context_problems(anatomy: Anatomy, step: RawStep, scope: Scope, moment: Moment) -> Iterator[Diagnostic]:
     """The spec's context is entered in each call that has none of its own."""
-    if step.kind in (*CALLS, "bench") and "context" not in step.arguments:
+    if step.traits.enters_context and "context" not in step.arguments:
         for document in (anatomy.document, *reversed(anatomy.spec.defaults)):
             if "context" in document.data:
                 for path, text in references(document.data["context"], ("context",)):
@@ -53,24 +55,14 @@ def _context_problems(anatomy: Anatomy, step: RawStep, scope: Scope, moment: Mom
                 return
 
 
-def _backward_problems(anatomy: Anatomy, step: RawStep, scope: Scope, moment: Moment) -> Iterator[Diagnostic]:
-    name = step.arguments.get("of", OUTPUT)
-    if templates.is_template(name):
-        return
-    if name.split(".")[0] == EAGER:
-        hint = "leave it out, or name a result: the eager side runs backward of its own"
-        yield anatomy.document.problem((*step.path, "of"), "backward runs on what is compiled, not on its reference", hint)
-    elif (found := scope.problem(name, moment)) is not None:
-        yield anatomy.document.problem((*step.path, "of"), *found)
-
-
 def _event_problems(anatomy: Anatomy, step: RawStep, expectation: RawExpectation, scope: Scope) -> Iterator[Diagnostic]:
     """Return expectations of what is not there: a spy, a child, an object."""
     document, path = anatomy.document, expectation.path
     if expectation.kind == "calls" and expectation.body["of"] not in (spies := anatomy.data.get("spies", {})):
         yield document.problem((*path, "of"), *unknown("spy", expectation.body["of"], spies))
-    if expectation.kind == "exit" and step.kind != "spawn":
-        yield document.problem(path, f"the step '{step.kind}' spawns no child", "exit goes with spawn", key=True)
+    if expectation.kind == "exit" and not step.traits.has_exit:
+        with_exit = one_of(word for word, kind in STEPS.items() if kind.traits.has_exit)
+        yield document.problem(path, f"the step '{step.kind}' spawns no child", f"exit goes with {with_exit}", key=True)
     if expectation.kind == "dead":
         for index, name in enumerate(expectation.body):
             found = scope.problem(name, READY)
@@ -104,32 +96,23 @@ def _binding_problems(anatomy: Anatomy, step: RawStep, name: str, bound: Mapping
         yield anatomy.document.problem(path, f"the name '{name}' is given twice", f"it stands first at line {bound[name].line}")
 
 
-def _named_value_problems(
-    anatomy: Anatomy, step: RawStep, expectation: RawExpectation, scope: Scope, moment: Moment
-) -> Iterator[Diagnostic]:
+def _result_problems(around: StepInSpec, expectation: RawExpectation) -> Iterator[Diagnostic]:
+    """Return values that an expectation names and that are not there after its step."""
     parsed = None if _is_templated(expectation) else _parsed(expectation)
     if parsed is None:
         return
+    step = around.step
     firsts = list(dict.fromkeys(name.split(".")[0] for name in parsed.names))
-    if OUTPUT in firsts and step.kind not in RESULTS:
-        message = f"the step '{step.kind}' has no result"
-        yield anatomy.document.problem(expectation.path, message, f"results have {one_of(RESULTS)}", key=True)
-    elif EAGER in firsts and not has_reference(step, anatomy):
-        yield anatomy.document.problem(expectation.path, *_no_reference(anatomy, step), key=True)
+    if OUTPUT in firsts and not step.traits.has_result:
+        results = one_of(word for word, kind in STEPS.items() if kind.traits.has_result)
+        yield around.problem(expectation.path, f"the step '{step.kind}' has no result", f"results have {results}", key=True)
+    elif EAGER in firsts and (why := step.parsed.why_no_reference(around.above)) is not None:
+        yield around.problem(expectation.path, *why, key=True)
     for name in dict.fromkeys(parsed.names):
-        found = None if name.split(".")[0] in (OUTPUT, EAGER) else scope.problem(name, moment)
+        found = None if name.split(".")[0] in (OUTPUT, EAGER) else around.scope.problem(name, after(around.index))
         if found is not None:
             path, is_key = _place_of(expectation, name)
-            yield anatomy.document.problem(path, *found, key=is_key)
-
-
-def _no_reference(anatomy: Anatomy, step: RawStep) -> tuple[str, str]:
-    if step.kind == "call":
-        return "an eager call compared with eager cannot differ", "compare with a named value"
-    if step.kind == "backward":
-        hint = "give the call's result a name with 'as', and write backward: {of: NAME}; or compare with a named value"
-        return f"this backward has no eager reference: {reference_less(anatomy, step)}", hint
-    return f"the step '{step.kind}' has no eager reference", "compare with a named value"
+            yield around.problem(path, *found, key=is_key)
 
 
 def _place_of(expectation: RawExpectation, name: str) -> tuple[DataPath, bool]:
@@ -182,7 +165,7 @@ def expectation_problems(document: Document, expectation: RawExpectation) -> Ite
 _COUNTED = ("counter", "metric", "generated_files", "remote_cache")
 
 
-def _unreached(document: Document, counts: Any, path: DataPath) -> Iterator[Diagnostic]:
+def _unreached(document: Document, counts: object, path: DataPath) -> Iterator[Diagnostic]:
     """Of values under conditions the first that applies is taken: none may stand below one that always does."""
     if isinstance(counts, dict):
         for name, count in counts.items():

@@ -8,11 +8,11 @@ from runner.language.backends import Backend, Backends
 from runner.language.check.conditions import condition_problems
 from runner.language.check.names import OPTION_KINDS, name_problem, option_names, section_problems
 from runner.language.check.spec import matrix_problems, process_problems
-from runner.language.check.steps import expectation_problems, step_problems
+from runner.language.check.steps import expectation_problems, named_value_problems
 from runner.language.names.torch_names import NameTables
 from runner.language.read import matrix, schema, substitution, templates
 from runner.language.read.anatomy import Anatomy, with_data
-from runner.language.read.source import DataPath, Document
+from runner.language.read.document import DataPath, Document
 
 _OF_A_BACKEND = frozenset(["backend", "device"])
 """What a template may name that stands in a file for many specs; ``facts`` besides."""
@@ -141,13 +141,13 @@ class _Points:
 
     def _meaning(self, anatomy: Anatomy) -> Iterator[Diagnostic]:
         """Yield what is wrong with steps and expectations whose templates have become values."""
-        yield from step_problems(anatomy, self.backends)
+        yield from named_value_problems(anatomy, self.backends)
         for step in anatomy.steps:
             for expectation in step.expectations:
                 if self._is_new(expectation.path, expectation.body):
                     yield from expectation_problems(anatomy.document, expectation)
 
-    def _is_new(self, key: DataPath, value: Any) -> bool:
+    def _is_new(self, key: DataPath, value: object) -> bool:
         before = len(self.seen)
         self.seen.add((key, repr(value)))
         return len(self.seen) > before
@@ -156,7 +156,7 @@ class _Points:
 _INERT = "{\N{WORD JOINER}{"
 
 
-def _inert(value: Any) -> Any:
+def _inert(value: object) -> Any:
     """Return a value in which nothing looks like a template: text that a template gave is text, also to the schema."""
     if isinstance(value, str):
         return value.replace("{{", _INERT)

@@ -1,4 +1,4 @@
-"""What let, spies, handlers and scripts mean: names that are there, hooks of the prelude, entries that somebody judges."""
+"""What let, spies and handlers mean: names that are there, hooks of the prelude, entries that somebody judges."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,11 +7,12 @@ from runner.core.diagnostics import Diagnostic, one_of, unknown
 from runner.language.backends import Backends
 from runner.language.check.functions import prelude_names
 from runner.language.check.names import OPTION_KINDS
-from runner.language.check.scope import AFTER_LET, COMPILED, PRELUDE, READY, Moment, Scope, making, parts_of_case, references
+from runner.language.check.scope import AFTER_LET, PRELUDE, READY, Scope, making, parts_of_case, references
 from runner.language.read import python, templates
-from runner.language.read.anatomy import Anatomy, RawStep
-from runner.language.read.source import DataPath
+from runner.language.read.anatomy import Anatomy
+from runner.language.read.document import DataPath
 from runner.vocabulary.expectations import EAGER, OUTPUT
+from runner.vocabulary.steps import COMPILED
 
 SPY_KEYS: Mapping[str, tuple[str, ...]] = {
     "function": ("record", "result", "instead"),
@@ -54,7 +55,7 @@ def value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]
         yield from scope.reference_problems(spy.get("instead"), ("spies", name, "instead"), READY)
 
 
-def _modules(value: Any, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
+def _modules(value: object, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
     """Yield the arguments of every module among functions."""
     if isinstance(value, Mapping) and "module" in value:
         yield from (((*path, key), value[key]) for key in ("args", "kwargs") if key in value)
@@ -81,7 +82,7 @@ def spy_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
             yield anatomy.document.problem(path, f"nothing is expected of the spy '{name}'", hint, key=True)
 
 
-def _hook_problems(anatomy: Anatomy, spy: Mapping[str, Any], path: DataPath, prelude: set[str]) -> Iterator[Diagnostic]:
+def _hook_problems(anatomy: Anatomy, spy: Mapping[str, object], path: DataPath, prelude: set[str]) -> Iterator[Diagnostic]:
     for word in ("record", "result", "instead"):
         hook = spy.get(word)
         if isinstance(hook, str) and prelude.isdisjoint((hook, "*")):
@@ -89,13 +90,13 @@ def _hook_problems(anatomy: Anatomy, spy: Mapping[str, Any], path: DataPath, pre
             yield anatomy.document.problem((*path, word), f"{message} in the prelude", hint)
 
 
-def _target_problems(anatomy: Anatomy, kind: str, target: Any, path: DataPath, prelude: set[str]) -> Iterator[Diagnostic]:
+def _target_problems(anatomy: Anatomy, kind: str, target: object, path: DataPath, prelude: set[str]) -> Iterator[Diagnostic]:
     if isinstance(target, list):
         if not isinstance(target[0], dict) or set(target[0]) != {"ref"} or not isinstance(target[1], str):
             yield anatomy.document.problem(path, "not an object and a method", "write [{ref: NAME}, METHOD]")
             return
         yield from Scope(anatomy).reference_problems(target, path, AFTER_LET)
-    elif kind in ("function", "method", "class") and not templates.is_template(target):
+    elif kind in ("function", "method", "class") and isinstance(target, str) and not templates.is_template(target):
         if "." not in target:
             yield anatomy.document.problem(
                 path, f"'{target}' is no dotted path", "name it where its callers look it up: package.module.name"
@@ -108,24 +109,3 @@ def handler_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnosti
     """Return handlers that are not there once let has made its values."""
     for name, entry in anatomy.data.get("handlers", {}).items():
         yield from Scope(anatomy).reference_problems(entry, ("handlers", name), AFTER_LET)
-
-
-def script_problems(anatomy: Anatomy, step: RawStep, scope: Scope, moment: Moment) -> Iterator[Diagnostic]:
-    """Return what is wrong with a script: several defs, or parameters that name nothing."""
-    path: DataPath = (*step.path, "code")
-    tree = anatomy.scripts[step.path].tree
-    if tree is None:
-        return
-    defs = list(python.top_level_functions(tree).values())
-    if len(defs) != 1:
-        names = one_of([node.name for node in defs]) if defs else "none"
-        hint = "move the others to prelude" if defs else "write def NAME(...): ..., whose parameters are named values"
-        yield anatomy.document.problem(path, f"a script is one def, found {names}", hint)
-        return
-    arguments = defs[0].args
-    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-        found = scope.problem(argument.arg, moment)
-        if found is not None:
-            yield anatomy.document.problem(path, f"{found[0]}: a parameter of a script is a named value", found[1])
-    if arguments.posonlyargs or arguments.vararg or arguments.kwarg:
-        yield anatomy.document.problem(path, "a script takes its values by name", "write plain parameters")

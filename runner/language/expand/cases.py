@@ -4,23 +4,26 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from runner.core.case import CaseBody, DescribedFunction, Option, OwnProcess, Settings, WrittenFunction
 from runner.core.conditions import Surroundings
+from runner.core.devices import is_accelerator
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position
-from runner.core.model import Case, CaseId, Control, Expected, Requirement, Step, WrittenReason
+from runner.core.model import Case, CaseId, Control, Requirement, WrittenReason
 from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check.functions import entry_of
 from runner.language.check.names import OPTION_KINDS, used_names, value_problem
 from runner.language.expand import options
+from runner.language.expand.filled import FilledSpec, fill
+from runner.language.expand.steps import StepMaker
 from runner.language.names.once_per_process import isolation_of
 from runner.language.names.torch_names import NameKind, NameTables
 from runner.language.read import matrix, substitution, templates
-from runner.language.read.anatomy import Anatomy, RawExpectation, RawFunction, RawStep
-from runner.vocabulary.expectations import EXPECTATIONS
+from runner.language.read.anatomy import Anatomy, RawFunction
 
 
 def surroundings(backend: Backend, known: Surroundings) -> Surroundings:
     """Return what a condition may ask about for one backend; ``known`` brings torch, python, vendor and arch."""
-    vendor = known.vendor if backend.device.split(":")[0] == "cuda" else None
+    vendor = known.vendor if is_accelerator(backend.device) else None
     return Surroundings(
         backends=backend.names,
         device=backend.device,
@@ -56,12 +59,11 @@ class _Expansion:
         self.survivors = self._survivors()
         spec = anatomy.spec
         self.prefix = f"{spec.area}/{spec.name}" if spec.area else spec.name
-        self.preludes = [_block(block) for block in anatomy.preludes]
+        self.isolation = OwnProcess(isolation_of(anatomy))
         self.judged_names = [(kind, name) for _, _, kind, name, unlisted in used_names(anatomy) if kind in _JUDGED and not unlisted]
         self._merged: dict[tuple[str, str], _Section] = {}
         self._shared: dict[str, Mapping[str, _Options]] = {}
-        self._expected: dict[str, Expected] = {}
-        self._steps: tuple[Step, ...] | None = None
+        self._steps = StepMaker(self.templated)
 
     def cases(self, backends: Backends) -> Iterator[Case]:
         problems: list[Diagnostic] = []
@@ -71,8 +73,8 @@ class _Expansion:
             raise InvalidSpecs(problems)
 
     def _case(self, point: matrix.Point, problems: list[Diagnostic]) -> Case:
-        data = self._filled(point)
-        sections = self._sections(data, point)
+        filled = fill(self.anatomy, self.templates, point)
+        sections = self._sections(filled, point)
         problems.extend(problem for section in sections.values() for problem in section.problems)
         problems.extend(problem for problem in self._wrong_values(sections, point) if problem not in problems)
         merged = self._options(sections, point)
@@ -82,20 +84,20 @@ class _Expansion:
             area=self.anatomy.spec.area,
             name=self.anatomy.spec.name,
             position=self.document.position(()),
-            summary=str(data["summary"]),
-            covers=tuple(data.get("covers", [])),
+            summary=filled.summary,
+            covers=filled.listed("covers"),
             tags=self.tags,
             backend=point.backend.name,
             device=point.backend.device,
             params=point.values,
             requires=(*point.backend.requires, *self.requires, *self.services),
-            body=self._body(data, point, sections),
-            steps=self._all_steps(data),
+            body=self._body(filled, point, sections),
+            steps=self._steps.steps_of(filled),
             missing_names=self._missing(merged),
             options=merged,
-            control=self._control(data, point, merged, problems),
+            control=self._control(filled, point, merged, problems),
             survivors=self.survivors,
-            exclusive=data.get("exclusive", False),
+            exclusive=filled.section("exclusive") is True,
         )
 
     def _wrong_values(self, sections: Mapping[str, "_Section"], point: matrix.Point) -> Iterator[Diagnostic]:
@@ -116,11 +118,13 @@ class _Expansion:
         if mode is not None and (found := self.names.mode_problem(mode.value)) is not None:
             yield _at_point(mode.position, found, point)
 
-    def _control(self, data: Any, point: matrix.Point, merged: Mapping[str, "_Options"], problems: list[Diagnostic]) -> Control | None:
+    def _control(
+        self, filled: FilledSpec, point: matrix.Point, merged: Mapping[str, "_Options"], problems: list[Diagnostic]
+    ) -> Control | None:
         """Return the case's control, None where its conditions set nothing; one that changes nothing is a problem."""
-        if "control" not in data:
+        if "control" not in filled:
             return None
-        found = options.patch(self.anatomy, data, surroundings(point.backend, self.known))
+        found = options.patch(filled, surroundings(point.backend, self.known))
         for section, patch in found.items():
             for name, option in patch.items():
                 now = merged[section].get(name)
@@ -133,7 +137,7 @@ class _Expansion:
             return None
         patch_of = {section: options.values(patch) for section, patch in found.items()}
         position = self.document.position(("control",), key=True)
-        return Control(patch=patch_of, fails=tuple(data["control"].get("fails", [])), position=position)
+        return Control(patch=patch_of, fails=tuple(filled.named("control").get("fails", [])), position=position)
 
     def _survivors(self) -> tuple[WrittenReason, ...]:
         entries = enumerate(self.anatomy.data.get("audit", []))
@@ -148,23 +152,14 @@ class _Expansion:
             for index, entry in entries
         )
 
-    def _filled(self, point: matrix.Point) -> Any:
-        """Return the spec with its templates evaluated at a point."""
-        data = self.anatomy.data
-        names = point.names
-        for path, template in self.templates.items():
-            value = substitution.Deferred(template, names) if template.is_deferred else template.evaluate(names)
-            data = substitution.replaced(data, path, value)
-        return data
-
-    def _sections(self, data: Any, point: matrix.Point) -> dict[str, "_Section"]:
+    def _sections(self, filled: FilledSpec, point: matrix.Point) -> dict[str, "_Section"]:
         """Merge each section; one without templates is the same at every point of a backend."""
         found: dict[str, _Section] = {}
         for name in options.SECTIONS:
             key = (name, point.backend.name)
             section = self._merged.get(key)
             if section is None:
-                merged, problems = options.merge(self.anatomy, data, point.backend, surroundings(point.backend, self.known), name)
+                merged, problems = options.merge(filled, point.backend, surroundings(point.backend, self.known), name)
                 section = _Section(merged, options.values(merged), problems)
                 if name not in self.templated:
                     self._merged[key] = section
@@ -179,65 +174,35 @@ class _Expansion:
             self._shared[point.backend.name] = {name: section.options for name, section in sections.items()}
         return self._shared[point.backend.name]
 
-    def _body(self, data: Any, point: matrix.Point, sections: Mapping[str, "_Section"]) -> dict[str, Any]:
-        body: dict[str, Any] = {name: section.values for name, section in sections.items()}
-        body.update(
-            preludes=self.preludes,
-            functions={name: self._function(raw, data) for name, raw in self.anatomy.functions.items()},
-            let=data.get("let", {}),
-            spies=data.get("spies", {}),
-            handlers=data.get("handlers", {}),
-            dead=sorted({name for step in self.anatomy.steps for one in step.expectations if one.kind == "dead" for name in one.body}),
-            inputs=data.get("inputs", []),
-            context=self._context(data, point.backend),
-            services=data.get("services", []),
-            timeout=data.get("timeout"),
-            isolation=self._isolation(),
+    def _body(self, filled: FilledSpec, point: matrix.Point, sections: Mapping[str, "_Section"]) -> CaseBody:
+        steps = self.anatomy.steps
+        return CaseBody(
+            settings=Settings(**{name: section.values for name, section in sections.items()}),
+            preludes=self.anatomy.preludes,
+            functions={name: self._function(raw, filled) for name, raw in self.anatomy.functions.items()},
+            let=filled.named("let"),
+            spies=filled.named("spies"),
+            handlers=filled.named("handlers"),
+            dead=tuple(sorted({name for step in steps for one in step.expectations if one.kind == "dead" for name in one.body})),
+            inputs=filled.listed("inputs"),
+            context=self._context(filled, point.backend),
+            services=filled.listed("services"),
+            timeout=filled.timeout,
+            isolation=self.isolation,
             compiles=point.backend.compiles,
             seed_key=self.prefix + json.dumps(point.labels, sort_keys=True),
         )
-        return body
 
-    def _function(self, raw: RawFunction, data: Any) -> Any:
+    def _function(self, raw: RawFunction, filled: FilledSpec) -> WrittenFunction | DescribedFunction:
         if raw.block is not None:
-            return {"block": _block(raw.block), "entry": entry_of(self.anatomy, raw)}
-        return _at(data, raw.path)
+            return WrittenFunction(block=raw.block, entry=entry_of(self.anatomy, raw))
+        return DescribedFunction(value=filled.at(raw.path))
 
-    def _context(self, data: Any, backend: Backend) -> Any:
-        if "context" in data:
-            return data["context"]
+    def _context(self, filled: FilledSpec, backend: Backend) -> tuple[Any, ...]:
+        if "context" in filled:
+            return filled.listed("context")
         inherited = (document.data["context"] for document in reversed(self.anatomy.spec.defaults) if "context" in document.data)
-        return substitution.filled(next(inherited, []), options.layer_names(backend))
-
-    def _isolation(self) -> str:
-        return isolation_of(self.anatomy)
-
-    def _all_steps(self, data: Any) -> tuple[Step, ...]:
-        if self._steps is None or not self.templated.isdisjoint(("steps", "expect")):
-            self._steps = tuple(self._step(step, data) for step in self.anatomy.steps)
-        return self._steps
-
-    def _step(self, step: RawStep, data: Any) -> Step:
-        arguments = _at(data, step.path) if step.path != ("expect",) else {}
-        if step.path in self.anatomy.scripts:
-            script = self.anatomy.scripts[step.path]
-            arguments = {**arguments, "code": _block(script.block), "entry": entry_of(self.anatomy, script)}
-        return Step(
-            kind=step.kind,
-            arguments=arguments if isinstance(arguments, dict) else {"items": arguments},
-            expectations=tuple(self._expectation(raw, data) for raw in step.expectations),
-            position=self.document.position(step.path, key=True),
-        )
-
-    def _expectation(self, raw: RawExpectation, data: Any) -> Expected:
-        body = _at(data, raw.path)
-        key = f"{raw.path}{json.dumps(substitution.as_text(body), sort_keys=True)}"
-        if key not in self._expected:
-            leaves = {name: self.document.position((*raw.path, name), key=True) for name in body} if isinstance(body, dict) else {}
-            check = EXPECTATIONS[raw.kind].parse(body)
-            position = self.document.position(raw.path, key=True)
-            self._expected[key] = Expected(kind=raw.kind, check=check, position=position, leaves=leaves, body=body)
-        return self._expected[key]
+        return tuple(substitution.filled(next(inherited, []), options.layer_names(backend)))
 
     def _missing(self, merged: Mapping[str, "_Options"]) -> tuple[str, ...]:
         used = [(kind, name) for section, kind in OPTION_KINDS.items() for name in merged[section]]
@@ -249,7 +214,7 @@ class _Expansion:
         return "" if found.here or not found.known else self.names.absence(kind, name)
 
 
-_Options = Mapping[str, options.Option]
+_Options = Mapping[str, Option]
 
 
 class _Section(NamedTuple):
@@ -263,18 +228,8 @@ class _Section(NamedTuple):
 _JUDGED = (NameKind.COUNTER, NameKind.METRIC)
 
 
-def _at(data: Any, path: tuple[str | int, ...]) -> Any:
-    for key in path:
-        data = data[key]
-    return data
-
-
 def _at_point(position: Position, found: tuple[str, str], point: matrix.Point) -> Diagnostic:
     return Diagnostic(position=position, message=f"{found[0]} (at {point.bracket[:200]})", hint=found[1])
-
-
-def _block(block: Any) -> dict[str, Any]:
-    return {"name": block.name, "file": block.file, "line": block.line, "text": block.text, "exact": block.exact}
 
 
 def duplicate_ids(cases: list[Case]) -> list[Diagnostic]:

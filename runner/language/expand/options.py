@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from runner.core.case import Option
 from runner.core.conditions import Surroundings, holds
-from runner.core.diagnostics import Diagnostic, Position
+from runner.core.diagnostics import Diagnostic
 from runner.language.backends import Backend
+from runner.language.expand.filled import FilledSpec
 from runner.language.read import substitution
-from runner.language.read.anatomy import Anatomy
-from runner.language.read.source import DataPath, Document
+from runner.language.read.document import DataPath, Document
 
 SECTIONS = ("config", "dynamo_config", "functorch_config", "env", "torch", "compile")
 """The sections that layers are merged for."""
@@ -19,27 +20,13 @@ OVERRIDABLE = ("config", "dynamo_config", "functorch_config")
 """Sections that may be a list, in which an entry may have ``override: true``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option with where it was set."""
-
-    value: Any
-    position: Position
-    layer: str
-    override: bool = False
-
-    @property
-    def origin(self) -> str:
-        """Where it was set, in words."""
-        return f"{self.layer}, {self.position}"
-
-
-def merge(anatomy: Anatomy, data: Any, backend: Backend, here: Surroundings, section: str) -> tuple[dict[str, Option], list[Diagnostic]]:
-    """Return the options of a section for one case, and its conflicts. ``data`` is the spec with its templates filled in."""
+def merge(filled: FilledSpec, backend: Backend, here: Surroundings, section: str) -> tuple[dict[str, Option], list[Diagnostic]]:
+    """Return the options of a section for one case, and its conflicts."""
+    anatomy = filled.anatomy
     merged: dict[str, Option] = {}
     for document in anatomy.spec.defaults:
         merged.update(_filled(_layer(document, document.data.get(section), (section,), "defaults", here), backend))
-    spec = _layer(anatomy.document, data.get(section), (section,), "spec", here)
+    spec = _layer(anatomy.document, filled.section(section), (section,), "spec", here)
     merged.update(spec)
     own = _filled(
         _layer(backend.document, backend.settings.get(section), (backend.name, section), f"backend {backend.name}", here), backend
@@ -77,7 +64,7 @@ def _way_out(section: str, name: str, value: str, other: Option) -> str:
     return f"leave {name} out of the spec, or exclude the {other.layer}: exclude: [{{{other.layer.replace(' ', ': ')}, reason: ...}}]"
 
 
-def _layer(document: Document, given: Any, path: DataPath, layer: str, here: Surroundings) -> dict[str, Option]:
+def _layer(document: Document, given: object, path: DataPath, layer: str, here: Surroundings) -> dict[str, Option]:
     found: dict[str, Option] = {}
     if isinstance(given, dict):
         for name, value in given.items():
@@ -92,10 +79,10 @@ def _layer(document: Document, given: Any, path: DataPath, layer: str, here: Sur
     return found
 
 
-def patch(anatomy: Anatomy, data: Any, here: Surroundings) -> dict[str, dict[str, Option]]:
-    """Return what ``control`` sets for one case, by section; ``data`` is the spec with its templates filled in."""
-    given = data.get("control", {})
-    found = {section: _layer(anatomy.document, given.get(section), ("control", section), "control", here) for section in SECTIONS}
+def patch(filled: FilledSpec, here: Surroundings) -> dict[str, dict[str, Option]]:
+    """Return what ``control`` sets for one case, by section."""
+    given, document = filled.named("control"), filled.anatomy.document
+    found = {section: _layer(document, given.get(section), ("control", section), "control", here) for section in SECTIONS}
     return {section: options for section, options in found.items() if options}
 
 

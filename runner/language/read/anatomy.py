@@ -8,11 +8,9 @@ from typing import Any
 from runner.core.diagnostics import Diagnostic
 from runner.core.model import CodeBlock
 from runner.language.read import python
+from runner.language.read.document import DataPath, Document
 from runner.language.read.files import SpecFile
-from runner.language.read.source import DataPath, Document
-
-ONLY = "function"
-"""The name of the function of a spec that has just one."""
+from runner.vocabulary.steps import ONLY, SHORT_FORM, STEPS, StepKind, Traits
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +30,16 @@ class RawStep:
     arguments: Any
     path: DataPath
     expectations: tuple[RawExpectation, ...]
+
+    @property
+    def traits(self) -> Traits:
+        """The traits of its kind."""
+        return STEPS[self.kind].traits
+
+    @property
+    def parsed(self) -> StepKind:
+        """Its arguments, as its kind reads them."""
+        return STEPS[self.kind].parse(self.arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +98,7 @@ def take_apart(spec: SpecFile) -> Anatomy:
                 trees[block.file] = tree
     functions = {raw.name: raw for raw in _functions(spec.document, problems)}
     steps = tuple(_steps(spec.document.data))
-    scripts = {step.path: _script(spec.document, step, problems) for step in steps if step.kind == "script"}
+    scripts = {step.path: _script(spec.document, step, problems) for step in steps if step.traits.python}
     return Anatomy(spec, tuple(preludes), trees, functions, scripts, steps, tuple(problems))
 
 
@@ -127,14 +135,14 @@ def _functions(document: Document, problems: list[Diagnostic]) -> Iterator[RawFu
 
 
 def _script(document: Document, step: RawStep, problems: list[Diagnostic]) -> RawFunction:
-    path = (*step.path, "code")
-    block = python.block_at(document, path, "script")
-    return RawFunction("script", step.arguments["code"], path, block, _parse(document, path, block, problems))
+    path = (*step.path, step.traits.python)
+    block = python.block_at(document, path, step.kind)
+    return RawFunction(step.kind, step.arguments[step.traits.python], path, block, _parse(document, path, block, problems))
 
 
 def _steps(data: Any) -> Iterator[RawStep]:
     if "steps" not in data:
-        yield RawStep("call", {}, ("expect",), tuple(_expectations(data.get("expect", []), ("expect",))))
+        yield RawStep(SHORT_FORM, {}, ("expect",), tuple(_expectations(data.get("expect", []), ("expect",))))
         return
     for index, step in enumerate(data["steps"]):
         kind = next(key for key in step if key != "expect")

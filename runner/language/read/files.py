@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, one_line, shown_path
+from runner.language.read.document import DataPath, Document
+from runner.language.read.doubts import gaps_of
 from runner.language.read.kinds import DEFAULTS as DEFAULTS_KIND
-from runner.language.read.repair import gaps_of, readable
-from runner.language.read.source import DataPath, Document, read_partly
+from runner.language.read.repair import readable
+from runner.language.read.source import read_partly
 from runner.language.read.tree import Tree, is_project, link_problem, tree_of
 from runner.system.data_dirs import folder
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from runner.core.diagnostics import Diagnostic, one_of, unknown
 from runner.language.backends import Backend
-from runner.language.read.source import DataPath, Document
+from runner.language.read.document import DataPath, Document
 
 MAX_POINTS = 10_000
 MAX_EXCLUSIONS = 1_000

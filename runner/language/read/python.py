@@ -14,7 +14,8 @@ from pathlib import Path
 
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, did_you_mean, one_of
 from runner.core.model import CodeBlock
-from runner.language.read.source import DataPath, Document, Mark, read_bytes
+from runner.language.read.document import DataPath, Document, Mark
+from runner.language.read.source import read_bytes
 
 
 def block_at(document: Document, path: DataPath, name: str) -> CodeBlock:

@@ -5,12 +5,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from runner.core.diagnostics import Diagnostic, did_you_mean, one_of, unknown
+from runner.core.diagnostics import Diagnostic
 from runner.language.read.compiled_schema import Predicate, compile_schema, is_whole, searcher
-from runner.language.read.source import DataPath, Document
+from runner.language.read.document import DataPath, Document
+from runner.language.read.schema_words import Problem, in_words
 from runner.system import data_dirs
-
-TEMPLATE_PATTERN = r"^\{\{.*\}\}$"
 
 
 @functools.cache
@@ -80,15 +79,11 @@ def problems(document: Document, name: str) -> list[Diagnostic]:
     return [document.problem(path, message, hint, key=key) for path, message, hint, key in describe(document.data, name)]
 
 
-Problem = tuple[DataPath, str, str, bool]
-"""Path, message, hint, and whether the path's key is meant rather than its value."""
-
-
 def describe(value: Any, name: str) -> list[Problem]:
     """Return the problems of plain data."""
     if fits(name)(value):
         return []
-    return _without_echoes([problem for error in validator(name).iter_errors(value) for problem in _in_words(error)])
+    return _without_echoes([problem for error in validator(name).iter_errors(value) for problem in in_words(error)])
 
 
 def _without_echoes(found: list[Problem]) -> list[Problem]:
@@ -108,7 +103,7 @@ def describe_as(value: Any, file: str, definition: str) -> list[Problem]:
     part = _definition(file, definition)
     if _compiled(part)(value):
         return []
-    return _without_echoes([problem for error in _validator_of(part).iter_errors(value) for problem in _in_words(error)])
+    return _without_echoes([problem for error in _validator_of(part).iter_errors(value) for problem in in_words(error)])
 
 
 @functools.cache
@@ -127,7 +122,7 @@ def describe_at(data: Any, name: str, path: DataPath) -> list[Problem]:
             found.extend(
                 ((*path, *below), message, hint, key)
                 for error in _validator_of(part).iter_errors(value)
-                for below, message, hint, key in _in_words(error)
+                for below, message, hint, key in in_words(error)
             )
     return found
 
@@ -167,186 +162,3 @@ def _compiled(part: Any) -> Predicate:
 
 def _validator_of(part: Any) -> Any:
     return _strict()(part)
-
-
-def _in_words(error: Any) -> Iterator[Problem]:
-    path = tuple(error.absolute_path)
-    # what stands below propertyNames is about the key; its path is the map's
-    of_key = "propertyNames" in error.absolute_schema_path
-    writer = _bad_key if of_key else _WRITERS.get(error.validator, _other)
-    for suffix, message, hint, key in writer(error):
-        yield (*path, *suffix), message, hint, key
-
-
-_Piece = tuple[DataPath, str, str, bool]
-
-
-def _title(error: Any) -> str:
-    names = [part for part in error.absolute_path if isinstance(part, str)]
-    return str(error.schema.get("title") or (names[-1] if names else "value"))
-
-
-def _extra_keys(error: Any) -> Iterator[_Piece]:
-    allowed = list(error.schema.get("properties", {}))
-    title = _title(error)
-    what = {"expectation": "expectation", "step": "step", "input": "input kind", "condition": "condition"}.get(title, "key")
-    for key in error.instance:
-        if key not in allowed:
-            # a step is what is done; beside it stands what is expected
-            is_expect = what == "step" and bool(did_you_mean(str(key), ["expect"], cutoff=0.8))
-            word = "key" if is_expect else what
-            message, hint = unknown(word, str(key), [one for one in allowed if (one == "expect") is is_expect or what != "step"])
-            yield (key,), message + (f" in {title}" if word == "key" and title != "spec" else ""), hint, True
-
-
-def _missing(error: Any) -> Iterator[_Piece]:
-    for key in error.validator_value:
-        if key not in error.instance:
-            example = error.schema.get("properties", {}).get(key, {})
-            yield (), f"{_title(error)} needs the key '{key}'", str(example.get("description", "")).split("\n")[0], False
-
-
-_WORDS = {
-    "object": "a map",
-    "array": "a list",
-    "string": "text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-    "null": "null",
-}
-
-
-def _found(value: Any) -> str:
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return f"the text '{value[:60]}'"
-        case dict():
-            return "a map"
-        case list():
-            return "a list"
-    return f"the number {value!s:.40}"
-
-
-def _wanted(schema: Any) -> str:
-    kinds = schema.get("type", [])
-    kinds = [kinds] if isinstance(kinds, str) else list(kinds)
-    templated = schema.get("pattern") == TEMPLATE_PATTERN
-    words = [_WORDS[kind] for kind in kinds if not (templated and kind == "string")]
-    return " or ".join(words) + (" (or one {{ expression }})" if templated else "")
-
-
-def _wrong_type(error: Any) -> Iterator[_Piece]:
-    yield (), f"expected {_wanted(error.schema)}, found {_found(error.instance)}", str(error.schema.get("description", "")), False
-
-
-def _wrong_text(error: Any) -> Iterator[_Piece]:
-    if error.validator_value == TEMPLATE_PATTERN:
-        yield from _wrong_type(error)
-        return
-    examples = [example for example in error.schema.get("examples", []) if isinstance(example, str)]
-    hint = f"for example {' or '.join(examples[:2])}" if examples else f"it is written as {error.validator_value}"
-    yield (), f"{_found(error.instance)} is no {_title(error)}", hint, False
-
-
-def _wrong_word(error: Any) -> Iterator[_Piece]:
-    allowed = [str(word) for word in error.validator_value]
-    message, hint = unknown("word", str(error.instance), allowed)
-    yield (), f"{message} in {_title(error)}", hint, False
-
-
-def _wrong_constant(error: Any) -> Iterator[_Piece]:
-    yield (), f"expected {json.dumps(error.validator_value)}, found {_found(error.instance)}", "leave the key out otherwise", False
-
-
-def _any_of(error: Any) -> Iterator[_Piece]:
-    words = [word for branch in error.validator_value for word in branch.get("enum", [])]
-    if words:
-        message, hint = unknown(_title(error), str(error.instance), words)
-        yield (), message, hint, False
-        return
-    keys = [key for branch in error.validator_value for key in branch.get("required", [])]
-    yield (), f"{_title(error)} needs one of {one_of(keys)}", "", False
-
-
-def _one_of_kinds(error: Any) -> Iterator[_Piece]:
-    if not isinstance(error.instance, dict):
-        return  # its type is wrong, and that is reported
-    kinds = list(dict.fromkeys(key for branch in error.validator_value for key in branch.get("required", [])))
-    given = [kind for kind in kinds if kind in error.instance]
-    found = " and ".join(given) if given else "none"
-    near = next((hint for key in error.instance if (hint := did_you_mean(key, kinds))), "") if not given else ""
-    yield (), f"{_title(error)} needs exactly one of {one_of(kinds)}; found {found}", near, False
-
-
-def _size(error: Any) -> Iterator[_Piece]:
-    bound = error.validator_value
-    match error.validator:
-        case "minItems" | "minProperties" | "minLength":
-            message = f"{_title(error)} is empty" if bound == 1 else f"{_title(error)} needs at least {bound} {_UNITS[error.validator]}"
-        case "maxProperties":
-            extra = " and ".join(str(key) for key in error.instance)
-            message = f"{_title(error)} takes one kind, found {extra}"
-        case _:
-            message = f"{_title(error)} takes at most {bound} {_UNITS[error.validator]}"
-    hint = "write each in an entry of its own" if error.validator == "maxProperties" else str(error.schema.get("description", ""))
-    yield (), message, hint, False
-
-
-_UNITS = {"minItems": "entries", "maxItems": "entries", "minProperties": "keys", "minLength": "characters"}
-
-
-def _number_bound(error: Any) -> Iterator[_Piece]:
-    sign = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "more than"}[error.validator]
-    yield (), f"{error.instance} is out of range: {sign} {error.validator_value}", "", False
-
-
-def _repeated(error: Any) -> Iterator[_Piece]:
-    seen: set[str] = set()
-    for index, item in enumerate(error.instance):
-        written = json.dumps(item, sort_keys=True)
-        if written in seen:
-            yield (index,), f"{_found(item)} is repeated", "leave it out", False
-        seen.add(written)
-
-
-def _dependent(error: Any) -> Iterator[_Piece]:
-    for key, needed in error.validator_value.items():
-        for other in needed:
-            if key in error.instance and other not in error.instance:
-                yield (key,), f"'{key}' goes with '{other}'", f"add '{other}'", True
-
-
-def _bad_key(error: Any) -> Iterator[_Piece]:
-    hint = f"it is written as {error.validator_value}" if error.validator == "pattern" else ""
-    yield (str(error.instance),), f"'{error.instance}' is no name that may stand here", hint, True
-
-
-def _other(error: Any) -> Iterator[_Piece]:
-    yield (), f"does not fit: {error.message[:200]}", "", False
-
-
-_WRITERS = {
-    "additionalProperties": _extra_keys,
-    "required": _missing,
-    "type": _wrong_type,
-    "pattern": _wrong_text,
-    "enum": _wrong_word,
-    "const": _wrong_constant,
-    "anyOf": _any_of,
-    "oneOf": _one_of_kinds,
-    "minItems": _size,
-    "maxItems": _size,
-    "minProperties": _size,
-    "maxProperties": _size,
-    "minLength": _size,
-    "minimum": _number_bound,
-    "maximum": _number_bound,
-    "exclusiveMinimum": _number_bound,
-    "uniqueItems": _repeated,
-    "dependentRequired": _dependent,
-}

@@ -1,11 +1,9 @@
-"""What every kind of expectation is made of: its facts, its judgement, and the protocol it follows."""
+"""What the kinds of expectation share: names, what is wrong with one that means nothing, and the values of ``core.expectation``."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any
 
-from runner.core.conditions import Surroundings
-from runner.core.model import Json, Status
+from runner.core.expectation import Expectation, Judgement, Mutant, StepFacts
+from runner.core.observation import Raised
 
 OUTPUT = "output"
 """The name of a step's own result."""
@@ -28,130 +26,10 @@ class BadExpectation(Exception):
         self.column = column
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Raised:
-    """An exception that a step ended with."""
-
-    type: str
-    """Its dotted path."""
-    ancestors: tuple[str, ...]
-    """The dotted paths of its type and of every type that it inherits from."""
-    message: str
-    traceback: str
-    phase: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepFacts:
-    """What the worker measured in one step. ``code`` holds the generated pieces, in order."""
-
-    raised: Raised | None = None
-    counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    remote: Mapping[str, Mapping[str, int]] | None = None
-    """torch's statistics of its remote caches: hit, miss, put and exception, by the name of the cache."""
-    code: tuple[str, ...] = ()
-    calls: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
-    """What each spy saw: ``count`` entries in all, and the first of them as ``entries``."""
-    exit: Mapping[str, Json] | None = None
-    """``code`` and ``stderr`` of the child of a spawn step."""
-    measured: Json = None
-    """What this expectation's own measurement gave; None when there was none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """One statement about one leaf of an expectation; ``leaf`` names it (a counter's name), empty for the whole."""
-
-    status: Status
-    expected: str
-    observed: str
-    detail: str = ""
-    leaf: str = ""
-
-    @classmethod
-    def of(cls, holds: bool, *, expected: str, observed: str, detail: str = "", leaf: str = "") -> Self:
-        """Return HELD or FAILED."""
-        return cls(status=Status.HELD if holds else Status.FAILED, expected=expected, observed=observed, detail=detail, leaf=leaf)
-
-    @classmethod
-    def held(cls, *, expected: str, observed: str, leaf: str = "") -> Self:
-        """Return a judgement that the expectation held."""
-        return cls(status=Status.HELD, expected=expected, observed=observed, leaf=leaf)
-
-    @classmethod
-    def failed(cls, *, expected: str, observed: str, detail: str = "", leaf: str = "") -> Self:
-        """Return a judgement that the expectation did not hold."""
-        return cls(status=Status.FAILED, expected=expected, observed=observed, detail=detail, leaf=leaf)
-
-    @classmethod
-    def error(cls, observed: str, *, expected: str = "", leaf: str = "", detail: str = "") -> Self:
-        """Return a judgement that claims nothing: the facts are missing or make no sense."""
-        return cls(status=Status.ERROR, expected=expected, observed=observed, leaf=leaf, detail=detail)
-
-    @classmethod
-    def not_applicable(cls, leaf: str = "") -> Self:
-        """Return a judgement for a condition that does not hold here."""
-        return cls(status=Status.NOT_APPLICABLE, expected="", observed="its condition does not hold here", leaf=leaf)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
-    """Facts changed in one respect, under which an expectation that held must not hold.
-
-    It survives when the judgement of ``leaf`` is still HELD. Without facts it is not applicable: ``why_not`` says why.
-    """
-
-    name: str
-    """One of the kind's ``mutations``."""
-    facts: StepFacts | None
-    leaf: str = ""
-    """The leaf of the judgement that must change, as ``Judgement.leaf``."""
-    where: str = ""
-    """Which part was changed, where there are several: a tensor's path, a directive."""
-    why_not: str = ""
-
-    @classmethod
-    def not_applicable(cls, name: str, why_not: str, *, leaf: str = "", where: str = "") -> Self:
-        """Return a mutant that cannot be made of these facts."""
-        return cls(name=name, facts=None, leaf=leaf, where=where, why_not=why_not)
-
-
-class Expectation(Protocol):
-    """A kind of expectation. ``measure`` stands beside the class in each module, because it runs in the worker."""
-
-    kind: ClassVar[str]
-    mutations: ClassVar[tuple[str, ...]]
-    """The names of its mutants: what a spec may give a reason for."""
-
-    @classmethod
-    def parse(cls, body: Any) -> "Expectation":
-        """Read the body that the schema let through; raise ``BadExpectation``."""
-        ...
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The named values it speaks of."""
-        ...
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """What the worker is asked to measure, as plain data; None for facts that every step has."""
-        ...
-
-    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge the facts. Pure."""
-        ...
-
-    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterable[Mutant]:
-        """Yield, for each leaf, facts under which it must not hold. Pure; asked only where the expectation held.
-
-        Change one thing in a copy of the facts (``dataclasses.replace``) and leave the judging to ``judge``: a mutant that is
-        still HELD shows that the expectation could not have failed so. ``counts.count_mutants`` makes those of a count.
-        """
-        ...
-
-
 def text_of(value: Any) -> str:
     """Return a value as a person would write it, cut to a line."""
     shown = value if isinstance(value, str) else repr(value)
     return shown if len(shown) <= 200 else shown[:200] + "..."
+
+
+__all__ = ["EAGER", "OUTPUT", "BadExpectation", "Expectation", "Judgement", "Mutant", "Raised", "StepFacts", "text_of"]

@@ -1,11 +1,12 @@
 """``calls``: what a spy saw."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
 from runner.core.model import Json
+from runner.core.observation import SpyCalls
 from runner.core.protocol import decode, encode
 from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts, text_of
 from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, check_count, count_mutants, judge_count
@@ -53,10 +54,10 @@ class Calls:
         found = facts.calls.get(self.of)
         if found is None:
             return [Judgement.error("no such spy was set", expected=what)]
-        entries = [decode(entry) for entry in found["entries"]]
-        if self.where and len(entries) < found["count"]:
-            return [Judgement.error(f"only {len(entries)} of {found['count']} entries were kept", expected=what)]
-        number = sum(_fits(entry, self.where) for entry in entries) if self.where else found["count"]
+        entries = [decode(entry) for entry in found.entries]
+        if self.where and len(entries) < found.count:
+            return [Judgement.error(f"only {len(entries)} of {found.count} entries were kept", expected=what)]
+        number = sum(_fits(entry, self.where) for entry in entries) if self.where else found.count
         judged = judge_count(wanted, number, here, leaf="", absent="")
         shown = "\n".join(text_of(entry) for entry in entries[:20])
         return [Judgement(status=judged.status, expected=f"{what}: {judged.expected}", observed=judged.observed, detail=shown)]
@@ -67,9 +68,9 @@ class Calls:
         if found is None or not holds(self.when, here):
             return
         wanted = _AT_LEAST_ONE if self.count is None else self.count
-        fitting = [entry for entry in found["entries"] if _fits(decode(entry), self.where or {})]
-        others = [entry for entry in found["entries"] if entry not in fitting] if self.where else []
-        number = len(fitting) if self.where else found["count"]
+        fitting = [entry for entry in found.entries if _fits(decode(entry), self.where or {})]
+        others = [entry for entry in found.entries if entry not in fitting] if self.where else []
+        number = len(fitting) if self.where else found.count
 
         def changed(count: float) -> StepFacts:
             entries = ((fitting or [_like(self.where or {})]) * int(count))[: int(count)]
@@ -80,8 +81,8 @@ class Calls:
             yield Mutant(name="entries that do not fit", facts=_with(facts, self.of, [*others, *[{}] * len(fitting)]))
 
 
-def _with(facts: StepFacts, spy: str, entries: list[Json]) -> StepFacts:
-    return replace(facts, calls={**facts.calls, spy: {"count": len(entries), "entries": entries}})
+def _with(facts: StepFacts, spy: str, entries: Sequence[Mapping[str, Json]]) -> StepFacts:
+    return replace(facts, calls={**facts.calls, spy: SpyCalls(count=len(entries), entries=tuple(entries))})
 
 
 def _like(where: Mapping[str, Any]) -> dict[str, Json]:

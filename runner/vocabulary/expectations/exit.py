@@ -45,21 +45,20 @@ class Exit:
         expected = "a non-zero exit code" if self.nonzero else f"exit code {self.code}"
         if facts.exit is None:
             return [Judgement.error("no child was spawned", expected=expected)]
-        code = facts.exit["code"]
+        code = facts.exit.code
         if (code == 0) if self.nonzero else (code != self.code):
-            return [Judgement.failed(expected=expected, observed=f"exit code {code}", detail=facts.exit["stderr"])]
+            return [Judgement.failed(expected=expected, observed=f"exit code {code}", detail=facts.exit.stderr)]
         if self.stderr is not None:
-            return [judge_text(facts.exit["stderr"], parts_of(self.stderr), None, what=f"{expected} and standard error")]
+            return [judge_text(facts.exit.stderr, parts_of(self.stderr), None, what=f"{expected} and standard error")]
         return [Judgement.held(expected=expected, observed=f"exit code {code}")]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """Another code, and standard error without its text."""
-        if facts.exit is None or not holds(self.when, here):
+        child = facts.exit
+        if child is None or not holds(self.when, here):
             return
-        yield Mutant(name="another code", facts=_with(facts, code=0 if self.nonzero else facts.exit["code"] + 1))
+        yield Mutant(name="another code", facts=replace(facts, exit=replace(child, code=0 if self.nonzero else child.code + 1)))
         if self.stderr is not None:
-            yield from text_mutants(facts.exit["stderr"], parts_of(self.stderr), None, lambda text: _with(facts, stderr=text))
-
-
-def _with(facts: StepFacts, **changes: Json) -> StepFacts:
-    return replace(facts, exit={**(facts.exit or {}), **changes})
+            yield from text_mutants(
+                child.stderr, parts_of(self.stderr), None, lambda text: replace(facts, exit=replace(child, stderr=text))
+            )

@@ -6,17 +6,16 @@ No word of a spec asks for it: it is judged for every ``call`` and ``aot`` step 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from runner.core.conditions import Surroundings, holds
 from runner.core.model import Json, Step
+from runner.core.observation import Effects
 from runner.vocabulary.expectations.base import EAGER, Judgement
 from runner.vocabulary.expectations.close import Close
+from runner.vocabulary.steps import parsed
 
 KIND = "side-effects"
 """The kind of its verdicts."""
-
-_STEPS = ("call", "aot")
 
 _EXPECTED = "arguments, parameters and buffers as eager leaves them"
 
@@ -33,21 +32,21 @@ class SideEffects:
         """The worker measures with the tolerance that will be judged."""
         return {"rtol": self.rtol, "atol": self.atol, "equal_nan": self.equal_nan}
 
-    def judge(self, facts: Mapping[str, Any] | None) -> Judgement:
+    def judge(self, facts: Effects | None) -> Judgement:
         """Judge what the worker sent: each value that differs at all, by the rule of ``close``."""
         if facts is None:
             return Judgement.error("nothing was measured", expected=_EXPECTED)
         rule = Close(of="", rtol=self.rtol, atol=self.atol, equal_nan=self.equal_nan)
-        problems = [problem for leaf in facts["leaves"] if (problem := rule.problem(leaf)) is not None]
+        problems = [problem for leaf in facts.leaves if (problem := rule.problem(leaf)) is not None]
         if problems:
             return problems[0]
-        apart = f"; {len(facts['apart'])} differed before the call" if facts["apart"] else ""
-        return Judgement.held(expected=_EXPECTED, observed=f"{facts['compared']} values within tolerance{apart}")
+        apart = f"; {len(facts.apart)} differed before the call" if facts.apart else ""
+        return Judgement.held(expected=_EXPECTED, observed=f"{facts.compared} values within tolerance{apart}")
 
 
 def of_step(step: Step, steps: Iterable[Step], here: Surroundings) -> SideEffects | None:
     """Return what is judged of a step of a case with an eager reference; None where nothing is."""
-    if step.kind not in _STEPS or step.arguments.get("eager") or step.arguments.get("side_effects") is False:
+    if not parsed(step).compares_effects:
         return None
     for one in (step, *steps):
         for expected in one.expectations:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from runner.core.matching.patterns import PatternTooSlow, check_pattern, search
+from runner.core.matching.patterns import check_pattern, search
+from runner.core.matching.time_limit import PatternTooSlow
 from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
 
 MOST = 1_000_000

@@ -52,7 +52,7 @@ def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) 
     The observation carries ``word``, which only this worker was given. What the case changes in this process goes onto ``undo``: a worker
     of one case never looks there.
     """
-    from runner.worker.case.session import NotCarriedOut
+    from runner.vocabulary.steps.session import NotCarriedOut
 
     channel = Channel(descriptor, word)
     phases = Phases(channel.phase)
@@ -75,30 +75,12 @@ def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) 
 
 def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any], undo: contextlib.ExitStack) -> None:
     import runner.vocabulary.expectations  # noqa: F401 - what measures is sealed with the rest
-    from runner.worker.case import steps  # noqa: F401 - likewise
     from runner.worker.case.session import Session
 
-    body = plan["body"]
     compat.refuse_other_torch(plan.get("torch_root"))
-    os.chdir(plan["folder"])  # what code of a spec leaves in its working folder stays with the case
-    compat.use_cache_dir(os.path.join(plan["cache"], "cache"))
-    own_files.redirect(plan["folder"], plan["cache"])
-    own_files.write_no_bytecode()
-    paths = compat.follow_variables(plan["folder"])
-    compat.set_threads(int(os.environ.get(protocol.THREADS, "1")))
+    paths = _use_own_folders(plan)
     witness = Witness()
-    hooks.watch(phases, witness)
-    if body["compiles"]:
-        hooks.install()
-    objects.install(plan["objects"], own=[plan["folder"], plan["cache"], tempfile.gettempdir()])
-    compat.set_torch_state(body["torch"])
-    options = {"config": {"compile_threads": 1, **body["config"]}, **{k: body[k] for k in ("dynamo_config", "functorch_config")}}
-    options = {section: {**paths.get(section, {}), **found} for section, found in options.items()}
-    plain, naming = parts.parted(options)
-    undo.enter_context(compat.patched_options(plain))
-    if body.get("services"):
-        where = json.loads(Path(plan["cache"], protocol.SERVICES_FILE).read_bytes())
-        compat.use_redis(**where["redis"])
+    naming = _set_up(plan, paths, phases, witness, undo)
     session = Session(plan, phases, undo, witness)
     seal = Seal()
     try:
@@ -116,26 +98,55 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
             seal.check()
             if not goes_on:
                 return
-        session.add_other_answers()
+        session.other_answers.add_all()
         seal.check()
     finally:
         session.close()
 
 
+def _use_own_folders(plan: Mapping[str, Any]) -> parts.Sections:
+    """Let all that the case and torch write lie in the case's folders; return the options that name some of them."""
+    os.chdir(plan["folder"])  # what code of a spec leaves in its working folder stays with the case
+    compat.use_cache_dir(os.path.join(plan["cache"], "cache"))
+    own_files.redirect(plan["folder"], plan["cache"])
+    own_files.write_no_bytecode()
+    paths: parts.Sections = compat.follow_variables(plan["folder"])
+    return paths
+
+
+def _set_up(plan: Mapping[str, Any], paths: parts.Sections, phases: Phases, witness: Witness, undo: contextlib.ExitStack) -> parts.Sections:
+    """Set hooks, threads, torch's state and options; return the options that name a value of the case."""
+    body = plan["body"]
+    compat.set_threads(int(os.environ.get(protocol.THREADS, "1")))
+    hooks.watch(phases, witness)
+    if body["compiles"]:
+        hooks.install()
+    objects.install(plan["objects"], own=[plan["folder"], plan["cache"], tempfile.gettempdir()])
+    compat.set_torch_state(body["torch"])
+    options = {"config": {"compile_threads": 1, **body["config"]}, **{k: body[k] for k in ("dynamo_config", "functorch_config")}}
+    options = {section: {**paths.get(section, {}), **found} for section, found in options.items()}
+    plain, naming = parts.parted(options)
+    undo.enter_context(compat.patched_options(plain))
+    if body.get("services"):
+        where = json.loads(Path(plan["cache"], protocol.SERVICES_FILE).read_bytes())
+        compat.use_redis(**where["redis"])
+    return naming
+
+
 def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[str, Any], witness: Witness) -> tuple[dict[str, Any], bool]:
     """Return the step's facts and whether the case goes on after it."""
-    from runner.worker.case.session import NotCarriedOut
-    from runner.worker.case.steps import CLAIMING, STEPS
+    from runner.vocabulary.steps import STEPS
+    from runner.vocabulary.steps.session import NotCarriedOut
 
     raised = None
     session.begin_step(step)
     try:
-        STEPS[step["kind"]](session, step["arguments"])
+        session.do(step)
     except NotCarriedOut:
         raise
     except BaseException as error:  # torch's answer to the case may be any exception, and its code may ask to end the process
         phase = getattr(error, "_conformance_phase", step["kind"])
-        if step["kind"] not in CLAIMING or (not isinstance(error, Exception) and phase in ("inputs", "eager")):
+        if not STEPS[step["kind"]].traits.claims or (not isinstance(error, Exception) and phase in ("inputs", "eager")):
             raise
         raised = _exception(error, phase)
     seen = witness.take()
@@ -143,12 +154,8 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
     facts["remote"] = compat.remote_caches()
     facts["code"] = _save_code(Path(plan["folder"]), index, seen.code)
     facts["calls"] = {name: spy.facts() for name, spy in session.spies.items()}
-    if session.exit is not None:
-        facts["exit"] = session.exit
-    if session.bench is not None:
-        facts["bench"] = session.bench
-    if session.effects is not None:
-        facts["effects"] = session.effects
+    own = {"exit": session.exit, "bench": session.bench, "effects": session.effects}
+    facts.update({name: found for name, found in own.items() if found is not None})
     with session.phases("compare"), session.unseen():
         facts["measured"], facts["unmeasured"] = _measure(session, step, raised)
     return facts, raised is None or bool(step["expects_raise"])
@@ -174,9 +181,9 @@ def _measure(session: Any, step: Mapping[str, Any], raised: Any) -> tuple[dict[s
             continue
         try:
             with torch.no_grad(), compat.reference_stance():
-                measured[key] = MEASURES[wanted["kind"]](wanted["arguments"], session.values())
+                measured[key] = MEASURES[wanted["kind"]](wanted["arguments"], session.names.values())
             if wanted["kind"] == "close":
-                session.defer_other_inputs(measured[key], wanted["arguments"])
+                session.other_answers.defer(measured[key], wanted["arguments"], session.names.value)
         except Exception as error:  # comparing values of a spec may raise anything
             unmeasured[key] = f"{type(error).__name__}: {error}"
     return measured, unmeasured

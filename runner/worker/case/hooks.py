@@ -79,9 +79,9 @@ class Seen:
     graphs: list[list[str]] = field(default_factory=list)
     """For each graph compiled or served from a cache, the devices that it runs on."""
     executed: dict[str, int] = field(default_factory=dict)
-    """Calls of graphs that the case's own ``torch.compile`` compiled, by device."""
+    """Calls of graphs that the case's own ``torch.compile`` compiled, by device: forward, and backward whenever it was compiled."""
     executed_others: dict[str, int] = field(default_factory=dict)
-    """Calls of all other compiled graphs, by device: backward graphs that were compiled late, and what code of the spec compiled itself."""
+    """Calls of all other compiled graphs, by device: packages that were compiled ahead, and what code of the spec compiled itself."""
     abandoned: list[str] = field(default_factory=list)
     """A reason for each frame that dynamo gave up after an error or at its recompile limit: it runs eagerly, and torch raises nothing."""
     code: list[str] = field(default_factory=list)
@@ -122,6 +122,8 @@ class Watch:
     """How many calls of these are on the stack."""
     own: dict[int, weakref.ref[Any]] = field(default_factory=dict)
     """The graphs that they compiled, by ``id``."""
+    contexts: dict[int, Any] = field(default_factory=dict)
+    """Torch's contexts of their compiles, by ``id``: a backward that is compiled when it is first run is compiled in its forward's."""
 
     @property
     def seen(self) -> Seen:
@@ -136,7 +138,7 @@ _installed: list[bool] = []
 def watch(phases: Phases, witness: Witness) -> None:
     """Record for a case from here on."""
     _watch.phases, _watch.witness = phases, witness
-    _watch.backends, _watch.depth, _watch.own = [], 0, {}
+    _watch.backends, _watch.depth, _watch.own, _watch.contexts = [], 0, {}, {}
 
 
 def claim(backend: Any) -> None:
@@ -198,6 +200,9 @@ def _compiling_own(original: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(backend: Any, *args: Any, **kwargs: Any) -> Any:
         is_own = any(backend is claimed for claimed in _watch.backends)
         _watch.depth += is_own
+        if is_own:
+            context = compat.compile_context()
+            _watch.contexts[id(context)] = context
         try:
             return original(backend, *args, **kwargs)
         finally:
@@ -249,11 +254,16 @@ def _recording_graphs(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(graph: Any, *args: Any, **kwargs: Any) -> Any:
         _watch.seen.graphs.append(sorted(graph.device_types))
-        if _watch.depth:
+        if _watch.depth or _is_own_context():
             _watch.own[id(graph)] = weakref.ref(graph)
         return original(graph, *args, **kwargs)
 
     return wrapper
+
+
+def _is_own_context() -> bool:
+    context = compat.compile_context()
+    return context is not None and _watch.contexts.get(id(context)) is context
 
 
 def _counting_calls(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ from typing import Any, cast
 import torch
 
 from runner.core.diagnostics import did_you_mean, one_of
+from runner.vocabulary.steps import STEPS
 
 
 class MissingPart(LookupError, AttributeError):
@@ -78,8 +79,8 @@ def _names_something(value: Any) -> bool:
 
 def differentiated(plan: Mapping[str, Any]) -> set[str]:
     """Return the names of results that some backward step runs on: the eager side keeps its own results of these."""
-    found = (step["arguments"].get("of", "") for step in plan["steps"] if step["kind"] == "backward")
-    return {name.split(".")[0] for name in found}
+    found = (STEPS[step["kind"]].parse(step["arguments"]).differentiated for step in plan["steps"])
+    return {name for name in found if name is not None}
 
 
 Sections = Mapping[str, Mapping[str, Any]]

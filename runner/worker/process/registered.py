@@ -2,7 +2,9 @@
 
 import ast
 import builtins
+import contextlib
 import functools
+import gc
 import itertools
 import sys
 import types
@@ -37,18 +39,38 @@ class Places:
     """
 
     def __init__(self, roots: frozenset[str] = TORCH) -> None:
-        modules = _modules(roots)
-        held = list(_places(modules))
-        loaded = {name: module for name, module in modules.items() if name != "__main__"}
-        names = [(namespace, _added(namespace, path), path) for namespace, path in _namespaces(modules)]
-        functions = list(_functions(held))
-        codes = [(function, function.__code__, path) for function, path in functions]
-        parts = [] if roots is TORCH else [(one, _made_of(one), path) for one, path in itertools.chain(functions, _containers(held))]
-        self.replaced: Callable[[], Iterator[str]] = _check(held, loaded, names, codes, parts)
+        with _collector_paused():
+            self.replaced: Callable[[], Iterator[str]] = _check_of(roots)
         """Yields the paths of what is gone, is another now, or was added."""
 
 
-def _check(held: list[Held], modules: Mapping[str, Any], names: list[Any], codes: list[Any], parts: list[Any]) -> Any:
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from running: while ninety thousand entries are made it would walk the whole heap several times."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _check_of(roots: frozenset[str]) -> Callable[[], Iterator[str]]:
+    """Return the check of what stands now in the packages of these names."""
+    modules = _modules(roots)
+    held = list(_places(modules))
+    loaded = {name: module for name, module in modules.items() if name != "__main__"}
+    names = [(namespace, _added(namespace, path), path) for namespace, path in _namespaces(modules)]
+    functions = list(_functions(held))
+    codes = [(function, function.__code__, path, key) for function, path, key in functions]
+    parts = [] if roots is TORCH else [(one, _made_of(one), path, key) for one, path, key in itertools.chain(functions, _containers(held))]
+    return _check(held, loaded, names, codes, parts)
+
+
+def _check(
+    held: list[Held], modules: Mapping[str, Any], names: list[Any], codes: list[Any], parts: list[Any]
+) -> Callable[[], Iterator[str]]:
     """Return the check. What it uses is bound when it is made: a case may have replaced builtins, or what stands in this module."""
     loaded, text, made_of, added = sys.modules, str, _bound(_made_of), _bound(_added)
 
@@ -62,14 +84,15 @@ def _check(held: list[Held], modules: Mapping[str, Any], names: list[Any], codes
         for namespace, known, path in names:
             for key in added(namespace, path) - known:
                 yield f"{path}.{key}"
-        for function, code, path in codes:
+        for function, code, path, key in codes:
             if function.__code__ is not code:
-                yield f"{path}.__code__"
-        for thing, wanted, path in parts:
+                yield f"{path}.{key}.__code__"
+        for thing, wanted, path, key in parts:
             if made_of(thing) != wanted:
-                yield f"what is in {path}"
+                yield f"what is in {path}.{key}"
 
-    return _bound(replaced)
+    checked: Callable[[], Iterator[str]] = _bound(replaced)
+    return checked
 
 
 def _bound(function: Any) -> Any:
@@ -95,16 +118,17 @@ def _places(modules: Mapping[str, Any]) -> Iterator[Held]:
     for name, module in modules.items():
         if type(module) is not types.ModuleType:
             continue
+        is_ours = _is_ours(name)
         for key, value in list(vars(module).items()):
             if name == "sys" and str(key).startswith("last_"):
                 continue  # Python's own note of the last exception
             # isinstance would ask proxies for their class
-            if (_is_ours(name) and key not in _OF_MODULES) or (issubclass(type(value), _CALLED) and not str(key).startswith(_DYNAMO_PUTS)):
+            if (is_ours and key not in _OF_MODULES) or (issubclass(type(value), _CALLED) and not str(key).startswith(_DYNAMO_PUTS)):
                 yield vars(module), key, value, name
             if type(value) is dict:
                 yield from _entries(value, f"{name}.{key}")
             if issubclass(type(value), type) and value.__module__ == name:
-                wanted = object if _is_ours(name) else _METHODS
+                wanted = object if is_ours else _METHODS
                 members = list(vars(value).items())
                 yield from ((vars(value), one, held, f"{name}.{key}") for one, held in members if isinstance(held, wanted))
 
@@ -148,16 +172,17 @@ def _added(namespace: Any, path: str) -> set[Any]:
     return {key for key in list(namespace) if key in _SHADOWABLE}
 
 
-def _functions(held: list[Held]) -> Iterator[tuple[Any, str]]:
+def _functions(held: list[Held]) -> Iterator[tuple[Any, str, Any]]:
+    """Yield each function with the path and the key of where it stands, not joined: making the text of each would cost most of the scan."""
     for _, key, value, path in held:
         inner = getattr(value, "__func__", None) if type(value) in (classmethod, staticmethod) else value
         inner = value.fget if type(value) is property else inner
         if type(inner) is types.FunctionType:
-            yield inner, f"{path}.{key}"
+            yield inner, path, key
 
 
-def _containers(held: list[Held]) -> Iterator[tuple[Any, str]]:
-    yield from ((value, f"{path}.{key}") for _, key, value, path in held if type(value) in (list, set) and _is_ours(path))
+def _containers(held: list[Held]) -> Iterator[tuple[Any, str, Any]]:
+    yield from ((value, path, key) for _, key, value, path in held if type(value) in (list, set) and _is_ours(path))
 
 
 def _made_of(thing: Any) -> tuple[Any, ...]:

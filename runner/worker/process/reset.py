@@ -30,15 +30,12 @@ import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import torch
-
-from runner import worker
-from runner.vocabulary import expectations
+from runner import vocabulary, worker
 from runner.worker.case import hooks, source_module
 from runner.worker.process import warming
 from runner.worker.process.registered import OURS, PYTHON, Counters, Places, Tables
 from runner.worker.process.settings import Settings
-from runner.worker.torch_compat import compat
+from runner.worker.torch_compat import compat, devices
 
 
 @dataclass
@@ -64,7 +61,7 @@ class Baseline:
         self._of_ours, self._of_python = Places(OURS).replaced, Places(PYTHON).replaced
         self._tables = Tables()
         self._threads = set(threading.enumerate())
-        self._allocated = _gpu_memory()
+        self._allocated = devices.allocated()
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[tuple[contextlib.ExitStack, Odd]]:
@@ -105,9 +102,9 @@ class Baseline:
         yield from (f"{path} stays replaced" for path in self._places.replaced())
         yield from self._tables.grown()
         yield from (f"thread {thread.name} goes on" for thread in threading.enumerate() if thread not in self._threads)
-        if (more := _gpu_memory() - self._allocated) > 0:
+        if (more := devices.allocated() - self._allocated) > 0:
             yield f"{more} bytes of GPU memory stay allocated"
-        if torch.cuda.is_initialized() and torch.cuda.current_stream() != torch.cuda.default_stream():
+        if devices.has_other_stream():
             yield "another stream stays the current one"
 
 
@@ -116,7 +113,7 @@ _MOST_TEXT = 300
 
 def _import_all() -> None:
     """Import all that a later case may import of this program: a case could leave something else in its place."""
-    for package in (expectations, worker):
+    for package in (vocabulary, worker):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if found.name.rpartition(".")[2] not in ("zygote", "entry"):  # the program that runs, which would be there twice
                 importlib.import_module(found.name)
@@ -140,16 +137,12 @@ def _forget() -> None:
     linecache.checkcache()
     _let_warn_again()
     gc.collect()
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
-        compat.free_gpu_memory()
+    if devices.used():
+        devices.synchronize_all()
+        devices.free_memory()
 
 
 def _let_warn_again() -> None:
     for module in list(sys.modules.values()):
         if type(module) is types.ModuleType and isinstance(found := vars(module).get("__warningregistry__"), dict):
             found.clear()
-
-
-def _gpu_memory() -> int:
-    return int(torch.cuda.memory_allocated()) if torch.cuda.is_initialized() else 0

@@ -1,8 +1,8 @@
 """Whether code of a case has replaced a part of the runner, or of torch what measures: such a worker is not believed.
 
-The seal is taken before code of the spec runs, and compared with what is there after each step. It finds functions, classes, methods and
-tables of ``runner`` that were replaced, functions whose code was changed in place, and replaced operations of torch by which tensors are
-compared. It does not find code that restores what it replaced before the comparison; SECURITY.md names that.
+The seal is taken before code of the spec runs, and compared with what is there after each step. It finds functions, classes, their
+members and tables of ``runner`` that were replaced, functions whose code was changed in place, and replaced operations of torch by which
+tensors are compared. It does not find code that restores what it replaced before the comparison; SECURITY.md names that.
 """
 
 import inspect
@@ -41,12 +41,14 @@ class Seal:
 
     def __init__(self) -> None:
         self._held = list(_held())
+        self._members = [(members, _names(members), path) for members, path in _classes()]
         self._comparing = list(_comparing())
         self._code = [(value, _body(value), path) for _, key, value, path in self._held for path in [f"{path}.{key}"] if _has_body(value)]
 
     def check(self) -> None:
         """Raise ``Broken`` when a part of the runner is another one now."""
-        changed = [*self._replaced(), *self._replaced_in_torch(), *(path for function, body, path in self._code if _body(function) != body)]
+        altered = (path for function, body, path in self._code if _body(function) != body)
+        changed = [*self._replaced(), *self._added(), *self._replaced_in_torch(), *altered]
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             raise Broken(f"code of the case replaced {changed[0]}{more}: what this worker measured is not believed")
@@ -55,6 +57,11 @@ class Seal:
         for namespace, key, value, path in self._held:
             if namespace.get(key) is not value:
                 yield f"{path}.{key}" if isinstance(key, str) else f"{path}[{key!r}]"
+
+    def _added(self) -> Iterator[str]:
+        """Yield new members of classes: one may hide what a class inherits."""
+        for members, known, path in self._members:
+            yield from (f"{path}.{name}" for name in sorted(_names(members) - known))
 
     def _replaced_in_torch(self) -> Iterator[str]:
         for owner, name, value, path in self._comparing:
@@ -68,10 +75,25 @@ def _comparing() -> Iterator[tuple[Any, str, Any, str]]:
         yield from ((owner, name, inspect.getattr_static(owner, name, None), path) for name in names)
 
 
-def _held() -> Iterator[Held]:
+def _modules() -> Iterator[tuple[str, types.ModuleType]]:
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] != _PACKAGE or type(module) is not types.ModuleType:
-            continue
+        if name.partition(".")[0] == _PACKAGE and type(module) is types.ModuleType:
+            yield name, module
+
+
+def _classes() -> Iterator[tuple[Mapping[str, Any], str]]:
+    for name, module in _modules():
+        for key, value in list(vars(module).items()):
+            if isinstance(value, type) and value.__module__ == name:
+                yield vars(value), f"{name}.{key}"
+
+
+def _names(members: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(name for name, held in list(members.items()) if _is_ours(name, held))
+
+
+def _held() -> Iterator[Held]:
+    for name, module in _modules():
         for key, value in list(vars(module).items()):
             if key.startswith("__"):
                 continue
@@ -80,7 +102,12 @@ def _held() -> Iterator[Held]:
                 yield from ((value, entry, held, f"{name}.{key}") for entry, held in list(value.items()) if callable(held))
             if isinstance(value, type) and value.__module__ == name:
                 members = list(vars(value).items())
-                yield from ((vars(value), member, held, f"{name}.{key}") for member, held in members if isinstance(held, _METHODS))
+                yield from ((vars(value), member, held, f"{name}.{key}") for member, held in members if _is_ours(member, held))
+
+
+def _is_ours(member: str, held: Any) -> bool:
+    """Whether a class has a member by its own text; Python and the standard library put others there."""
+    return isinstance(held, _METHODS) or not member.startswith("_")
 
 
 def _function(value: Any) -> Any:

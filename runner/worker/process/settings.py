@@ -15,6 +15,8 @@ from typing import Any, cast
 import torch
 import torch._dynamo
 
+from runner.core import devices
+
 Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
 """How a setting is read, and how it is written."""
 
@@ -227,8 +229,7 @@ SETTINGS: Mapping[str, Setting] = {
     "dynamo's recursion limit": (lambda: torch._dynamo.get_recursion_limit(), lambda held: torch._dynamo.set_recursion_limit(held)),
     "default device": (_default_device, _write_default_device),
     "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
-    "autocast of the CPU": _autocast("cpu"),
-    "autocast of the GPU": _autocast("cuda"),
+    **{f"autocast of {kind}": _autocast(kind) for kind in (devices.CPU, *devices.ACCELERATORS)},
     "autocast's cache": (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
     "threads": (torch.get_num_threads, torch.set_num_threads),
     "deterministic algorithms": (

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from runner.core import protocol
+from runner.core import devices, protocol
 from runner.worker.case import own_files
 from runner.worker.process import entry
 
@@ -77,14 +77,13 @@ def warm(kinds: list[str]) -> float:
     compat.import_inductor()
     compat.settle_math()
     import runner.worker.case.case
-    import runner.worker.case.session
-    import runner.worker.case.steps  # noqa: F401 - imported for its effect: a fork inherits it
+    import runner.worker.case.session  # noqa: F401 - imported for its effect: a fork inherits it
 
-    if "cpu" in kinds:
+    if devices.CPU in kinds:
         compat.pick_vector_isa()
         with compat.without_devices(), _served_to_itself():
-            warming.compile_something("cpu", with_gradients=not compat.is_built_for_gpus())
-    if "cuda" in kinds:
+            warming.compile_something(devices.CPU, with_gradients=not compat.is_built_for_gpus())
+    if devices.any_accelerator(kinds):
         # what needs the device, each worker does before it has a case
         with compat.without_devices():
             compat.import_for_gpus()
@@ -108,15 +107,15 @@ def _served_to_itself() -> Iterator[None]:
 
 def danger() -> str:
     """Return why a fork would not be safe now; empty when it is."""
-    import torch
+    from runner.worker.torch_compat import devices as of_torch
 
     threads = _threads()
     if len(threads) != 1:
         return f"the template has {len(threads)} threads ({', '.join(threads)})"
-    if torch.cuda.is_initialized():
-        return "the template has a CUDA context"
-    if torch.cuda._is_in_bad_fork():
-        return "the template cannot pass CUDA on to a fork"
+    if used := of_torch.used():
+        return f"the template has a {used} context"
+    if refused := of_torch.refused_to_forks():
+        return f"the template cannot pass {refused} on to a fork"
     return ""
 
 

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from runner.core import protocol
+from runner.core import devices, protocol
 from runner.worker.toolchain import vector_isa
 
 
@@ -81,22 +81,35 @@ def _without_asking_drivers() -> Iterator[None]:
     torch asks while inductor is imported (2.11 and 2.12) and when it looks for vector instructions; NVML answers and leaves a thread
     behind, after which no fork is safe.
     """
+    from runner.worker.torch_compat.devices import modules
+
+    with contextlib.ExitStack() as stack:
+        for accelerator, module in modules():
+            stack.callback(setattr, module, "is_available", module.is_available)
+            module.is_available = functools.partial(_may_be_there, accelerator)
+        yield
+
+
+def _may_be_there(accelerator: devices.Accelerator) -> bool:
+    return _is_built_for(accelerator) and any(os.path.exists(node) for node in accelerator.nodes)
+
+
+def _is_built_for(accelerator: devices.Accelerator) -> bool:
     import torch
 
-    asked = torch.cuda.is_available
-    nodes = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
-    torch.cuda.is_available = lambda: is_built_for_gpus() and any(os.path.exists(node) for node in nodes)
-    try:
-        yield
-    finally:
-        torch.cuda.is_available = asked
+    return any(getattr(torch.version, build.version, None) is not None for build in accelerator.builds)
 
 
 def is_built_for_gpus() -> bool:
     """Whether this torch can ask a GPU's driver at all."""
+    return any(map(_is_built_for, devices.ACCELERATORS.values()))
+
+
+def arch_of(properties: Any) -> str:
+    """Return the architecture of a GPU as conditions name it."""
     import torch
 
-    return torch.version.cuda is not None or torch.version.hip is not None
+    return str(properties.gcnArchName) if torch.version.hip else f"sm_{properties.major}{properties.minor}"
 
 
 def import_inductor() -> None:
@@ -151,13 +164,15 @@ def without_devices() -> Iterator[None]:
     """
     import torch.accelerator
 
+    from runner.worker.torch_compat.devices import modules
+
     def refuse() -> Any:
         raise RuntimeError("no device is looked for here")
 
     answers: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
-        (torch.cuda, "is_available", lambda: False),
-        (torch.cuda, "device_count", lambda: 0),
-        (torch.cuda, "current_device", refuse),
+        *((module, "is_available", lambda: False) for _, module in modules()),
+        *((module, "device_count", lambda: 0) for _, module in modules()),
+        *((module, "current_device", refuse) for _, module in modules()),
         (torch.xpu, "is_available", lambda: False),
         (torch.accelerator, "is_available", lambda *_: False),
         (torch.accelerator, "device_count", lambda: 0),
@@ -264,14 +279,6 @@ def forget_compiles() -> None:
 
 _GENERATED = re.compile(r"torch\._inductor\.runtime\.compile_tasks\.|c[a-z2-7]{51}\.")
 """Names of modules that inductor wrote."""
-
-
-def free_gpu_memory() -> None:
-    """Give back what torch keeps of the GPU's memory although nothing uses it."""
-    import torch
-
-    torch._C._cuda_clearCublasWorkspaces()
-    torch.cuda.empty_cache()
 
 
 def reset_dynamo() -> None:
@@ -557,6 +564,13 @@ def backend_calls() -> list[tuple[str, str]]:
 
     names = ("_TorchCompileInductorWrapper", "_TorchCompileAOTInductorWrapper", "_TorchCompileWrapper")
     return [("torch", f"{name}.__call__") for name in names if "__call__" in vars(getattr(torch, name, object))]
+
+
+def compile_context() -> Any:
+    """Return the object that torch makes for each compile, and enters again where it compiles the backward later; None outside."""
+    from torch._guards import CompileContext
+
+    return CompileContext.try_get()
 
 
 def is_graph_break(error: Exception) -> bool:

@@ -2,16 +2,19 @@
 
 import importlib.util
 import platform
+from collections.abc import Sequence
 from typing import Any
+
+from runner.core.devices import builds
 
 
 def collect() -> dict[str, Any]:
     """Return versions, devices and what backends' options may name as ``facts``."""
     import torch
 
-    from runner.worker.torch_compat import compat
+    from runner.worker.torch_compat import compat, devices
 
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    properties = devices.visible()
     facts: dict[str, Any] = {
         "torch": torch.__version__,
         "torch_root": compat.torch_root(),
@@ -20,26 +23,23 @@ def collect() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpu": platform.processor() or platform.machine(),
         "vec_isa": compat.picked_vector_isa(),
-        "cuda": torch.version.cuda,
-        "hip": torch.version.hip,
+        **{build.version: getattr(torch.version, build.version, None) for build in builds()},
         "triton": _triton_version(),
-        "gpus": count,
+        "gpus": len(properties),
         "ck_dir": _ck_dir(),
     }
-    if count:
-        facts.update(_devices(count))
+    if properties:
+        facts.update(_of_devices(properties))
     return facts
 
 
-def _devices(count: int) -> dict[str, Any]:
-    import torch
+def _of_devices(properties: Sequence[Any]) -> dict[str, Any]:
+    from runner.worker.torch_compat import compat
 
-    properties = [torch.cuda.get_device_properties(index) for index in range(count)]
     first = properties[0]
-    arch = getattr(first, "gcnArchName", None) if torch.version.hip else f"sm_{first.major}{first.minor}"
     return {
         "device": first.name,
-        "arch": str(arch),
+        "arch": compat.arch_of(first),
         "gpu_memory": min(entry.total_memory for entry in properties),
         "driver": _driver(),
     }

@@ -20,7 +20,7 @@ from runner.core.matching.filecheck.explaining import TAB, CheckOutcome, describ
 from runner.core.matching.filecheck.expressions import canonical
 from runner.core.matching.filecheck.matching import Matcher, Mismatch
 from runner.core.matching.filecheck.reading import parse
-from runner.core.matching.patterns import time_limit
+from runner.core.matching.time_limit import time_limit
 
 __all__ = ["CheckFile", "CheckOutcome", "ChecksError", "Directive", "EmptyText", "Kind", "directives", "parse", "run"]
 

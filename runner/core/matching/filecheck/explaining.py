@@ -4,14 +4,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Any
+from typing import overload
 
 from filecheck.ops import Literal
 
 from runner.core.matching.filecheck.directives import Directive
 from runner.core.matching.filecheck.expressions import without_variables
 from runner.core.matching.filecheck.matching import Matcher, Mismatch, Span
-from runner.core.matching.patterns import PatternTooSlow, time_limit
+from runner.core.matching.time_limit import PatternTooSlow, time_limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,13 @@ class _Lines(Sequence[str]):
     def __len__(self) -> int:
         return len(self.lines)
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
         return self.lines[index]
 
     def number(self, at: int) -> int:

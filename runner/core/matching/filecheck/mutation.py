@@ -3,7 +3,7 @@
 import itertools
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from runner.core.matching.filecheck.directives import CheckFile, Directive, Kind
 from runner.core.matching.filecheck.expressions import canonical, compile_pattern
 from runner.core.matching.filecheck.matching import Matcher, Mismatch, Span
-from runner.core.matching.patterns import PatternTooSlow, time_limit
+from runner.core.matching.time_limit import PatternTooSlow, time_limit
 
 _SECONDS = 5.0
 
@@ -51,14 +51,15 @@ class _Witness(Matcher):
         span = self.matched[directive.line] = Matcher.expect_all(self, directive, region)
         return span
 
-    def find_free(self, directive: Directive, taken: Any, region: Span) -> Span:
+    def find_free(self, directive: Directive, taken: Sequence[Span], region: Span) -> Span:
         span = self.matched[directive.line] = Matcher.find_free(self, directive, taken, region)
         return span
 
-    def refuse(self, forbidden: Any, region: Span) -> None:
-        for directive in forbidden:
+    def refuse(self, forbidden: Iterable[Directive], region: Span) -> None:
+        directives = list(forbidden)
+        for directive in directives:
             self.searched[directive.line] = (region, dict(self.variables))
-        Matcher.refuse(self, forbidden, region)
+        Matcher.refuse(self, directives, region)
 
 
 def changes(checks: CheckFile, text: str) -> Iterator[Changed]:
@@ -156,6 +157,10 @@ def _fitting(pattern: re.Pattern[str]) -> str | None:
     return None
 
 
+_Node = tuple[Any, Any]
+"""An operator of Python's parser of regular expressions and its argument, of which that parser says no type."""
+
+
 @dataclass(slots=True, kw_only=True)
 class _Sample:
     """Makes a text from the tree of a regular expression."""
@@ -164,11 +169,12 @@ class _Sample:
     """Whether what may be missing is there once."""
     groups: dict[int, str] = field(default_factory=dict)
 
-    def of(self, tree: Any) -> str:
-        return "".join(self.part(str(operator), argument) for operator, argument in tree)
+    def of(self, tree: Iterable[_Node]) -> str:
+        return "".join(map(self.part, tree))
 
-    def part(self, operator: str, argument: Any) -> str:
-        match operator:
+    def part(self, node: _Node) -> str:
+        operator, argument = node
+        match str(operator):
             case "LITERAL":
                 return chr(argument)
             case "NOT_LITERAL":
@@ -195,12 +201,12 @@ class _Sample:
 _CHARACTERS = "xa0_ .,:;()[]{}=+-*/<>'\"!#%&?@\\^`|~$"
 
 
-def _candidates(members: Any) -> Iterator[str]:
+def _candidates(members: Iterable[_Node]) -> Iterator[str]:
     firsts = (chr(argument if str(operator) == "LITERAL" else argument[0]) for operator, argument in members if str(operator) != "NEGATE")
     return itertools.chain(firsts, _CHARACTERS)
 
 
-def _is_in(char: str, members: Any) -> bool:
+def _is_in(char: str, members: Iterable[_Node]) -> bool:
     found = False
     negated = False
     for operator, argument in members:

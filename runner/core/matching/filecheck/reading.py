@@ -12,7 +12,7 @@ from filecheck.ops import RE, Capture, Literal, Subst, UOp
 from runner.core.diagnostics import did_you_mean
 from runner.core.matching.filecheck.directives import ADJACENT, FLOATING, CheckFile, ChecksError, Directive, Kind
 from runner.core.matching.filecheck.expressions import canonical, compile_pattern
-from runner.core.matching.patterns import BadPattern, from_posix
+from runner.core.matching.posix import BadPattern, from_posix
 
 _BLANKS = " \t\r"
 _LEADER = r"[ \t]*(?:(?:#|//|;)[ \t]*)?"

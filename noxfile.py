@@ -1,0 +1,70 @@
+"""Sessions for contributors: ``nox -s tests lint types docs build``. ``faults`` plants faults in torch and takes long."""
+
+import pathlib
+import re
+import shutil
+
+import nox
+
+nox.needs_version = ">=2024.4.15"
+nox.options.sessions = ["lint", "types", "docs", "build", "tests"]
+nox.options.reuse_existing_virtualenvs = True
+
+PINNED = ("-c", "constraints.txt")
+"""The tested torch, in every session that imports it."""
+
+PROJECT = nox.project.load_toml("pyproject.toml")["project"]
+
+
+def named(*names: str) -> list[str]:
+    """Return the requirements of the extra ``test`` with these names, so that each version stands in pyproject.toml alone."""
+    found = {re.split("[<>=~]", requirement)[0]: requirement for requirement in PROJECT["optional-dependencies"]["test"]}
+    return [found[name] for name in names]
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the tests; arguments after -- go to pytest."""
+    session.install(*PINNED, "-e", ".[test,triton]")
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and format with ruff."""
+    session.install(*named("ruff"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check types with mypy. torch is left out: mypy does not follow its types."""
+    others = [requirement for requirement in PROJECT["dependencies"] if not requirement.startswith("torch")]
+    session.install(*others, *named("mypy", "types-PyYAML", "types-jsonschema"), *PROJECT["optional-dependencies"]["remote"])
+    session.run("mypy")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site; a broken link or anchor is an error."""
+    session.install(*PROJECT["optional-dependencies"]["docs"])
+    site = pathlib.Path(session.create_tmp()) / "site"
+    session.run("mkdocs", "build", "--strict", "--site-dir", str(site), env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build sdist and wheel in an empty folder, and check what is in them."""
+    session.install(*named("build"))
+    folder = pathlib.Path(session.create_tmp()) / "dist"
+    shutil.rmtree(folder, ignore_errors=True)
+    session.run("python", "-m", "build", "--outdir", str(folder))
+    session.run("python", "tests/distributions.py", str(folder))
+
+
+@nox.session
+def faults(session: nox.Session) -> None:
+    """Plant each fault of the catalogue in torch; arguments after -- go to tests.faults."""
+    session.install(*PINNED, "-e", ".[test,triton]")
+    session.run("python", "-m", "tests.faults", *session.posargs)

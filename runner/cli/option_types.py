@@ -1,0 +1,47 @@
+"""What the values of options may be: functions for ``argparse``, which shows the message of what they raise."""
+
+import argparse
+import re
+
+
+def positive(text: str) -> float:
+    """Return a number above 0."""
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not more than 0")
+    return number
+
+
+def factor(text: str) -> float:
+    """Return a number from 0.001 to 1000."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0.001 <= number <= 1000:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0.001 and 1000")
+    return number
+
+
+def times(text: str) -> int:
+    """Return a whole number from 1 to 9999."""
+    if re.fullmatch("[1-9][0-9]{0,3}", text) is None:
+        raise argparse.ArgumentTypeError(f"{text} is not between 1 and 9999")
+    return int(text)
+
+
+def natural(text: str) -> int:
+    """Return a whole number that is not negative."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is less than 0")
+    return number
+
+
+def seed(text: str) -> int | str:
+    """Return a seed, or ``random``."""
+    if text == "random":
+        return text
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise argparse.ArgumentTypeError(f"'{text}' is no seed: write a whole number, or write --shuffle behind the paths")
+    return int(text)

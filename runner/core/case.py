@@ -1,0 +1,233 @@
+"""A case, as ``language.expand`` makes it of a spec. Frozen values; every later stage reads them by their attributes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
+from typing import NewType
+
+from runner.core.diagnostics import Position
+from runner.core.expectation import Expectation
+from runner.core.protocol import Json
+
+CaseId = NewType("CaseId", str)
+"""``area/spec-name[backend=cpu,dtype=float32]``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """One entry of ``requires``: a capability and its argument (None when it takes none)."""
+
+    name: str
+    argument: str | None
+    position: Position
+
+    def __str__(self) -> str:
+        return self.name if self.argument is None else f"{self.name} {self.argument}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeBlock:
+    """Python written in a spec.
+
+    ``line`` is the line of the YAML file (from 1) on which the first line of ``text`` stands.
+    """
+
+    name: str
+    file: str
+    line: int
+    text: str
+    exact: bool = True
+    """False where YAML folds lines, so that only the first line's number is true."""
+
+    def as_json(self) -> dict[str, Json]:
+        """Return it as a plan has it."""
+        return {"name": self.name, "file": self.file, "line": self.line, "text": self.text, "exact": self.exact}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of a case: its kind, its arguments (plain data), what is expected after it."""
+
+    kind: str
+    arguments: Mapping[str, Json]
+    expectations: tuple["Expected", ...]
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """An expectation where it stands in the spec. ``check`` is of a class in ``vocabulary.expectations``."""
+
+    kind: str
+    check: Expectation
+    position: Position
+    leaves: Mapping[str, Position] = field(default_factory=dict)
+    """Where each key of its body stands: a counter's line is more than the expectation's."""
+    body: Json = None
+    """Its arguments as the spec has them, for people."""
+
+    def place(self, leaf: str) -> Position:
+        """Return where a leaf stands, else the key that it is below (``KEY word``), else the expectation itself."""
+        return self.leaves.get(leaf) or self.leaves.get(leaf.partition(" ")[0], self.position)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """A patch of a case under which its expectations must fail."""
+
+    patch: Mapping[str, Mapping[str, Json]]
+    """By section, what is set otherwise."""
+    fails: tuple[str, ...]
+    """Kinds of which one expectation each must fail; when empty, any expectation."""
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenReason:
+    """Why a mutant of an expectation may survive; said in the spec."""
+
+    expectation: str
+    mutant: str
+    leaf: str | None
+    """A counter's name, where the reason is for that alone."""
+    reason: str
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a section with where it was set: by the defaults, the spec or the backend."""
+
+    value: Json
+    position: Position
+    layer: str
+    override: bool = False
+
+    @property
+    def origin(self) -> str:
+        """Where it was set, in words."""
+        return f"{self.layer}, {self.position}"
+
+
+class Availability(Enum):
+    """Whether a case can run here."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+    """Only the run can know."""
+
+    def as_json(self) -> bool | None:
+        """Return true, false or null, as ``list --json`` says it."""
+        return {Availability.YES: True, Availability.NO: False, Availability.UNKNOWN: None}[self]
+
+
+class OwnProcess(Enum):
+    """What a spec says about the process of its cases; the values are the words of ``isolation``."""
+
+    CASE = "case"
+    """A worker for each case."""
+    WORKER = "worker"
+    """A worker may run others before and after it."""
+    PROCESS = "process"
+    """A new Python."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFunction:
+    """A function whose Python stands in the spec."""
+
+    block: CodeBlock
+    entry: str | None
+    """The name of what is compiled; None where the spec has a problem, and never runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedFunction:
+    """A function that a spec describes by a map: a module of torch, a path of the library."""
+
+    value: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The options of a case by section, merged from defaults, spec and backend. A value may be a template over facts."""
+
+    config: Mapping[str, Json] = field(default_factory=dict)
+    dynamo_config: Mapping[str, Json] = field(default_factory=dict)
+    functorch_config: Mapping[str, Json] = field(default_factory=dict)
+    env: Mapping[str, Json] = field(default_factory=dict)
+    torch: Mapping[str, Json] = field(default_factory=dict)
+    compile: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def by_section(self) -> Mapping[str, Mapping[str, Json]]:
+        """Each section by its name, in the order of the language."""
+        return {section.name: getattr(self, section.name) for section in fields(self)}
+
+    def patched(self, patch: Mapping[str, Mapping[str, Json]]) -> "Settings":
+        """Return the settings with the options of a control in the place of their own."""
+        return replace(self, **{section: {**self.by_section[section], **options} for section, options in patch.items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseBody:
+    """What a worker needs to carry a case out, beside its steps. ``plan.worker_plan`` writes it as the plan's JSON."""
+
+    settings: Settings
+    preludes: tuple[CodeBlock, ...] = ()
+    """The Python of the defaults, outermost first, then the spec's own."""
+    functions: Mapping[str, WrittenFunction | DescribedFunction] = field(default_factory=dict)
+    let: Mapping[str, Json] = field(default_factory=dict)
+    """Values by name, each as an input is written."""
+    spies: Mapping[str, Json] = field(default_factory=dict)
+    handlers: Mapping[str, Json] = field(default_factory=dict)
+    dead: tuple[str, ...] = ()
+    """Names of which an expectation says that nothing holds them any more."""
+    inputs: tuple[Json, ...] = ()
+    context: tuple[Json, ...] = ()
+    """The contexts that calls run in, as the spec has them."""
+    services: tuple[str, ...] = ()
+    timeout: float | None = None
+    """Seconds, where the spec says how many."""
+    isolation: OwnProcess = OwnProcess.CASE
+    compiles: bool
+    """Whether its backend compiles anything."""
+    seed_key: str
+    """What its random numbers depend on: its spec and its point of the matrix, and no backend."""
+
+    @property
+    def blocks(self) -> tuple[CodeBlock, ...]:
+        """The Python of its preludes and functions."""
+        return (*self.preludes, *(one.block for one in self.functions.values() if isinstance(one, WrittenFunction)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A spec expanded for one backend and one point of its matrix."""
+
+    id: CaseId
+    spec: str
+    """The YAML file as shown to people: relative to the working folder where that is possible."""
+    area: str
+    name: str
+    position: Position
+    summary: str
+    covers: tuple[str, ...]
+    tags: tuple[str, ...]
+    backend: str
+    device: str
+    params: Mapping[str, Json]
+    requires: tuple[Requirement, ...]
+    body: CaseBody
+    steps: tuple[Step, ...]
+    missing_names: tuple[str, ...] = ()
+    """Config, counter and metric names that only another torch has, each as a reason."""
+    options: Mapping[str, Mapping[str, Option]] = field(default_factory=dict)
+    """For people: the options of each section with where they were set."""
+    control: Control | None = None
+    survivors: tuple[WrittenReason, ...] = ()
+    exclusive: bool = False
+    """Whether its spec says that nothing may run beside it."""
+    left_out: tuple[Step, ...] = ()
+    """Its bench steps, where this run times nothing: they stood below ``steps``."""

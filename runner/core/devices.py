@@ -1,0 +1,87 @@
+"""Kinds of device in one table: what they are called, how torch is built for them, and what must be asked before a process forks.
+
+A device of a case is a kind and sometimes a number: ``cpu``, ``cuda``, ``cuda:1``. The worker's side is ``worker/torch_compat/devices.py``.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+CPU = "cpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """A way in which torch is built for a kind of device."""
+
+    capability: str
+    """The word of ``requires``."""
+    version: str
+    """The name in ``torch.version`` that says which version it is built for."""
+    title: str
+    vendor: str
+    """The word of conditions."""
+    device: str
+    """A device of it, for messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accelerator:
+    """A kind of device that is not the CPU. torch has a module for it, of the functions that all accelerators have."""
+
+    module: str
+    """The name of the module: ``torch.MODULE.synchronize()``."""
+    builds: tuple[Build, ...]
+    nodes: tuple[str, ...]
+    """Device files: where none of them is, there is no such device, and its driver need not be asked."""
+    activity: str
+    """Its name in ``torch.profiler.ProfilerActivity``."""
+
+
+ACCELERATORS: Mapping[str, Accelerator] = {
+    "cuda": Accelerator(
+        module="cuda",
+        builds=(
+            Build(capability="cuda", version="cuda", title="CUDA", vendor="nvidia", device="an NVIDIA GPU"),
+            Build(capability="rocm", version="hip", title="ROCm", vendor="amd", device="an AMD GPU"),
+        ),
+        nodes=("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg"),
+        activity="CUDA",
+    ),
+}
+"""The kinds of device besides the CPU. Of these torch asks drivers: each worker does that for itself, after the fork."""
+
+
+def kind_of(device: str) -> str:
+    """Return the kind of a device: ``cuda`` of ``cuda:1``."""
+    return device.partition(":")[0]
+
+
+def index_of(device: str) -> int:
+    """Return the number of a device; 0 where it has none."""
+    index = device.partition(":")[2]
+    return int(index) if index.isdecimal() else 0
+
+
+def is_accelerator(device: str) -> bool:
+    """Whether a device, or a kind of device, is not the host's own."""
+    return kind_of(device) in ACCELERATORS
+
+
+def any_accelerator(kinds: Iterable[str]) -> bool:
+    """Whether one of several kinds is not the host's own."""
+    return any(map(is_accelerator, kinds))
+
+
+def builds() -> tuple[Build, ...]:
+    """Return every way in which torch is built for an accelerator."""
+    return tuple(build for accelerator in ACCELERATORS.values() for build in accelerator.builds)
+
+
+def nodes() -> tuple[str, ...]:
+    """Return the device files of all accelerators."""
+    return tuple(node for accelerator in ACCELERATORS.values() for node in accelerator.nodes)
+
+
+def vendor_of(versions: Mapping[str, str | None]) -> str | None:
+    """Return the maker of the accelerator that a torch was built for; ``versions`` are those of ``torch.version`` by name."""
+    return next((build.vendor for build in builds() if versions.get(build.version)), None)

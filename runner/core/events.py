@@ -1,0 +1,153 @@
+"""The events of a run. ``run`` emits them, the listeners in ``report/table.py`` consume them; neither knows the other.
+
+The order of a run: ``RunStarted``, ``HeaderCompleted``, then the events of cases, ``ExecutionEnded``, ``Warned``, ``CaseUnfinished``,
+``ResultsCompleted``, ``RunEnded``. ``RunAbandoned`` replaces the rest where the journal or a case's files were altered.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from runner.core.header import RunFooter, RunHeader
+from runner.core.model import Activity, CaseResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """The folder is open, nothing was executed yet."""
+
+    header: RunHeader
+    """Without the facts that only a worker can report."""
+    total: int
+    """How many cases have no result yet."""
+    is_resumed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderCompleted:
+    """The machine is known, or the run ended before it was."""
+
+    header: RunHeader
+    is_resumed: bool
+    """The journal has this header already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseStarted:
+    """An execution of a case began. A case that is executed several times starts several times."""
+
+    case_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseEntered:
+    """A running case reported a new phase."""
+
+    case_id: str
+    phase: str
+    """Untrusted: the worker chose the word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """What the run waits for now. Emitted many times a second."""
+
+    activity: Activity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFinished:
+    """One of several attempts of a case ended. ``CaseFinished`` follows the last one."""
+
+    result: CaseResult
+    number: int
+    bound: str
+    """How many attempts the case has, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseFinished:
+    """The result of a case is known."""
+
+    result: CaseResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseUnfinished:
+    """The run ended before a case had all its attempts; this is the result that counts."""
+
+    result: CaseResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A message about the run as a whole."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned:
+    """A warning about the run as a whole. It may hold words of a worker."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionEnded:
+    """No worker lives any more. The journal verifies itself and raises ``JournalAltered`` where it was changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultsCompleted:
+    """Every selected case has a result: files for people and CI are written now, before the journal gets its footer."""
+
+    header: RunHeader
+    results: tuple[CaseResult, ...]
+    """In the order of the selection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded:
+    """All report files are written. The journal gets its footer, the console its report."""
+
+    header: RunHeader
+    results: tuple[CaseResult, ...]
+    footer: RunFooter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAbandoned:
+    """The journal, or files of a case, were altered while the run went on: no journal may be taken for the run's."""
+
+    header: RunHeader
+    results: tuple[CaseResult, ...]
+    """Those that were known."""
+    why: str
+
+
+RunEvent: TypeAlias = (
+    RunStarted
+    | HeaderCompleted
+    | CaseStarted
+    | PhaseEntered
+    | Waiting
+    | AttemptFinished
+    | CaseFinished
+    | CaseUnfinished
+    | Note
+    | Warned
+    | ExecutionEnded
+    | ResultsCompleted
+    | RunEnded
+    | RunAbandoned
+)
+
+
+class Listener(Protocol):
+    """A consumer of events. What it raises ends the run."""
+
+    def on_event(self, event: RunEvent) -> None:
+        """Consume an event; ignore those of no interest."""
+
+    def close(self) -> None:
+        """Release what the listener holds. Called once, however the run ended."""

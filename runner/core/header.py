@@ -1,0 +1,58 @@
+"""What is recorded of a whole run: its header, known before the first case, and its footer, known after the last."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHeader:
+    """What is known of a run before its first case."""
+
+    run_id: str
+    started: str
+    """UTC, ISO 8601."""
+    version: str
+    """Of this program."""
+    command: tuple[str, ...]
+    """The command line, without credentials."""
+    environment: Mapping[str, str]
+    """torch, torch_git, triton, python, platform, device, arch, driver, cuda, hip, ck ..."""
+    variables: Mapping[str, str]
+    """Environment variables of the committed list (``redaction``)."""
+    specs: Mapping[str, str]
+    """sha256 of each YAML file that was read."""
+    selected: int
+    shard: str = ""
+    """``I/N``; empty for a whole run."""
+    shuffle: str = ""
+    """The seed of a random order; empty for the usual one."""
+    selected_whole: int = 0
+    """How many cases were selected before the shard was taken."""
+    selection: str = ""
+    """``digest_of_selection`` of those; empty in a journal of an older version."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What the command line asked for, by the option's name; what it did not say, too."""
+    merged: tuple[str, ...] = ()
+    """The ids of the runs that this one was joined from."""
+    retries: int = 0
+    """How many more times what failed is run."""
+    repeat: int = 1
+    """How many times every case is run."""
+    flaky: str = "fail"
+    """``pass`` where a FLAKY case does not fail the run."""
+
+    @property
+    def lets_flaky_pass(self) -> bool:
+        """Whether a FLAKY case does not fail the run."""
+        return self.flaky == "pass"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFooter:
+    """How a run ended."""
+
+    ended: str
+    seconds: float
+    totals: Mapping[str, int]
+    exit_code: int
+    interrupted: bool = False

@@ -1,0 +1,124 @@
+"""The command line as frozen values, one class for each command. Only ``cli/parser.py`` builds them; no other room sees argparse.
+
+A field has the name of its option, with underscores. The parser owns the defaults.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionOptions:
+    """How cases are executed: what ``run`` and ``audit`` have in common."""
+
+    jobs: str
+    timeout: float
+    timeout_factor: float
+    isolation: str
+    share_across_folders: bool
+    object_cache: Path | None
+    """An empty path selects the default folder."""
+    no_kept: bool
+    service: tuple[str, ...] = ()
+    """``NAME=HOST:PORT`` of each server that runs already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions(ExecutionOptions):
+    """The options of ``run``. The journal's header records all of them."""
+
+    paths: tuple[Path, ...]
+    backends: tuple[Path, ...]
+    waivers: tuple[Path, ...]
+    backend: tuple[str, ...]
+    select: tuple[str, ...]
+    shard: str | None
+    memory_limit: str
+    shuffle: int | str | None
+    """A seed, or ``random``."""
+    junit: Path | None
+    out: Path | None
+    require: tuple[str, ...]
+    bench: bool
+    min_executed: int
+    fail_fast: bool
+    retries: int
+    repeat: int
+    flaky: str
+    resume: str | None
+
+    @property
+    def lets_flaky_pass(self) -> bool:
+        """Whether a FLAKY case does not fail the run."""
+        return self.flaky == "pass"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditOptions(ExecutionOptions):
+    """The options of ``audit``."""
+
+    targets: tuple[str, ...]
+    run: bool
+    json: bool
+    backends: tuple[Path, ...]
+    backend: tuple[str, ...]
+    select: tuple[str, ...]
+    shard: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeOptions:
+    """The options of ``merge``."""
+
+    runs: tuple[str, ...]
+    out: Path | None
+    junit: Path | None
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateOptions:
+    """The options of ``validate``."""
+
+    paths: tuple[Path, ...]
+    backends: tuple[Path, ...]
+    waivers: tuple[Path, ...]
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    """The options of ``list``."""
+
+    paths: tuple[Path, ...]
+    backends: tuple[Path, ...]
+    backend: tuple[str, ...]
+    select: tuple[str, ...]
+    shard: str | None
+    coverage: bool
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainOptions:
+    """The options of ``explain``."""
+
+    case: str
+    paths: tuple[Path, ...]
+    backends: tuple[Path, ...]
+    json: bool
+
+
+Options: TypeAlias = RunOptions | AuditOptions | MergeOptions | ValidateOptions | ListOptions | ExplainOptions
+
+OPTIONS: Mapping[str, type[Options]] = {
+    "validate": ValidateOptions,
+    "list": ListOptions,
+    "run": RunOptions,
+    "explain": ExplainOptions,
+    "audit": AuditOptions,
+    "merge": MergeOptions,
+}
+"""The class of each command's options."""

@@ -1,0 +1,181 @@
+"""The result of a case: verdicts, attempts and its outcome. Frozen values; ``record.journal`` has their JSON form.
+
+| value        | adds                                                                                    |
+|--------------|-----------------------------------------------------------------------------------------|
+| ``Verdict``    | to an expectation's ``Judgement``: its kind, and the line of the spec that it stands on   |
+| ``Attempt``    | the outcome that verdicts fold into, the reason, and what of one worker belongs to it   |
+| ``CaseResult`` | to an ``Attempt``: which case it was, what waivers said, and what only reports need       |
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from runner.core.case import Case, CaseId
+from runner.core.diagnostics import Position
+from runner.core.expectation import Judgement, Status
+from runner.core.observation import Timing
+from runner.core.outcomes import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One expectation judged.
+
+    ``kind`` is the word of the language (``close``), or ``proof``, ``raised``, ``crash`` ... for what no line of the
+    spec asks for. ``detail`` may have many lines: the excerpt of generated code, a traceback.
+    """
+
+    kind: str
+    status: Status
+    position: Position
+    expected: str = ""
+    observed: str = ""
+    detail: str = ""
+
+    @classmethod
+    def of(cls, judgement: Judgement, *, kind: str, position: Position) -> "Verdict":
+        """Return what an expectation of a kind says of its facts, at its line of the spec."""
+        return cls(
+            kind=kind,
+            status=judgement.status,
+            position=position,
+            expected=judgement.expected,
+            observed=judgement.observed,
+            detail=judgement.detail,
+        )
+
+    @property
+    def message(self) -> str:
+        """One line for a table or an attribute."""
+        return f"{self.kind}: expected {self.expected}, observed {self.observed}" if self.expected else self.observed
+
+
+class WaiverEffect(Enum):
+    """What became of a waiver that is for a case."""
+
+    MATCHED = "matched"
+    """The failure is the one that it names."""
+    PASSED = "passed"
+    """Nothing failed."""
+    OTHER_FAILURE = "other-failure"
+    """What failed looks otherwise."""
+    TOO_SLOW = "too-slow"
+    """Its pattern gave no answer in time."""
+    EXPIRED = "expired"
+    """Its last day is past: it is void."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedWaiver:
+    """A waiver that is for a case, where that ran, and what became of it."""
+
+    effect: WaiverEffect
+    cases: str
+    """Its glob."""
+    position: Position
+    reason: str
+    issue: str
+    until: str
+    """Its last day: ``2027-03-01``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """The result of one attempt of a case, without what all attempts of the case share."""
+
+    outcome: Outcome
+    reason: str
+    """One line: why it is not a PASS. Blank for a PASS alone."""
+    failure_type: str
+    """JUnit's ``type``: counter, close, filecheck, raised, fell-back, crash, unavailable ..."""
+    seconds: float
+    isolation: str
+    """How the worker was made: ``fork`` or ``process``, or ``shared`` for one that may run several cases; empty when there was none."""
+    folder: str
+    """The case's folder below the run's folder; empty when nothing was run."""
+    evidence: Mapping[str, str] = field(default_factory=dict)
+    """sha256 of each file in it that the case was judged by: the observation, generated code, reports of services."""
+    verdicts: tuple[Verdict, ...] = ()
+    """One for each leaf of each expectation; of one of several attempts those alone that speak against the case."""
+    stdout: str = ""
+    stderr: str = ""
+    """Ends of what the worker printed; empty for a PASS."""
+
+    @property
+    def failed(self) -> tuple[Verdict, ...]:
+        """The verdicts that speak against the case."""
+        return tuple(v for v in self.verdicts if v.status in (Status.FAILED, Status.ERROR))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult(Attempt):
+    """A case's outcome with everything a report says about it."""
+
+    case_id: CaseId
+    spec: str
+    area: str
+    name: str
+    backend: str
+    verdicts: tuple[Verdict, ...]
+    isolation: str = ""
+    folder: str = ""
+    position: Position
+    """The line that a report points to: the failing expectation's, or the spec's."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    after: int = 0
+    """How many cases its worker had run before."""
+    company: str = ""
+    """Its outcome after other cases in a shared worker, where that was no pass: it was run again alone, and the second outcome counts."""
+    repro: str = ""
+    summary: str = ""
+    """What the spec claims; empty for a PASS, as are the next two."""
+    options: tuple[str, ...] = ()
+    """The options in force, a line each: ``config.freezing: true``."""
+    code: tuple[str, ...] = ()
+    """The files of generated code in the case's folder."""
+    digest: str = ""
+    covers: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    """The names of the capabilities that the case requires: ``--require`` of a merged run reads them."""
+    waivers: tuple[AppliedWaiver, ...] = ()
+    timings: tuple[Timing, ...] = ()
+    attachments: tuple[str, ...] = ()
+    """Files in the case's folder that belong to its report: chrome traces."""
+    notes: tuple[str, ...] = ()
+    """What a person should know of timings and attachments: why one is missing."""
+    benches_left_out: int = 0
+    """How many bench steps of the case were not run, because the run was started without ``--bench``."""
+    objects_served: int = 0
+    """Commands of the C++ compiler whose output came from the folder of ``--object-cache``; then the case is no conformance run's."""
+    objects_built: int = 0
+    """Those that it ran; both are 0 where that is off, and where the case died before it could say."""
+    attempts: tuple[Attempt, ...] = ()
+    """Every attempt, in the order in which they ended, of a case that was run several times; ``seconds`` is what they took together."""
+
+
+def result_of(
+    case: Case,
+    outcome: Outcome,
+    reason: str = "",
+    failure_type: str = "",
+    *,
+    verdicts: tuple[Verdict, ...] = (),
+    position: Position | None = None,
+) -> CaseResult:
+    """Return what is known of a case by its judgement alone; who ran it adds the rest. The position is the spec's where none is given."""
+    return CaseResult(
+        case_id=case.id,
+        spec=case.spec,
+        area=case.area,
+        name=case.name,
+        backend=case.backend,
+        outcome=outcome,
+        reason=reason,
+        failure_type=failure_type,
+        verdicts=verdicts,
+        position=position or case.position,
+        seconds=0.0,
+        covers=case.covers,
+        requires=tuple(dict.fromkeys(requirement.name for requirement in case.requires)),
+    )

@@ -1,0 +1,128 @@
+"""What shows that the backend of a case ran: its graphs, each step, its generated code, the kernels that were timed. Pure."""
+
+from collections.abc import Sequence
+
+from runner.core.conditions import Surroundings
+from runner.core.devices import kind_of
+from runner.core.expectation import Status
+from runner.core.matching.filecheck import EmptyText, run
+from runner.core.matching.generated_code import code_of, joined
+from runner.core.matching.patterns import search
+from runner.core.matching.time_limit import PatternTooSlow
+from runner.core.observation import ObservedStep
+from runner.core.results import Verdict
+from runner.judge.evidence import CarriedOut, first_line
+from runner.language.backends import Backend
+from runner.plan.worker_plan import expects_raise
+from runner.vocabulary.steps import parsed, traits_of
+
+COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")
+"""Phases in which an expected exception means that no compiled graph could run."""
+
+
+def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut]) -> Verdict:
+    """Judge what shows that the backend ran; a FAILED proof beside right answers is FELL_BACK."""
+    steps = [known for known in steps if traits_of(known.step).is_proof]  # these show how long, and nothing else
+    if any(_refused_to_compile(known, here) for known in steps):
+        # an exception of dynamo, or of the function itself, comes before inductor: then another step shows the backend
+        entered = sum(known.observed.entered for known in steps)
+        expected = "inductor was entered before the exception, or in another step"
+        status = Status.HELD if entered else Status.FAILED
+        return _steps_proof(backend, steps) or _verdict(backend, status, expected, f"inductor was entered {entered} times")
+    for check in (_graphs_proof, _steps_proof, _code_proof, _choices_proof):
+        failed = check(backend, steps)
+        if failed is not None:
+            return failed
+    return _verdict(backend, Status.HELD, f"backend {backend.name} ran", "shown")
+
+
+def _unproven(backend: Backend, expected: str, observed: str, detail: str = "") -> Verdict:
+    return _verdict(backend, Status.FAILED, expected, observed, detail)
+
+
+def _verdict(backend: Backend, status: Status, expected: str, observed: str, detail: str = "") -> Verdict:
+    return Verdict(kind="proof", status=status, position=backend.position, expected=expected, observed=observed, detail=detail)
+
+
+def _refused_to_compile(known: CarriedOut, here: Surroundings) -> bool:
+    raised = known.facts.raised
+    return raised is not None and raised.phase in COMPILING and expects_raise(known.step, here)
+
+
+def _kind(backend: Backend) -> str:
+    return kind_of(backend.device)
+
+
+def _steps_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | None:
+    """Judge each step by itself: one that ran eagerly is not excused by another that did not."""
+    wants_none = backend.proof.graphs is not None and backend.proof.graphs.most == 0
+    kind = _kind(backend)
+    for number, known in enumerate(steps, start=1):
+        step, observed = known.step, known.observed
+        if observed.raised is not None:
+            continue
+        where = f"step {number} ({step.kind}, line {step.position.line})"
+        if observed.abandoned:  # of any step: dynamo does not compile a frame again that it has given up
+            expected = f"{where} runs as it was compiled"
+            return _unproven(backend, expected, f"dynamo gave up a frame, which ran eagerly: {first_line(observed.abandoned[0])}")
+        if not wants_none and parsed(step).runs_graphs and not _executed(known, kind):
+            of = " that was compiled of its function" if traits_of(step).needs_own_graphs else ""
+            return _unproven(backend, f"{where} runs a graph for {kind}{of}", _ran(observed))
+    return None
+
+
+def _executed(known: CarriedOut, kind: str) -> int:
+    """Return how many graphs of its own function a step ran on a device; a helper's do not count. Packages are counted apart."""
+    observed = known.observed
+    return observed.executed.get(kind, 0) if traits_of(known.step).needs_own_graphs else observed.executed_for(kind)
+
+
+def _ran(observed: ObservedStep) -> str:
+    counts = [f"{count} for {device}" for device, count in observed.executed.items()]
+    counts += [f"{count} for {device} that other code compiled" for device, count in observed.executed_others.items()]
+    return f"it ran {', '.join(counts)}" if counts else "it ran none: the call was eager"
+
+
+def _graphs_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | None:
+    wanted = backend.proof.graphs
+    if wanted is None:
+        return None
+    kind = _kind(backend)
+    none_wanted = wanted.most == 0
+    graphs = sum(none_wanted or kind in devices for known in steps for devices in known.observed.graphs)
+    calls = sum(known.observed.executed_for(kind) for known in steps)
+    if wanted.holds(graphs) and (none_wanted or calls > 0):
+        return None
+    expected = f"{wanted} inductor graphs" + ("" if none_wanted else f" for {kind}, compiled or from a cache, and called")
+    return _unproven(backend, expected, f"{graphs} graphs, {calls} calls")
+
+
+def _code_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | None:
+    if backend.proof.code is None:
+        return None
+    try:
+        code = joined([code_of(piece, strings=False) for known in steps for piece in known.facts.code])
+        outcome = run(backend.proof.code, code.text, numbers=code.numbers)
+    except EmptyText:
+        return _unproven(backend, "generated code that shows the backend", "no code was generated")
+    except PatternTooSlow:
+        return _verdict(backend, Status.ERROR, "generated code that shows the backend", "pattern too slow")
+    if outcome.held:
+        return None
+    return _unproven(backend, f"in the generated code: {outcome.directive}", outcome.reason, outcome.excerpt)
+
+
+def _choices_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | None:
+    wanted = backend.proof.choices
+    if wanted is None:
+        return None
+    found = [choice for known in steps for choice in known.observed.choices]
+    try:
+        named = [choice for choice in found if search(wanted.match, choice.name)]
+        matching = [choice for choice in named if not wanted.of_class or search(wanted.of_class, choice.of_class)]
+    except PatternTooSlow:
+        return _verdict(backend, Status.ERROR, str(wanted), "pattern too slow")
+    if len(matching) >= wanted.least:
+        return None
+    strangers = "".join(f", {one.name} is of {one.of_class or 'an unknown class'}" for one in named[:3] if one not in matching)
+    return _unproven(backend, str(wanted), f"{len(matching)} of {len(found)}{strangers}")

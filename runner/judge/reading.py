@@ -1,0 +1,99 @@
+"""Reads what a worker sent, once: JSON that fits its schema becomes an ``Observation``, and nothing after it knows the JSON."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from runner.core.observation import (
+    Bench,
+    ChildExit,
+    Choice,
+    Effects,
+    Misfit,
+    ObjectCounts,
+    Observation,
+    ObservedStep,
+    Raised,
+    SpyCalls,
+    Timing,
+)
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+
+
+class NoObservation(ValueError):
+    """What was recorded as an observation is none."""
+
+
+def read_observation(sent: object) -> Observation | Misfit | None:
+    """Return what a worker sent; a worker may send anything, or nothing."""
+    if sent is None:
+        return None
+    error = next(iter(_errors(sent)), None)
+    if error is not None:
+        return Misfit(problem=f"{error.json_path}: {error.message[:200]}")
+    assert isinstance(sent, dict), "the schema lets nothing else through"
+    return _observation(sent)
+
+
+def recorded_observation(sent: object) -> Observation:
+    """Return the observation of a case that was judged by it; raise ``NoObservation`` where it is none."""
+    found = read_observation(sent)
+    if isinstance(found, Observation):
+        return found
+    raise NoObservation(found.problem if found is not None else "it is null")
+
+
+def _errors(sent: object) -> Iterator["ValidationError"]:
+    from runner.language.read.schema import validator
+
+    yield from validator("observation").iter_errors(sent)
+
+
+def _observation(sent: Mapping[str, Any]) -> Observation:
+    return Observation(
+        case_id=sent["id"],
+        steps=tuple(_step(step) for step in sent["steps"]),
+        error=_raised(sent["error"]),
+        phases=sent["phases"],
+        objects=ObjectCounts(**sent.get("objects", {})),
+    )
+
+
+def _step(sent: Mapping[str, Any]) -> ObservedStep:
+    return ObservedStep(
+        raised=_raised(sent["raised"]),
+        counters=sent["counters"],
+        metrics=sent["metrics"],
+        remote=sent.get("remote"),
+        entered=sent["entered"],
+        graphs=tuple(tuple(devices) for devices in sent["graphs"]),
+        executed=sent["executed"],
+        executed_others=sent["executed_others"],
+        abandoned=tuple(sent["abandoned"]),
+        choices=tuple(Choice(name=one["name"], of_class=one["class"]) for timed in sent["choices"] for one in timed),
+        code_pieces=sent["code"],
+        facts=sent["measured"],
+        unmeasured=sent["unmeasured"],
+        effects=_effects(sent.get("effects")),
+        calls={name: SpyCalls(count=seen["count"], entries=tuple(seen["entries"])) for name, seen in sent.get("calls", {}).items()},
+        exit=ChildExit(**sent["exit"]) if "exit" in sent else None,
+        bench=_bench(sent.get("bench")),
+    )
+
+
+def _raised(sent: Mapping[str, Any] | None) -> Raised | None:
+    return None if sent is None else Raised(**{**sent, "ancestors": tuple(sent["ancestors"])})
+
+
+def _effects(sent: Mapping[str, Any] | None) -> Effects | None:
+    if sent is None:
+        return None
+    return Effects(compared=sent["compared"], apart=tuple(sent["apart"]), leaves=tuple(sent["leaves"]))
+
+
+def _bench(sent: Mapping[str, Any] | None) -> Bench | None:
+    if sent is None:
+        return None
+    timings = tuple(Timing(**timing) for timing in sent["timings"])
+    return Bench(timings=timings, attachments=tuple(sent["attachments"]), notes=tuple(sent["notes"]))

@@ -1,0 +1,109 @@
+"""What the expectations of a case say of its facts, each with its line of the spec. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from runner.core.case import Case, Expected, Step
+from runner.core.conditions import Surroundings
+from runner.core.diagnostics import Position
+from runner.core.expectation import Judgement, Status, StepFacts
+from runner.core.observation import Raised, ServiceReport
+from runner.core.protocol import decode
+from runner.core.results import Verdict
+from runner.judge import traffic
+from runner.judge.evidence import CarriedOut, first_line
+from runner.judge.hang_stacks import folded
+from runner.plan.worker_plan import expects_raise, needs_eager
+from runner.vocabulary.expectations import side_effects
+
+ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What reading a measurement raises when it has another form than was asked for."""
+
+
+def verdicts_of(case: Case, here: Surroundings, steps: Sequence[CarriedOut]) -> list[Verdict]:
+    """Judge the expectations of the steps in order, up to an exception that none of them expects; side effects stand last."""
+    verdicts: list[Verdict] = []
+    effects: list[Verdict] = []
+    for known in steps:
+        if known.facts.raised is not None and not expects_raise(known.step, here):
+            return [*verdicts, *effects, _unexpected(known.step, known.facts.raised)]
+        verdicts.extend(_step_verdicts(known, here))
+        effects.extend(_effects_verdicts(case, known, here))
+    if len(steps) < len(case.steps):
+        return [*verdicts, _error(case.steps[len(steps)].position, f"step {len(steps) + 1} was not carried out")]
+    if not any(verdict.status is not Status.NOT_APPLICABLE for verdict in verdicts):
+        return [*verdicts, *effects, _error(case.position, "no expectation applies here: the case claims nothing")]
+    return [*verdicts, *effects]
+
+
+def _error(position: Position, observed: str) -> Verdict:
+    return Verdict(kind="error", status=Status.ERROR, position=position, observed=observed)
+
+
+def _effects_verdicts(case: Case, known: CarriedOut, here: Surroundings) -> list[Verdict]:
+    """Judge what a call changed beside its result; of one that raised nothing is asked."""
+    step = known.step
+    wanted = side_effects.of_step(step, case.steps, here) if needs_eager(case) and known.facts.raised is None else None
+    if wanted is None:
+        return []
+    try:
+        judgement = wanted.judge(known.observed.effects)
+    except ANOTHER_FORM as error:
+        judgement = _nonsense(error)
+    return [Verdict.of(judgement, kind=side_effects.KIND, position=step.position)]
+
+
+def _unexpected(step: Step, raised: Raised) -> Verdict:
+    observed = f"{raised.type} in phase '{raised.phase}': {first_line(raised.message)}".rstrip(": ")
+    return Verdict(
+        kind="raised",
+        status=Status.FAILED,
+        position=step.position,
+        expected="no exception",
+        observed=observed,
+        detail=folded(raised.traceback),
+    )
+
+
+def _step_verdicts(known: CarriedOut, here: Surroundings) -> Iterator[Verdict]:
+    for index, expected in enumerate(known.step.expectations):
+        for judgement in _judged(expected, index, known, here):
+            yield Verdict.of(judgement, kind=expected.kind, position=expected.place(judgement.leaf))
+
+
+def facts_of(index: int, known: CarriedOut) -> StepFacts:
+    """Return the facts of a step for one of its expectations; raise one of ``ANOTHER_FORM`` for what no worker of ours sends."""
+    return replace(known.facts, measured=decode(known.observed.facts.get(str(index))))
+
+
+def judge_expectation(expected: Expected, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+    """Judge one expectation by the facts of its step and its own measurement, which may have any form."""
+    try:
+        return list(expected.check.judge(facts, here))
+    except ANOTHER_FORM as error:
+        return [_nonsense(error)]
+
+
+def _nonsense(error: Exception) -> Judgement:
+    return Judgement.error(f"the measurement makes no sense: {type(error).__name__}: {error}")
+
+
+def _judged(expected: Expected, index: int, known: CarriedOut, here: Surroundings) -> list[Judgement]:
+    try:
+        facts = facts_of(index, known)
+    except ANOTHER_FORM as error:
+        return [_nonsense(error)]
+    judgements = judge_expectation(expected, facts, here)
+    why_not = known.observed.unmeasured.get(str(index))
+    if why_not is None:
+        return judgements
+    return [Judgement.error(why_not, expected=one.expected, leaf=one.leaf) if one.status is Status.ERROR else one for one in judgements]
+
+
+def verdicts_of_services(case: Case, services: Sequence[ServiceReport], steps: Sequence[CarriedOut]) -> Iterator[Verdict]:
+    """Yield an error for each service without traffic of torch's: it goes on in silence, and then nothing is claimed."""
+    for service in services:
+        why = traffic.problem(service, case.steps, [known.observed for known in steps])
+        if why:
+            expected = f"traffic of the case with {service.name}"
+            yield Verdict(kind="service", status=Status.ERROR, position=case.position, expected=expected, observed=why)

@@ -1,0 +1,65 @@
+"""A YAML file that was read: its data, and the position of every key and value."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.core.diagnostics import Diagnostic, Position
+
+DataPath = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a value stands (line and column from 1) and, for a scalar, how it was written."""
+
+    line: int
+    column: int
+    raw: str | None = None
+    style: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A YAML file as data. ``marks`` and ``key_marks`` are keyed by the path of keys and indices to a value."""
+
+    path: Path
+    file: str
+    data: Any
+    marks: dict[DataPath, Mark]
+    key_marks: dict[DataPath, Mark]
+    content: bytes = b""
+    """The file's bytes."""
+    problems: tuple[Diagnostic, ...] = ()
+    """What could not be read; ``data`` is the rest."""
+    unread: tuple[DataPath, ...] = ()
+    """Paths whose values are not what the file says, because they could not be read."""
+    is_whole: bool = True
+    """False when the file could be read up to some place only: ``data`` has the keys of the top that ended above it."""
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of the file."""
+        import hashlib
+
+        return hashlib.sha256(self.content).hexdigest()
+
+    def position(self, path: DataPath, *, key: bool = False) -> Position:
+        """Return where ``path`` stands; the nearest enclosing value when it stands nowhere itself."""
+        for end in range(len(path), -1, -1):
+            table = self.key_marks if key and end == len(path) else self.marks
+            mark = table.get(path[:end]) or self.marks.get(path[:end])
+            if mark is not None:
+                return Position(file=self.file, line=mark.line, column=mark.column)
+        return Position(file=self.file)
+
+    def value(self, path: DataPath) -> Any:
+        """Return the value at ``path``."""
+        value = self.data
+        for key in path:
+            value = value[key]
+        return value
+
+    def problem(self, path: DataPath, message: str, hint: str = "", *, key: bool = False) -> Diagnostic:
+        """Return a diagnostic at ``path`` (at its key when ``key``)."""
+        return Diagnostic(position=self.position(path, key=key), message=message, hint=hint)

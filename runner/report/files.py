@@ -1,0 +1,61 @@
+"""Report files: replaced in one step, so that a reader never sees half of one; named pipes and devices are written to as they are."""
+
+import errno
+import os
+import secrets
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from runner.system.streams import naming
+
+_READER_SECONDS = 30.0
+"""How long a named pipe waits for its reader."""
+
+
+def is_special(path: Path) -> bool:
+    """Whether a path is a named pipe or a device: each report that is written there is added to the last."""
+    return path.exists() and not path.is_file()
+
+
+def _opened(path: Path) -> int:
+    """Open a pipe or a device to write; a pipe that nobody reads is waited for a while, and an ``OSError`` in the end."""
+    deadline = time.monotonic() + _READER_SECONDS
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        except OSError as error:
+            if error.errno != errno.ENXIO or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+            continue
+        os.set_blocking(descriptor, True)
+        return descriptor
+
+
+def _write_all(stream: IO[bytes], data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[stream.write(rest) :]
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Put a report in the place of a former one; a link stays, and what is no regular file is written to as it is."""
+    if is_special(path):
+        with naming(path), os.fdopen(_opened(path), "wb", buffering=0) as stream:
+            _write_all(stream, data)
+        return
+    path = path.resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the report: a rename is only atomic within one file system.
+    temporary = path.parent / f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        with naming(path), temporary.open("xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.unlink()

@@ -1,0 +1,221 @@
+"""The elements of the JUnit report: one suite for each YAML file, one test case for each case.
+
+They are made with the ``junit-xml`` package, and this is the one module that knows its faults: it crashes on lone surrogates, drops control
+characters, writes an empty failure as a pass, leaves out a time of zero, and adds ``disabled``. So its elements are taken, not its text:
+everything that enters is made plain first, and the tree is corrected before it is written.
+"""
+
+import functools
+import math
+import os
+import shlex
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # it ships no types
+
+from runner.core.header import RunHeader
+from runner.core.model import Attempt, CaseResult
+from runner.core.outcomes import RETRIED, JUnitTag, Outcome
+from runner.report import (
+    MESSAGE_LIMIT,
+    attempt_text,
+    clip,
+    company_lines,
+    note_lines,
+    one_line,
+    plain,
+    slug,
+    timing_lines,
+    verdict_text,
+    visible_name,
+)
+
+REPORT_NAME = "torch-conformance"
+
+_PROPERTY_LIMIT = 2_000
+
+
+def properties_of(header: RunHeader) -> dict[str, str]:
+    """Return what every suite says of the run, the machine and the environment."""
+    run = {REPORT_NAME: header.version, "run": header.run_id, "command": shlex.join(header.command), "shard": header.shard}
+    run["shuffle"] = header.shuffle  # what is empty is left out
+    run["merged"] = " ".join(header.merged)
+    variables = {f"env.{name}": value for name, value in header.variables.items()}
+    known = {**run, **header.environment, **variables}
+    return {visible_name(name): clip(plain(value), _PROPERTY_LIMIT) for name, value in known.items() if value}
+
+
+def left_out(group: Sequence[CaseResult]) -> dict[str, str]:
+    """Return how many bench steps of a suite were not run; nothing where there were none."""
+    count = sum(result.benches_left_out for result in group)
+    return {"bench-steps-left-out": str(count)} if count else {}
+
+
+def truncated_suite(header: RunHeader, properties: Mapping[str, str], why: str) -> ET.Element:
+    """Return the suite whose one error says that the run did not reach its end."""
+    case = TestCase("run", classname=REPORT_NAME)
+    case.add_error_info(message=one_line(why), output=f"{one_line(why)}\nrun: {plain(header.run_id)}", error_type="truncated")
+    suite = TestSuite("run", [case], timestamp=one_line(header.started), properties=properties).build_xml_doc()
+    return _mended(suite, [0.0])
+
+
+def suite_of(
+    spec: str, group: Sequence[CaseResult], header: RunHeader, *, properties: Mapping[str, str], limit: int, folder: Path | None
+) -> ET.Element:
+    """Return the suite of one YAML file, each case within ``limit`` bytes of text."""
+    passed = [result.outcome is Outcome.PASS or _is_let_pass(result, header) for result in group]
+    suite = TestSuite(
+        visible_name(_spec_file(spec)),
+        [_case(result, limit, folder, passed=is_pass) for result, is_pass in zip(group, passed, strict=True)],
+        timestamp=one_line(header.started),
+        properties=properties,
+    )
+    mended = _mended(suite.build_xml_doc(), [seconds_of(result) for result in group])
+    for element, result in zip(mended.iter("testcase"), group, strict=True):
+        for skipped in element.iter("skipped"):
+            skipped.set("type", _type(result))
+        _add_attempts(element, result, limit, let_pass=_is_let_pass(result, header))
+    return mended
+
+
+def _is_let_pass(result: CaseResult, header: RunHeader) -> bool:
+    return result.outcome is Outcome.FLAKY and header.lets_flaky_pass
+
+
+def _add_attempts(case: ET.Element, result: CaseResult, limit: int, *, let_pass: bool) -> None:
+    """Add what the package does not know: failures of a flaky case that may pass, and those after the first of one that never passed.
+
+    They are failures whatever failed: readers know flakyFailure and rerunFailure, and few flakyError and rerunError. A flaky case that
+    fails the run says all in its one failure.
+    """
+    if let_pass:
+        tag, attempts = "flakyFailure", [attempt for attempt in result.attempts if attempt.outcome.is_failure]
+    elif result.outcome in RETRIED:
+        tag, attempts = "rerunFailure", [attempt for attempt in result.attempts[1:] if attempt.outcome.is_failure]
+    else:
+        return
+    place = sum(child.tag in ("failure", "error", "skipped") for child in case)
+    share = _share(result, limit) // max(len(attempts), 1)
+    for attempt in reversed(attempts):
+        case.insert(place, _attempt_element(tag, attempt, share))
+
+
+def _share(result: CaseResult, limit: int) -> int:
+    """Return the bytes that several attempts have of a case's: half where the case itself says something too."""
+    return limit if result.outcome is Outcome.FLAKY else limit // 2
+
+
+def _attempt_element(tag: str, attempt: Attempt, limit: int) -> ET.Element:
+    message = one_line(attempt.reason, min(MESSAGE_LIMIT, max(limit, 100))) or slug(attempt.outcome)
+    element = ET.Element(tag, message=message, type=one_line(attempt.failure_type) or slug(attempt.outcome))
+    texts = (
+        ("stackTrace", attempt_text(attempt, limit=limit // 2)),
+        ("system-out", clip(plain(attempt.stdout), limit // 4)),
+        ("system-err", clip(plain(attempt.stderr), limit // 4)),
+    )
+    for name, text in texts:
+        if text.strip():
+            ET.SubElement(element, name).text = text
+    return element
+
+
+def _mended(suite: ET.Element, seconds: Sequence[float]) -> ET.Element:
+    """Give the suite and each case its time, and take away what the strict readers refuse."""
+    del suite.attrib["disabled"]
+    suite.set("time", decimal(math.fsum(seconds)))
+    for case, taken in zip(suite.iter("testcase"), seconds, strict=True):
+        case.set("time", decimal(taken))
+    return suite
+
+
+def _case(result: CaseResult, limit: int, folder: Path | None, *, passed: bool) -> TestCase:
+    case = TestCase(
+        visible_name(result.case_id),
+        classname=visible_name(".".join([*result.area.split("/"), result.name] if result.area else [result.name])),
+        file=visible_name(_spec_file(result.position.file or result.spec)),
+        line=result.position.line,
+    )
+    beside = [*company_lines(result), *timing_lines(result), *note_lines(result), *_attachments(result, folder)]
+    case.stdout = timed = clip("\n".join(beside), limit // 4)
+    if not passed:
+        reruns = _share(result, limit) if result.outcome in RETRIED and len(result.attempts) > 1 else 0
+        text, said, case.stderr = _texts(result, limit - reruns - len(timed.encode("utf-8")), folder)
+        case.stdout = f"{timed}\n{said}" if timed and said else timed or said
+        _add_verdict(case, result, text, limit)
+    return case
+
+
+def _attachments(result: CaseResult, folder: Path | None) -> list[str]:
+    """Return a line for each file: GitLab and others read it where it stands alone, with a path from the repository's root."""
+    if folder is None:
+        return []
+    return [f"[[ATTACHMENT|{visible_name(spec_file(str(folder / result.folder / name)))}]]" for name in result.attachments]
+
+
+def _texts(result: CaseResult, limit: int, folder: Path | None) -> tuple[str, str, str]:
+    """Return the verdict and the ends of stdout and stderr, together within ``limit`` bytes; the verdict has at least three quarters."""
+    stdout, stderr = plain(result.stdout), plain(result.stderr)
+    printed = len(stdout.encode("utf-8")) + len(stderr.encode("utf-8"))
+    text = verdict_text(result, limit=limit - min(printed, limit // 4), folder=_shown(folder)) if limit else ""
+    room = limit - len(text.encode("utf-8"))
+    stdout = clip(stdout, max(room // 2, room - len(stderr.encode("utf-8"))), _beside(result, "stdout.txt"))
+    return text, stdout, clip(stderr, room - len(stdout.encode("utf-8")), _beside(result, "stderr.txt"))
+
+
+def _beside(result: CaseResult, name: str) -> str:
+    return visible_name(f"{result.folder}/{name}") if result.folder else ""
+
+
+def _shown(folder: Path | None) -> Path | None:
+    return Path(spec_file(str(folder))) if folder is not None else None
+
+
+def _add_verdict(case: TestCase, result: CaseResult, text: str, limit: int) -> None:
+    message = one_line(result.reason, min(MESSAGE_LIMIT, max(limit, 100))) or slug(result.outcome)
+    match result.outcome.junit:
+        case JUnitTag.FAILURE:
+            case.add_failure_info(message=message, output=text, failure_type=_type(result))
+        case JUnitTag.ERROR:
+            case.add_error_info(message=message, output=text, error_type=_type(result))
+        case JUnitTag.SKIPPED:
+            # A reader shows the message alone, and an expected failure is not a machine that lacks something.
+            case.add_skipped_info(message=f"{slug(result.outcome)}: {message}", output=text)
+        case JUnitTag.NONE:
+            raise ValueError(f"{result.outcome.label} has no element")
+
+
+def _type(result: CaseResult) -> str:
+    """Return what failed; a flaky case is named so whatever failed the first time."""
+    if result.outcome is Outcome.FLAKY:
+        return slug(result.outcome)
+    return one_line(result.failure_type) or slug(result.outcome)
+
+
+def seconds_of(result: CaseResult) -> float:
+    """Return how long a case took; no number that a report could not sum."""
+    return result.seconds if math.isfinite(result.seconds) and result.seconds > 0 else 0.0
+
+
+def decimal(seconds: float) -> str:
+    """Return seconds without an exponent."""
+    return f"{seconds:.3f}"
+
+
+def spec_file(shown: str) -> str:
+    """Return a file as CI systems look for it: relative to the repository's root, or else as shown."""
+    here = Path.cwd()
+    root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+    whole = Path(os.path.abspath(here / shown))
+    # A run of another folder or machine is reported as it was recorded.
+    return whole.relative_to(root).as_posix() if whole.is_relative_to(root) and whole.exists() else shown
+
+
+_spec_file = functools.lru_cache(maxsize=1 << 16)(spec_file)
+"""For one report: cases are many, their files few."""
+
+
+def forget_files() -> None:
+    """Look for files anew: they may have appeared since the last report."""
+    _spec_file.cache_clear()

@@ -1,0 +1,96 @@
+"""The table of reporters. A new reporter is one module with a listener, and one entry here."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from runner.core.events import (
+    AttemptFinished,
+    CaseFinished,
+    CaseUnfinished,
+    ExecutionEnded,
+    HeaderCompleted,
+    Listener,
+    Note,
+    ResultsCompleted,
+    RunAbandoned,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    Waiting,
+    Warned,
+)
+from runner.core.options import RunOptions
+from runner.record.run_folder import RunFolder
+from runner.report.journal import JournalReporter
+from runner.report.junit import JUnitReporter
+from runner.report.setup import ReportSetup
+from runner.report.terminal import TerminalReporter
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """An entry of the table."""
+
+    name: str
+    make: Callable[[ReportSetup], Listener]
+    events: tuple[type[RunEvent], ...]
+    """What it is told of; it gets no other event."""
+    writes_files: bool = False
+    """Its files belong to a merged run too."""
+
+
+REPORTERS: tuple[Reporter, ...] = (
+    Reporter(
+        "journal",
+        JournalReporter,
+        (HeaderCompleted, AttemptFinished, CaseFinished, CaseUnfinished, ExecutionEnded, RunEnded, RunAbandoned),
+        writes_files=True,
+    ),
+    Reporter(
+        "terminal",
+        TerminalReporter,
+        (RunStarted, Waiting, AttemptFinished, CaseFinished, Note, Warned, ExecutionEnded, RunEnded, RunAbandoned),
+    ),
+    Reporter("junit", JUnitReporter, (RunStarted, HeaderCompleted, ResultsCompleted, RunAbandoned), writes_files=True),
+)
+"""In the order in which they get each event. The journal is the first: what it cannot record is not reported."""
+
+
+class Reporters:
+    """The listeners of one run, as one listener."""
+
+    def __init__(self, table: Sequence[Reporter], setup: ReportSetup) -> None:
+        self._open: list[tuple[Reporter, Listener]] = []
+        with contextlib.ExitStack() as stack:
+            for reporter in table:
+                listener = reporter.make(setup)
+                stack.callback(listener.close)
+                self._open.append((reporter, listener))
+            self._stack = stack.pop_all()
+
+    def on_event(self, event: RunEvent) -> None:
+        """Pass an event to the listeners that asked for its type."""
+        for reporter, listener in self._open:
+            if isinstance(event, reporter.events):
+                listener.on_event(event)
+
+    def close(self) -> None:
+        """Close every listener, the last one first."""
+        self._stack.close()
+
+
+def of_run(options: RunOptions, folder: RunFolder) -> Reporters:
+    """Return the listeners of ``run``."""
+    setup = ReportSetup(
+        folder=folder,
+        min_executed=options.min_executed,
+        lets_flaky_pass=options.lets_flaky_pass,
+        object_cache=options.object_cache,
+    )
+    return Reporters(REPORTERS, setup)
+
+
+def of_merge(folder: RunFolder) -> Reporters:
+    """Return the listeners of ``merge``: those that write files."""
+    return Reporters([reporter for reporter in REPORTERS if reporter.writes_files], ReportSetup(folder=folder))

@@ -1,0 +1,95 @@
+"""The terminal as a listener: live progress and messages on standard error, the final report on standard output."""
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from runner.core.diagnostics import shown_path
+from runner.core.events import (
+    AttemptFinished,
+    CaseFinished,
+    ExecutionEnded,
+    Note,
+    RunAbandoned,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    Waiting,
+    Warned,
+)
+from runner.core.exit_codes import ExitCode
+from runner.core.model import CaseResult
+from runner.report import one_line
+from runner.report.console import print_report, wants_bar, wants_color, why_nothing
+from runner.report.progress import Progress
+from runner.report.setup import ReportSetup
+from runner.system import output
+
+_LONGEST_WARNING = 2_000
+"""Characters."""
+
+
+class TerminalReporter:
+    """Shows a run to the person who started it."""
+
+    def __init__(self, setup: ReportSetup) -> None:
+        self._setup = setup
+        self._is_executing = True
+        stream = output.stderr()
+        self._progress = Progress(
+            stream, color=wants_color(stream, os.environ), live=wants_bar(stream, os.environ), lets_flaky_pass=setup.lets_flaky_pass
+        )
+
+    def on_event(self, event: RunEvent) -> None:
+        """Show an event."""
+        match event:
+            case RunStarted():
+                self._progress.start(event.total)
+            case Waiting():
+                self._progress.show(event.activity)
+            case AttemptFinished():
+                self._progress.attempt_finished(event.result, f"attempt {event.number} of {event.bound}")
+            case CaseFinished():
+                self._progress.case_finished(event.result)
+            case ExecutionEnded() | RunAbandoned():
+                self._is_executing = False
+                self._progress.close()
+            case Note() | Warned():
+                self._say(event)
+            case RunEnded():
+                self._report(event)
+
+    def close(self) -> None:
+        """Remove the status, however the run ended."""
+        self._progress.close()
+
+    def _say(self, message: Note | Warned) -> None:
+        if isinstance(message, Warned):
+            output.note(f"warning: {one_line(message.text, _LONGEST_WARNING)}")
+        elif self._is_executing:
+            self._progress.note(message.text)
+        else:
+            output.note(message.text)
+
+    def _report(self, ended: RunEnded) -> None:
+        folder, results = self._setup.folder, ended.results
+        print_report(
+            output.stdout(),
+            results,
+            len(results),
+            folder.shown_junit,
+            color=wants_color(output.stdout(), os.environ),
+            objects=self._setup.object_cache,
+            lets_flaky_pass=ended.header.lets_flaky_pass,
+            folder=Path(shown_path(folder.path)),
+        )
+        if ended.footer.exit_code == ExitCode.NOTHING and results and not self._executes_enough(results):
+            output.note(why_nothing(results, self._setup.min_executed, len(results)))
+        if ended.footer.interrupted:
+            output.note(f"to go on: the same command with --resume {shlex.quote(shown_path(folder.path))}")
+
+    def _executes_enough(self, results: Sequence[CaseResult]) -> bool:
+        """Return whether ``--min-executed`` is met: a run that is no success all the same has another reason, which was printed."""
+        executed = sum(result.outcome.is_executed for result in results)
+        return executed >= max(self._setup.min_executed, 1)

@@ -1,0 +1,171 @@
+"""The cases that ``audit`` examines: those of a recorded run, or those that it runs for it, with their results and trials."""
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from runner.core.conditions import Surroundings
+from runner.core.diagnostics import UsageError
+from runner.core.header import RunHeader
+from runner.core.model import Case, CaseResult
+from runner.core.options import AuditOptions
+from runner.core.outcomes import Outcome
+from runner.judge.audit import Audit, ControlResult, Trial, audit, judge_control, try_case, with_control
+from runner.judge.reading import recorded_observation
+from runner.judge.waivers import Waivers
+from runner.language.expand.cases import surroundings
+from runner.language.load import Suite, load, load_specs, surroundings_of
+from runner.language.waivers import WaiverFiles
+from runner.plan import schedule
+from runner.plan.selection import Shard, select, without_benches
+from runner.plan.worker_plan import digest_of
+from runner.record import consistency
+from runner.record.evidence import OBSERVATION, EvidenceAltered, RecordedFiles
+from runner.record.journal import JournalError, read_run
+from runner.record.run_folder import JOURNAL, LATEST, RunFolder, find_run, require_still
+from runner.run import recorded, rejudge
+from runner.run.pipeline import CaseRunner
+from runner.system import availability, output
+from runner.system.installed_torch import installed_torch
+
+JUDGED = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.XFAIL, Outcome.XPASS)
+"""Outcomes with verdicts: some expectation may have held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """Cases with their results, wherever they were had."""
+
+    folder: Path
+    suite: Suite
+    known: Surroundings
+    results: tuple[tuple[Case, CaseResult], ...]
+
+
+# -- a recorded run -------------------------------------------------------------------------------------------------
+
+
+def run_of(targets: Sequence[str]) -> Path | None:
+    """Return the folder of the run that is meant; None where paths are."""
+    if len(targets) > 1:
+        return None
+    name = targets[0] if targets else LATEST
+    try:
+        return find_run(name)
+    except UsageError as error:
+        if targets and (Path(name).exists() or name.endswith((".yaml", ".yml"))):
+            return None
+        raise UsageError(f"{error}; name a run, or spec files and folders, which are run first") from error
+
+
+def recorded_cases(folder: Path, options: AuditOptions, shard: Shard | None) -> Ran:
+    """Return the selected cases of a recorded run; raise ``UsageError`` where its files are not those that it was judged by."""
+    require_still(options.targets[0] if options.targets else LATEST, folder)
+    try:
+        run = read_run(folder / JOURNAL)
+    except JournalError as error:
+        raise UsageError(f"{folder / JOURNAL}:{error.line}: {error.reason}") from error
+    known = recorded.surroundings_then(run.header)
+    results = {result.case_id: result for result in run.results if result.outcome in JUDGED}
+    backend_files = options.backends or recorded.files_of(run.header, "backends")
+    suite = load_specs(recorded.specs_of(results.values()), backend_files, surroundings_of(run.header.environment.get("torch"), None))
+    _require_same_files(suite, run.header)
+    chosen = select(suite.cases, suite.backends, names=options.backend, globs=options.select, shard=shard)
+    pairs = tuple((case, results[case.id]) for case in chosen if case.id in results)
+    for case, result in pairs:
+        if digest_of(case) != result.digest:
+            raise UsageError(f"{case.id} is not the case that was run then; run it again")
+        backend = suite.backends.by_name[case.backend]
+        for problem in rejudge.problems(case, backend, surroundings(backend, known), result, folder):
+            raise UsageError(f"{folder / JOURNAL}: {problem}; run it again")
+    devices = {name: backend.device for name, backend in suite.backends.by_name.items()}
+    if problem := consistency.of_machine(run.results, run.header.environment, devices):
+        raise UsageError(f"{folder / JOURNAL}: {problem}")
+    return Ran(folder=folder, suite=suite, known=known, results=pairs)
+
+
+def _require_same_files(suite: Suite, header: RunHeader) -> None:
+    changed = recorded.other_files(suite.digests, header)
+    if changed:
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        raise UsageError(f"{changed[0]}{more}: not the file that the run {header.run_id} read; run it again, then audit")
+
+
+# -- cases that are run for it --------------------------------------------------------------------------------------
+
+
+def executed_cases(options: AuditOptions, shard: Shard | None, folder: Path) -> Ran:
+    """Run the selected cases in a folder of their own."""
+    suite = load([Path(target) for target in options.targets], options.backends)
+    cases = select(suite.cases, suite.backends, names=options.backend, globs=options.select, shard=shard)
+    results, known = _run(cases, suite, options, folder)
+    return Ran(folder=folder, suite=suite, known=known, results=tuple(results))
+
+
+def _run(cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Path) -> tuple[list[tuple[Case, CaseResult]], Surroundings]:
+    """Run what can run here; times are no facts that anything is expected of, so nothing is timed."""
+    cases = [without_benches(case) for case in cases]
+    by_id = {case.id: case for case in cases}
+    waivers = Waivers(WaiverFiles(waivers=(), documents=(), given=frozenset()), today=datetime.now(UTC).date())
+    workers = schedule.workers(options.jobs)
+    run_folder = RunFolder(path=folder, run_id="audit")
+    found: list[tuple[Case, CaseResult]] = []
+    scheduling = schedule.SchedulingOptions(memory_limit=schedule.memory_limit("auto"))
+    with CaseRunner(options, suite, waivers, cases, run_folder, workers, availability.glance(installed_torch()), scheduling) as runner:
+        machine = runner.look_at_machine()
+        known = surroundings_of(machine.torch, machine)
+        possible = [case for case in cases if not availability.of_case(case, machine).reason]
+        for number, result in enumerate(runner.run(possible, known, _repro), start=1):
+            output.note(f"{result.outcome.label}  {number}/{len(possible)}  {shlex.quote(result.case_id)}")
+            found.append((by_id[result.case_id], result))
+    return found, known
+
+
+def _repro(case: Case) -> str:
+    return shlex.join(["torch-conformance", "run", case.spec, "--select", case.id])
+
+
+def controls_of(ran: Ran, options: AuditOptions, folder: Path) -> list[ControlResult]:
+    """Run the controls of the cases that passed."""
+    cases = {case.id: case for case, result in ran.results if case.control is not None and result.outcome is Outcome.PASS}
+    results, _ = _run([with_control(case) for case in cases.values()], ran.suite, options, folder) if cases else ([], None)
+    controls = [judge_control(cases[case.id], result) for case, result in results]
+    return sorted(controls, key=lambda control: (control.position.file, control.case_id))
+
+
+# -- trials ---------------------------------------------------------------------------------------------------------
+
+
+def audit_of(ran: Ran) -> Audit:
+    """Try the expectations of every case that left facts."""
+    return audit([(case, trials) for case, result in ran.results if (trials := _tried(ran, case, result)) is not None])
+
+
+def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
+    """Return the trials of a case; None for one that left no facts."""
+    if result.outcome not in JUDGED or not result.folder:
+        return None
+    folder = ran.folder / result.folder
+    if OBSERVATION not in result.evidence:
+        if result.outcome is Outcome.XFAIL:
+            return None  # a known crash
+        raise UsageError(f"{folder}: the observation of {case.id} is not there; run it again")
+    files = RecordedFiles(folder, result.evidence)
+    try:
+        here = surroundings(ran.suite.backends.by_name[case.backend], ran.known)
+        return try_case(case, here, recorded_observation(files.observation()), files.code)
+    except EvidenceAltered as error:
+        raise UsageError(f"{error}; run it again") from error
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise UsageError(f"{folder}: not what a run leaves: {error}") from error
+
+
+def why_nothing(ran: Ran) -> str:
+    """Say what kept every expectation from being audited."""
+    if not ran.results:
+        return "no case was executed, or none is selected; 'list' shows the cases and why they cannot run here"
+    counts = Counter(result.outcome.label for _, result in ran.results)
+    return "no expectation held: " + ", ".join(f"{count} {label}" for label, count in counts.items())

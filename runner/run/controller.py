@@ -1,0 +1,148 @@
+"""The stages of ``run``, in their order: prepare, open the folder, execute, verify, report. Whoever calls it brings the listeners."""
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import TypeAlias
+
+from runner.core import required
+from runner.core.diagnostics import JournalAltered
+from runner.core.events import ExecutionEnded, Listener, Note, ResultsCompleted, RunAbandoned, RunEnded, RunStarted, Warned
+from runner.core.exit_codes import ExitCode, exit_code
+from runner.core.header import RunFooter
+from runner.core.model import Case, CaseResult
+from runner.core.options import RunOptions
+from runner.judge.waivers import warnings
+from runner.record.evidence import alterations
+from runner.record.journal import totals
+from runner.record.run_folder import RunFolder, require_free_report
+from runner.run import resume
+from runner.run.execution import Execution
+from runner.run.header import now
+from runner.run.header_stage import HeaderStage
+from runner.run.ledger import Ledger
+from runner.run.preparation import Prepared, check, choose, prepare
+from runner.run.repro import repro
+from runner.run.results import result_of_unrun
+from runner.system import output
+from runner.system.signals import Interrupts
+
+OpenReporters: TypeAlias = Callable[[RunOptions, RunFolder], Listener]
+
+
+def run(options: RunOptions, open_reporters: OpenReporters) -> ExitCode:
+    """Run the selected cases; the exit code says what a CI system may conclude."""
+    checked = check(options)
+    selection = choose(checked.options)
+    if not selection.whole:  # a shard without a case is recorded all the same, so that a merge misses nothing
+        return ExitCode.NOTHING
+    prepared = prepare(checked, selection)
+    require_free_report(prepared.options.junit)
+    folder = resume.open_folder(prepared)
+    try:
+        folder.claim_junit(prepared.options.junit)
+        _print_warnings(prepared)
+        with closing(open_reporters(prepared.options, folder)) as listener, Interrupts() as interrupts:
+            return Controller(prepared, folder, listener, interrupts).run()
+    finally:
+        folder.release()
+
+
+def _print_warnings(prepared: Prepared) -> None:
+    """Print what is known to be wrong before anything runs."""
+    selection = prepared.selection
+    for warning in warnings(selection.waivers, [case.id for case in selection.suite.cases]):
+        output.note(f"warning: {warning}")
+    for problem in required.problems(prepared.options.require, selection.whole, selection.selected, None):
+        output.note(f"warning: {problem}")
+
+
+class Controller:
+    """One run, from its open folder to its exit code."""
+
+    def __init__(self, prepared: Prepared, folder: RunFolder, listener: Listener, interrupts: Interrupts) -> None:
+        self._options = prepared.options
+        self._selection = prepared.selection
+        self._folder = folder
+        self._emit = listener.on_event
+        self._interrupts = interrupts
+        self._begun = time.monotonic()
+        self._is_interrupted = False
+        self._header = HeaderStage(prepared, folder, self._emit)
+        self._ledger = Ledger(prepared.policy, folder.finished, folder.attempts, self._emit)
+        self._execution = Execution(prepared, folder, self._header, self._ledger, interrupts, self._emit)
+
+    def run(self) -> ExitCode:
+        """Go through the stages. An altered journal ends the run wherever that is noticed."""
+        try:
+            self._start()
+            found = self._execute()
+            self._verify()
+            for warning in found:
+                self._emit(Warned(text=warning))
+            self._close_unfinished()
+            return self._report()
+        except JournalAltered as error:
+            known = tuple(self._ledger.of(self._selection.selected))
+            self._emit(RunAbandoned(header=self._header.header, results=known, why=str(error)))
+            raise
+
+    def _start(self) -> None:
+        total = sum(case.id not in self._ledger.results for case in self._selection.selected)
+        self._emit(RunStarted(header=self._header.header, total=total, is_resumed=self._header.is_resumed))
+
+    def _execute(self) -> list[str]:
+        try:
+            return self._execution.run()
+        except KeyboardInterrupt:
+            self._is_interrupted = True
+            return []
+
+    def _verify(self) -> None:
+        """Make sure, now that no worker lives, that journal and files are what was written and judged; raise ``JournalAltered``."""
+        self._emit(ExecutionEnded())
+        for result in self._ledger.results.values():
+            for problem in alterations(self._folder.path, result):
+                raise JournalAltered(f"{problem}; a later case or another program changed it")
+        self._is_interrupted |= self._interrupts.asked > 0
+
+    def _close_unfinished(self) -> None:
+        """Give every case without a result one that says why."""
+        reason = "interrupted" if self._is_interrupted else "stopped at the first failure"
+        self._header.require()
+        for case in self._selection.selected:
+            self._ledger.close(case, reason, self._unrun, interrupted=self._is_interrupted)
+
+    def _report(self) -> ExitCode:
+        """Let the listeners write files, then end the journal: a run has reached its end when its files are written."""
+        code = self._exit_code()
+        results = tuple(self._ledger.of(self._selection.selected))
+        self._emit(ResultsCompleted(header=self._header.header, results=results))
+        self._emit(RunEnded(header=self._header.header, results=results, footer=self._footer(code)))
+        return code
+
+    def _unrun(self, case: Case, reason: str) -> CaseResult:
+        return result_of_unrun(case, reason, repro(self._options, case))
+
+    def _exit_code(self) -> ExitCode:
+        """Return the exit code. A success under which a required name was not exercised is NOTHING, and a message says why."""
+        if self._is_interrupted:
+            return ExitCode.INTERRUPTED
+        results = self._ledger.results
+        outcomes = (result.outcome for result in results.values())
+        code = exit_code(outcomes, self._options.min_executed, lets_flaky_pass=self._header.header.lets_flaky_pass)
+        if code not in (ExitCode.OK, ExitCode.NOTHING):
+            return code
+        unexercised = list(required.problems(self._options.require, self._selection.whole, self._selection.selected, results))
+        for problem in unexercised:
+            self._emit(Note(text=problem))
+        return ExitCode.NOTHING if unexercised else code
+
+    def _footer(self, code: ExitCode) -> RunFooter:
+        return RunFooter(
+            ended=now(),
+            seconds=round(time.monotonic() - self._begun, 3),
+            totals=totals(list(self._ledger.results.values())),
+            exit_code=int(code),
+            interrupted=self._is_interrupted,
+        )

@@ -1,0 +1,92 @@
+"""The stage that executes: it asks what the machine is, records what cannot run on it, runs the rest and records each result."""
+
+from collections.abc import Callable, Sequence
+
+from runner.core.conditions import Surroundings
+from runner.core.events import Note, RunEvent
+from runner.core.model import Case
+from runner.execute.services import named_servers
+from runner.language.expand.cases import surroundings
+from runner.language.load import surroundings_of
+from runner.record.run_folder import RunFolder
+from runner.run import resume
+from runner.run.activity import ActivityEvents
+from runner.run.audit_warnings import AuditWarnings
+from runner.run.header_stage import HeaderStage
+from runner.run.ledger import Ledger
+from runner.run.pipeline import CaseRunner
+from runner.run.preparation import Prepared
+from runner.run.repro import repro
+from runner.run.results import result_of_unavailable
+from runner.run.retries import run_rounds
+from runner.system import availability
+from runner.system.capabilities import Machine
+from runner.system.installed_torch import installed_torch
+from runner.system.signals import Interrupts
+
+
+class Execution:
+    """The executions of one run."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        folder: RunFolder,
+        header: HeaderStage,
+        ledger: Ledger,
+        interrupts: Interrupts,
+        emit: Callable[[RunEvent], None],
+    ) -> None:
+        self._prepared = prepared
+        self._options = prepared.options
+        self._selection = prepared.selection
+        self._folder = folder
+        self._header = header
+        self._ledger = ledger
+        self._interrupts = interrupts
+        self._emit = emit
+        self._activity = ActivityEvents(emit)
+        self._audit = AuditWarnings(folder)
+
+    def run(self) -> list[str]:
+        """Execute what has no result yet; return the warnings. Raise ``KeyboardInterrupt`` when asked to stop now."""
+        if self._options.fail_fast and any(result.outcome.is_failure for result in self._ledger.executions):
+            return []
+        unknown = [case for case in self._selection.selected if case.id not in self._ledger.results]
+        waiting = [case for case in unknown if not self._ledger.had_all_attempts(case.id)]
+        with self._case_runner(waiting) as runner:
+            runner.heed(self._interrupts, lambda text: self._emit(Note(text=text)), self._activity.show)
+            machine = runner.look_at_machine()
+            self._header.complete(machine)
+            known = surroundings_of(machine.torch, machine)
+            resume.check_executions(self._options.resume or "", self._selection, self._folder, self._ledger.executions, machine, known)
+            self._ledger.take_killed()
+            self._run_cases(runner, self._take_unavailable(waiting, machine), known)
+            return [*runner.warnings, *self._audit.warnings()]
+
+    def _case_runner(self, cases: Sequence[Case]) -> CaseRunner:
+        glance = availability.glance(installed_torch(), named_servers(self._options.service))
+        suite, waivers = self._selection.suite, self._selection.waivers
+        return CaseRunner(self._options, suite, waivers, cases, self._folder, self._prepared.workers, glance, self._prepared.scheduling)
+
+    def _take_unavailable(self, cases: Sequence[Case], machine: Machine) -> list[Case]:
+        """Record the cases that cannot run here; return the others."""
+        possible: list[Case] = []
+        for case in cases:
+            verdict = availability.of_case(case, machine)
+            if not verdict.reason:
+                possible.append(case)
+                continue
+            names = [name for name in self._options.require if name in (case.backend, verdict.capability)]
+            self._ledger.take(result_of_unavailable(case, verdict, names, repro(self._options, case, names)))
+        return possible
+
+    def _run_cases(self, runner: CaseRunner, cases: Sequence[Case], known: Surroundings) -> None:
+        by_id: dict[str, Case] = {case.id: case for case in cases}
+        for result in run_rounds(runner, cases, known, self._ledger, self._options, lambda: self._interrupts.asked > 0):
+            self._activity.ended(result.case_id)
+            ended = self._ledger.take_attempt(result)
+            if ended is not None:
+                case = by_id[ended.case_id]
+                here = surroundings(self._selection.suite.backends.by_name[case.backend], known)
+                self._audit.take(case, ended, here)

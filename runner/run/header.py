@@ -1,0 +1,70 @@
+"""The header of a run, as far as it is known before a worker has reported what the machine is."""
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+
+from runner import __version__
+from runner.core.header import RunHeader
+from runner.core.model import Case
+from runner.core.options import RunOptions
+from runner.judge.waivers import Waivers
+from runner.language.load import Suite
+from runner.plan.worker_plan import digest_of
+from runner.record.journal import digest_of_selection
+from runner.system.installed_torch import facts_of_files, installed_torch
+from runner.system.redaction import environment_variables, redacted_command, redacted_texts
+
+
+def header_of(
+    options: RunOptions, suite: Suite, waivers: Waivers, whole: Sequence[Case], selected: Sequence[Case], seed: int | None
+) -> RunHeader:
+    """Return the header of a new run. ``whole`` is the selection of all shards, ``selected`` that of this one."""
+    return RunHeader(
+        run_id="",
+        started=now(),
+        version=__version__,
+        command=redacted_command(sys.argv),
+        environment=redacted_texts(facts_of_files(installed_torch())),
+        variables=environment_variables(os.environ),
+        specs={**suite.digests, **judging_files(suite, waivers)},
+        selected=len(selected),
+        shard=options.shard or "",
+        shuffle="" if seed is None else str(seed),
+        selected_whole=len(whole),
+        selection=digest_of_selection({case.id: digest_of(case) for case in whole}),
+        options=option_texts(options),
+        retries=options.retries,
+        repeat=options.repeat,
+        flaky=options.flaky,
+    )
+
+
+def option_texts(options: RunOptions) -> dict[str, str]:
+    """Return every option by its name on the command line, as text; empty where it was not given.
+
+    ``--resume`` and ``merge`` compare these texts with those of other runs.
+    """
+    names = sorted(field.name for field in fields(options))
+    return redacted_texts({name.replace("_", "-"): _text(getattr(options, name)) for name in names})
+
+
+def _text(value: str | float | bool | Path | tuple[str | Path, ...] | None) -> str:
+    if value is None or value is False:
+        return ""
+    return shlex.join(redacted_command(list(map(str, value)))) if isinstance(value, tuple) else str(value)
+
+
+def judging_files(suite: Suite, waivers: Waivers) -> dict[str, str]:
+    """Return the digests of the files that say how every case is judged: backends and waivers."""
+    documents = [backend.document for backend in suite.backends.by_name.values()]
+    return {**{document.file: document.digest for document in documents}, **waivers.digests}
+
+
+def now() -> str:
+    """Return this moment in UTC, as a journal records it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,41 @@
+"""Completes the header of a run: a new run records which machine this is, a resumed one must be on a machine like that of its header."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from runner.core.events import HeaderCompleted, RunEvent
+from runner.core.header import RunHeader
+from runner.record.run_folder import RunFolder
+from runner.run import resume
+from runner.run.preparation import Prepared
+from runner.system.capabilities import Machine
+from runner.system.installed_torch import facts_of_files, installed_torch
+from runner.system.redaction import redacted_texts
+
+
+class HeaderStage:
+    """Holds the header that is in force."""
+
+    def __init__(self, prepared: Prepared, folder: RunFolder, emit: Callable[[RunEvent], None]) -> None:
+        self._emit = emit
+        self._resume = prepared.options.resume or ""
+        self.header: RunHeader = folder.header or replace(prepared.header, run_id=folder.run_id)
+        self.is_resumed = folder.header is not None
+        self._is_recorded = self.is_resumed
+
+    def complete(self, machine: Machine) -> None:
+        """Take in what a worker reported of the machine; raise ``UsageError`` where a run cannot be resumed on it."""
+        told = {name: str(value) for name, value in machine.facts.items() if value is not None}
+        environment = redacted_texts({**facts_of_files(installed_torch()), **told})
+        if self.is_resumed:
+            resume.check_machine(self._resume, environment, self.header.environment)
+            self._emit(HeaderCompleted(header=self.header, is_resumed=True))
+        else:
+            self.header = replace(self.header, environment=environment)
+            self.require()
+
+    def require(self) -> None:
+        """Make sure that the header is recorded: a run may end before the machine is known."""
+        if not self._is_recorded:
+            self._is_recorded = True
+            self._emit(HeaderCompleted(header=self.header, is_resumed=False))

@@ -1,0 +1,125 @@
+"""Joins the runs of shards: reads them, refuses what does not belong together or was altered, writes the one run that they are parts of."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from runner.core.diagnostics import UsageError
+from runner.core.events import CaseFinished, HeaderCompleted, Listener, ResultsCompleted, RunEnded, RunStarted
+from runner.core.options import MergeOptions
+from runner.language.backends import load_backends
+from runner.record.consistency import of_machine
+from runner.record.evidence import alterations
+from runner.record.journal import JournalError, lines_of, read_run
+from runner.record.merge import Joined, Part, folders_of, join, moved, problems, shifts
+from runner.record.run_folder import JOURNAL, RunFolder, copy_evidence, find_run, open_run, require_free_report, require_still
+from runner.run.recorded import Unjudged, judge_again
+from runner.system import output
+from runner.system.redaction import redacted_command
+
+OpenReporters: TypeAlias = Callable[[RunFolder], Listener]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPart:
+    """A run of a shard, and its folder."""
+
+    part: Part
+    folder: Path
+
+    @property
+    def journal(self) -> Path:
+        """Its journal's file."""
+        return self.folder / JOURNAL
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The merged run, and its folder."""
+
+    joined: Joined
+    folder: RunFolder
+
+
+def read_parts(names: Sequence[str]) -> tuple[list[PlacedPart], list[str]]:
+    """Read the runs; return them, and every reason why they cannot be merged."""
+    parts: list[PlacedPart] = []
+    found: list[str] = []
+    for name in names:
+        try:
+            folder = find_run(name)
+            require_still(name, folder)
+            parts.append(PlacedPart(Part(name, read_run(folder / JOURNAL)), folder))
+        except JournalError as error:
+            found.append(f"{folder / JOURNAL}:{error.line}: {error.reason}")
+        except UsageError as error:
+            found.append(str(error))
+        except OSError as error:
+            found.append(f"{name}: {error}")
+    found += problems([placed.part for placed in parts])
+    return parts, found or list(_altered(parts)) or list(_judged_otherwise(parts))
+
+
+def merge(parts: Sequence[PlacedPart], options: MergeOptions, open_reporters: OpenReporters) -> Merged:
+    """Write the merged run into a folder of its own."""
+    require_free_report(options.junit)
+    folder = open_run(options.out)
+    try:
+        folder.claim_junit(options.junit)
+        joined = join([placed.part for placed in parts], run_id=folder.run_id, command=redacted_command(sys.argv))
+        with closing(open_reporters(folder)) as listener:
+            _emit(joined, listener, lambda: _copy(parts, folder))
+    finally:
+        folder.release()
+    return Merged(joined, folder)
+
+
+def _emit(joined: Joined, listener: Listener, copy: Callable[[], None]) -> None:
+    """Emit the events of a run that consists of its results; the files of the cases are copied before the first of them."""
+    listener.on_event(RunStarted(header=joined.header, total=len(joined.results), is_resumed=False))
+    listener.on_event(HeaderCompleted(header=joined.header, is_resumed=False))
+    copy()
+    for result in joined.results:
+        listener.on_event(CaseFinished(result=result))
+    listener.on_event(ResultsCompleted(header=joined.header, results=joined.results))
+    listener.on_event(RunEnded(header=joined.header, results=joined.results, footer=joined.footer))
+
+
+def _altered(parts: Sequence[PlacedPart]) -> Iterator[str]:
+    """Yield what the files beside a journal, and the machine that it names, contradict."""
+    devices = {name: backend.device for name, backend in load_backends().by_name.items()}
+    for placed in parts:
+        run = placed.part.run
+        if problem := of_machine(run.results, run.header.environment, devices):
+            yield f"{placed.journal}: {problem}"
+        for result in run.results:
+            yield from alterations(placed.folder, result)
+
+
+def _judged_otherwise(parts: Sequence[PlacedPart]) -> Iterator[str]:
+    """Yield the verdicts that the files beside a journal do not come to; warn of those that could not be judged again."""
+    unjudged: dict[str, None] = {}
+    for placed in parts:
+        for found in judge_again(placed.part.header, placed.part.run.results, placed.folder):
+            if isinstance(found, Unjudged):
+                unjudged[found.why] = None
+            else:
+                yield f"{placed.journal}:{lines_of(placed.journal)[found.case_id]}: {found.problem}; run it again"
+    if unjudged:
+        reasons = list(unjudged)
+        more = f"; and {len(reasons) - 1} more reasons" if len(reasons) > 1 else ""
+        output.note(f"warning: verdicts were merged as recorded and not judged again: {reasons[0]}{more}")
+
+
+def _copy(parts: Sequence[PlacedPart], folder: RunFolder) -> None:
+    """Copy the files of every case into the folder of the merged run; warn of those that were left behind."""
+    for placed, by in zip(parts, shifts([placed.part for placed in parts]), strict=True):
+        results = placed.part.run.results
+        names = {old: new for result in results for old, new in zip(folders_of(result), folders_of(moved(result, by)), strict=True)}
+        left = copy_evidence(placed.folder, names, folder.path)
+        if left:
+            more = f", and {len(left) - 1} more" if len(left) > 1 else ""
+            output.note(f"warning: left behind: {left[0]}{more}")

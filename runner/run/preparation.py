@@ -1,0 +1,115 @@
+"""What a run needs before its folder is opened: checked options, selected cases, how they are scheduled, the header."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from runner.core.attempts import Policy
+from runner.core.diagnostics import UsageError
+from runner.core.header import RunHeader
+from runner.core.model import Case
+from runner.core.options import RunOptions
+from runner.execute.services import named_servers, reach
+from runner.judge.waivers import Waivers
+from runner.language.load import Suite, load
+from runner.language.waivers import load_waivers
+from runner.plan import required, schedule
+from runner.plan.durations import seconds_of_run
+from runner.plan.selection import Shard, select, unmatched, why_nothing_selected, without_benches
+from runner.record.run_folder import JOURNAL, LATEST, REPORTS
+from runner.run.header import header_of
+from runner.system import cache_dirs, output, scratch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """Options that contradict neither each other nor this machine, and what they come to."""
+
+    options: RunOptions
+    workers: int
+    policy: Policy
+    memory_limit: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The cases of a run, and what judges them."""
+
+    suite: Suite
+    waivers: Waivers
+    whole: Sequence[Case]
+    """The selection of all shards."""
+    selected: Sequence[Case]
+    """That of this shard, in the order in which reports list it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """Everything that is fixed before the first case runs."""
+
+    options: RunOptions
+    selection: Selection
+    policy: Policy
+    workers: int
+    scheduling: schedule.SchedulingOptions
+    header: RunHeader
+
+
+def check(options: RunOptions) -> Checked:
+    """Return the options with the folder of the object cache resolved; raise ``UsageError`` for what cannot be.
+
+    The folders are examined once, and before anything runs: a worker could change what lies there.
+    """
+    if options.share_across_folders and options.isolation != "worker":
+        raise UsageError(
+            f"--share-across-folders says nothing with --isolation {options.isolation} (write --isolation worker, or leave it out)"
+        )
+    workers = schedule.workers(options.jobs)
+    policy = Policy.of(retries=options.retries, repeat=options.repeat, fail_fast=options.fail_fast)
+    memory_limit = schedule.memory_limit(options.memory_limit)
+    reach(named_servers(options.service))
+    scratch.check()
+    options = replace(options, object_cache=cache_dirs.object_folder(options.object_cache))
+    if not options.no_kept:
+        cache_dirs.answers_folder()
+    return Checked(options=options, workers=workers, policy=policy, memory_limit=memory_limit)
+
+
+def choose(options: RunOptions) -> Selection:
+    """Load the specs and select the cases; print what the selection misses."""
+    suite = load(options.paths, options.backends)
+    waivers = Waivers(load_waivers(options.waivers, suite.backends), today=datetime.now(UTC).date())
+    shard = Shard.parse(options.shard) if options.shard else None
+    whole = select(suite.cases, suite.backends, names=options.backend, globs=options.select)
+    if not options.bench:
+        whole = [without_benches(case) for case in whole]
+    selected = [case for case in whole if shard is None or shard.holds(case)]
+    required.check_names(options.require, suite.backends)
+    for hint in unmatched(options.select, suite.cases):
+        output.note(hint)
+    if not selected:
+        read, of = len(suite.cases), len(whole)
+        output.note(why_nothing_selected(read, names=options.backend, globs=options.select, shard=options.shard, of=of))
+    return Selection(suite=suite, waivers=waivers, whole=whole, selected=selected)
+
+
+def prepare(checked: Checked, selection: Selection) -> Prepared:
+    """Return the run as it is to be recorded. Reads the last run's times, so call it before the new run becomes the latest."""
+    options = checked.options
+    scheduling = schedule.SchedulingOptions(
+        seconds=seconds_of_run(REPORTS / LATEST, JOURNAL), seed=_seed(options.shuffle), memory_limit=checked.memory_limit
+    )
+    header = header_of(options, selection.suite, selection.waivers, selection.whole, selection.selected, scheduling.seed)
+    return Prepared(
+        options=options, selection=selection, policy=checked.policy, workers=checked.workers, scheduling=scheduling, header=header
+    )
+
+
+def _seed(shuffle: int | str | None) -> int | None:
+    """Return the seed of a random order, one that is printed where none was given; None for the usual order."""
+    if not isinstance(shuffle, str):
+        return shuffle
+    seed = secrets.randbelow(1 << 32)
+    output.note(f"the cases run in a random order, which --shuffle {seed} repeats")
+    return seed

@@ -1,0 +1,53 @@
+"""Resuming a run: what an earlier, interrupted run recorded counts only where this machine and its own files agree with it."""
+
+from collections.abc import Iterable, Mapping
+
+from runner.core.conditions import Surroundings
+from runner.core.diagnostics import UsageError
+from runner.core.model import Availability, Case, CaseResult
+from runner.language.expand.cases import surroundings
+from runner.plan.worker_plan import digest_of
+from runner.record.compatibility import machine_differences
+from runner.record.run_folder import RunFolder, open_run, resume_run
+from runner.run import rejudge
+from runner.run.header import judging_files
+from runner.run.preparation import Prepared, Selection
+from runner.system import availability
+from runner.system.capabilities import Machine
+
+
+def open_folder(prepared: Prepared) -> RunFolder:
+    """Open the folder of a new run, or with ``--resume`` that of an earlier one; no other process writes to it until it is released."""
+    options, selection = prepared.options, prepared.selection
+    if not options.resume:
+        return open_run(options.out)
+    digests: dict[str, str] = {case.id: digest_of(case) for case in selection.selected}
+    return resume_run(options.resume, prepared.header, digests, judging_files(selection.suite, selection.waivers), options.out)
+
+
+def check_machine(name: str, now: Mapping[str, str], then: Mapping[str, str]) -> None:
+    """Raise ``UsageError`` where the machine is not like that of the run; ``name`` is what ``--resume`` was given."""
+    if other := machine_differences(now, then):
+        words = "; ".join(difference.between("now", "then") for difference in other)
+        raise UsageError(f"--resume {name}: {words}; begin a new run")
+
+
+def check_executions(
+    name: str, selection: Selection, folder: RunFolder, executions: Iterable[CaseResult], machine: Machine, known: Surroundings
+) -> None:
+    """Raise ``UsageError`` for a recorded execution that could not have run here, or that its own files contradict."""
+    cases: dict[str, Case] = {case.id: case for case in selection.selected}
+    for result in executions:
+        problem = _problem(selection, folder, cases[result.case_id], result, machine, known) if result.folder else ""
+        if problem:
+            raise UsageError(f"--resume {name}: {problem}; begin a new run")
+
+
+def _problem(selection: Selection, folder: RunFolder, case: Case, result: CaseResult, machine: Machine, known: Surroundings) -> str:
+    backend = selection.suite.backends.by_name[case.backend]
+    here = surroundings(backend, known)
+    missing = availability.of_case(case, machine)
+    if missing.availability is Availability.NO:
+        return f"{case.id}: {result.outcome.label} is recorded, and it cannot run here: {missing.reason}"
+    problem = next(rejudge.problems(case, backend, here, result, folder.path), "")
+    return problem or rejudge.not_excused(case, result, here, selection.waivers)

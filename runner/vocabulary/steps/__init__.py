@@ -1,0 +1,66 @@
+"""Every kind of step, in one table. A new one is a module here, an entry below, its schema entry and its test."""
+
+from collections.abc import Mapping
+
+from runner.core.model import Step
+from runner.vocabulary.steps.aot import Aot
+from runner.vocabulary.steps.api import Api
+from runner.vocabulary.steps.around import Around, BackendOfSpec, DataPath, ExpectedOfStep
+from runner.vocabulary.steps.backward import Backward
+from runner.vocabulary.steps.base import Callee, Inputs, StepKind, Traits
+from runner.vocabulary.steps.bench import Bench
+from runner.vocabulary.steps.call import ONLY, Call
+from runner.vocabulary.steps.clear_counters import ClearCounters
+from runner.vocabulary.steps.delete_modules import DeleteModules
+from runner.vocabulary.steps.fresh_cache import FreshCache
+from runner.vocabulary.steps.optimizer import Optimizer
+from runner.vocabulary.steps.reset import Reset
+from runner.vocabulary.steps.script import COMPILED, Script
+from runner.vocabulary.steps.spawn import Spawn
+
+STEPS: Mapping[str, type[StepKind]] = {
+    "call": Call,
+    "aot": Aot,
+    "backward": Backward,
+    "optimizer": Optimizer,
+    "reset": Reset,
+    "clear_counters": ClearCounters,
+    "delete_modules": DeleteModules,
+    "fresh_cache": FreshCache,
+    "api": Api,
+    "spawn": Spawn,
+    "script": Script,
+    "bench": Bench,
+}
+"""The word of the language, and the class of its kind."""
+
+SHORT_FORM = Call.kind
+"""The step of a spec that has ``expect`` and no ``steps``."""
+
+
+def traits_of(step: Step) -> Traits:
+    """Return the traits of a step's kind."""
+    return STEPS[step.kind].traits
+
+
+def parsed(step: Step) -> StepKind:
+    """Return the arguments of a step of a case."""
+    return STEPS[step.kind].parse(step.arguments)
+
+
+__all__ = [
+    "COMPILED",
+    "ONLY",
+    "SHORT_FORM",
+    "STEPS",
+    "Around",
+    "BackendOfSpec",
+    "Callee",
+    "DataPath",
+    "ExpectedOfStep",
+    "Inputs",
+    "StepKind",
+    "Traits",
+    "parsed",
+    "traits_of",
+]

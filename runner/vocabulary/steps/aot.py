@@ -1,0 +1,93 @@
+"""``aot``: a function compiled ahead of time: exported, built into a package, loaded from there, and called."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from runner.core.diagnostics import Diagnostic
+from runner.vocabulary.steps.around import Around
+from runner.vocabulary.steps.base import Traits
+from runner.vocabulary.steps.call import Calling
+from runner.vocabulary.steps.session import Call as Wanted
+from runner.vocabulary.steps.session import Session
+
+
+@dataclass
+class Packages:
+    """The packages of a case. What was loaded stays loaded until ``close``: a result may lie in its memory."""
+
+    folder: str
+    loaded: list[Any] = field(default_factory=list)
+
+    def target(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what exports a function for the arguments of its call, builds, loads, and gives the loaded package's result."""
+
+        def build_and_run(*arguments: Any) -> Any:
+            package = _load(function, arguments, self.folder, f"{len(self.loaded)}.pt2")
+            self.loaded.append(package)
+            return package(*arguments)
+
+        return build_and_run
+
+    def close(self) -> None:
+        """Unload every package; that deletes what torch unpacked of it."""
+        self.loaded.clear()
+
+
+def _load(function: Callable[..., Any], arguments: tuple[Any, ...], folder: str, name: str) -> Any:
+    import torch
+    from torch._inductor import aoti_compile_and_package, aoti_load_package
+
+    class AsModule(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow torch
+        """A module that is one function: torch exports nothing else."""
+
+        def __init__(self, function: Callable[..., Any]) -> None:
+            super().__init__()
+            self._function = function
+
+        def forward(self, *given: Any) -> Any:
+            return self._function(*given)
+
+    module = function if isinstance(function, torch.nn.Module) else AsModule(function)
+    os.makedirs(folder, exist_ok=True)
+    return aoti_load_package(aoti_compile_and_package(torch.export.export(module, arguments), package_path=os.path.join(folder, name)))
+
+
+def run(session: Session, arguments: "Aot") -> None:
+    """Build and call a package; the reference is the function itself, on copies."""
+    packages = session.kept.get(Aot.kind)
+    if packages is None:
+        packages = session.kept[Aot.kind] = Packages(os.path.join(session.cache, "ahead"))
+        session.maker.closing.callback(packages.close)
+    name = arguments.function or next(iter(session.compiled.targets))
+    wanted = Wanted(
+        function=name,
+        inputs=arguments.inputs,
+        context=arguments.context,
+        target=lambda: packages.target(session.compiled.targets[name]),
+        compares_parameters=False,  # a package has its own
+    )
+    session.call(wanted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aot(Calling):
+    """``aot: {function: NAME, inputs: [...], context: [...], as: NAME}``."""
+
+    kind: ClassVar[str] = "aot"
+    traits: ClassVar[Traits] = Traits(
+        has_result=True, claims=True, compiles=True, enters_context=True, own_process="a package that was loaded may stay loaded"
+    )
+    runs = staticmethod(run)
+
+    def problems(self, around: Around) -> Iterator[Diagnostic]:
+        """Yield also that a backend lets inductor compile nothing."""
+        yield from Calling.problems(self, around)
+        if any(isinstance(step, Aot) for step in around.above):
+            return
+        for backend in around.backends:
+            if backend.compiles and not backend.has_graphs:
+                message = f"the step 'aot' on '{backend.name}', where inductor must compile nothing"
+                hint = "only inductor compiles ahead of time: use call, or another backend"
+                yield around.problem(around.path, message, hint, key=True)

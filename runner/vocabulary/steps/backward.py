@@ -1,0 +1,78 @@
+"""``backward``: the sum of a result is differentiated, on both sides."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from runner.core.diagnostics import Diagnostic
+from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.vocabulary.steps.around import Around
+from runner.vocabulary.steps.base import StepKind, Traits, is_template
+from runner.vocabulary.steps.call import Calling
+from runner.vocabulary.steps.gradients import gradients_of
+from runner.vocabulary.steps.session import Session, needed
+
+
+def run(session: Session, arguments: "Backward") -> None:
+    """Run backward on both sides; the results are the gradients of arguments, then of parameters."""
+    of = arguments.of
+    with needed("what backward runs on"):
+        result = session.compiled.result if of is None else session.scope.named(of)
+    session.reference.backward(of)
+    with session.phases("trace"):  # the backward graph is compiled when it is first run
+        session.output = gradients_of(result, session.compiled.called)
+        session.device_api.synchronize()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backward(StepKind):
+    """``backward: {of: NAME, as: NAME}``."""
+
+    kind: ClassVar[str] = "backward"
+    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, gives_gradients=True, needs_own_graphs=True)
+    runs = staticmethod(run)
+    of: str | None = None
+    as_: str | None = None
+
+    @property
+    def runs_graphs(self) -> bool:
+        """What it runs backward was compiled."""
+        return True
+
+    @property
+    def differentiated(self) -> str | None:
+        """What it runs on, without a path."""
+        return None if self.of is None else self.of.split(".")[0]
+
+    def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
+        """A backward of what no call gave has none."""
+        why = "" if self.of is None else _why_not_of_a_call(str(self.of), above)
+        if not why:
+            return None
+        hint = "give the call's result a name with 'as', and write backward: {of: NAME}; or compare with a named value"
+        return f"this backward has no eager reference: {why}", hint
+
+    def name_problems(self, around: Around) -> Iterator[Diagnostic]:
+        """Yield that nothing is there to run on."""
+        name = OUTPUT if self.of is None else self.of
+        path = (*around.path, "of")
+        if name.split(".")[0] == OUTPUT and not any(step.traits.can_be_differentiated for step in around.above):
+            yield around.problem(around.path, "backward before any call", "put a call step above it", key=True)
+        elif is_template(name):
+            return
+        elif name.split(".")[0] == EAGER:
+            hint = "leave it out, or name a result: the eager side runs backward of its own"
+            yield around.problem(path, "backward runs on what is compiled, not on its reference", hint)
+        elif (found := around.name_problem(name)) is not None:
+            yield around.problem(path, *found)
+
+
+def _why_not_of_a_call(name: str, above: Sequence[StepKind]) -> str:
+    """Return why the eager side has nothing of this name; empty where it has."""
+    first = name.split(".")[0]
+    giving = next((step for step in reversed(above) if (first == OUTPUT and step.traits.has_result) or step.bound == first), None)
+    if is_template(name) or (isinstance(giving, Calling) and giving.why_no_reference(()) is None):
+        return ""
+    if giving is None:
+        return f"'{first}' is no result of a call"
+    return f"'{first}' is the result of {'an eager call' if isinstance(giving, Calling) else f'the step {giving.kind!r}'}"

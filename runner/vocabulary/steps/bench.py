@@ -1,0 +1,209 @@
+"""``bench``: functions are timed, compiled and as they are, and traced: what is reported and never judged."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from runner.core.diagnostics import Diagnostic, unknown
+from runner.core.model import Json
+from runner.core.protocol import MAX_ATTACHMENT
+from runner.vocabulary.inputs import make
+from runner.vocabulary.steps.around import Around, DataPath
+from runner.vocabulary.steps.base import Callee, Inputs, StepKind, Traits
+from runner.vocabulary.steps.gradients import forget_gradients, gradient_leaves, total_of
+from runner.vocabulary.steps.optimizer import make_optimizer, parameters_of
+from runner.vocabulary.steps.session import Session, needed
+
+WARM_UP = 3
+"""Rounds before the first that counts: the first compiles, and CUDA graphs are recorded in the next."""
+
+TRACED = 3
+"""Rounds in a trace."""
+
+REPEAT = 10
+"""Rounds that are timed when a spec does not say how many."""
+
+
+@dataclass
+class Subject:
+    """One thing that is timed: a function in one of its forms, and what it took each time, in milliseconds."""
+
+    name: str
+    form: str
+    """``compiled`` or ``eager``."""
+    run: Callable[[], None]
+    taken: list[float] = field(default_factory=list)
+
+    def timing(self) -> dict[str, Any]:
+        """Return what is reported of it."""
+        from statistics import median  # loads random and decimal: not for every command
+
+        taken = [round(each, 6) for each in self.taken]
+        numbers = {"median_ms": round(median(taken), 6), "least_ms": min(taken), "most_ms": max(taken), "count": len(taken)}
+        return {"name": self.name, "form": self.form, **numbers}
+
+
+def run(session: Session, arguments: "Bench") -> None:
+    """Time the functions; ``session.bench`` then holds the timings, and the name of the trace in the case's folder.
+
+    In each round every subject has its turn, so that what slows the machine for a while slows all of them.
+    """
+    number = session.kept[Bench.kind] = session.kept.get(Bench.kind, 0) + 1
+    with session.phases("inputs"), needed("the arguments"):
+        subjects = _subjects(session, arguments)
+    with session.phases("bench"):
+        for _ in range(WARM_UP):
+            for subject in subjects:
+                subject.run()
+        for _ in range(int(REPEAT if arguments.repeat is None else arguments.repeat)):
+            for subject in subjects:
+                subject.taken.append(session.device_api.timed(subject.run))
+        attachments, notes = _trace(session, subjects, f"trace-{number}.json") if arguments.trace else ([], [])
+    session.bench = {"timings": [subject.timing() for subject in subjects], "attachments": attachments, "notes": notes}
+
+
+def _subjects(session: Session, arguments: "Bench") -> list[Subject]:
+    names = list(session.compiled.targets) if arguments.functions is None else arguments.functions
+    forms = ("compiled", "eager") if arguments.eager else ("compiled",)
+    subjects = []
+    for name in names:
+        entries = names[name] if isinstance(names, Mapping) else arguments.inputs
+        given = session.compiled.arguments if entries is None else [make(entry, session.maker) for entry in entries]
+        called = [session.compiled.targets[name], *given]
+        after = _after_backward(session, arguments, called) if arguments.backward else None
+        for form in forms:
+            target = called[0] if form == "eager" else session.compiled_target(name)
+            subjects.append(Subject(name, form, _run(session, arguments, [target, *given], after)))
+    return subjects
+
+
+def _run(session: Session, arguments: "Bench", called: list[Any], after: Callable[[Any], None] | None) -> Callable[[], None]:
+    import torch
+
+    entered = session.entered(arguments.context)
+
+    def run_once() -> None:
+        # the results of the last call are dead: CUDA graphs may use their memory again
+        torch.compiler.cudagraph_mark_step_begin()
+        with entered():
+            result = called[0](*called[1:])
+        if after is not None:
+            after(result)
+
+    return run_once
+
+
+def _after_backward(session: Session, arguments: "Bench", called: list[Any]) -> Callable[[Any], None]:
+    """Return what is done with a result: backward, an optimizer's step where one is asked for, and gradients forgotten."""
+    optimizer = None if arguments.optimizer is None else make_optimizer(session, arguments.optimizer, parameters_of(called))
+    leaves = gradient_leaves(called)
+
+    def after(result: Any) -> None:
+        total_of(result).backward()
+        if optimizer is not None:
+            optimizer.step()
+        for leaf in leaves:
+            leaf.grad = None
+
+    forget_gradients(called)  # gradients of the steps above may lie in memory that CUDA graphs use again
+    return after
+
+
+def timed_on_host(run_once: Callable[[], None]) -> float:
+    """Return how many milliseconds a call took, by the clock of the host."""
+    begun = time.perf_counter_ns()
+    run_once()
+    return (time.perf_counter_ns() - begun) / 1e6
+
+
+def _trace(session: Session, subjects: list[Subject], name: str) -> tuple[list[str], list[str]]:
+    """Trace some rounds, each subject under its name; return the file's name, or why there is none."""
+    import torch
+
+    activities = [getattr(torch.profiler.ProfilerActivity, name) for name in session.device_api.activities]
+    with torch.profiler.profile(activities=activities) as profile:
+        for _ in range(TRACED):
+            for subject in subjects:
+                with torch.profiler.record_function(f"{subject.name} {subject.form}"):
+                    subject.run()
+        session.device_api.synchronize()
+    path = Path(session.folder, name)
+    profile.export_chrome_trace(str(path))
+    size = path.stat().st_size
+    if size > MAX_ATTACHMENT:
+        path.unlink()
+        return [], [f"the trace was left out: it has {size >> 20} MiB, and at most {MAX_ATTACHMENT >> 20} are kept"]
+    return [name], []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench(StepKind):
+    """``bench: {functions: [...], repeat: 10, eager: true, trace: true}``."""
+
+    kind: ClassVar[str] = "bench"
+    traits: ClassVar[Traits] = Traits(
+        enters_context=True,
+        is_proof=False,
+        is_optional=True,
+        is_last=True,
+        is_exclusive=True,
+        own_process="what is timed must not depend on what ran before",
+    )
+    runs = staticmethod(run)
+    functions: list[str] | dict[str, Inputs] | None = None
+    inputs: Inputs | None = None
+    context: list[Json] | None = None
+    backward: bool = False
+    optimizer: dict[str, Json] | None = None
+    repeat: int | None = None
+    eager: bool = False
+    trace: bool = False
+
+    @property
+    def input_lists(self) -> Iterator[tuple[DataPath, Inputs]]:
+        """Its own inputs, and those of each function."""
+        if self.inputs is not None:
+            yield ("inputs",), self.inputs
+        if isinstance(self.functions, dict):
+            for name, given in self.functions.items():
+                yield ("functions", name), given
+
+    @property
+    def callees(self) -> Iterator[Callee]:
+        """The class of its optimizer."""
+        if self.optimizer is not None:
+            yield Callee(**self.optimizer, place=("optimizer",))
+
+    def problems(self, around: Around) -> Iterator[Diagnostic]:
+        """Yield what cannot be timed, and what is expected of it."""
+        for expected in around.expected:
+            hint = "claim it in a step above: a bench is reported and never judged"
+            yield around.problem(expected.path, f"'{expected.kind}' is expected of a bench", hint, key=True)
+        for backend in around.backends:
+            if not backend.compiles:
+                message = f"the step 'bench' on '{backend.name}', which compiles nothing"
+                yield around.problem(around.path, message, "use another backend", key=True)
+        if not around.functions:
+            yield around.problem(around.path, "nothing to time: the spec has no function", "add function", key=True)
+        if self.optimizer is not None and not self.backward:
+            hint = "add backward: true: it gives the gradients"
+            yield around.problem((*around.path, "optimizer"), "'optimizer' without 'backward'", hint, key=True)
+        yield from self._function_problems(around)
+
+    def _function_problems(self, around: Around) -> Iterator[Diagnostic]:
+        functions = list(around.functions) if self.functions is None else self.functions
+        is_map = isinstance(functions, Mapping)
+        if is_map and self.inputs is not None:
+            hint = "write the arguments of each function in 'functions', or one list in 'inputs'"
+            yield around.problem((*around.path, "inputs"), "'inputs' beside arguments in 'functions'", hint, key=True)
+        own: DataPath = (*around.path, "inputs") if self.inputs is not None else ("inputs",)
+        for index, name in enumerate(functions):
+            path = (*around.path, "functions", name if is_map else index)
+            if name not in around.functions:
+                yield around.problem(path, *unknown("function", name, around.functions), key=is_map)
+            elif isinstance(functions, Mapping):
+                yield from around.input_problems(name, functions[name], path)
+            else:
+                yield from around.input_problems(name, self.inputs, own)

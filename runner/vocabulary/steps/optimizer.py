@@ -1,0 +1,88 @@
+"""``optimizer``: after a backward, an optimizer changes the parameters of the last call's function, on both sides."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from runner.core.diagnostics import Diagnostic
+from runner.core.model import Json
+from runner.core.protocol import encode
+from runner.vocabulary.steps.around import Around
+from runner.vocabulary.steps.base import Callee, StepKind, Traits
+from runner.vocabulary.steps.session import Session, Side, needed, values_of
+
+if TYPE_CHECKING:
+    import torch
+
+
+def run(session: Session, arguments: "Optimizer") -> None:
+    """Take the step; the results are the parameters, in order.
+
+    The same words stand for the same optimizer, so that what it keeps between steps is kept. Raises ``RuntimeError`` where no parameter
+    has a gradient.
+    """
+    session.reference.forget()
+    eager = session.reference.side
+    if eager is not None:
+        with session.phases("eager"), session.reference.running():
+            session.reference.keep(_step(session, eager, arguments))
+    with session.phases("optimizer"):
+        session.output = _step(session, session.compiled, arguments)
+        session.device_api.synchronize()
+
+
+def _step(session: Session, side: Side, arguments: "Optimizer") -> Any:
+    parameters = parameters_of(side.called)
+    if all(parameter.grad is None for parameter in parameters):
+        raise RuntimeError("nothing to optimize: no parameter of the last call's function has a gradient")
+    made = {"call": arguments.call, "kwargs": {} if arguments.kwargs is None else arguments.kwargs}
+    key = json.dumps([encode(made), [id(parameter) for parameter in parameters]])
+    optimizers = session.kept.setdefault(Optimizer.kind, {})
+    if key not in optimizers:
+        optimizers[key] = make_optimizer(session, made, parameters)
+    optimizers[key].step()
+    return session.copy(parameters)
+
+
+def make_optimizer(session: Session, wanted: Mapping[str, Json], parameters: "Sequence[torch.Tensor]") -> Any:
+    """Return what ``{call: ..., kwargs: ...}`` makes of the parameters; raise ``NotCarriedOut`` where it makes nothing."""
+    _, kwargs = values_of(session, None, wanted.get("kwargs"))
+    with needed("the optimizer"):
+        return session.scope.callable(wanted["call"])(list(parameters), **kwargs)
+
+
+def parameters_of(called: Sequence[Any]) -> "list[torch.nn.Parameter]":
+    """Return the parameters that may change of every module in a call, each once."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    modules = [leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.nn.Module)]
+    found = [parameter for module in modules for parameter in module.parameters() if parameter.requires_grad]
+    return list({id(parameter): parameter for parameter in found}.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimizer(StepKind):
+    """``optimizer: {call: torch.optim.SGD, kwargs: {lr: 0.1}, as: NAME}``."""
+
+    kind: ClassVar[str] = "optimizer"
+    traits: ClassVar[Traits] = Traits(has_result=True, claims=True)
+    runs = staticmethod(run)
+    call: Json
+    kwargs: Json = None
+    as_: str | None = None
+
+    @property
+    def callees(self) -> Iterator[Callee]:
+        """The class of the optimizer."""
+        yield Callee(call=self.call, kwargs=self.kwargs)
+
+    def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
+        """It has one."""
+        return None
+
+    def problems(self, around: Around) -> Iterator[Diagnostic]:
+        """Yield that there are no gradients."""
+        if not any(step.traits.gives_gradients for step in around.above):
+            yield around.problem(around.path, "an optimizer before any backward", "put a backward step above it", key=True)

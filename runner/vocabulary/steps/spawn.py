@@ -1,0 +1,46 @@
+"""``spawn``: a function is called in a child process that ``multiprocessing`` spawns."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from runner.core.diagnostics import Diagnostic
+from runner.core.model import Json
+from runner.vocabulary.steps.around import Around
+from runner.vocabulary.steps.base import Callee, StepKind, Traits
+from runner.vocabulary.steps.session import Session, callable_of, values_of
+
+
+def run(session: Session, arguments: "Spawn") -> None:
+    """Start the child and wait for it."""
+    import multiprocessing
+
+    function = callable_of(session, arguments.call)
+    args, kwargs = values_of(session, arguments.args, arguments.kwargs)
+    with session.phases("spawn"):
+        child = multiprocessing.get_context("spawn").Process(target=function, args=args, kwargs=kwargs)
+        child.start()
+        child.join()
+    session.exit = {"code": child.exitcode, "stderr": session.log_of_step()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spawn(StepKind):
+    """``spawn: {call: NAME, args: [...], kwargs: {...}}``."""
+
+    kind: ClassVar[str] = "spawn"
+    traits: ClassVar[Traits] = Traits(has_exit=True, children=1, own_process="its child imports what this process has written for it")
+    runs = staticmethod(run)
+    call: Json
+    args: Json = None
+    kwargs: Json = None
+
+    @property
+    def callees(self) -> Iterator[Callee]:
+        """What the child calls."""
+        yield Callee(call=self.call, args=self.args, kwargs=self.kwargs)
+
+    def name_problems(self, around: Around) -> Iterator[Diagnostic]:
+        """Yield that nobody judges how the child ended."""
+        if not any(expected.kind == "exit" for expected in around.expected):
+            yield around.problem(around.path, "nothing is expected of the child", "add expect: [{exit: {code: 0}}]", key=True)

@@ -1,0 +1,79 @@
+"""What the reference answers to other inputs, which ``close`` must refuse; the functions are called when the case has ended."""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from runner.vocabulary.expectations import close
+from runner.vocabulary.expectations.base import EAGER
+from runner.vocabulary.steps.gradients import forget_gradients, gradients_of
+from runner.worker.case import other_inputs
+from runner.worker.case.hooks import Phases
+from runner.worker.case.parts import follow
+from runner.worker.case.reference import Asked, Reference, Unseen
+from runner.worker.torch_compat import compat, devices
+
+
+class OtherAnswers:
+    """The calls that are still to be made."""
+
+    def __init__(self, plan: Mapping[str, Any], reference: Reference, unseen: Unseen, phases: Phases) -> None:
+        self._plan = plan
+        self._reference = reference
+        self._unseen = unseen
+        self._phases = phases
+        self._drawn_bytes = 0
+        self._deferred: list[Callable[[], None]] = []
+
+    def of_step(self) -> Callable[[], Any]:
+        """Return what gives the reference's answer of this step to other inputs; raise ``LookupError`` where there is none.
+
+        The copies are made now and called when the case has ended: code of the case that counts its calls must not see one more.
+        """
+        side, asked = self._reference.side, self._reference.asked
+        if side is None or asked is None or not self._reference.is_there:
+            raise LookupError("no eager reference was run in this step")
+        called = other_inputs.drawn(side.called, self._plan)
+        self._drawn_bytes += other_inputs.bytes_of(called)
+        if self._drawn_bytes > other_inputs.MOST_BYTES_OF_CASE:
+            raise LookupError(f"the copies for earlier steps are larger than {other_inputs.MOST_BYTES_OF_CASE >> 20} MiB")
+        return functools.partial(self._answer, called, asked)
+
+    def defer(self, facts: dict[str, Any], arguments: Mapping[str, Any], value: Callable[[str], Any]) -> None:
+        """Complete what ``close`` measured with the stand-in "other inputs", when the case has ended."""
+        if not close.wants_other_inputs(arguments):
+            return
+        reference = value(arguments["to"])
+        part = arguments["to"].partition(".")[2]
+        try:
+            answer = self.of_step()
+        except Exception as error:  # copying modules and arguments of a spec may raise anything
+            close.add_other_inputs(facts, arguments, reference, functools.partial(_raise, error))
+        else:
+            asked = functools.partial(_part_of, answer, part)
+            self._deferred.append(functools.partial(close.add_other_inputs, facts, arguments, reference, asked))
+
+    def add_all(self) -> None:
+        """Call the functions with other inputs, after the last step."""
+        with self._phases("compare"), torch.no_grad():
+            for add in self._deferred:
+                add()
+
+    def _answer(self, called: list[Any], asked: Asked) -> Any:
+        # from the state in which the reference began: what differs is the inputs' doing
+        devices.restore_generators(asked.generators)
+        with self._unseen(), compat.reference_stance(), torch.enable_grad():
+            forget_gradients(called)
+            with asked.enter():
+                result = called[0](*called[1:])
+            return gradients_of(result, called) if asked.gradients else result
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def _part_of(answer: Callable[[], Any], part: str) -> Any:
+    return follow(answer(), part, EAGER)

@@ -1,0 +1,85 @@
+"""What the names of a case stand for when an expectation is measured: copies of the moment at which each was given."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch.utils import _pytree as pytree
+
+from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.vocabulary.expectations.dead import WEAK
+from runner.vocabulary.expectations.log import STDERR
+from runner.worker.case import copies
+from runner.worker.case.parts import follow
+from runner.worker.case.reference import Reference
+from runner.worker.case.scope import Scope
+
+
+class Names:
+    """Looks up what expectations name."""
+
+    def __init__(self, scope: Scope, reference: Reference, output: Callable[[], Any], log: Callable[[], str]) -> None:
+        self._scope = scope
+        self._reference = reference
+        self._output = output
+        self._log = log
+        self.weak: Mapping[str, Any] = {}
+        """Weak references to objects that must be dead at some step."""
+        self.snapshots: dict[str, Any] = {}
+        """What names bound by steps stood for then; of those that an expectation names."""
+        self._bound: str | None = None
+        """The name that the current step gave its result."""
+
+    def begin_step(self) -> None:
+        """Note that no result has a name yet."""
+        self._bound = None
+
+    def bind(self, name: str, value: Any, *, is_compared: bool) -> None:
+        """Give a result a name; what later comparisons see is a copy made now."""
+        self._scope.values[name] = value
+        self._bound = name
+        if is_compared:
+            self.snapshots[name] = copies.frozen(value)
+
+    def values(self) -> Callable[[str], Any]:
+        """Return what gives the values that one expectation names; it refuses two names for one object that can change."""
+        objects: dict[str, Any] = {}
+
+        def value(name: str) -> Any:
+            found = self.value(name)
+            now = self._scope.values[name] if name == self._bound else found
+            for other, known in objects.items():
+                if other != name and copies.same_object(now, known):
+                    raise LookupError(f"'{other}' and '{name}' are one object: a comparison of the two cannot fail")
+            objects[name] = now
+            return copies.measured(found)
+
+        return value
+
+    def value(self, name: str) -> Any:
+        """Return what an expectation names: output, eager, the copy of a named value, or a part of one of them."""
+        first, _, rest = name.partition(".")
+        if first == OUTPUT:
+            return follow(self._output(), rest, first)
+        if first == EAGER:
+            if not self._reference.is_there:
+                raise LookupError("no eager reference was run in this step")
+            return _known(first, follow(self._reference.output, rest, first))
+        if name == STDERR:
+            return self._log()
+        if name == WEAK:
+            return self.weak
+        return self._snapshot(first, rest) if first in self.snapshots else self._scope.named(name)
+
+    def _snapshot(self, first: str, rest: str) -> Any:
+        found = self.snapshots[first]
+        if not isinstance(found, copies.Live):
+            found = follow(found, rest, first)
+        return _known(first, found)
+
+
+def _known(name: str, value: Any) -> Any:
+    """Return a copy, or raise where a part of it could not be copied."""
+    for leaf in pytree.tree_leaves(value):
+        if isinstance(leaf, copies.Live):
+            raise leaf.refuse(name)
+    return value

@@ -1,0 +1,131 @@
+"""The eager reference of a case: how it runs unseen, and what it answered."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.vocabulary.steps.gradients import gradients_of
+from runner.vocabulary.steps.session import NotCarriedOut, needed
+from runner.worker.case import copies, hooks, spies
+from runner.worker.case.hooks import Phases, Witness
+from runner.worker.case.parts import follow
+from runner.worker.case.sides import Enter, Side
+from runner.worker.torch_compat import compat, devices
+from runner.worker.torch_compat.devices import DeviceApi
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How the reference of a step was had: for asking it again."""
+
+    generators: devices.GeneratorState
+    enter: Enter
+    gradients: bool = False
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Does what is no doing of the case: the witness, counters, metrics and spies do not record it."""
+
+    witness: Witness
+    spies: Mapping[str, spies.Spy]
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[hooks.Seen]:
+        """Record into what is returned until the context ends."""
+        with self.witness.paused() as seen, compat.counts_kept(), spies.paused(self.spies.values()):
+            yield seen
+
+
+class Reference:
+    """The eager side's answer in a step."""
+
+    def __init__(self, unseen: Unseen, phases: Phases, device_api: DeviceApi, is_of_a_call: Callable[[], bool]) -> None:
+        self._unseen = unseen
+        self._phases = phases
+        self._device_api = device_api
+        self._is_of_a_call = is_of_a_call
+        """Whether the latest result of the case is what the last call gave on both sides."""
+        self.side: Side | None = None
+        """None where nothing compares with it."""
+        self.output: Any = None
+        self.is_there = False
+        """Whether it answered in this step."""
+        self.asked: Asked | None = None
+        self._named: dict[str, Any] = {}
+        """What the eager side has in the place of a named result that a backward step names."""
+
+    def forget(self) -> None:
+        """Let the step have no answer until it is given one, and none to other inputs."""
+        self.is_there = False
+        self.asked = None
+
+    def keep(self, result: Any) -> None:
+        """Take a copy of a result for the answer."""
+        # the compiled call may write to what the reference returned, a buffer or a set that both sides share
+        self.output = copies.frozen(result)
+        self.is_there = True
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Run the eager side: compilation is off, and neither counters nor spies see it.
+
+        A compiled graph that runs all the same makes it no reference; then, as after any exception, ``NotCarriedOut`` is raised.
+        """
+        with self._unseen() as seen, needed("the eager reference"), compat.reference_stance():
+            yield
+            self._device_api.synchronize()
+        count = sum({**seen.executed, **seen.executed_others}.values())
+        if count:
+            raise NotCarriedOut(
+                f"the eager reference executed {count} compiled graph{'s' * (count != 1)}: code of the spec compiled a part of it"
+            )
+
+    def call(self, side: Side, name: str, given: list[Any] | None, enter: Enter, *, may_raise: bool) -> None:
+        """Call a function of the eager side, and set the generators back. Where it may raise, an exception leaves no answer."""
+        state = devices.generator_state()
+        self.asked = Asked(state, enter)
+        result = None
+        try:
+            with self._phases("eager"), self.running():
+                result = side.run(side.targets[name], name, given, enter)
+                self.keep(result)
+        except NotCarriedOut:
+            if not may_raise:  # else eager may raise too: the compiled call shows what the spec wants to see
+                raise
+        devices.restore_generators(state)
+        if not _has_history(result):
+            side.result = None  # no backward will ask for it, and the copy is enough
+
+    def backward(self, of: str | None) -> None:
+        """Run backward where the eager side has a result of this name, and keep the gradients."""
+        has_reference = of is None or self._has(of)
+        if self.side is not None and has_reference:
+            self.asked = None if self.asked is None or of is not None else replace(self.asked, gradients=True)
+            with self._phases("eager"), self.running():
+                reference = self.side.result if of is None else self._of(self.side, of)
+                self.keep(gradients_of(reference, self.side.called))
+        self.is_there = self.side is not None and has_reference
+
+    def _has(self, of: str) -> bool:
+        first = of.split(".")[0]
+        return self._is_of_a_call() if first == OUTPUT else first in self._named
+
+    def _of(self, side: Side, of: str) -> Any:
+        first, _, rest = of.partition(".")
+        return follow(side.result if first == OUTPUT else self._named[first], rest, EAGER)
+
+    def bind(self, name: str, *, is_differentiated: bool) -> None:
+        """Note that the latest result has a name: the eager side keeps its own where a backward step runs on it."""
+        self._named.pop(name, None)
+        if self.side is not None and is_differentiated and self._is_of_a_call():
+            self._named[name] = self.side.result
+
+
+def _has_history(result: Any) -> bool:
+    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(result))

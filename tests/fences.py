@@ -1,0 +1,106 @@
+"""The code fences of README.md and docs/: each has a mark, an HTML comment on the line above it, that says what it is.
+
+``<!-- spec: NAME.yaml -->``       a whole spec, a file of its page
+``<!-- defaults: NAME.yaml -->``   a ``_defaults.yaml``, a file of its page
+``<!-- backends: NAME.yaml -->``   a file for ``--backends``
+``<!-- waivers: NAME.yaml -->``    a file for ``--waivers``
+``<!-- examples: FILE/NAME -->``   entries of a definition in ``schemas/FILE.schema.json``
+``<!-- workflow: NAME.yml -->``    a GitHub workflow, whose ``run:`` lines are commands
+``<!-- commands -->``              lines of a shell, which find the files of their page
+``<!-- journal -->``               lines of ``run.jsonl``
+
+The files of one page are written to one folder, in which its commands run.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+FILES = ("spec", "defaults", "backends", "waivers")
+"""Marks of fences that are files of their page."""
+
+_FENCE = re.compile(r"^ *```([a-z]*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_MARK = re.compile(r"<!-- ([a-z-]+)(?:: (\S+))? -->\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """One code fence: its page, its line, its language, its mark, and its text."""
+
+    page: str
+    line: int
+    language: str
+    mark: str
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def pages() -> list[Path]:
+    """Return README.md and the pages of the site, without the source that a page is generated from."""
+    docs = sorted(path for path in (ROOT / "docs").rglob("*.md") if not path.name.endswith(".in.md"))
+    return [ROOT / "README.md", *docs]
+
+
+def fences(page: Path) -> list[Fence]:
+    """Return the fences of a page, in order."""
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for match in _FENCE.finditer(text):
+        before = text[: match.start()].rstrip("\n").rpartition("\n")[2].strip()
+        mark = _MARK.fullmatch(before) if text[: match.start()].endswith("\n") and not text[: match.start()].endswith("\n\n") else None
+        kind, name = (mark[1], mark[2] or "") if mark else ("", "")
+        found.append(Fence(_name(page), text.count("\n", 0, match.start()) + 1, match[1], kind, name, match[2]))
+    return found
+
+
+def every_fence() -> list[Fence]:
+    """Return the fences of every page."""
+    return [fence for page in pages() for fence in fences(page)]
+
+
+def home(site: Path, page: str) -> Path:
+    """Return the folder of a page's files."""
+    return site / page.removesuffix(".md").lower()
+
+
+def write_site(site: Path) -> Path:
+    """Write the files of every page, each page in a folder of its own."""
+    for page in pages():
+        own = home(site, _name(page))
+        own.mkdir(parents=True, exist_ok=True)
+        for fence in fences(page):
+            if fence.mark in FILES:
+                write(fence, own)
+    return site
+
+
+def write(fence: Fence, folder: Path) -> None:
+    """Write a file of a page."""
+    path = folder / fence.name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(fence.text, encoding="utf-8")
+
+
+def run_in(place: Path, *arguments: str, timeout: int = 240) -> subprocess.CompletedProcess[str]:
+    """Run the program in a folder."""
+    return subprocess.run(
+        [sys.executable, "-m", "runner", *arguments],
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()

@@ -1,0 +1,90 @@
+"""Kinds of device: one table, of which every stage asks; a planted kind is known everywhere."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from runner.core import devices
+from runner.core.devices import ACCELERATORS, Accelerator, Build
+from runner.core.model import Availability
+from runner.language.check.conditions import VENDORS
+from runner.plan.jobs import Environment
+from runner.plan.schedule import environment_of, needs_of
+from runner.system.capabilities import CAPABILITIES, Machine
+from runner.system.installed_torch import torch_at
+from tests.fakes import case, import_torch
+
+XPU = Accelerator(
+    module="xpu",
+    builds=(Build(capability="xpu", version="xpu", title="XPU", vendor="intel", device="an Intel GPU"),),
+    nodes=("/dev/dri/renderD128",),
+    activity="XPU",
+)
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Accelerator]:
+    table = {**ACCELERATORS, "xpu": XPU}
+    monkeypatch.setattr(devices, "ACCELERATORS", table)
+    return table
+
+
+@pytest.mark.parametrize(("device", "kind", "index"), [("cpu", "cpu", 0), ("cuda", "cuda", 0), ("cuda:3", "cuda", 3), ("host", "host", 0)])
+def test_a_device_is_a_kind_and_a_number(device: str, kind: str, index: int) -> None:
+    assert (devices.kind_of(device), devices.index_of(device)) == (kind, index)
+    assert devices.is_accelerator(device) is (kind == "cuda")
+
+
+def test_a_kind_in_the_table_is_known_to_every_stage(planted: Mapping[str, Accelerator], tmp_path: Any) -> None:
+    machine = Machine(python=(3, 11), torch="2.13.0+xpu", release=(2, 13), builds={"xpu": "20250101"}, gpus=1, gpu_memory=8 << 30)
+    assert machine.vendor == "intel"
+    mine = case(device="xpu:0")
+    assert needs_of(mine, machine).gpu_memory > 0
+    assert environment_of(mine).uses_accelerator
+    assert environment_of(mine).key != Environment(kinds=frozenset({"cpu"})).key
+    assert "/dev/dri/renderD128" in devices.nodes()
+    (tmp_path / "version.py").write_text("__version__ = '2.13.0+xpu'\nxpu = '20250101'\n")
+    assert torch_at(tmp_path).builds["xpu"] == "20250101"
+
+
+def test_a_kind_that_is_not_in_the_table_is_the_hosts_own() -> None:
+    machine = Machine(python=(3, 11), torch="2.13.0", release=(2, 13), builds={}, gpus=0)
+    assert machine.vendor is None
+    assert needs_of(case(device="xpu:0"), machine).gpu_memory == 0
+
+
+@pytest.mark.parametrize("build", devices.builds(), ids=lambda build: build.capability)
+def test_each_build_is_a_capability(build: Build) -> None:
+    capability = CAPABILITIES[build.capability]
+    machine = Machine(python=(3, 11), torch="2.13.0", release=(2, 13), builds={build.version: "1"}, gpus=1)
+    assert capability.is_of_gpus
+    assert capability.probe(machine, "").availability is Availability.YES
+    assert machine.vendor == build.vendor
+    assert build.vendor in VENDORS, "a condition could not name it: VENDORS in runner/language/check/conditions.py, and the schema"
+
+
+@pytest.mark.torch
+def test_torch_has_what_is_asked_of_each_kind() -> None:
+    torch = import_torch()
+    for kind, accelerator in ACCELERATORS.items():
+        module = getattr(torch, accelerator.module)
+        for name in ("is_available", "is_initialized", "device_count", "synchronize", "empty_cache", "memory_allocated", "Event"):
+            assert hasattr(module, name), f"torch.{kind}.{name}"
+        for name in ("get_device_properties", "get_rng_state_all", "set_rng_state_all", "current_stream"):
+            assert hasattr(module, name), f"torch.{kind}.{name}"
+        assert hasattr(torch.profiler.ProfilerActivity, accelerator.activity)
+
+
+@pytest.mark.torch
+def test_the_host_has_no_accelerator_to_wait_for() -> None:
+    import_torch()
+    from runner.worker.torch_compat.devices import DeviceApi, allocated, generator_state, restore_generators, used
+
+    api = DeviceApi("cpu")
+    api.synchronize()
+    assert api.activities == ["CPU"]
+    assert api.timed(lambda: None) >= 0
+    assert DeviceApi("cuda:0").activities == ["CPU", "CUDA"]
+    assert (used(), allocated()) == ("", 0)
+    restore_generators(generator_state())

@@ -1,0 +1,133 @@
+"""The commands of the documents: each is parsed by the real parser, its files and globs are there, and what is quick is run."""
+
+import ast
+import functools
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from runner.cli.parser import parser
+from runner.core.exit_codes import ExitCode
+from runner.core.model import Case
+from runner.language.load import load
+from runner.plan.selection import glob
+from tests.fences import ROOT, Fence, every_fence, home, run_in, write_site
+
+FENCES = every_fence()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the files of every page, each page in a folder of its own."""
+    return write_site(tmp_path_factory.mktemp("site"))
+
+
+def lines_of(fence: Fence) -> list[list[str]]:
+    if fence.mark != "workflow":
+        return [words for line in fence.text.splitlines() if (words := shlex.split(line, comments=True))]
+    steps = [step for job in yaml.safe_load(fence.text)["jobs"].values() for step in job["steps"]]
+    return [shlex.split(line) for step in steps for line in step.get("run", "").splitlines()]
+
+
+def simple_commands(words: list[str]) -> Iterator[list[str]]:
+    """Yield the commands of a line that ``&&`` joins, without the variables before each."""
+    part: list[str] = []
+    for word in [*words, "&&"]:
+        if word != "&&":
+            part.append(word)
+            continue
+        while part and re.fullmatch(r"[A-Z_]+=\S+", part[0]):
+            del part[0]
+        yield part
+        part = []
+
+
+COMMANDS = [
+    pytest.param(fence, command, id=f"{fence} {' '.join(command[:2])}")
+    for fence in FENCES
+    if fence.mark in ("commands", "workflow", "command-run", "command-test")
+    for words in lines_of(fence)
+    for command in simple_commands(words)
+]
+
+
+@pytest.mark.parametrize(("fence", "command"), COMMANDS)
+def test_every_command_exists(fence: Fence, command: list[str], site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = home(site, fence.page)
+    monkeypatch.chdir(place)
+    program, arguments = command[0].rpartition("/")[2], command[1:]
+    match program:
+        case "torch-conformance":
+            check_own_command(arguments)
+        case "python" | "python3":
+            check_python(arguments)
+        case "pip":
+            check_pip(arguments)
+        case "nox":
+            assert arguments[0] == "-s"
+            assert set(arguments[1:]) <= sessions(), f"{fence}: noxfile.py has no such session"
+        case "mkdocs":
+            assert arguments[0] in ("build", "serve")
+        case "pre-commit":
+            assert arguments in (["install"], ["run", "--all-files"])
+            assert (ROOT / ".pre-commit-config.yaml").is_file()
+        case "." | "cat":
+            assert len(arguments) == 1
+        case _:
+            pytest.fail(f"{fence}: no test knows the program '{program}'")
+
+
+def check_own_command(arguments: list[str]) -> None:
+    """Parse by the real parser; paths are files of the page or of the repository; globs and backends select some case."""
+    if arguments == ["--version"]:
+        return
+    parsed = vars(parser().parse_args(arguments))
+    if parsed["command"] == "merge" or (parsed["command"] == "audit" and not parsed["targets"]):
+        return
+    paths = [Path(path) for path in parsed.get("paths", parsed.get("targets", []))]
+    paths = [path.absolute() if path.exists() else ROOT / path for path in paths]
+    assert all(path.exists() for path in paths), arguments
+    cases = cases_of(*paths, backends=tuple(path.absolute() for path in parsed.get("backends", [])))
+    globs = [*parsed.get("select", []), *([parsed["case"]] if "case" in parsed else [])]
+    for pattern in globs:
+        assert any(glob(pattern).fullmatch(case.id) for case in cases), pattern
+    for name in parsed.get("backend", []):
+        assert any(case.backend == name for case in cases), name
+    for path in parsed.get("waivers", []):
+        assert path.is_file(), path
+    if parsed["command"] in ("validate", "list", "explain"):
+        done = run_in(Path(), *arguments)
+        assert done.returncode == ExitCode.OK, done.stdout + done.stderr
+
+
+@functools.cache
+def cases_of(*paths: Path, backends: tuple[Path, ...]) -> tuple[Case, ...]:
+    """Return the cases of absolute paths, or of the shipped specs."""
+    return tuple(load(list(paths), list(backends)).cases)
+
+
+def check_python(arguments: list[str]) -> None:
+    if arguments[0] != "-m":
+        assert (ROOT / arguments[0]).is_file(), arguments
+        return
+    if arguments[1] not in ("venv", "pytest", "build", "mypy"):
+        assert any((ROOT / arguments[1].replace(".", "/")).with_suffix(suffix).exists() for suffix in ("", ".py")), arguments
+
+
+def check_pip(arguments: list[str]) -> None:
+    assert arguments[0] == "install"
+    if "-c" in arguments:
+        assert (ROOT / arguments[arguments.index("-c") + 1]).is_file()
+    extras = re.findall(r"[a-z]+", next(word for word in arguments if word.startswith(".[")))
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert set(extras) <= set(known), extras
+
+
+def sessions() -> set[str]:
+    tree = ast.parse((ROOT / "noxfile.py").read_text("utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list}

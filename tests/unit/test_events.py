@@ -1,0 +1,283 @@
+"""The events of a run, and the reporters that listen to them. The runner of cases is a stand-in: no worker is started."""
+
+import errno
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from runner.cli.parser import main
+from runner.core import events
+from runner.core.events import RunEvent
+from runner.core.exit_codes import ExitCode
+from runner.core.model import Activity, Case, CaseResult, RunningCase
+from runner.core.outcomes import Outcome
+from runner.report import table
+from runner.report.setup import ReportSetup
+from runner.report.table import REPORTERS, Reporter
+from runner.run import execution
+from runner.run.activity import ActivityEvents
+from runner.run.results import result_of_unrun
+from runner.system.capabilities import Machine
+from tests.conftest import GOOD
+from tests.results import as_outcome
+
+ALL = get_args(RunEvent)
+
+
+class Recorder:
+    """A new reporter: it keeps every event."""
+
+    events: list[RunEvent]
+    closed = 0
+
+    def __init__(self, setup: ReportSetup) -> None:
+        assert setup.folder.path.is_dir()
+        Recorder.events, Recorder.closed = [], 0
+
+    def on_event(self, event: RunEvent) -> None:
+        Recorder.events.append(event)
+
+    def close(self) -> None:
+        Recorder.closed += 1
+
+
+Play = Callable[["Runner", Case], Iterator[CaseResult]]
+
+
+class Runner:
+    """Stands for ``CaseRunner``: plays what a test wants of each case."""
+
+    play: Play
+    warnings = ("something is slow",)
+
+    def __init__(
+        self,
+        options: object,
+        suite: object,
+        waivers: object,
+        cases: object,
+        folder: object,
+        workers: int,
+        machine: Machine,
+        scheduling: object,
+    ) -> None:
+        self._machine = machine
+        self._number = 0
+
+    def __enter__(self) -> "Runner":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def heed(self, interrupts: object, say: Callable[[str], None], show: Callable[[Activity], None]) -> None:
+        self.say, self.show = say, show
+
+    def look_at_machine(self) -> Machine:
+        return self._machine
+
+    def run(self, cases: Sequence[Case], known: object, repro: Callable[[Case], str], *, alone: bool = False) -> Iterator[CaseResult]:
+        for case in cases:
+            yield from Runner.play(self, case)
+
+    def result(self, case: Case, outcome: Outcome) -> CaseResult:
+        self._number += 1
+        return as_outcome(result_of_unrun(case, "because", ""), outcome, folder=f"cases/{self._number:05d}", evidence={})
+
+
+@pytest.fixture
+def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Return a function that runs two cases, ``one`` and ``two``, with a recorder as the last reporter."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(execution, "CaseRunner", Runner)
+    monkeypatch.setattr(table, "REPORTERS", (*REPORTERS, Reporter("recorder", Recorder, ALL)))
+    (tmp_path / "specs").mkdir()
+    for name in ("one", "two"):
+        (tmp_path / "specs" / f"{name}.yaml").write_text(GOOD)
+
+    def run(play: Play, *arguments: str) -> int:
+        monkeypatch.setattr(Runner, "play", staticmethod(play), raising=False)
+        return main(["run", "specs", "--out", "out", *arguments])
+
+    return run
+
+
+Go = Callable[..., int]
+
+
+def names() -> list[str]:
+    """Return the events by name, those of cases with the case's; what is waited for is left out."""
+    found = []
+    for event in Recorder.events:
+        case = getattr(event, "case_id", "") or getattr(getattr(event, "result", None), "case_id", "")
+        found.append(f"{type(event).__name__} {case.partition('[')[0]}".strip())
+    return [name for name in found if name != "Waiting"]
+
+
+def kinds() -> list[str]:
+    return [json.loads(line)["kind"] for line in Path("out/run.jsonl").read_text().splitlines()]
+
+
+def passes(runner: Runner, case: Case) -> Iterator[CaseResult]:
+    yield runner.result(case, Outcome.PASS)
+
+
+def test_a_new_reporter_gets_every_event_in_its_order(go: Go) -> None:
+    def play(runner: Runner, case: Case) -> Iterator[CaseResult]:
+        for phase in ("", "trace", "trace", "compile"):
+            runner.show(Activity(running=(RunningCase(name=case.id, since=1.0, phase=phase),)))
+        runner.say("half of it is done")
+        yield runner.result(case, Outcome.PASS)
+
+    assert go(play) == ExitCode.OK
+    of_case = ["CaseStarted {}", "PhaseEntered {}", "PhaseEntered {}", "Note", "CaseFinished {}"]
+    assert names() == [
+        "RunStarted",
+        "HeaderCompleted",
+        *(name.format(case) for case in ("one", "two") for name in of_case),
+        "ExecutionEnded",
+        "Warned",
+        "ResultsCompleted",
+        "RunEnded",
+    ]
+    started, ended = Recorder.events[0], Recorder.events[-1]
+    assert isinstance(started, events.RunStarted)
+    assert isinstance(ended, events.RunEnded)
+    assert (started.total, started.is_resumed) == (2, False)
+    assert [result.outcome for result in ended.results] == [Outcome.PASS, Outcome.PASS]
+    assert ended.footer.exit_code == ExitCode.OK
+    assert Recorder.closed == 1
+    assert kinds() == ["header", "case", "case", "footer"]
+
+
+def test_a_case_that_was_too_short_to_be_seen_started_all_the_same(go: Go) -> None:
+    assert go(passes) == ExitCode.OK
+    assert names()[2:6] == ["CaseStarted one", "CaseFinished one", "CaseStarted two", "CaseFinished two"]
+
+
+def test_attempts_are_events_and_the_case_finishes_once(go: Go) -> None:
+    outcomes = iter([Outcome.CRASH, Outcome.PASS])
+
+    def play(runner: Runner, case: Case) -> Iterator[CaseResult]:
+        yield runner.result(case, next(outcomes))
+
+    assert go(play, "--retries", "2", "--select", "one*") == ExitCode.FAILED
+    found = [event for event in Recorder.events if isinstance(event, events.AttemptFinished | events.CaseFinished)]
+    first, second, whole = found
+    assert isinstance(first, events.AttemptFinished)
+    assert (first.number, first.bound, first.result.outcome) == (1, "at most 3", Outcome.CRASH)
+    assert second.result.outcome is Outcome.PASS
+    assert isinstance(whole, events.CaseFinished)
+    assert whole.result.outcome is Outcome.FLAKY
+    assert kinds() == ["header", "attempt", "attempt", "case", "footer"]
+
+
+def test_an_interrupt_leaves_cases_unfinished(go: Go) -> None:
+    def play(runner: Runner, case: Case) -> Iterator[CaseResult]:
+        if case.name == "two":
+            raise KeyboardInterrupt
+        yield runner.result(case, Outcome.PASS)
+
+    assert go(play) == ExitCode.INTERRUPTED
+    assert names()[-4:] == ["ExecutionEnded", "CaseUnfinished two", "ResultsCompleted", "RunEnded"]
+    ended = Recorder.events[-1]
+    assert isinstance(ended, events.RunEnded)
+    assert ended.footer.interrupted
+
+
+def test_a_resumed_run_has_its_header(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
+    def stop(runner: Runner, case: Case) -> Iterator[CaseResult]:
+        if case.name == "two":
+            raise KeyboardInterrupt
+        yield runner.result(case, Outcome.CRASH)
+
+    assert go(stop) == ExitCode.INTERRUPTED
+    assert go(passes, "--resume", "out") == ExitCode.FAILED, capsys.readouterr().err
+    started, header = Recorder.events[:2]
+    assert isinstance(started, events.RunStarted)
+    assert isinstance(header, events.HeaderCompleted)
+    assert (started.total, started.is_resumed, header.is_resumed) == (1, True, True)
+    assert kinds() == ["header", "case", "case", "footer"]
+
+
+def test_an_altered_journal_is_the_last_that_anybody_hears_of_a_run(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
+    def play(runner: Runner, case: Case) -> Iterator[CaseResult]:
+        yield runner.result(case, Outcome.PASS)
+        if case.name == "one":
+            with Path("out/run.jsonl").open("ab") as stream:
+                stream.write(b"{}\n")
+
+    assert go(play) == ExitCode.FAILED
+    abandoned = Recorder.events[-1]
+    assert isinstance(abandoned, events.RunAbandoned)
+    assert [result.name for result in abandoned.results] == ["one"]
+    assert "CaseFinished two" not in names()  # the journal is asked first
+    assert Recorder.closed == 1
+    assert not Path("out/run.jsonl").exists()
+    assert Path("out/run.jsonl.altered").exists()
+    assert 'type="truncated"' in Path("out/junit.xml").read_text()
+    assert "the journal was changed" in capsys.readouterr().err
+
+
+def test_a_reporter_without_space_ends_the_run_before_its_footer(
+    go: Go, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Full(Recorder):
+        def on_event(self, event: RunEvent) -> None:
+            super().on_event(event)
+            raise OSError(errno.ENOSPC, "No space left on device", "page.html")
+
+    monkeypatch.setattr(table, "REPORTERS", (*REPORTERS, Reporter("page", Full, (events.ResultsCompleted,))))
+    assert go(passes) == ExitCode.FAILED
+    assert "cannot write page.html: No space left on device" in capsys.readouterr().err
+    assert [type(event) for event in Recorder.events] == [events.ResultsCompleted]  # it asked for no other
+    assert kinds() == ["header", "case", "case"]
+
+
+def test_listeners_that_were_opened_are_closed_when_another_cannot_be(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(setup: ReportSetup) -> Recorder:
+        raise OSError(errno.ENOSPC, "No space left on device", "page.html")
+
+    monkeypatch.setattr(table, "REPORTERS", (Reporter("recorder", Recorder, ALL), Reporter("page", refuse, ())))
+    assert go(passes) == ExitCode.FAILED
+    assert (Recorder.events, Recorder.closed) == ([], 1)
+
+
+def test_the_table_is_in_order_and_every_event_has_a_type() -> None:
+    assert [reporter.name for reporter in REPORTERS] == ["journal", "terminal", "junit"]
+    assert [reporter.name for reporter in REPORTERS if reporter.writes_files] == ["journal", "junit"]
+    for reporter in REPORTERS:
+        assert set(reporter.events) <= set(ALL)
+        assert len(set(reporter.events)) == len(reporter.events)
+
+
+# -- what the executor does, as events ------------------------------------------------------------------------------
+
+
+def running(*cases: tuple[str, float, str]) -> Activity:
+    return Activity(running=tuple(RunningCase(name=name, since=since, phase=phase) for name, since, phase in cases))
+
+
+def test_executions_of_one_case_start_each_by_itself() -> None:
+    found: list[RunEvent] = []
+    activity = ActivityEvents(found.append)
+    activity.show(running(("a", 1.0, ""), ("a", 2.0, "")))
+    activity.show(running(("a", 2.0, "trace")))
+    activity.ended("a")
+    activity.ended("a")
+    told = [event for event in found if not isinstance(event, events.Waiting)]
+    start = events.CaseStarted(case_id="a")
+    assert told == [start, start, events.PhaseEntered(case_id="a", phase="trace")]
+    activity.ended("a")
+    assert found[-1] == start
+
+
+def test_what_is_waited_for_is_told_each_time() -> None:
+    found: list[RunEvent] = []
+    activity = ActivityEvents(found.append)
+    for _ in range(3):
+        activity.show(Activity(starting=5.0))
+    assert found == [events.Waiting(activity=Activity(starting=5.0))] * 3

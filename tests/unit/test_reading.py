@@ -1,0 +1,94 @@
+"""What a worker sends becomes frozen values once, and nothing of it is lost on the way."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.core.observation import Bench, ChildExit, Choice, Effects, Misfit, ObjectCounts, Observation, Raised, SpyCalls, Timing
+from runner.judge.reading import NoObservation, read_observation, recorded_observation
+from tests.fakes import ID, ROOT, exception, observation, seen
+
+TIMING = {"name": "fn", "form": "eager", "median_ms": 1.5, "least_ms": 1, "most_ms": 2.0, "count": 3}
+FULL: dict[str, Any] = seen(
+    raised=exception("torch.Broken", "no", "lower", "builtins.ValueError"),
+    remote={"RemoteFxGraphCache": {"hit": 1}},
+    graphs=[["cpu"], ["cuda", "cpu"]],
+    executed={"cpu": 2},
+    executed_others={"cpu": 3, "cuda": 4},
+    abandoned=["its limit"],
+    choices=[[{"name": "a", "class": "b.C"}], [{"name": "d", "class": ""}]],
+    code=2,
+    measured={"0": {"excess": {"$float": "inf"}}},
+    unmeasured={"1": "no reference"},
+    effects={"compared": 3, "apart": ["x"], "leaves": [{"path": ""}]},
+    calls={"spy": {"count": 2, "entries": [{"a": 1}]}},
+    exit={"code": 3, "stderr": "planted"},
+    bench={"timings": [TIMING], "attachments": ["trace.json"], "notes": ["why"]},
+)
+SCHEMA = json.loads(Path(ROOT / "schemas" / "observation.schema.json").read_text())
+
+
+def read(sent: object) -> Observation:
+    found = read_observation(sent)
+    assert isinstance(found, Observation)
+    return found
+
+
+def test_every_fact_of_a_step_has_its_attribute() -> None:
+    assert set(FULL) == set(SCHEMA["$defs"]["step"]["properties"]), "a fact that this test does not know"
+    (step,) = read(observation(FULL)).steps
+    assert step.raised == Raised(
+        type="torch.Broken",
+        ancestors=("torch.Broken", "builtins.ValueError", "builtins.Exception", "builtins.BaseException", "builtins.object"),
+        message="no",
+        traceback=FULL["raised"]["traceback"],
+        phase="lower",
+    )
+    assert (step.counters, step.metrics, step.remote) == (FULL["counters"], FULL["metrics"], FULL["remote"])
+    assert (step.entered, step.graphs, step.code_pieces) == (1, (("cpu",), ("cuda", "cpu")), 2)
+    assert (step.executed_for("cpu"), step.executed_for("cuda"), step.executed_for("xpu")) == (5, 4, 0)
+    assert step.abandoned == ("its limit",)
+    assert step.choices == (Choice(name="a", of_class="b.C"), Choice(name="d", of_class=""))
+    assert (step.facts, step.unmeasured) == (FULL["measured"], {"1": "no reference"})
+    assert step.effects == Effects(compared=3, apart=("x",), leaves=({"path": ""},))
+    assert step.calls == {"spy": SpyCalls(count=2, entries=({"a": 1},))}
+    assert step.exit == ChildExit(code=3, stderr="planted")
+    assert step.bench == Bench(timings=(Timing(**TIMING),), attachments=("trace.json",), notes=("why",))
+
+
+@pytest.mark.parametrize("name", ["remote", "effects", "calls", "exit", "bench"])
+def test_what_a_step_need_not_have_is_absent(name: str) -> None:
+    assert name not in SCHEMA["$defs"]["step"]["required"]
+    (step,) = read(observation({key: value for key, value in FULL.items() if key != name})).steps
+    assert not getattr(step, name)
+
+
+def test_the_case_its_error_its_times_and_its_objects() -> None:
+    found = read(observation(error=exception(), objects={"served": 2, "built": 1, "unavailable": "why"}))
+    assert (found.case_id, found.steps, found.phases) == (ID, (), {"trace": 0.5})
+    assert found.error is not None
+    assert found.error.type == "builtins.RuntimeError"
+    assert found.objects == ObjectCounts(served=2, built=1, unavailable="why")
+    assert read(observation()).objects == ObjectCounts()
+
+
+def test_nothing_is_no_observation_and_anything_else_is_a_misfit() -> None:
+    assert read_observation(None) is None
+    assert read_observation([]) == Misfit(problem="$: [] is not of type 'object'")
+    found = read_observation(observation(seen(entered="many")))
+    assert found == Misfit(problem="$.steps[0].entered: 'many' is not of type 'integer'")
+
+
+@pytest.mark.parametrize("sent", [None, [], {}, observation(more=1)])
+def test_a_record_that_is_no_observation_says_so(sent: object) -> None:
+    with pytest.raises(NoObservation):
+        recorded_observation(sent)
+
+
+def test_what_was_read_is_frozen() -> None:
+    (step,) = read(observation(FULL)).steps
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        step.entered = 2  # type: ignore[misc]
