@@ -26,7 +26,14 @@ def named(*names: str) -> list[str]:
 def tests(session: nox.Session) -> None:
     """Run the tests; arguments after -- go to pytest."""
     session.install(*PINNED, "-e", ".[test,triton]")
-    session.run("python", "-m", "pytest", *session.posargs)
+    session.run("python", "-m", "pytest", "-n", "auto", *session.posargs)
+
+
+@nox.session
+def full(session: nox.Session) -> None:
+    """Run every test, those marked ``nightly`` too."""
+    session.install(*PINNED, "-e", ".[test,triton]")
+    session.run("python", "-m", "pytest", "-n", "auto", "-m", "", *session.posargs)
 
 
 @nox.session

@@ -4,6 +4,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,35 @@ _usual_signals()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-goldens", action="store_true", help="write what the program says now into tests/specs/invalid/*.txt")
+
+
+LONGEST_FIRST = (
+    *("planted_faults", "run", "broken_runs", "hostile_workers", "false_passes", "services", "flaky_runs", "faults", "object_cache"),
+    *("merged_runs", "hangs", "tampering", "wheel", "working_folder", "debug_folders", "new_process", "contamination", "waived_runs"),
+    *("warming", "cleaning", "bench", "worker_session", "measures", "quick", "lint", "junit", "bad_input", "startup", "names"),
+)
+"""The files of tests that take long, without ``test_`` and ``.py``: where several workers share the tests, these are begun first."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark in item.iter_markers("nightly"):
+            if not mark.kwargs.get("reason"):
+                raise pytest.UsageError(f"{item.nodeid}: give a reason: @pytest.mark.nightly(reason=...)")
+    if hasattr(config, "workerinput"):
+        places = {f"test_{name}": place for place, name in enumerate(LONGEST_FIRST)}
+        items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each worker whole files, in the order of the items, so that the runs that the tests of a file look at are made once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    if config.getoption("dist") != "load":  # another one was asked for
+        return None
+    config.option.loadscopereorder = False
+    return LoadFileScheduling(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

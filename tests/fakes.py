@@ -28,6 +28,7 @@ from runner.language.backends import Backend, Proof, load_backends
 from runner.plan.resources import Capacity
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.base import Judgement, StepFacts
+from tests import prestart
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -206,6 +207,16 @@ def environment(**changes: str) -> dict[str, str]:
     quick = {"TORCHINDUCTOR_VEC_ISA_OK": "0", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0", "NO_COLOR": "1"}
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return {**os.environ, **quick, "PYTHONPATH": path, **changes}
+
+
+def prestarted(**changes: str) -> dict[str, str]:
+    """Return the same variables for a run whose zygote does not import torch itself: see ``tests/prestart``."""
+    return prestart.variables(environment(**changes), environment())
+
+
+def prestarted_program(*arguments: object, **options: Any) -> "subprocess.CompletedProcess[str]":
+    """Run the program with a prestarted zygote: for tests of what the runner does with cases, whose torch is not what is tested."""
+    return program(*arguments, **{"env": prestarted(), **options})
 
 
 def program(*arguments: object, timeout: float = 240, **options: Any) -> "subprocess.CompletedProcess[str]":

@@ -9,7 +9,7 @@ import pytest
 
 from runner.core.exit_codes import ExitCode
 from runner.language.read import schema
-from tests.fakes import environment, program
+from tests.fakes import prestarted, program
 
 pytestmark = pytest.mark.torch
 
@@ -64,7 +64,7 @@ class Place:
     stderr: str
 
     def audit(self, *arguments: object) -> tuple[int, str, str]:
-        done = program("audit", *arguments, cwd=self.path, env=environment())
+        done = program("audit", *arguments, cwd=self.path, env=prestarted())
         return done.returncode, done.stdout, done.stderr
 
 
@@ -74,7 +74,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     (path / "specs").mkdir()
     for name, text in SPECS.items():
         (path / "specs" / f"{name}.yaml").write_text(text.lstrip("\n"))
-    done = program("run", "specs", cwd=path, env=environment())
+    done = program("run", "specs", cwd=path, env=prestarted())
     assert done.returncode == ExitCode.FAILED, done.stderr
     return Place(path, done.stderr)
 

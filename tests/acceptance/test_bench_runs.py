@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runner.record.journal import read_run
-from tests.fakes import program
+from tests.fakes import prestarted_program
 
 pytestmark = pytest.mark.torch
 
@@ -31,7 +31,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_bench_steps_run_only_when_they_are_asked_for(place: Path) -> None:
-    done = program("run", place / "timed.yaml", "--out", place / "without")
+    done = prestarted_program("run", place / "timed.yaml", "--out", place / "without")
     assert done.returncode == 0, done.stderr
     assert "2 bench steps of 1 case left out: nothing was timed (run --bench times them)" in done.stdout
     run = read_run(place / "without" / "run.jsonl")
@@ -41,7 +41,7 @@ def test_bench_steps_run_only_when_they_are_asked_for(place: Path) -> None:
     plan = json.loads((place / "without" / result.folder / "plan.json").read_bytes())
     assert [step["kind"] for step in plan["steps"]] == ["call"]
 
-    timed = program("run", place / "timed.yaml", "--bench", "--out", place / "with")
+    timed = prestarted_program("run", place / "timed.yaml", "--bench", "--out", place / "with")
     assert timed.returncode == 0, timed.stderr
     assert "left out" not in timed.stdout
     run = read_run(place / "with" / "run.jsonl")
@@ -52,7 +52,7 @@ def test_bench_steps_run_only_when_they_are_asked_for(place: Path) -> None:
     assert other.digest == result.digest
 
     for name in ("without", "with"):
-        audited = program("audit", place / name)
+        audited = prestarted_program("audit", place / name)
         assert "of 1 cases" in audited.stdout, audited.stderr
 
 
@@ -61,12 +61,12 @@ def test_a_run_is_resumed_with_the_same_choice(place: Path) -> None:
     cut = place / "cut"
     cut.mkdir()
     (cut / "run.jsonl").write_text(journal.read_text().splitlines()[0] + "\n", encoding="ascii")
-    done = program("run", place / "timed.yaml", "--resume", cut)
+    done = prestarted_program("run", place / "timed.yaml", "--resume", cut)
     assert done.returncode == 2
     assert "--bench is none now, 'True' then" in done.stderr
 
 
 def test_explain_says_that_a_bench_must_be_asked_for(place: Path) -> None:
-    text = program("explain", "timed*", place / "timed.yaml").stdout
+    text = prestarted_program("explain", "timed*", place / "timed.yaml").stdout
     assert "nothing runs beside it under --bench" in text
     assert text.count("(with run --bench only)") == 2

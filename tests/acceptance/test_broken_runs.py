@@ -25,7 +25,7 @@ from junitparser import JUnitXml
 
 from runner.core.outcomes import Outcome
 from runner.record.journal import Run, read_run
-from tests.fakes import ROOT, environment, line_with, program
+from tests.fakes import ROOT, line_with, prestarted, prestarted_program
 
 pytestmark = pytest.mark.torch
 
@@ -65,6 +65,8 @@ class Started:
     out: Path
     mark: str
     go: Path
+    folder: Path
+    """Where it has its temporary files."""
 
     def waiting(self, count: int) -> None:
         """Wait until so many cases wait."""
@@ -82,7 +84,7 @@ class Started:
         stdout, stderr = self.process.communicate(timeout=60)
         assert self.process.returncode == code, stderr
         assert "Traceback" not in stderr
-        waited(lambda: not list(processes_with(self.mark)), seconds=10)
+        waited(lambda: not list(processes_with(self.mark, self.folder)), seconds=10)
         return stdout, stderr
 
     @property
@@ -104,11 +106,14 @@ def waited(condition: Callable[[], Any], seconds: float = 90) -> Any:
         time.sleep(0.05)
 
 
-def processes_with(mark: str) -> Iterator[int]:
+def processes_with(mark: str, folder: Path) -> Iterator[int]:
+    """Yield the processes whose environment has the mark, or that stand below the folder, as a prestarted zygote and its workers do."""
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdecimal() and mark.encode() in (entry / "environ").read_bytes() and int(entry.name) != os.getpid():
-                yield int(entry.name)
+            if entry.name.isdecimal() and int(entry.name) != os.getpid():
+                stands_there = Path(os.readlink(entry / "cwd")).is_relative_to(folder)
+                if stands_there or mark.encode() in (entry / "environ").read_bytes():
+                    yield int(entry.name)
 
 
 @pytest.fixture
@@ -126,10 +131,10 @@ def start(tmp_path: Path, spec: Path) -> Iterator[Callable[..., Started]]:
         mark = f"conformance-test-{uuid.uuid4()}"
         go = tmp_path / f"go-{mark}"
         command = [sys.executable, "-m", "runner", "run", spec, "--out", tmp_path / out, "--jobs", jobs, *more]
-        variables = environment(CONFORMANCE_MARK=mark, CONFORMANCE_GO=str(go), TMPDIR=str(tmp_path))
+        variables = prestarted(CONFORMANCE_MARK=mark, CONFORMANCE_GO=str(go), TMPDIR=str(tmp_path))
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
         process = subprocess.Popen([str(word) for word in command], cwd=ROOT, env=variables, text=True, start_new_session=True, **pipes)
-        begun.append(Started(process, tmp_path / out, mark, go))
+        begun.append(Started(process, tmp_path / out, mark, go, tmp_path))
         return begun[-1]
 
     yield starts
@@ -139,7 +144,7 @@ def start(tmp_path: Path, spec: Path) -> Iterator[Callable[..., Started]]:
 
 
 def resumed(out: Path, spec: Path, *more: object) -> "subprocess.CompletedProcess[str]":
-    return program("run", spec, "--resume", out, *more)
+    return prestarted_program("run", spec, "--resume", out, *more)
 
 
 def junit(out: Path, name: str = "junit.xml") -> list[tuple[str, str | None]]:
@@ -232,13 +237,13 @@ def test_an_interrupt_of_the_last_cases_leaves_nothing_to_run(start, spec):
 
 
 def test_a_killed_run_that_is_gone_on_with_gives_the_report_of_an_unbroken_one(start, spec, tmp_path):
-    whole = program("run", spec, "--out", tmp_path / "whole", "--jobs", "2")
+    whole = prestarted_program("run", spec, "--out", tmp_path / "whole", "--jobs", "2")
     assert whole.returncode == 1
     run = start()
     run.waiting(2)
     run.process.kill()
     run.process.wait(timeout=60)
-    waited(lambda: not list(processes_with(run.mark)), seconds=10)
+    waited(lambda: not list(processes_with(run.mark, run.folder)), seconds=10)
     assert run.run.truncated
     assert run.outcomes == {name: UNBROKEN[name] for name in IDS[:3]}
     assert junit(run.out) == [("run", "truncated")]
@@ -342,7 +347,7 @@ def test_a_disk_that_fills_while_a_run_goes_on_ends_it_and_says_so(start, small,
 
 def test_a_full_disk_is_told_before_anything_is_run(small, spec):
     fill(small)
-    done = program("run", spec, "--out", small / "out")
+    done = prestarted_program("run", spec, "--out", small / "out")
     assert (done.returncode, "No space left on device" in done.stderr) == (2, True), done.stderr
     assert "Traceback" not in done.stderr
 
@@ -351,16 +356,16 @@ def test_a_folder_that_may_only_be_read_is_told_before_anything_is_run(small, sp
     (small / "out").mkdir()
     subprocess.run(["mount", "-o", "remount,ro", small], check=True, timeout=240)
     for place in (small / "out", small / "new"):
-        done = program("run", spec, "--out", place)
+        done = prestarted_program("run", spec, "--out", place)
         assert (done.returncode, "Read-only file system" in done.stderr) == (2, True), done.stderr
 
 
 def test_a_journal_that_may_not_grow_ends_the_run_and_leaves_the_stub(spec, tmp_path):
     """A quota, or ``ulimit -f``: here the process may write no file that is longer than half a journal."""
-    program("run", spec, "--out", tmp_path / "first", "--jobs", "2")
+    prestarted_program("run", spec, "--out", tmp_path / "first", "--jobs", "2")
     limit = (tmp_path / "first" / "run.jsonl").stat().st_size // 2
     options = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))}
-    done = program("run", spec, "--out", tmp_path / "out", "--jobs", "2", **options)
+    done = prestarted_program("run", spec, "--out", tmp_path / "out", "--jobs", "2", **options)
     told = f"torch-conformance: cannot write {tmp_path}/out/run.jsonl: {os.strerror(errno.EFBIG)}"
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, told)
     assert "Traceback" not in done.stderr
@@ -409,7 +414,7 @@ def test_a_full_standard_output_is_no_success(spec, tmp_path):
         done = subprocess.run(
             [str(word) for word in command],
             cwd=ROOT,
-            env=environment(),
+            env=prestarted(),
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

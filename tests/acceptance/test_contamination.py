@@ -8,7 +8,7 @@ import pytest
 from runner.core.model import CaseResult
 from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
-from tests.fakes import program
+from tests.fakes import prestarted_program
 
 WRONG = """\
 summary: A sum on the host is one that it is not
@@ -33,7 +33,7 @@ PATCHES = {
 
 
 def results(folder: Path, *options: str) -> Mapping[str, CaseResult]:
-    program("run", folder, "--out", folder / "out", "--isolation", "worker", "--jobs", "1", *options)
+    prestarted_program("run", folder, "--out", folder / "out", "--isolation", "worker", "--jobs", "1", *options)
     return {result.name: result for result in read_run(folder / "out" / "run.jsonl").results}
 
 

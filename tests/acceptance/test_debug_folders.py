@@ -44,7 +44,10 @@ def place(tmp_path: Path) -> Path:
     return place
 
 
-@pytest.mark.parametrize("isolation", ["case", "process", "none"])
+SLOW = pytest.mark.nightly(reason="each case compiles and imports torch; the same is tested with forks")
+
+
+@pytest.mark.parametrize("isolation", ["case", pytest.param("process", marks=SLOW), pytest.param("none", marks=SLOW)])
 def test_torch_writes_into_the_cases_folder_alone(place: Path, isolation: str) -> None:
     before = files_below(place)
     out = place.parent / "out"

@@ -33,7 +33,7 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "lying-tensor-subclass": (Outcome.FAIL, "close: expected output within"),
     "replaced-measure-in-prelude": (Outcome.ERROR, "code of the case replaced runner.vocabulary.expectations.close.differences"),
     "replaced-measure-table": (Outcome.ERROR, "code of the case replaced runner.vocabulary.expectations.MEASURES.close"),
-    "replaced-code-object": (Outcome.ERROR, "code of the case replaced runner.worker.torch_compat.compat.counters"),
+    "replaced-code-object": (Outcome.ERROR, "code of the case replaced runner.worker.torch_compat.counting.counters"),
     "replaced-runner-method": (Outcome.ERROR, "code of the case replaced runner.worker.case.hooks.Witness.take"),
     "replaced-measure-in-function": (Outcome.ERROR, "code of the case replaced runner.worker.case.effects.Effects.after"),
     "replaced-step-method": (Outcome.ERROR, "code of the case replaced runner.vocabulary.steps.call.Call.runs"),

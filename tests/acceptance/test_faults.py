@@ -18,7 +18,7 @@ from runner.core.model import CaseResult
 from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
 from runner.system.safe_open import open_left_behind
-from tests.fakes import ROOT, environment, program
+from tests.fakes import ROOT, prestarted, program
 
 pytestmark = pytest.mark.torch
 
@@ -88,7 +88,7 @@ def test_a_flood_of_output_fills_neither_disk_nor_memory(tmp_path):
     """A gigabyte each on stdout and stderr: the report has the end of both, and says that what came before is lost."""
     out = tmp_path / "out"
     command = [sys.executable, "-m", "runner", "run", str(SPECS / "hostile"), "--select", "gigabyte-output[*", "--out", str(out)]
-    with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as runner:
+    with subprocess.Popen(command, cwd=ROOT, env=prestarted(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as runner:
         peak = 0
         end = time.monotonic() + 240
         while runner.poll() is None:

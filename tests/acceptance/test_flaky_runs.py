@@ -17,7 +17,7 @@ from junitparser import xunit2
 from runner.core.model import CaseId
 from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
-from tests.fakes import ROOT, environment, program
+from tests.fakes import ROOT, prestarted, program
 from tests.ran import Ran
 
 pytestmark = pytest.mark.torch
@@ -35,7 +35,7 @@ def command(folder: Path, *arguments: object) -> list[object]:
 def marks(folder: Path) -> dict[str, str]:
     """Return the environment of specs that tell their first time by marks in a folder."""
     (folder / "marks").mkdir(exist_ok=True)
-    return environment(MARKS=str(folder / "marks"))
+    return prestarted(MARKS=str(folder / "marks"))
 
 
 def run(folder: Path, *arguments: object) -> Ran:

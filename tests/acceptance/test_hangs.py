@@ -9,7 +9,7 @@ from junitparser import JUnitXml
 from runner.core.model import CaseResult
 from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
-from tests.fakes import ROOT, program
+from tests.fakes import ROOT, prestarted_program
 
 pytestmark = pytest.mark.torch
 
@@ -20,7 +20,7 @@ LINES = SPEC.read_text().splitlines()
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hangs") / "out"
-    done = program("run", SPEC, "--out", folder)
+    done = prestarted_program("run", SPEC, "--out", folder)
     assert done.returncode == 1, done.stderr
     return folder
 
@@ -77,7 +77,7 @@ def test_the_reports_show_the_stack(out, results):
 
 @pytest.mark.parametrize(("factor", "least"), [("0.25", 0.5), ("2", 4)])
 def test_the_deadline_of_a_spec_is_multiplied(tmp_path, factor, least):
-    program("run", SPEC, "--select", "*way=python*", "--timeout-factor", factor, "--out", tmp_path / "out")
+    prestarted_program("run", SPEC, "--select", "*way=python*", "--timeout-factor", factor, "--out", tmp_path / "out")
     (result,) = read_run(tmp_path / "out" / "run.jsonl").results
     assert result.outcome is Outcome.TIMEOUT
     assert least <= result.seconds < 60  # test_attempts_in_run.py has the deadlines themselves

@@ -6,11 +6,12 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.fakes import ROOT, environment
+from tests.fakes import ROOT, environment, prestarted
 
 pytestmark = pytest.mark.torch
 
@@ -29,7 +30,9 @@ steps: [{api: {call: rest, as: found}, expect: [{equals: {found: 1}}]}]
 FAILS = SLEEPS.replace("found: 1}}]", "found: 2}}]").replace("sleep(3)", "sleep(0)")
 
 
-def on_terminal(folder: Path, *arguments: str, **variables: str) -> tuple[int, str, str]:
+def on_terminal(
+    folder: Path, *arguments: str, start: Callable[..., dict[str, str]] = environment, **variables: str
+) -> tuple[int, str, str]:
     """Run the program with a terminal for its standard error; return its code, what the terminal got, and standard output."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "runner", "run", str(folder), "--out", str(folder / "out"), *arguments]
@@ -46,7 +49,7 @@ def on_terminal(folder: Path, *arguments: str, **variables: str) -> tuple[int, s
     reader.start()
     try:
         kept = {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30", "CI": "", "NO_COLOR": "", **variables}
-        process = subprocess.Popen(command, cwd=ROOT, env=environment(**kept), stdout=subprocess.PIPE, stderr=theirs, text=True)
+        process = subprocess.Popen(command, cwd=ROOT, env=start(**kept), stdout=subprocess.PIPE, stderr=theirs, text=True)
         os.close(theirs)
         stdout, _ = process.communicate(timeout=120)
     finally:
@@ -80,7 +83,7 @@ def test_a_terminal_says_what_the_run_waits_for(folder: Path) -> None:
 
 @pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {"CI": "true", "NO_COLOR": "1"}])
 def test_where_nobody_looks_there_are_lines(folder: Path, variables: dict[str, str]) -> None:
-    _, seen, _ = on_terminal(folder, "--select", "fails*one*", **variables)
+    _, seen, _ = on_terminal(folder, "--select", "fails*one*", start=prestarted, **variables)
     assert "\x1b" not in seen
     assert seen.splitlines()[0].startswith("FAIL  1/1  ")
 

@@ -12,8 +12,11 @@ SPEC = GOOD.replace("expect: [{close: {to: eager}}]\n", "expect: [{close: {to: e
 )
 
 
+SLOW = pytest.mark.nightly(reason="compiles, imports torch twice; the same is tested with --isolation case")
+
+
 @pytest.mark.torch
-@pytest.mark.parametrize("isolation", ["case", "worker", "none"])
+@pytest.mark.parametrize("isolation", ["case", pytest.param("worker", marks=SLOW), pytest.param("none", marks=SLOW)])
 def test_a_spy_sees_what_is_done_once(tmp_path, isolation):
     (tmp_path / "fork.yaml").write_text(SPEC.replace("COUNT", "0"))
     (tmp_path / "process.yaml").write_text(SPEC.replace("COUNT", "{min: 1}") + "isolation: process\n")

@@ -10,7 +10,7 @@ import pytest
 from runner.core.model import CaseResult
 from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
-from tests.fakes import environment, program
+from tests.fakes import prestarted, program
 
 pytestmark = pytest.mark.torch
 
@@ -36,7 +36,7 @@ class Ran:
     def __init__(self, folder: Path, name: str, *arguments: object, **variables: str) -> None:
         self.out = folder / name
         variables = {"TORCH_CONFORMANCE_CACHE": str(folder / "kept"), **variables}
-        self.done = program("run", folder / "spec.yaml", *arguments, "--jobs", "1", "--out", self.out, env=environment(**variables))
+        self.done = program("run", folder / "spec.yaml", *arguments, "--jobs", "1", "--out", self.out, env=prestarted(**variables))
         run = read_run(self.out / "run.jsonl")
         self.header = run.header
         self.result: CaseResult = run.results[0]
@@ -87,6 +87,7 @@ def test_a_second_run_is_served_and_a_changed_source_is_not(folder: Path) -> Non
     assert changed.counted == (0, built)
 
 
+@pytest.mark.nightly(reason="three compiles; tests/unit/test_objects.py spoils entries in eight ways")
 @needs_a_compiler
 def test_a_spoilt_object_is_built_again(folder: Path) -> None:
     named = folder / "named"
@@ -109,6 +110,9 @@ def test_a_folder_that_others_can_write_to_is_refused_before_anything_is_run(fol
     assert not (folder / "refused").exists()
 
 
+@pytest.mark.nightly(
+    reason="four compiles with probes; tests/unit/test_vector_isa.py tests the file, and each run without --no-kept uses it"
+)
 @needs_a_compiler
 def test_the_next_template_knows_the_vector_instructions(folder: Path) -> None:
     """By the compiler's absence: the second run could not have probed."""

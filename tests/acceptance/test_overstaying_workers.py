@@ -39,8 +39,11 @@ steps:
 """
 
 
+SLOW = pytest.mark.nightly(reason="each of four cases imports torch; the same is tested with forks")
+
+
 @pytest.mark.torch
-@pytest.mark.parametrize("isolation", ["case", "process"])
+@pytest.mark.parametrize("isolation", ["case", pytest.param("process", marks=SLOW)])
 def test_it_delays_no_other_case_and_is_named(tmp_path, isolation):
     spec = SPEC if isolation == "case" else SPEC.replace("parent, ", "")  # there is no template to stop
     (tmp_path / "stay.yaml").write_text(spec)

@@ -1,7 +1,7 @@
 """Specs that cannot fail prove nothing: with a fault planted in the workers' torch the cases that its row names turn red, and no others.
 
-The catalogue is ``tests/faults/catalogue.py``; nothing of torch on the disk is touched. All trials are made in as few runs as there can
-be: a run has each case once, each under a fault of its own.
+The catalogue is ``tests/faults/catalogue.py``; nothing of torch on the disk is touched. All trials of the selected tests are made in one
+run. The faults of ``IN_CI`` are planted by every run of the tests, the others by ``pytest -m nightly``.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.catalogue import FAULTS
+from tests.faults.catalogue import CATALOGUE, FAULTS, IN_CI
 from tests.faults.running import RED, Sighting, Trial, cpu_cases, matching, sightings
 
 pytestmark = pytest.mark.torch
@@ -22,11 +22,16 @@ def cases() -> dict[str, Path]:
     return cpu_cases()
 
 
+NIGHTLY = pytest.mark.nightly(reason="its area has other faults that every run of the tests plants")
+ROWS = [pytest.param(name, marks=() if name in IN_CI else NIGHTLY) for name in FAULTS]
+
+
 @pytest.fixture(scope="module")
-def table(cases: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Table:
-    """Return what came of every trial that a row asks for."""
-    globs = [(name, glob) for name, fault in FAULTS.items() for glob in (*fault.seen_by, fault.spares)]
-    trials = [Trial(name, case_id) for name, glob in globs for case_id in matching(glob, cases)]
+def table(request: pytest.FixtureRequest, cases: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """Return what became of every trial that a row of the selected tests asks for."""
+    selected = {item.callspec.params["name"] for item in request.session.items if "table" in getattr(item, "fixturenames", ())}
+    globs = [(name, glob) for name in FAULTS if name in selected for glob in (*FAULTS[name].seen_by, FAULTS[name].spares)]
+    trials = list(dict.fromkeys(Trial(name, case_id) for name, glob in globs for case_id in matching(glob, cases)))
     found = sightings(trials, cases, tmp_path_factory.mktemp("faults"), jobs=2)
     return {sighting.trial: sighting for sighting in found}
 
@@ -41,7 +46,13 @@ def test_the_catalogue_is_as_large_as_promised_and_each_row_has_both_sides():
     assert all(fault.seen_by and fault.spares and fault.spares not in fault.seen_by for fault in FAULTS.values())
 
 
-@pytest.mark.parametrize("name", FAULTS)
+def test_every_area_has_a_fault_that_every_run_plants():
+    areas = {fault.plant.__module__ for fault in CATALOGUE}
+    assert {FAULTS[name].plant.__module__ for name in IN_CI} == areas
+    assert len(set(IN_CI)) == len(IN_CI) >= 25
+
+
+@pytest.mark.parametrize("name", ROWS)
 def test_every_case_of_the_row_is_red_because_the_fault_was_executed(name, table, cases):
     for case_id in [found for glob in FAULTS[name].seen_by for found in matching(glob, cases)]:
         sighting = table[Trial(name, case_id)]
@@ -49,7 +60,7 @@ def test_every_case_of_the_row_is_red_because_the_fault_was_executed(name, table
         assert sighting.bites, described(sighting)
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", ROWS)
 def test_a_case_beside_it_stays_green(name, table, cases):
     for case_id in matching(FAULTS[name].spares, cases):
         assert table[Trial(name, case_id)].is_green, described(table[Trial(name, case_id)])

@@ -8,7 +8,7 @@ from junitparser import Failure, JUnitXml, Skipped
 from runner.core.model import WaiverEffect
 from runner.core.outcomes import Outcome
 from runner.record.journal import Run, read_run
-from tests.fakes import ROOT, program
+from tests.fakes import ROOT, prestarted_program
 
 pytestmark = pytest.mark.torch
 
@@ -50,7 +50,7 @@ def ran(tmp_path: Path, text: str, *names: str) -> tuple[int, str, str, Run]:
     (tmp_path / "known.yaml").write_text(text)
     select = [word for name in names for word in ("--select", name)]
     out = tmp_path / "out"
-    done = program("run", JUDGED, *select, "--waivers", tmp_path / "known.yaml", "--jobs", "1", "--out", out)
+    done = prestarted_program("run", JUDGED, *select, "--waivers", tmp_path / "known.yaml", "--jobs", "1", "--out", out)
     return done.returncode, done.stdout, done.stderr, read_run(out / "run.jsonl")
 
 
@@ -122,7 +122,7 @@ def test_a_waiver_that_is_over_or_names_another_failure_excuses_nothing(tmp_path
 def test_a_wrong_file_runs_nothing(tmp_path: Path, command: str) -> None:
     (tmp_path / "known.yaml").write_text(WAIVERS.replace("type: crash", "type: error"))
     out = ["--out", tmp_path / "out"] if command == "run" else []
-    done = program(command, JUDGED / "host-pass.yaml", "--waivers", tmp_path / "known.yaml", *out)
+    done = prestarted_program(command, JUDGED / "host-pass.yaml", "--waivers", tmp_path / "known.yaml", *out)
     assert done.returncode == 2
     assert "known.yaml:9:21: an error cannot be waived" in (done.stderr if command == "run" else done.stdout)
     assert not (tmp_path / "out").exists()

@@ -57,8 +57,13 @@ def run(command: Sequence[object], cwd: Path, **changes: str) -> "subprocess.Com
     )
 
 
+SLOW = pytest.mark.nightly(
+    reason="compiles in a process that imports torch; the same is tested with forks, and test_child_python imports nothing"
+)
+
+
 @pytest.mark.torch
-@pytest.mark.parametrize("isolation", ["case", "process"])
+@pytest.mark.parametrize("isolation", ["case", pytest.param("process", marks=SLOW)])
 def test_a_run_from_a_folder_of_fakes_imports_none_of_them(tmp_path, isolation):
     here = tmp_path / "here"
     plant(here)

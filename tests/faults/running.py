@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,36 +73,62 @@ def matching(pattern: str, ids: Iterable[str]) -> list[str]:
 
 
 def runs_of(trials: Iterable[Trial]) -> list[dict[str, str]]:
-    """Spread trials over as few runs as there can be: each a map from case to fault, because a run has each case once."""
-    runs: list[dict[str, str]] = []
+    """Spread trials over as few rounds as there can be: each a map from case to fault, because a round has each case once."""
+    rounds: list[dict[str, str]] = []
     for trial in trials:
-        run = next((run for run in runs if trial.case_id not in run), None)
-        if run is None:
-            runs.append(run := {})
-        run[trial.case_id] = trial.fault
-    return runs
+        found = next((one for one in rounds if trial.case_id not in one), None)
+        if found is None:
+            rounds.append(found := {})
+        found[trial.case_id] = trial.fault
+    return rounds
 
 
 def sightings(trials: Sequence[Trial], cases: Mapping[str, Path], folder: Path, *, jobs: int = 2) -> Iterator[Sighting]:
-    """Run the trials, in folders below ``folder``, and yield what came of each."""
+    """Run all trials in one run below ``folder``, and yield what became of each.
+
+    A run has each case once. Each round of trials therefore has a copy of its specs, in a folder of its own that its ids begin with: one
+    zygote serves them all.
+    """
+    assigned: dict[str, Trial] = {}
     for number, faults in enumerate(runs_of(trials)):
-        yield from _run(faults, sorted({cases[case_id] for case_id in faults}), folder / str(number), jobs)
+        for case_id, fault in faults.items():
+            _copy(cases[case_id], folder / "specs" / str(number))
+            assigned[f"{number}/{case_id}"] = Trial(fault, case_id)
+    if assigned:
+        yield from _run(assigned, folder, jobs)
 
 
-def _run(faults: Mapping[str, str], specs: Sequence[Path], folder: Path, jobs: int) -> Iterator[Sighting]:
-    folder.mkdir(parents=True)
-    assigned = folder / "faults.json"
-    assigned.write_text(json.dumps(faults, indent=1), "utf-8")
-    variables = environment(PLANTED_FAULTS=str(assigned))
+def _copy(spec: Path, target: Path) -> None:
+    """Copy a spec to the folder of a round, below the same area, with what its folder gives to every spec."""
+    area = spec.parent.relative_to(SPECS[0]) if spec.is_relative_to(SPECS[0]) else Path()
+    place = target / area
+    place.mkdir(parents=True, exist_ok=True)
+    for file in (spec, spec.parent / "_defaults.yaml"):
+        if file.exists() and not (place / file.name).exists():
+            shutil.copy(file, place)
+
+
+def _waivers(folder: Path) -> Path:
+    """Write the shipped waivers for the copies, whose ids begin with a number."""
+    text = (SPECS[0] / "waivers.yaml").read_text("utf-8")
+    file = folder / "waivers.yaml"
+    file.write_text(re.sub(r"(?m)^( *- cases: )(?=[a-z])", r"\1?*/", text), "utf-8")
+    return file
+
+
+def _run(assigned: Mapping[str, Trial], folder: Path, jobs: int) -> Iterator[Sighting]:
+    plan = folder / "faults.json"
+    plan.write_text(json.dumps({case_id: trial.fault for case_id, trial in assigned.items()}, indent=1), "utf-8")
+    variables = environment(PLANTED_FAULTS=str(plan))
     variables["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).with_name("site")), variables["PYTHONPATH"]])
-    selection = [word for case_id in faults for word in ("--select", case_id)]
-    command = ["run", *specs, *selection, "--jobs", jobs, "--out", folder / "out"]
-    done = program(*command, env=variables, timeout=SECONDS_PER_CASE * len(faults))
+    selection = [word for case_id in assigned for word in ("--select", case_id)]
+    options = ["--waivers", _waivers(folder), "--jobs", jobs, "--out", folder / "out"]
+    done = program("run", folder / "specs", *selection, *options, env=variables, timeout=SECONDS_PER_CASE * len(assigned))
     journal = folder / "out" / "run.jsonl"
     results = {result.case_id: result for result in read_run(journal).results} if journal.exists() else {}
-    if set(results) != set(faults):
+    if set(results) != set(assigned):
         raise RuntimeError(f"the run ended with {done.returncode}, and not with one result for each case:\n{done.stdout}{done.stderr}")
-    for case_id, fault in faults.items():
+    for case_id, trial in assigned.items():
         result = results[case_id]
         notes = folder / "out" / result.folder / NOTES
-        yield Sighting(Trial(fault, case_id), result, notes.stat().st_size if notes.exists() else None)
+        yield Sighting(trial, result, notes.stat().st_size if notes.exists() else None)

@@ -27,16 +27,27 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 torch = import_torch()
 
 from runner.worker.case import source_module  # noqa: E402 - they import torch
+from runner.worker.process import warming  # noqa: E402
 from runner.worker.process.registered import Counters, Places  # noqa: E402
 from runner.worker.process.reset import Baseline  # noqa: E402
 from runner.worker.process.settings import SETTINGS, Settings  # noqa: E402
-from runner.worker.torch_compat import compat  # noqa: E402
+from runner.worker.torch_compat import counting, imports, lookup, option_state  # noqa: E402
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _frozen_heap() -> Iterator[None]:
+    """Leave out what is alive from every look through the heap, as a zygote does before it forks; a test process has far more of it."""
+    imports.import_inductor()
+    warming.freeze()
+    yield
+    gc.unfreeze()
+    warming._frozen.clear()
 
 
 @pytest.fixture
 def baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Baseline]:
     """Return what this process is now; afterwards it is in its folder again."""
-    compat.import_inductor()
+    imports.import_inductor()
     folder = Path.cwd()
     with warnings.catch_warnings():
         made = Baseline()
@@ -67,7 +78,7 @@ def test_every_setting_can_be_read_in_this_torch() -> None:
 
 
 def option(module: str, name: str) -> Callable[[], Any]:
-    return lambda: compat.option_values()[module, name]
+    return lambda: option_state.option_values()[module, name]
 
 
 def set_logs() -> None:
@@ -164,8 +175,8 @@ BROUGHT_BACK: dict[str, tuple[Callable[[], object], Callable[[], Any]]] = {
 @pytest.mark.parametrize("name", BROUGHT_BACK)
 def test_it_is_brought_back(name: str, baseline: Baseline) -> None:
     change, probe = BROUGHT_BACK[name]
-    compat.clear_counters()
-    compat.clear_metrics()
+    counting.clear_counters()
+    counting.clear_metrics()
     before = probe()
     for _ in range(2):  # what it is brought back to is not what the case could reach
         with baseline.kept() as (_, odd):
@@ -177,7 +188,7 @@ def test_it_is_brought_back(name: str, baseline: Baseline) -> None:
 
 def test_what_is_set_with_a_patch_stays_until_the_end_of_the_case(baseline: Baseline) -> None:
     with baseline.kept() as (undo, odd):
-        undo.enter_context(compat.patched_options({"config": {"freezing": True}, "dynamo_config": {"cache_size_limit": 3}}))
+        undo.enter_context(option_state.patched_options({"config": {"freezing": True}, "dynamo_config": {"cache_size_limit": 3}}))
         assert torch._inductor.config.freezing
     assert not torch._inductor.config.freezing
     assert odd.text == ""
@@ -246,7 +257,7 @@ REPLACED = (
 @pytest.mark.parametrize("path", REPLACED)
 def test_what_stays_replaced_is_said(path: str, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     parent, _, name = path.rpartition(".")
-    owner: Any = os.path if parent == "os.path" else compat.resolve(parent)
+    owner: Any = os.path if parent == "os.path" else lookup.resolve(parent)
     monkeypatch.setattr(owner, name, another)
     said = [*baseline._places.replaced(), *baseline._of_python()]
     assert any(one.endswith(f".{name}") for one in said), said
@@ -385,7 +396,7 @@ def test_a_lowering_that_is_another_is_said(baseline: Baseline, monkeypatch: pyt
 
 @pytest.mark.parametrize("path", ["torch._inductor.lowering.lowerings", "torch._inductor.decomposition.decompositions"])
 def test_what_is_registered_for_an_operator_is_said(path: str, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = compat.resolve(path)
+    table = lookup.resolve(path)
     monkeypatch.setitem(table, "state::operator", another)
     assert f"{path} changed (+state::operator)" in after(baseline, lambda: None)
     monkeypatch.delitem(table, "state::operator")
@@ -502,7 +513,7 @@ def test_an_option_that_takes_no_value_any_more_is_said(baseline: Baseline, monk
 
     def change() -> None:
         torch._inductor.config.max_autotune = True
-        monkeypatch.setattr(compat, "set_option", refuse)
+        monkeypatch.setattr(option_state, "set_option", refuse)
 
     try:
         said = after(baseline, change)

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,33 @@ def test_a_vendors_backends_have_the_cases_that_are_promised(site: Path) -> None
         wanted = {case.id.replace("backend=rocm", f"backend={name}") for case in cases if case.backend == "rocm" and tags <= set(case.tags)}
         assert len(wanted) > (100 if not tags else 0)
         assert {case.id for case in cases if case.backend == name} == wanted
+
+
+def extras_of(mark: str) -> set[str]:
+    """Return the extras that a command of the README installs."""
+    found = re.search(r"-e '\.\[([a-z,]+)\]'", block(mark))
+    assert found is not None, block(mark)
+    return set(found[1].split(","))
+
+
+def declared(extras: set[str]) -> set[str]:
+    """Return these extras and those that they name in turn."""
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    inner = {
+        one
+        for name in extras
+        for words in table[name]
+        for part in re.findall(r"^torch-conformance\[(.*)\]", words)
+        for one in part.split(",")
+    }
+    return extras if inner <= extras else declared(extras | inner)
+
+
+def test_the_second_command_needs_nothing_that_the_first_left_in_the_environment() -> None:
+    """CI runs the first in a new environment and the second in the same one: what the first installs, the second must ask for too."""
+    assert extras_of("command-run") <= declared(extras_of("command-test"))
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert script.index("rm -rf .venv") < script.index("for name in command-run command-test; do")
 
 
 @pytest.mark.torch

@@ -125,7 +125,10 @@ def test_a_value_of_another_type_is_no_text() -> None:
     assert (judgement.status, judgement.expected, judgement.observed) == (FAILED, "found is a text", "a list")
 
 
-@pytest.mark.parametrize("kind", ["text", "log"])
+SLOW = pytest.mark.nightly(reason="waits until the time limit of a pattern; the same search is tested for text")
+
+
+@pytest.mark.parametrize("kind", ["text", pytest.param("log", marks=SLOW)])
 def test_a_pattern_that_takes_for_ever_is_an_error(kind: str) -> None:
     facts = {"text": "a" * 40 + "b", "type": "a str"}
     assert statuses(kind, {"matches": "(a|a)*c"}, measured=facts) in ([ERROR], [FAILED])

@@ -423,7 +423,7 @@ def test_another_process_builds_for_itself(tmp_path: Path, store: Path, monkeypa
 def test_torch_is_wrapped_once_and_never_for_nothing(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrapped: list[Any] = []
     monkeypatch.setattr(objects, "_state", objects._State())
-    monkeypatch.setattr(objects.compat, "wrap_builds", lambda around: wrapped.append(around) or "")
+    monkeypatch.setattr(objects.compiling, "wrap_builds", lambda around: wrapped.append(around) or "")
     objects.install(None)
     assert wrapped == []
     for _ in range(2):
@@ -433,7 +433,7 @@ def test_torch_is_wrapped_once_and_never_for_nothing(store: Path, monkeypatch: p
 
 def test_a_torch_that_cannot_be_wrapped_is_said(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "_state", objects._State())
-    monkeypatch.setattr(objects.compat, "wrap_builds", lambda _: "not available in this torch: it has no function")
+    monkeypatch.setattr(objects.compiling, "wrap_builds", lambda _: "not available in this torch: it has no function")
     objects.install(str(store))
     assert objects.facts() == {"served": 0, "built": 0, "unavailable": "not available in this torch: it has no function"}
 

@@ -283,9 +283,9 @@ def test_functions() -> None:
 
 
 def test_resets() -> None:
-    words = {*table("runner/worker/torch_compat/compat.py", "RESETS"), GENERATORS}
+    words = {*table("runner/worker/torch_compat/resets.py", "RESETS"), GENERATORS}
     assert set(definition("steps", "reset")["items"]["enum"]) == words, (
-        "schemas/steps.schema.json (reset) against RESETS in runner/worker/torch_compat/compat.py"
+        "schemas/steps.schema.json (reset) against RESETS in runner/worker/torch_compat/resets.py"
     )
 
 
@@ -297,8 +297,8 @@ def test_contexts() -> None:
 
 
 def test_torch_state() -> None:
-    words = match_words("runner/worker/torch_compat/compat.py", "set_torch_state")
-    where = "schemas/common.schema.json (torch_state) against set_torch_state in runner/worker/torch_compat/compat.py"
+    words = match_words("runner/worker/torch_compat/option_state.py", "set_torch_state")
+    where = "schemas/common.schema.json (torch_state) against set_torch_state in runner/worker/torch_compat/option_state.py"
     assert set(definition("common", "torch_state")["properties"]) == words, where
 
 

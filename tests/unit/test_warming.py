@@ -28,13 +28,13 @@ BEGIN = """\
 import contextlib, itertools, json, os, sys, threading, types, warnings
 warnings.simplefilter("ignore")
 from runner.worker.process import registered, warming, zygote
-from runner.worker.torch_compat import compat
+from runner.worker.torch_compat import counting, imports, math_library, option_state, resets
 
 def threads():
     return len(os.listdir("/proc/self/task"))
 
 def options():
-    found = {f"{module}.{name}": value for (module, name), value in compat.option_values().items()}
+    found = {f"{module}.{name}": value for (module, name), value in option_state.option_values().items()}
     return {name: repr(sorted(map(repr, value)) if isinstance(value, set | frozenset) else value) for name, value in found.items()}
 
 def numbered():
@@ -53,11 +53,11 @@ from torch._inductor.codecache import PyCodeCache
 from torch.compiler._cache import CacheArtifactManager
 from torch._subclasses.fake_tensor import FakeTensorMode
 print(json.dumps({
-    "counters": compat.counters(),
-    "metrics": {name: value for name, value in compat.metrics().items() if value},
-    "remote": compat.remote_caches(),
+    "counters": counting.counters(),
+    "metrics": {name: value for name, value in counting.metrics().items() if value},
+    "remote": counting.remote_caches(),
     "modules": len(PyCodeCache.modules) + len(PyCodeCache.linemaps),
-    "imported": [name for name in sys.modules if compat._GENERATED.match(name)],
+    "imported": [name for name in sys.modules if resets._GENERATED.match(name)],
     "frames": [convert_frame.FRAME_COUNTER, len(convert_frame.FRAME_COMPILE_COUNTER)],
     "code": len(convert_frame.input_codes.seen) + len(convert_frame.output_codes.seen),
     "told": len(utils._compilation_metrics),
@@ -76,7 +76,7 @@ print(json.dumps({
 COLD = """\
 import torch
 torch.set_num_threads(1)
-compat.import_inductor()
+imports.import_inductor()
 print(json.dumps({
     "options": options(),
     "settings": [torch.is_grad_enabled(), str(torch.get_default_dtype()), torch.get_num_threads(), torch.get_float32_matmul_precision()],
@@ -134,7 +134,8 @@ def written(name, options):
     CODE.clear(), IDS.clear()
     GraphLowering.save_output_code, before = save, GraphLowering.save_output_code
     try:
-        with compat.patched_options({"config": {"fx_graph_cache": False, **options}, "functorch_config": {"enable_autograd_cache": False}}):
+        sections = {"config": {"fx_graph_cache": False, **options}, "functorch_config": {"enable_autograd_cache": False}}
+        with option_state.patched_options(sections):
             with contextlib.suppress(Exception):
                 torch.compile(function, **how)(*arguments)
     finally:
@@ -202,7 +203,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Any:
             case "cold":
                 return python(folder, COLD)
             case "cold code":
-                return python(folder, "compat.import_inductor()", COMPILE, EACH_ALONE)
+                return python(folder, "imports.import_inductor()", COMPILE, EACH_ALONE)
             case "warm code":
                 return python(folder, 'zygote.warm(["cpu"])', COMPILE, EACH_ALONE)
             case "shared code":
@@ -253,7 +254,7 @@ def test_every_option_and_setting_is_what_it_is_in_a_cold_process(processes: Any
 
 def test_without_a_compiler_there_is_nothing_to_do_beforehand(tmp_path: Path) -> None:
     look = """
-        compat.import_inductor()
+        imports.import_inductor()
         import torch
         problem = warming.compile_something("cpu", with_gradients=True)
         print(json.dumps({"problem": problem, "numbered": numbered(), "danger": zygote.danger(), "grad": torch.is_grad_enabled()}))
@@ -366,8 +367,8 @@ def test_the_math_library_is_settled_with_one_thread_and_the_threads_are_given_b
         seen = []
         sin = torch.sin
         torch.sin = lambda *arguments: (seen.append(torch.get_num_threads()), sin(*arguments))[1]
-        compat.settle_math()
-        compat.set_threads(2)
+        math_library.settle_math()
+        math_library.set_threads(2)
         print(json.dumps({"seen": seen, "after": torch.get_num_threads()}))
     """
     assert python(tmp_path, textwrap.dedent(look)) == {"seen": [1, 1], "after": 2}

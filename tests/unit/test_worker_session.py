@@ -440,7 +440,7 @@ def test_the_class_of_a_choice_is_one_that_its_module_has(torch):
     from torch._inductor.codegen.rocm.rocm_kernel import ROCmTemplateCaller
     from torch._inductor.select_algorithm import DataProcessorChoiceCallerWrapper, ExternKernelCaller
 
-    from runner.worker.torch_compat.compat import class_of_choice
+    from runner.worker.torch_compat.compiling import class_of_choice
 
     def choice(of: Any, **parts: Any) -> Any:
         made = object.__new__(of)

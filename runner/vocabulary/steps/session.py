@@ -99,7 +99,7 @@ class DeviceApi(Protocol):
 
 
 class Torch(Protocol):
-    """What differs between versions of torch: ``worker/torch_compat/compat.py``."""
+    """What differs between versions of torch: ``worker/torch_compat/for_steps.py``."""
 
     RESETS: Mapping[str, Callable[[], None]]
 

@@ -13,7 +13,7 @@ from runner.worker.case import other_inputs
 from runner.worker.case.hooks import Phases
 from runner.worker.case.parts import follow
 from runner.worker.case.reference import Asked, Reference, Unseen
-from runner.worker.torch_compat import compat, devices
+from runner.worker.torch_compat import compiling, devices
 
 
 class OtherAnswers:
@@ -64,7 +64,7 @@ class OtherAnswers:
     def _answer(self, called: list[Any], asked: Asked) -> Any:
         # from the state in which the reference began: what differs is the inputs' doing
         devices.restore_generators(asked.generators)
-        with self._unseen(), compat.reference_stance(), torch.enable_grad():
+        with self._unseen(), compiling.reference_stance(), torch.enable_grad():
             forget_gradients(called)
             with asked.enter():
                 result = called[0](*called[1:])

@@ -15,7 +15,7 @@ from runner.worker.case import hooks, own_files, parts
 from runner.worker.case.hooks import Phases, Witness
 from runner.worker.process.seal import Broken, Seal
 from runner.worker.toolchain import objects
-from runner.worker.torch_compat import compat
+from runner.worker.torch_compat import compiling, counting, lookup, math_library, option_state, output_folders
 
 _MAX_TRACEBACK = 20_000
 _MAX_MESSAGE = 200_000
@@ -77,7 +77,7 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
     import runner.vocabulary.expectations  # noqa: F401 - what measures is sealed with the rest
     from runner.worker.case.session import Session
 
-    compat.refuse_other_torch(plan.get("torch_root"))
+    lookup.refuse_other_torch(plan.get("torch_root"))
     paths = _use_own_folders(plan)
     witness = Witness()
     naming = _set_up(plan, paths, phases, witness, undo)
@@ -86,11 +86,11 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
     try:
         session.prepare()
         seal.check()
-        undo.enter_context(compat.patched_options(parts.resolved(naming, session.scope.named)))
+        undo.enter_context(option_state.patched_options(parts.resolved(naming, session.scope.named)))
         # what preludes and values compiled or counted shows nothing of the case's functions
         witness.take()
-        compat.clear_counters()
-        compat.clear_metrics()
+        counting.clear_counters()
+        counting.clear_metrics()
         for index, step in enumerate(plan["steps"]):
             channel.step(index)
             known, goes_on = _run_step(session, plan, index, step, witness)
@@ -107,29 +107,29 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
 def _use_own_folders(plan: Mapping[str, Any]) -> parts.Sections:
     """Let all that the case and torch write lie in the case's folders; return the options that name some of them."""
     os.chdir(plan["folder"])  # what code of a spec leaves in its working folder stays with the case
-    compat.use_cache_dir(os.path.join(plan["cache"], "cache"))
+    output_folders.use_cache_dir(os.path.join(plan["cache"], "cache"))
     own_files.redirect(plan["folder"], plan["cache"])
     own_files.write_no_bytecode()
-    paths: parts.Sections = compat.follow_variables(plan["folder"])
+    paths: parts.Sections = output_folders.follow_variables(plan["folder"])
     return paths
 
 
 def _set_up(plan: Mapping[str, Any], paths: parts.Sections, phases: Phases, witness: Witness, undo: contextlib.ExitStack) -> parts.Sections:
     """Set hooks, threads, torch's state and options; return the options that name a value of the case."""
     body = plan["body"]
-    compat.set_threads(int(os.environ.get(protocol.THREADS, "1")))
+    math_library.set_threads(int(os.environ.get(protocol.THREADS, "1")))
     hooks.watch(phases, witness)
     if body["compiles"]:
         hooks.install()
     objects.install(plan["objects"], own=[plan["folder"], plan["cache"], tempfile.gettempdir()])
-    compat.set_torch_state(body["torch"])
+    option_state.set_torch_state(body["torch"])
     options = {"config": {"compile_threads": 1, **body["config"]}, **{k: body[k] for k in ("dynamo_config", "functorch_config")}}
     options = {section: {**paths.get(section, {}), **found} for section, found in options.items()}
     plain, naming = parts.parted(options)
-    undo.enter_context(compat.patched_options(plain))
+    undo.enter_context(option_state.patched_options(plain))
     if body.get("services"):
         where = json.loads(Path(plan["cache"], protocol.SERVICES_FILE).read_bytes())
-        compat.use_redis(**where["redis"])
+        output_folders.use_redis(**where["redis"])
     return naming
 
 
@@ -150,8 +150,8 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
             raise
         raised = _exception(error, phase)
     seen = witness.take()
-    facts = {"raised": raised, "counters": compat.counters(), "metrics": compat.metrics(), **hooks.as_facts(seen)}
-    facts["remote"] = compat.remote_caches()
+    facts = {"raised": raised, "counters": counting.counters(), "metrics": counting.metrics(), **hooks.as_facts(seen)}
+    facts["remote"] = counting.remote_caches()
     facts["code"] = _save_code(Path(plan["folder"]), index, seen.code)
     facts["calls"] = {name: spy.facts() for name, spy in session.spies.items()}
     own = {"exit": session.exit, "bench": session.bench, "effects": session.effects}
@@ -180,7 +180,7 @@ def _measure(session: Any, step: Mapping[str, Any], raised: Any) -> tuple[dict[s
             unmeasured[key] = "the step raised"
             continue
         try:
-            with torch.no_grad(), compat.reference_stance():
+            with torch.no_grad(), compiling.reference_stance():
                 measured[key] = MEASURES[wanted["kind"]](wanted["arguments"], session.names.values())
             if wanted["kind"] == "close":
                 session.other_answers.defer(measured[key], wanted["arguments"], session.names.value)

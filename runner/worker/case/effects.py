@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from runner.vocabulary.expectations.close import describe_leaf
 from runner.worker.case.copies import plain
-from runner.worker.torch_compat import compat
+from runner.worker.torch_compat import compiling
 
 _DEPTH = 3
 """How deep attributes of objects are followed."""
@@ -92,7 +92,7 @@ class Effects:
 
     def _problem(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
         """Return the facts of two values that are not alike; None where they are, and for parameters that freezing has erased."""
-        if compat.is_erased(ours) or (ours is theirs and not isinstance(ours, torch.Tensor)):
+        if compiling.is_erased(ours) or (ours is theirs and not isinstance(ours, torch.Tensor)):
             return None
         if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
             ours, theirs = plain(ours), plain(theirs)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from runner.worker.torch_compat import compat
+from runner.worker.torch_compat import compiling
 
 _MOST_REASONS = 20
 _MOST_REASON = 500
@@ -151,10 +151,10 @@ def install() -> None:
     if _installed:
         return
     _installed.append(True)
-    for module, name, phase in compat.PHASES:
-        compat.wrap(module, name, functools.partial(_in_phase, phase))
+    for module, name, phase in compiling.PHASES:
+        compiling.wrap(module, name, functools.partial(_in_phase, phase))
     for module, name, around in (
-        *((module, name, _compiling_own) for module, name in compat.backend_calls()),
+        *((module, name, _compiling_own) for module, name in compiling.backend_calls()),
         ("torch._dynamo.convert_frame", "ConvertFrame.__call__", _noticing_abandoned),
         ("torch._dynamo.convert_frame", "ConvertFrameAssert.__call__", _keeping_errors),
         ("torch._inductor.compile_fx", "compile_fx", _counting_entries),
@@ -163,9 +163,9 @@ def install() -> None:
         ("torch._inductor.codecache", "AotCodeCompiler.compile", _recording_ahead),
         ("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", _counting_ahead),
     ):
-        compat.wrap(module, name, around)
-    compat.on_output_code(lambda code: _watch.seen.code.append(code))
-    compat.on_timed_choices(lambda timings: _watch.seen.choices.append(dict(timings)))
+        compiling.wrap(module, name, around)
+    compiling.on_output_code(lambda code: _watch.seen.code.append(code))
+    compiling.on_timed_choices(lambda timings: _watch.seen.choices.append(dict(timings)))
 
 
 def _in_phase(phase: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -188,7 +188,7 @@ def _counting_entries(original: Callable[..., Any]) -> Callable[..., Any]:
         except Exception as error:  # torch may raise anything here: it is noted and raised again
             # dynamo may take it for a graph break and go on eagerly; where it does not, the step raises
             reason = _reason(error)
-            if not compat.is_restart(error) and reason not in _watch.seen.abandoned:
+            if not compiling.is_restart(error) and reason not in _watch.seen.abandoned:
                 _watch.seen.abandoned.append(reason)
             raise
 
@@ -201,7 +201,7 @@ def _compiling_own(original: Callable[..., Any]) -> Callable[..., Any]:
         is_own = any(backend is claimed for claimed in _watch.backends)
         _watch.depth += is_own
         if is_own:
-            context = compat.compile_context()
+            context = compiling.compile_context()
             _watch.contexts[id(context)] = context
         try:
             return original(backend, *args, **kwargs)
@@ -234,7 +234,7 @@ def _noticing_abandoned(original: Callable[..., Any]) -> Callable[..., Any]:
         try:
             made = original(*args, **kwargs)
             error = _errors.last
-            if error is not None and not compat.is_graph_break(error):
+            if error is not None and not compiling.is_graph_break(error):
                 _watch.seen.abandoned.append(_reason(error))
             return made
         finally:
@@ -262,7 +262,7 @@ def _recording_graphs(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_own_context() -> bool:
-    context = compat.compile_context()
+    context = compiling.compile_context()
     return context is not None and _watch.contexts.get(id(context)) is context
 
 

@@ -15,7 +15,7 @@ from runner.worker.case import copies, hooks, spies
 from runner.worker.case.hooks import Phases, Witness
 from runner.worker.case.parts import follow
 from runner.worker.case.sides import Enter, Side
-from runner.worker.torch_compat import compat, devices
+from runner.worker.torch_compat import compiling, counting, devices
 from runner.worker.torch_compat.devices import DeviceApi
 
 
@@ -38,7 +38,7 @@ class Unseen:
     @contextlib.contextmanager
     def __call__(self) -> Iterator[hooks.Seen]:
         """Record into what is returned until the context ends."""
-        with self.witness.paused() as seen, compat.counts_kept(), spies.paused(self.spies.values()):
+        with self.witness.paused() as seen, counting.counts_kept(), spies.paused(self.spies.values()):
             yield seen
 
 
@@ -77,7 +77,7 @@ class Reference:
 
         A compiled graph that runs all the same makes it no reference; then, as after any exception, ``NotCarriedOut`` is raised.
         """
-        with self._unseen() as seen, needed("the eager reference"), compat.reference_stance():
+        with self._unseen() as seen, needed("the eager reference"), compiling.reference_stance():
             yield
             self._device_api.synchronize()
         count = sum({**seen.executed, **seen.executed_others}.values())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from runner.worker.case.parts import follow
-from runner.worker.torch_compat import compat
+from runner.worker.torch_compat import lookup
 
 
 class Scope:
@@ -22,7 +22,7 @@ class Scope:
         """Return what a name of the prelude or a dotted path stands for."""
         first, _, rest = path.replace(":", ".").partition(".")
         if first not in self._prelude:
-            return compat.resolve(path)
+            return lookup.resolve(path)
         found = self._prelude[first]
         try:
             return follow(found, rest, first)
@@ -30,7 +30,7 @@ class Scope:
             if not isinstance(found, types.ModuleType):
                 raise
             # what this process has imported so far decides nothing
-            return compat.resolve(f"{found.__name__}.{rest}")
+            return lookup.resolve(f"{found.__name__}.{rest}")
 
     def named(self, name: str) -> Any:
         """Return a named value with its path of attributes and indices, or a name of the prelude."""

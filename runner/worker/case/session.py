@@ -21,7 +21,7 @@ from runner.worker.case.reference import Reference, Unseen
 from runner.worker.case.scope import Scope
 from runner.worker.case.sides import Compiled, Enter, Side, entering
 from runner.worker.case.source_module import SpecModule
-from runner.worker.torch_compat import compat
+from runner.worker.torch_compat import for_steps
 from runner.worker.torch_compat.devices import DeviceApi
 
 
@@ -41,7 +41,7 @@ class Session:
         self.phases = phases
         self.folder: str = plan["folder"]
         self.cache: str = plan["cache"]
-        self.torch = compat
+        self.torch = for_steps
         self.device_api = DeviceApi(plan["device"])
         self.kept: dict[str, Any] = {}
         """What kinds of steps keep until the case ends, by their names."""

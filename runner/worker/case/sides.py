@@ -13,7 +13,7 @@ from runner.vocabulary.steps.gradients import forget_gradients
 from runner.vocabulary.steps.session import needed
 from runner.worker.case import hooks, parts
 from runner.worker.case.scope import Scope
-from runner.worker.torch_compat import compat
+from runner.worker.torch_compat import compiling
 
 Enter = Callable[[], contextlib.AbstractContextManager[None]]
 """Enters the contexts of a call."""
@@ -55,7 +55,7 @@ class Compiled:
         if name not in self.made:
             with needed("an option of compile"):
                 options = parts.resolved(self._options, self._scope.named)
-            self.made[name], backend = compat.compiled(side.targets[name], options)
+            self.made[name], backend = compiling.compiled(side.targets[name], options)
             hooks.claim(backend)
         return self.made[name]
 

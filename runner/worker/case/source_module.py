@@ -11,7 +11,7 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runner.worker.torch_compat import compat
+from runner.worker.torch_compat import compiling
 
 Block = Mapping[str, Any]
 
@@ -80,7 +80,7 @@ class SpecModule:
             taken = self._lines.setdefault(file, {})
         taken.update(zip(wanted, text, strict=True))
         lines = [taken.get(number, "") + "\n" for number in range(1, max(taken) + 1)]
-        compat.name_lines(file, _functions_by_line("".join(lines)))
+        compiling.name_lines(file, _functions_by_line("".join(lines)))
         linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
         return file
 

@@ -186,11 +186,11 @@ def set_spy(spec: Mapping[str, Any], scope: Scope, undo: ExitStack) -> Spy:
 
 def _owner(path: str) -> tuple[Any, str]:
     """Return the module or class that holds what a path names, and its name there."""
-    from runner.worker.torch_compat import compat
+    from runner.worker.torch_compat import lookup
 
     parent, _, name = path.replace(":", ".").rpartition(".")
     if not parent:
         raise LookupError(f"'{path}' is no dotted path")
-    owner = compat.resolve(parent)
+    owner = lookup.resolve(parent)
     getattr(owner, name)
     return owner, name

@@ -129,10 +129,10 @@ def _flush() -> None:
 def _warm(kinds: list[str]) -> None:
     from runner.core import protocol
     from runner.worker.process import warming
-    from runner.worker.torch_compat import compat
+    from runner.worker.torch_compat import math_library
 
     # after a fork torch replaces its pool of threads when it is first asked for; autograd's threads, asking at once, would abort
-    compat.set_threads(int(os.environ.get(protocol.THREADS, "1")))
+    math_library.set_threads(int(os.environ.get(protocol.THREADS, "1")))
     for kind in kinds:
         warming.compile_something(kind, with_gradients=True)
 
@@ -171,9 +171,9 @@ def main() -> None:
 
 def _import() -> None:
     """Import what a template has imported: a case finds the same modules wherever it runs."""
-    from runner.worker.torch_compat import compat
+    from runner.worker.torch_compat import imports
 
-    compat.import_inductor()
+    imports.import_inductor()
 
 
 if __name__ == "__main__":

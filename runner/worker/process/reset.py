@@ -35,7 +35,7 @@ from runner.worker.case import hooks, source_module
 from runner.worker.process import warming
 from runner.worker.process.registered import OURS, PYTHON, Counters, Places, Tables
 from runner.worker.process.settings import Settings
-from runner.worker.torch_compat import compat, devices
+from runner.worker.torch_compat import counting, devices, option_state, resets
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Baseline:
     def __init__(self) -> None:
         hooks.install()
         _import_all()
-        self._options = compat.option_values()
+        self._options = option_state.option_values()
         self._settings = Settings()
         self._counters = Counters()
         self._places = Places()
@@ -91,11 +91,11 @@ class Baseline:
 
     def _bring_back_options(self) -> Iterator[str]:
         for (module, name), value in self._changed_options().items():
-            yield from _failure(f"option {module}.{name}", functools.partial(compat.set_option, module, name, value))
+            yield from _failure(f"option {module}.{name}", functools.partial(option_state.set_option, module, name, value))
         yield from (f"option {module}.{name} stays changed" for module, name in self._changed_options())
 
     def _changed_options(self) -> dict[tuple[str, str], object]:
-        now = compat.option_values()
+        now = option_state.option_values()
         return {key: held for key, held in self._options.items() if key not in now or now[key] != held}
 
     def _oddities(self) -> Iterator[str]:
@@ -128,11 +128,11 @@ def _failure(what: str, clean: Callable[[], object]) -> Iterator[str]:
 
 
 def _forget() -> None:
-    compat.reset_dynamo()
-    compat.reset_inductor()
-    compat.clear_counters()
-    compat.clear_metrics()
-    compat.forget_compiles()
+    resets.reset_dynamo()
+    resets.reset_inductor()
+    counting.clear_counters()
+    counting.clear_metrics()
+    resets.forget_compiles()
     source_module.forget_all()
     linecache.checkcache()
     _let_warn_again()

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from runner.worker.process import registered
-from runner.worker.torch_compat import compat
+from runner.worker.torch_compat import counting, output_folders, resets
 
 _ONCE = functools.cache(lambda: None)
 _CACHE_TYPE = type(_ONCE)
@@ -33,7 +33,7 @@ def compile_something(device: str, *, with_gradients: bool) -> str:
     before, counters = cache_sizes(), registered.Counters()
     problem = ""
     try:
-        with tempfile.TemporaryDirectory() as folder, compat.cache_folder(folder):
+        with tempfile.TemporaryDirectory() as folder, output_folders.cache_folder(folder):
             _compile(device, with_gradients=with_gradients)
     except Exception as error:  # without a compiler that works there is nothing to do beforehand
         problem = f"{type(error).__name__}: {error}"
@@ -42,11 +42,11 @@ def compile_something(device: str, *, with_gradients: bool) -> str:
 
 
 def _forget(before: dict[int, int], counters: registered.Counters) -> None:
-    compat.reset_dynamo()
-    compat.reset_inductor()
-    compat.clear_counters()
-    compat.clear_metrics()
-    compat.forget_compiles()
+    resets.reset_dynamo()
+    resets.reset_inductor()
+    counting.clear_counters()
+    counting.clear_metrics()
+    resets.forget_compiles()
     forget_answers(before)
     gc.collect()
     counters.set_back(also_names=True)
@@ -68,7 +68,7 @@ def _compile(device: str, *, with_gradients: bool) -> None:
         arguments = [torch.rand(shape, device=device, requires_grad=wants_gradients) for shape in shapes]
         with torch.set_grad_enabled(wants_gradients):
             torch.compile(function)(*arguments)
-        compat.reset_dynamo()
+        resets.reset_dynamo()
     # what is called in it makes dynamo import what it knows of functions; no kernel is built for that
     torch.compile(_calls, backend="eager")(torch.rand(4, 4, device=device))
 

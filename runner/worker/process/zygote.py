@@ -71,22 +71,22 @@ def warm(kinds: list[str]) -> float:
     import torch
 
     from runner.worker.process import warming
-    from runner.worker.torch_compat import compat
+    from runner.worker.torch_compat import imports, math_library
 
     torch.set_num_threads(1)
-    compat.import_inductor()
-    compat.settle_math()
+    imports.import_inductor()
+    math_library.settle_math()
     import runner.worker.case.case
     import runner.worker.case.session  # noqa: F401 - imported for its effect: a fork inherits it
 
     if devices.CPU in kinds:
-        compat.pick_vector_isa()
-        with compat.without_devices(), _served_to_itself():
-            warming.compile_something(devices.CPU, with_gradients=not compat.is_built_for_gpus())
+        imports.pick_vector_isa()
+        with imports.without_devices(), _served_to_itself():
+            warming.compile_something(devices.CPU, with_gradients=not imports.is_built_for_gpus())
     if devices.any_accelerator(kinds):
         # what needs the device, each worker does before it has a case
-        with compat.without_devices():
-            compat.import_for_gpus()
+        with imports.without_devices():
+            imports.import_for_gpus()
             warming.trace_something()
     warming.freeze()
     return time.perf_counter() - begin

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from runner.worker.toolchain import compiler
-from runner.worker.torch_compat import compat
+from runner.worker.torch_compat import compiling
 
 _FORMAT = 1
 _MOST_HEADER = 4 << 20
@@ -255,7 +255,7 @@ def install(folder: str | None, own: Sequence[str] = ()) -> None:
     _state.own = tuple(dict.fromkeys([*own, *map(os.path.realpath, own)]))
     _state.process, _state.served, _state.built = os.getpid(), 0, 0
     if folder and _state.unavailable is None:
-        _state.unavailable = compat.wrap_builds(_around)
+        _state.unavailable = compiling.wrap_builds(_around)
 
 
 def facts() -> dict[str, Any] | None:

@@ -12,17 +12,17 @@ def collect() -> dict[str, Any]:
     """Return versions, devices and what backends' options may name as ``facts``."""
     import torch
 
-    from runner.worker.torch_compat import compat, devices
+    from runner.worker.torch_compat import devices, imports, lookup
 
     properties = devices.visible()
     facts: dict[str, Any] = {
         "torch": torch.__version__,
-        "torch_root": compat.torch_root(),
+        "torch_root": lookup.torch_root(),
         "torch_git": torch.version.git_version,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpu": platform.processor() or platform.machine(),
-        "vec_isa": compat.picked_vector_isa(),
+        "vec_isa": imports.picked_vector_isa(),
         **{build.version: getattr(torch.version, build.version, None) for build in builds()},
         "triton": _triton_version(),
         "gpus": len(properties),
@@ -34,12 +34,12 @@ def collect() -> dict[str, Any]:
 
 
 def _of_devices(properties: Sequence[Any]) -> dict[str, Any]:
-    from runner.worker.torch_compat import compat
+    from runner.worker.torch_compat import imports
 
     first = properties[0]
     return {
         "device": first.name,
-        "arch": compat.arch_of(first),
+        "arch": imports.arch_of(first),
         "gpu_memory": min(entry.total_memory for entry in properties),
         "driver": _driver(),
     }

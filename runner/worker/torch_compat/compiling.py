@@ -1,0 +1,154 @@
+"""Hooks into compilation: phases, backends, graph breaks, generated code, timed choices."""
+
+import contextlib
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def name_lines(file: str, names: Mapping[int, str]) -> None:
+    """Tell dynamo which function each line of a file belongs to; asked itself, it reads the file as Python and may raise."""
+    from torch._dynamo import funcname_cache
+
+    funcname_cache.cache[file] = dict(names)
+
+
+PHASES: tuple[tuple[str, str, str], ...] = (
+    ("torch._inductor.graph", "GraphLowering.run", "lower"),
+    ("torch._inductor.graph", "GraphLowering.codegen", "codegen"),
+    ("torch._inductor.codecache", "PyCodeCache.load_by_key_path", "kernel build"),
+    ("torch._inductor.async_compile", "AsyncCompile.wait", "kernel build"),
+    ("torch._inductor.codecache", "AotCodeCompiler.compile", "kernel build"),
+    ("torch._inductor.select_algorithm", "AlgorithmSelectorCache.__call__", "autotune"),
+    ("torch._inductor.output_code", "CompiledFxGraph.__call__", "run"),
+    ("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", "run"),
+)
+"""Module, method and the phase that a case is in while it runs."""
+
+
+def wrap(module: str, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replace a function or a method by a wrapper that calls it; a class method stays one."""
+    owner: Any = importlib.import_module(module)
+    *parents, attribute = name.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent)
+    raw = vars(owner).get(attribute, getattr(owner, attribute))
+    if isinstance(raw, classmethod):
+        setattr(owner, attribute, classmethod(around(raw.__func__)))
+    elif isinstance(raw, staticmethod):
+        setattr(owner, attribute, staticmethod(around(raw.__func__)))
+    else:
+        setattr(owner, attribute, around(raw))
+
+
+def wrap_builds(around: Callable[[Callable[[str, str], Any]], Callable[[str, str], Any]]) -> str:
+    """Wrap what runs a command of the C++ compiler in a folder; return why that cannot be done in this torch, empty when it was.
+
+    Within torch's own timing of it, so that nothing that torch measures is missing.
+    """
+    module, name = "torch._inductor.cpp_builder", "_run_compile_cmd"
+    found = getattr(importlib.import_module(module), name, None)
+    if found is None or list(inspect.signature(found).parameters) != ["cmd_line", "cwd"]:
+        return f"not available in this torch: it has no {module}.{name}(cmd_line, cwd)"
+    wrap(module, name, around)
+    return ""
+
+
+def compiled(function: Callable[..., Any], options: Mapping[str, Any]) -> tuple[Callable[..., Any], Any]:
+    """Return what ``torch.compile`` makes of a function, and the backend object with which dynamo will compile its frames."""
+    import torch._dynamo
+
+    backends: list[Any] = []
+    original = torch._dynamo.optimize
+
+    def optimize(*args: Any, **kwargs: Any) -> Any:
+        backends.append(kwargs["backend"] if "backend" in kwargs else args[0])
+        return original(*args, **kwargs)
+
+    torch._dynamo.optimize = optimize
+    try:
+        made = torch.compile(function, **options)
+    finally:
+        torch._dynamo.optimize = original
+    return made, backends[-1] if backends else None
+
+
+def backend_calls() -> list[tuple[str, str]]:
+    """Return the methods by which dynamo calls the backend objects that ``torch.compile`` makes."""
+    import torch
+
+    names = ("_TorchCompileInductorWrapper", "_TorchCompileAOTInductorWrapper", "_TorchCompileWrapper")
+    return [("torch", f"{name}.__call__") for name in names if "__call__" in vars(getattr(torch, name, object))]
+
+
+def compile_context() -> Any:
+    """Return the object that torch makes for each compile, and enters again where it compiles the backward later; None outside."""
+    from torch._guards import CompileContext
+
+    return CompileContext.try_get()
+
+
+def is_graph_break(error: Exception) -> bool:
+    """Whether an exception that left the conversion of a frame means that dynamo cannot trace it, as after any graph break.
+
+    Reaching the recompile limit has the same type in torch, and is no graph break: the frame was traced before.
+    """
+    from torch._dynamo import exc
+
+    at_limit = getattr(error, "frame_exec_strategy", None) is not None or "recompile limit" in str(error)[:2000].lower()
+    breaks = tuple(getattr(exc, name) for name in ("Unsupported", "UserError", "SkipFrame") if hasattr(exc, name))
+    return isinstance(error, breaks) and not at_limit
+
+
+def is_restart(error: Exception) -> bool:
+    """Whether an exception makes dynamo trace a frame again: nothing is given up."""
+    from torch._dynamo import exc
+
+    return isinstance(error, getattr(exc, "RestartAnalysis", ()))
+
+
+def is_erased(value: Any) -> bool:
+    """Whether freezing has discarded a parameter: every use of it raises."""
+    found = sys.modules.get("torch._inductor.freezing")
+    return found is not None and isinstance(value, found.ErasedTensor)
+
+
+def reference_stance() -> contextlib.AbstractContextManager[Any]:
+    """Return the context in which functions that ``torch.compile`` made run as they were written."""
+    import torch.compiler
+
+    stance: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
+
+
+def on_output_code(save: Callable[[str], None]) -> None:
+    """Call ``save`` with each piece of code that inductor writes or takes from a cache."""
+    from torch._inductor.graph import GraphLowering
+
+    GraphLowering.save_output_code = save
+
+
+def on_timed_choices(save: Callable[[Mapping[tuple[str, str], float]], None]) -> None:
+    """Call ``save`` with the time of each choice, in milliseconds by its name and class, whenever inductor has timed some."""
+    from torch._inductor import select_algorithm
+
+    def feedback(timings: Mapping[Any, float], *rest: Any) -> None:
+        save({(str(choice.name), class_of_choice(choice)): float(time) for choice, time in timings.items()})
+
+    select_algorithm.add_feedback_saver(feedback)
+
+
+def class_of_choice(choice: Any) -> str:
+    """Return the dotted path of the class of the template that made a choice, or of the choice; empty for a class that is no module's.
+
+    The name of a choice may be any user's; that of a class is only true when its module has the class under it.
+    """
+    # what converts arguments and results wraps the choice
+    choice = vars(choice).get("_wrapped", choice)
+    maker = type(vars(choice).get("template") or choice)
+    found: Any = sys.modules.get(maker.__module__)
+    for part in maker.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return f"{maker.__module__}.{maker.__qualname__}" if found is maker else ""

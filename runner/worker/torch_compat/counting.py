@@ -1,0 +1,80 @@
+"""Counters, metrics and statistics of remote caches."""
+
+import contextlib
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+
+def counters() -> dict[str, dict[str, int]]:
+    """Return every counter that is not 0, by namespace and name."""
+    from torch._dynamo.utils import counters as found
+
+    return {str(space): {str(name): int(number) for name, number in names.items()} for space, names in found.items() if names}
+
+
+def clear_counters() -> None:
+    """Set every counter to 0."""
+    from torch._dynamo.utils import counters as found
+
+    found.clear()
+    _remote_cache_stats().clear()
+
+
+def _remote_cache_stats() -> dict[str, Any]:
+    from torch._inductor.remote_cache import cache_stats
+
+    found: dict[str, Any] = cache_stats._stats
+    return found
+
+
+def remote_caches() -> dict[str, dict[str, int]]:
+    """Return torch's statistics of its remote caches, by the name of the cache: hit, miss, put and exception."""
+    return {
+        name: {count: int(getattr(seen, count)) for count in ("hit", "miss", "put", "exception")}
+        for name, seen in _remote_cache_stats().items()
+        if name.startswith("Remote")
+    }
+
+
+def metrics() -> dict[str, float]:
+    """Return inductor's metrics that are numbers; a list counts by its length."""
+    from torch._inductor import metrics as found
+
+    values = {name: value for name, value in vars(found).items() if not name.startswith("_")}
+    numbers = {name: value for name, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)}
+    return {**numbers, **{name: len(value) for name, value in values.items() if isinstance(value, list)}}
+
+
+def clear_metrics() -> None:
+    """Set inductor's metrics to 0."""
+    from torch._inductor import metrics as found
+
+    found.reset()
+
+
+@contextlib.contextmanager
+def counts_kept() -> Iterator[None]:
+    """Bring counters, metrics and statistics of remote caches back to what they are now when the context ends."""
+    from torch._dynamo.utils import counters as found
+    from torch._inductor import metrics as numbers
+
+    counted = {space: dict(names) for space, names in found.items()}
+    measured = {name: copy.copy(value) for name, value in vars(numbers).items() if _is_metric(name, value)}
+    remote = {name: copy.copy(seen) for name, seen in _remote_cache_stats().items()}
+    try:
+        yield
+    finally:
+        for space in [space for space in found if space not in counted]:
+            del found[space]
+        for space, names in counted.items():
+            found[space].clear()
+            found[space].update(names)
+        for name, value in measured.items():
+            setattr(numbers, name, value)
+        _remote_cache_stats().clear()
+        _remote_cache_stats().update(remote)
+
+
+def _is_metric(name: str, value: Any) -> bool:
+    return not name.startswith("_") and isinstance(value, int | float | list) and not isinstance(value, bool)

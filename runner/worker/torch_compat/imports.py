@@ -1,0 +1,142 @@
+"""What torch imports for a compile, without asking the driver of a device; vector instructions."""
+
+import contextlib
+import functools
+import importlib
+import os
+import pkgutil
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from runner.core import devices, protocol
+from runner.worker.toolchain import vector_isa
+
+
+@contextlib.contextmanager
+def _without_asking_drivers() -> Iterator[None]:
+    """Let device nodes answer whether a GPU is there.
+
+    torch asks while inductor is imported (2.11 and 2.12) and when it looks for vector instructions; NVML answers and leaves a thread
+    behind, after which no fork is safe.
+    """
+    from runner.worker.torch_compat.devices import modules
+
+    with contextlib.ExitStack() as stack:
+        for accelerator, module in modules():
+            stack.callback(setattr, module, "is_available", module.is_available)
+            module.is_available = functools.partial(_may_be_there, accelerator)
+        yield
+
+
+def _may_be_there(accelerator: devices.Accelerator) -> bool:
+    return _is_built_for(accelerator) and any(os.path.exists(node) for node in accelerator.nodes)
+
+
+def _is_built_for(accelerator: devices.Accelerator) -> bool:
+    import torch
+
+    return any(getattr(torch.version, build.version, None) is not None for build in accelerator.builds)
+
+
+def is_built_for_gpus() -> bool:
+    """Whether this torch can ask a GPU's driver at all."""
+    return any(map(_is_built_for, devices.ACCELERATORS.values()))
+
+
+def arch_of(properties: Any) -> str:
+    """Return the architecture of a GPU as conditions name it."""
+    import torch
+
+    return str(properties.gcnArchName) if torch.version.hip else f"sm_{properties.major}{properties.minor}"
+
+
+def import_inductor() -> None:
+    """Import what a compile needs, and let tqdm, which torch uses while it registers patterns, start no thread."""
+    with _without_asking_drivers():
+        import torch._dynamo
+        import torch._inductor.compile_fx  # noqa: F401 - imported for its effect: a fork inherits it
+    with contextlib.suppress(ImportError):
+        # its monitor is a thread
+        importlib.import_module("tqdm").tqdm.monitor_interval = 0
+
+
+_OF_COMPILES = (
+    *(f"torch._dynamo.{name}" for name in ("backends.inductor", "backends.cudagraphs", "dce_extra_outputs", "repro.after_dynamo")),
+    *(
+        f"torch._inductor.{name}"
+        for name in ("bounds", "choices", "compiler_bisector", "hooks", "kernel_template_choice", "runtime.caching")
+    ),
+    *(f"torch._inductor.{name}" for name in ("extern_node_serializer", "runtime.triton_heuristics", "runtime.static_triton_launcher")),
+    *(f"torch._inductor.codegen.{name}" for name in ("triton", "triton_combo_kernel", "cuda_combined_scheduling", "cpp_wrapper_gpu")),
+    *(f"torch._inductor.codegen.{name}" for name in ("cuda.device_op_overrides", "segmented_tree", "memory_planning", "halide", "mps")),
+    *(f"torch._inductor.codegen.{name}" for name in ("pallas", "wrapper_fxir", "cutlass.scheduling", "rocm.rocm_cpp_scheduling")),
+    *(f"torch._inductor.fx_passes.{name}" for name in ("efficient_conv_bn_eval", "freezing_patterns", "fuse_attention", "misc_patterns")),
+    *(f"torch._inductor.fx_passes.{name}" for name in ("mkldnn_fusion", "pad_mm", "quantization")),
+    *("torch._functorch._aot_autograd.subclass_codegen", "torch._subclasses.schema_check_mode", "torch.fx.experimental.validator"),
+    *("torch._export.db.logging", "torch.export._trace", "torch.export._unlift", "torch.utils.cpp_extension"),
+    *("triton.compiler.code_generator", "triton.compiler.compiler", "triton.runtime.driver", "triton.language.extra.libdevice"),
+    *("sympy.physics.units.systems", "sympy.combinatorics", "sympy.tensor.tensor"),
+)
+"""Modules that the first compile for a GPU of a process imports, in torch 2.11 to 2.13; one that is not there is not missed."""
+
+
+def import_for_gpus() -> None:
+    """Import what a compile for a GPU needs, and let Triton hash its own sources; asks no device."""
+    for name in _OF_COMPILES:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    with contextlib.suppress(ImportError):
+        patterns: Any = importlib.import_module("torch._inductor.fx_passes.serialized_patterns")
+        for found in pkgutil.iter_modules(patterns.__path__):
+            importlib.import_module(f"{patterns.__name__}.{found.name}")
+    with contextlib.suppress(ImportError, AttributeError):
+        importlib.import_module("torch._inductor.runtime.triton_compat").triton_key()
+
+
+@contextlib.contextmanager
+def without_devices() -> Iterator[None]:
+    """Let torch find no GPU, and ask no driver, while something is compiled for the CPU.
+
+    A driver that was asked cannot be passed on to a fork. These are the doors through which a compile for the CPU asks, as tracing
+    torch 2.11 to 2.13 with a driver that counts its calls has shown.
+    """
+    import torch.accelerator
+
+    from runner.worker.torch_compat.devices import modules
+
+    def refuse() -> Any:
+        raise RuntimeError("no device is looked for here")
+
+    answers: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+        *((module, "is_available", lambda: False) for _, module in modules()),
+        *((module, "device_count", lambda: 0) for _, module in modules()),
+        *((module, "current_device", refuse) for _, module in modules()),
+        (torch.xpu, "is_available", lambda: False),
+        (torch.accelerator, "is_available", lambda *_: False),
+        (torch.accelerator, "device_count", lambda: 0),
+        (torch.accelerator, "current_accelerator", lambda *_, **__: None),
+        (torch._C, "_cuda_getDeviceCount", lambda: 0),
+        # a fake tensor's guard of a device; without devices there is nothing to guard
+        (torch._C, "_ensureCUDADeviceGuardSet", lambda: None),
+    )
+    with contextlib.ExitStack() as stack:
+        for owner, name, answer in answers:
+            if hasattr(owner, name):
+                stack.callback(setattr, owner, name, getattr(owner, name))
+                setattr(owner, name, answer)
+        yield
+
+
+def pick_vector_isa() -> str:
+    """Let inductor find the machine's vector instructions, which it keeps for the process and its forks."""
+    from torch._inductor import cpu_vec_isa
+
+    with _without_asking_drivers(), vector_isa.kept(os.environ.get(protocol.KEPT)):
+        return str(cpu_vec_isa.pick_vec_isa())
+
+
+def picked_vector_isa() -> str | None:
+    """Return the vector instructions that inductor picked; None where it has not looked for them yet, which takes long."""
+    cpu_vec_isa = sys.modules.get("torch._inductor.cpu_vec_isa")
+    return str(cpu_vec_isa.pick_vec_isa()) if cpu_vec_isa and cpu_vec_isa.valid_vec_isa_list.cache_info().currsize else None

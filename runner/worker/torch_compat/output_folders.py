@@ -1,0 +1,91 @@
+"""Folders and servers that torch writes to: caches, logs, traces, remote caches."""
+
+import contextlib
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from runner.worker.torch_compat.option_state import OPTIONS
+
+
+def use_cache_dir(folder: str) -> None:
+    """Point inductor and Triton at an empty folder of the case's own."""
+    os.makedirs(folder, exist_ok=True)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+    os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
+
+
+_PATH_OPTIONS = {
+    ("config", "profile_bandwidth_output"): "TORCHINDUCTOR_PROFILE_OUTPUT",
+    ("functorch_config", "memory_budget_pareto_dir"): "PARTITIONER_MEMORY_BUDGET_PARETO_DIR",
+    ("dynamo_config", "dynamo_profiler"): "TORCH_COMPILE_DYNAMO_PROFILER",
+}
+"""Options that torch read from a variable when it was imported, and that name a file or folder."""
+
+
+def follow_variables(folder: str) -> dict[str, dict[str, Any]]:
+    """Let torch write logs and traces where the variables of ``own_files`` name now, and return the options that must say so too.
+
+    Torch has read them when it was imported, which may have been in the template. Files that are open there are left to it.
+    """
+    root = os.path.join(folder, "torch_compile_debug")
+    options: dict[str, dict[str, Any]] = {"dynamo_config": {"debug_dir_root": root}}
+    for (section, name), variable in _PATH_OPTIONS.items():
+        held = getattr(importlib.import_module(OPTIONS[section]), name, None)
+        if isinstance(held, str) and os.environ.get(variable):
+            options.setdefault(section, {})[name] = os.environ[variable]
+    _move_logs(root)
+    select: Any = sys.modules.get("torch._inductor.select_algorithm")
+    for name in ("get_mm_log_filename", "get_conv_log_filename", "get_flex_attention_log_filename"):
+        found: Any = getattr(select, name, None)
+        if hasattr(found, "cache_clear"):
+            found.cache_clear()
+    return options
+
+
+def _move_logs(debug_root: str) -> None:
+    """Give the handlers of torch's logs and of its trace the files that the variables name; they are opened when something is written."""
+    loggers = [one for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)]
+    files = {id(one): one for logger in loggers for one in logger.handlers if isinstance(one, logging.FileHandler)}
+    for handler in files.values() if os.environ.get("TORCH_LOGS_OUT") else ():
+        _forget_stream(handler)
+        handler.baseFilename = os.environ["TORCH_LOGS_OUT"]
+    trace: Any = getattr(sys.modules["torch._logging._internal"], "LOG_TRACE_HANDLER", None)
+    if getattr(trace, "root_dir", None) is not None:
+        _forget_stream(trace)
+        named = os.environ.get("TORCH_DTRACE") or os.environ.get("TORCH_TRACE")
+        trace.root_dir = named or os.path.join(debug_root, "tlparse")
+
+
+def _forget_stream(handler: Any) -> None:
+    if handler.stream is not None:
+        with contextlib.suppress(OSError, ValueError):
+            handler.stream.close()
+        handler.stream = None
+
+
+@contextlib.contextmanager
+def cache_folder(folder: str) -> Iterator[None]:
+    """Let inductor and Triton use a folder for a while."""
+    names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+    before = {name: os.environ.get(name) for name in names}
+    use_cache_dir(folder)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def use_redis(url: str, tag: str) -> None:
+    """Lead torch's Redis client to a server, and tag the keys of every cache that knows tags. torch asks for both when it compiles."""
+    import torch.compiler.config
+
+    os.environ["TORCHINDUCTOR_REDIS_URL"] = url
+    torch.compiler.config.cache_key_tag = tag

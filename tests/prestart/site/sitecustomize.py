@@ -1,0 +1,51 @@
+"""Lets the server of the test session fork the zygote that this process was started to be; does nothing in any other process."""
+
+import os
+import re
+import sys
+
+ZYGOTE = re.compile(r"runner\.worker\.(\w+\.)*(template|zygote)")
+_CONNECT_SECONDS = 30.0
+
+
+def zygote():
+    """Return the module that this process was started to run, and its arguments; None where it is no zygote."""
+    words = sys.orig_argv
+    place = words.index("-m") + 1 if "-m" in words else len(words)
+    return (words[place], words[place + 1 :]) if place < len(words) and ZYGOTE.fullmatch(words[place]) else None
+
+
+def hand_over(address, module, arguments):
+    """Return where there is no server, or it refuses; else end as the fork ends."""
+    import json
+    import signal
+    import socket
+    import time
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as the zygote does
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    until = time.monotonic() + _CONNECT_SECONDS
+    while True:
+        try:
+            connection.connect(address)
+            break
+        except OSError:  # the server has only just been started
+            if time.monotonic() > until:
+                return
+            time.sleep(0.02)
+    control = int(arguments[0])
+    request = {"module": module, "arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}
+    socket.send_fds(connection, [json.dumps(request).encode()], [1, 2, control])
+    if not json.loads(connection.recv(1 << 16) or b"{}").get("forked"):
+        connection.close()
+        return
+    os.close(control)  # when the runner hangs up, and when the fork does, the other sees it
+    status = json.loads(connection.recv(1 << 16) or b'{"status": 9}')["status"]
+    if os.WIFSIGNALED(status):
+        signal.signal(os.WTERMSIG(status), signal.SIG_DFL) if os.WTERMSIG(status) not in (signal.SIGKILL, signal.SIGSTOP) else None
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    os._exit(os.WEXITSTATUS(status))
+
+
+if os.environ.get("PRESTARTED_ZYGOTES") and (found := zygote()):
+    hand_over(os.environ["PRESTARTED_ZYGOTES"], *found)
