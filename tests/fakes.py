@@ -1,25 +1,31 @@
-"""Cases, backends and observations made by hand: what the judging tests are made of. Nothing here imports torch."""
+"""Cases, backends, observations and an executor made by hand: what tests without workers are made of. Nothing here imports torch."""
 
 import os
 import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from runner.core.case import CaseBody, Settings
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Position
-from runner.core.model import Case, CaseId, CaseResult, Ending, Expected, Requirement, ServiceReport, Step
+from runner.core.model import Activity, Case, CaseId, CaseResult, Ending, Expected, Requirement, ServiceReport, Step
 from runner.core.observation import Observation, ObservedStep
+from runner.execute.base import Execution, Executor, ExecutorSettings, Job
+from runner.execute.executors import EXECUTORS, LOCAL
 from runner.judge.evidence import Evidence
 from runner.judge.judge import judge
 from runner.judge.reading import read_observation
 from runner.language.backends import Backend, Proof, load_backends
+from runner.plan.resources import Capacity
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.base import Judgement, StepFacts
 from tests import prestart
@@ -246,3 +252,73 @@ def import_torch() -> Any:
 
         import runner.worker.case.session  # noqa: F401 - imported for its effect
     return torch
+
+
+FACTS: Mapping[str, Any] = {"torch": "2.13.0", "gpus": 0}
+"""What a fake executor reports of its machine."""
+
+
+class FakeExecutor:
+    """An executor that starts no process: each job becomes what ``answer`` returns for it. It remembers what a run asks of it."""
+
+    def __init__(self, answer: Callable[[Job], Execution]) -> None:
+        self.answer = answer
+        self.jobs: list[Job] = []
+        """Every job of a case, in the order in which they were run."""
+        self.rounds: list[list[Job]] = []
+        """The jobs of each call of ``run``."""
+        self.retired: list[int] = []
+        self.cancelled = 0
+        """How many jobs were dropped."""
+        self.settings: ExecutorSettings | None = None
+        self.is_closed = False
+        self.activity = Activity()
+        self.warnings: tuple[str, ...] = ()
+        self._waiting: deque[Job] = deque()
+        self._check: Callable[[], None] = lambda: None
+
+    def run(self, jobs: Iterable[Job], capacity: Capacity) -> Iterator[Execution]:
+        self._waiting.extend(jobs)
+        cases = [job for job in self._waiting if job.plan is not None]
+        if cases:
+            self.rounds.append(cases)
+        while self._waiting:
+            self._check()
+            if not self._waiting:
+                return
+            job = self._waiting.popleft()
+            if job.plan is None:
+                yield Execution(job=job, observation=dict(FACTS), ending=ENDED, seconds=1.0, isolation="fork")
+            else:
+                self.jobs.append(job)
+                yield self.answer(job)
+
+    def again(self, job: Job) -> None:
+        self._waiting.append(job)
+
+    def retire(self, worker: int) -> None:
+        self.retired.append(worker)
+
+    def cancel_waiting(self) -> int:
+        self.cancelled += len(self._waiting)
+        self._waiting.clear()
+        return 0
+
+    def on_interrupt(self, wake: int, check: Callable[[], None]) -> None:
+        self._check = check
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def started(self, settings: ExecutorSettings) -> Executor:
+        """Take the settings of a run, as the factory of an executor does, and forget the run before."""
+        self.settings, self.is_closed = settings, False
+        self.jobs, self.rounds, self.retired = [], [], []
+        return self
+
+
+def use_executor(monkeypatch: pytest.MonkeyPatch, answer: Callable[[Job], Execution]) -> FakeExecutor:
+    """Let runs of this process use a fake executor."""
+    fake = FakeExecutor(answer)
+    monkeypatch.setitem(EXECUTORS, LOCAL, fake.started)
+    return fake

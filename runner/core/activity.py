@@ -19,7 +19,7 @@ class Activity:
     """What an engine waits for just now."""
 
     starting: float | None = None
-    """Since when a template warms up: the longest of several; None where none does."""
+    """Since when a zygote warms up: the longest of several; None where none does."""
     warming: float | None = None
     """Since when a worker for a GPU warms up while no case runs: the longest of several; None where none does."""
     running: tuple[RunningCase, ...] = ()

@@ -24,10 +24,10 @@ THREADS = "TORCH_CONFORMANCE_THREADS"
 """The variable that says how many OpenMP threads a worker has."""
 
 KEPT = "TORCH_CONFORMANCE_KEPT"
-"""The variable that names the folder of what a template may know from earlier runs."""
+"""The variable that names the folder of what a zygote may know from earlier runs."""
 
 WARM = "warm"
-"""The folder below it in which templates keep what the compiler built while they warmed up."""
+"""The folder below it in which zygotes keep what the compiler built while they warmed up."""
 
 SERVICES_FILE = "services.json"
 """The file in a case's scratch folder that tells its worker where its services are. It holds passwords: never in a run's folder."""

@@ -17,7 +17,7 @@ from runner.vocabulary.steps import traits_of
 
 _MIB = 1 << 20
 
-# What processes were seen to take of their own (the rest they share with their template), and at least half as much again. Torch 2.13 for
+# What processes were seen to take of their own (the rest they share with their zygote), and at least half as much again. Torch 2.13 for
 # the CPU, peaks over the case: most cases that compile 250 to 400 MiB, the largest 560; without a compiler 95 to 300; a child that imports
 # torch anew 150 to 250; a pool of 16 processes that compile 500 above its worker.
 _MEMORY_OF_COMPILING = 1024 * _MIB
@@ -30,7 +30,7 @@ _MEMORY_ON_HOST_OF_GPU = 2048 * _MIB
 """What the libraries of a GPU add in a worker: bounded from above, not measured."""
 
 _MEMORY_KEPT = 1024 * _MIB
-"""For the runner and the templates, which hold some 300 MiB each."""
+"""For the runner and the zygotes, which hold some 300 MiB each."""
 
 _GPU_MEMORY = 4096 * _MIB
 """What a case on a GPU is taken to need of it when it does not say: a context of 600 MiB, inputs, and what torch keeps of what was freed.
@@ -41,7 +41,7 @@ _GPU_MEMORY_OF_CHILD = 1024 * _MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class SchedulingOptions:
     """What the command line, and the last run, say of how cases are run."""
 
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Wishes:
 
 
 def environment_of(case: Case) -> Environment:
-    """Return what the case's template must have been started with."""
+    """Return what the case's zygote must have been started with."""
     variables = {name: None if value is None else _as_variable(value) for name, value in case.body.settings.env.items()}
     # what compiles nothing needs no compiler warm: that alone takes longer than importing torch
     kinds = frozenset([devices.kind_of(case.device)]) if case.body.compiles else frozenset[str]()
@@ -75,7 +75,7 @@ def environments(cases: Sequence[Case]) -> dict[str, Environment]:
 
 
 def order(cases: Sequence[Case], seconds: Mapping[str, float] | None = None, seed: int | None = None) -> list[Case]:
-    """Return the cases in the order in which they run, those of one environment together: each template is started once.
+    """Return the cases in the order in which they run, those of one environment together: each zygote is started once.
 
     The longest of the last run come first, so that none is left over at the end with nothing beside it; so do cases without a time, because
     a wrong guess that is too long costs nothing. What runs alone comes last: the machine is emptied once. With a seed the order is random,
@@ -91,7 +91,7 @@ def order(cases: Sequence[Case], seconds: Mapping[str, float] | None = None, see
     alone = [case for case in cases if is_exclusive(case)]
     beside = _by_environment([case for case in cases if not is_exclusive(case)])
     kept_warm = {environment_of(case).key for case in alone}
-    # an environment that comes again at the end stands last here, and first there: its template need not be started twice
+    # an environment that comes again at the end stands last here, and first there: its zygote need not be started twice
     keys = sorted(beside, key=lambda key: (key in kept_warm, -max(map(length, beside[key]))))
     ending = _by_environment(alone)
     groups = [beside[key] for key in keys]

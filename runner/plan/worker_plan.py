@@ -94,12 +94,11 @@ def _compared(case: Case) -> list[str]:
     return sorted({name.partition(".")[0] for step in case.steps for expected in step.expectations for name in expected.check.names})
 
 
-def make_plan(
-    case: Case, here: Surroundings, facts: Mapping[str, object], folder: Path, cache: Path, objects: Path | None = None
-) -> dict[str, Any]:
+def make_plan(case: Case, here: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:
     """Return the plan as JSON can say it; raise ``templates.TemplateError`` for a fact that this machine does not have.
 
-    ``objects`` is the folder from which compiled objects may be served.
+    It holds no path that a worker opens: ``with_paths`` adds those of its machine. The file of each block of Python is the name that
+    tracebacks give it.
     """
     plan = {
         "format": 1,
@@ -110,14 +109,28 @@ def make_plan(
         "body": resolve_facts(body_as_json(case.body), facts),
         "seed": seed_of(case),
         "module_key": case.spec,
-        "folder": str(folder),
-        "cache": str(cache),
-        "objects": str(objects) if objects is not None else None,
         "needs_eager": needs_eager(case),
         "compared": _compared(case),
         "steps": [_plan_step(case, step, here, facts) for step in case.steps],
     }
     return dict(encode(plan))
+
+
+def with_paths(
+    plan: Mapping[str, object], folder: Path, cache: Path, objects: Path | None = None, torch_root: str | None = None
+) -> dict[str, Any]:
+    """Return a plan with the paths of the machine on which its worker runs.
+
+    ``folder`` is for what the case leaves, ``cache`` for what only the worker needs. ``objects`` is the folder from which compiled objects
+    may be served. The worker must import torch from ``torch_root``; with None it may import any.
+    """
+    return {
+        **plan,
+        "folder": str(folder),
+        "cache": str(cache),
+        "objects": str(objects) if objects is not None else None,
+        "torch_root": torch_root,
+    }
 
 
 def step_names(step: Step) -> Iterator[str]:

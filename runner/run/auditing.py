@@ -27,7 +27,7 @@ from runner.record.evidence import OBSERVATION, EvidenceAltered, RecordedFiles
 from runner.record.journal import JournalError, read_run
 from runner.record.run_folder import JOURNAL, LATEST, RunFolder, find_run, require_still
 from runner.run import recorded, rejudge
-from runner.run.session import CaseRunner
+from runner.run.pipeline import CaseRunner
 from runner.system import availability, output
 from runner.system.installed_torch import installed_torch
 
@@ -113,8 +113,8 @@ def _run(cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Pat
     workers = schedule.workers(options.jobs)
     run_folder = RunFolder(path=folder, run_id="audit")
     found: list[tuple[Case, CaseResult]] = []
-    wishes = schedule.Wishes(memory_limit=schedule.memory_limit("auto"))
-    with CaseRunner(options, suite, waivers, cases, run_folder, workers, availability.glance(installed_torch()), wishes) as runner:
+    scheduling = schedule.SchedulingOptions(memory_limit=schedule.memory_limit("auto"))
+    with CaseRunner(options, suite, waivers, cases, run_folder, workers, availability.glance(installed_torch()), scheduling) as runner:
         machine = runner.look_at_machine()
         known = surroundings_of(machine.torch, machine)
         possible = [case for case in cases if not availability.of_case(case, machine).reason]

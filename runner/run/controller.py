@@ -23,7 +23,7 @@ from runner.run.header_stage import HeaderStage
 from runner.run.ledger import Ledger
 from runner.run.preparation import Prepared, check, choose, prepare
 from runner.run.repro import repro
-from runner.run.session import result_of_unrun
+from runner.run.results import result_of_unrun
 from runner.system import output
 from runner.system.signals import Interrupts
 

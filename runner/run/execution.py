@@ -14,10 +14,11 @@ from runner.run.activity import ActivityEvents
 from runner.run.audit_warnings import AuditWarnings
 from runner.run.header_stage import HeaderStage
 from runner.run.ledger import Ledger
+from runner.run.pipeline import CaseRunner
 from runner.run.preparation import Prepared
 from runner.run.repro import repro
+from runner.run.results import result_of_unavailable
 from runner.run.retries import run_rounds
-from runner.run.session import CaseRunner, result_of_unavailable
 from runner.system import availability
 from runner.system.capabilities import Machine
 from runner.system.installed_torch import installed_torch

@@ -52,7 +52,7 @@ class Prepared:
     selection: Selection
     policy: Policy
     workers: int
-    scheduling: schedule.Wishes
+    scheduling: schedule.SchedulingOptions
     header: RunHeader
 
 
@@ -97,7 +97,7 @@ def choose(options: RunOptions) -> Selection:
 def prepare(checked: Checked, selection: Selection) -> Prepared:
     """Return the run as it is to be recorded. Reads the last run's times, so call it before the new run becomes the latest."""
     options = checked.options
-    scheduling = schedule.Wishes(
+    scheduling = schedule.SchedulingOptions(
         seconds=seconds_of_run(REPORTS / LATEST, JOURNAL), seed=_seed(options.shuffle), memory_limit=checked.memory_limit
     )
     header = header_of(options, selection.suite, selection.waivers, selection.whole, selection.selected, scheduling.seed)

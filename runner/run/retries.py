@@ -7,8 +7,8 @@ from runner.core.conditions import Surroundings
 from runner.core.model import Case, CaseResult
 from runner.core.options import RunOptions
 from runner.run.ledger import Ledger
+from runner.run.pipeline import CaseRunner
 from runner.run.repro import repro
-from runner.run.session import CaseRunner
 
 
 def run_rounds(

@@ -13,3 +13,14 @@ def open_left_behind(path: Path) -> BinaryIO:
         os.close(descriptor)
         raise OSError(f"{path.name} is no file")
     return os.fdopen(descriptor, "rb")
+
+
+def tail(path: Path, limit: int, start: int = 0) -> str:
+    """Return the end of a file that a worker left, at most ``limit`` bytes of what is behind ``start``; empty where it cannot be read."""
+    try:
+        with open_left_behind(path) as stream:
+            size = stream.seek(0, 2)
+            stream.seek(max(size - limit, start))
+            return stream.read(limit).decode("utf-8", "backslashreplace")
+    except OSError:
+        return ""

@@ -13,6 +13,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -146,16 +147,35 @@ def _problem_of_file(descriptor: int, execute: Callable[[int], None]) -> str:
     return ""
 
 
-def shortage(folder: Path, said: str = "") -> str:
-    """Return what there is no room for any more where a folder lies; empty where there is room. ``said`` is what a failed case printed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """What is free in the folder for temporary files."""
+
+    folder: str
+    bytes: int = 0
+    files: int | None = None
+    """How many files there is room for; None where the file system does not count them."""
+    problem: str = ""
+    """Why that is not known."""
+
+
+def space_of(folder: Path) -> Space:
+    """Return what is free where the scratch folder of a run lies."""
     try:
         space, files = _free(folder)
     except OSError as error:
-        return f"{folder}: {error.strerror}"
-    if space < _SHORT_BYTES or (space < _SUSPECT_BYTES and any(words in said for words in _FULL)):
-        return f"no space is left in {folder.parent} ({_mib(space)} free); make room there, or name another folder with TMPDIR"
-    if files is not None and files < _SHORT_FILES:
-        return f"no room is left for files in {folder.parent}; make room there, or name another folder with TMPDIR"
+        return Space(folder=str(folder.parent), problem=f"{folder}: {error.strerror}")
+    return Space(folder=str(folder.parent), bytes=space, files=files)
+
+
+def shortage(space: Space, said: str = "") -> str:
+    """Return what there is too little space for; empty where there is enough. ``said`` is what a failed case printed."""
+    if space.problem:
+        return space.problem
+    if space.bytes < _SHORT_BYTES or (space.bytes < _SUSPECT_BYTES and any(words in said for words in _FULL)):
+        return f"no space is left in {space.folder} ({_mib(space.bytes)} free); make room there, or name another folder with TMPDIR"
+    if space.files is not None and space.files < _SHORT_FILES:
+        return f"no room is left for files in {space.folder}; make room there, or name another folder with TMPDIR"
     return ""
 
 

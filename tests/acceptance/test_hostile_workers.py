@@ -18,7 +18,8 @@ from lxml import etree  # type: ignore[import-untyped]  # it ships no types
 from runner.core.model import CaseResult
 from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
-from tests.fakes import ROOT, program
+from runner.run.observed import phases
+from tests.fakes import ROOT, observation, observed, program
 
 pytestmark = pytest.mark.torch
 
@@ -56,7 +57,7 @@ OUTCOMES = {
     "binary-output": (Outcome.PASS, ""),
     "nan-observation": (Outcome.ERROR, "the worker sent a message that is no JSON"),
     "stack-overflow": (Outcome.CRASH, "killed by SIGSEGV while in phase 'api'"),
-    "zygote-killed": (Outcome.CRASH, "killed by SIGKILL while in phase 'api' (the template ended"),
+    "zygote-killed": (Outcome.CRASH, "killed by SIGKILL while in phase 'api' (the zygote ended"),
     "invalid-phases": (Outcome.ERROR, "step 1 was not carried out"),
     "endless-daemon-chain": (Outcome.PASS, ""),
     "segfault": (Outcome.CRASH, "killed by SIGSEGV while in phase 'api'"),
@@ -227,12 +228,14 @@ def test_code_that_is_too_long_is_missing_rather_than_cut(tmp_path, monkeypatch)
 
 
 def test_phases_that_are_no_time_are_left_out():
-    from runner.run.session import _phases
+    odd: dict[str, Any] = {"a": 1.23456, "d": float("nan"), "e": float("inf"), "f": 10**400, "h": 0}
+    assert phases(observed(observation(phases=odd))) == {"a": 1.2346, "h": 0.0}
 
-    odd: dict[str, Any] = {"a": 1.23456, "b": -1, "c": "1", "d": float("nan"), "e": float("inf"), "f": 10**400, "g": None, "h": 0}
-    assert _phases({"phases": odd}) == {"a": 1.2346, "h": 0.0}
-    for facts in (None, 7, [], {}, {"phases": 7}, {"phases": []}):
-        assert _phases(facts) == {}
+
+@pytest.mark.parametrize("sent", [7, [], {"b": -1}, {"c": "1"}, {"g": None}], ids=str)
+def test_an_observation_with_phases_that_its_schema_refuses_has_none(sent):
+    assert observed(observation(phases=sent)) is None
+    assert phases(None) == {}
 
 
 def test_the_others_are_not_harmed(ran):

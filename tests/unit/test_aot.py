@@ -12,7 +12,7 @@ import pytest
 from runner.core.protocol import decode
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
-from runner.plan.worker_plan import make_plan
+from runner.plan.worker_plan import make_plan, with_paths
 from tests.fakes import HERE, import_torch, shipped
 
 # what torch warns of while it exports is not ours
@@ -76,7 +76,7 @@ def session(torch: Any, tmp_path: Path) -> Callable[[str], Any]:
         path = tmp_path / "spec.yaml"
         path.write_text(text)
         (one,) = load([path]).cases
-        plan = make_plan(one, surroundings(shipped()["cpu"], HERE), {}, tmp_path, tmp_path / "cache")
+        plan = with_paths(make_plan(one, surroundings(shipped()["cpu"], HERE), {}), tmp_path, tmp_path / "cache")
         made = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None), contextlib.ExitStack())
         made.prepare()
         return made

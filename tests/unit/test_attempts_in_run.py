@@ -1,11 +1,10 @@
-"""Attempts on their way through the session: jobs of their own, alone when they are run again, each with what others did to it.
+"""Attempts in the pipeline of a run: jobs of their own, alone when they are run again, each with what others did to it.
 
-The engine is a stand-in: no worker is started.
+The executor is a fake: no worker is started.
 """
 
 import json
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,71 +13,50 @@ import pytest
 from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
 from runner.core.model import Ending
-from runner.execute.local.engine import Limits
-from runner.plan.jobs import FACTS, SHARED, Execution, Job
-from runner.run import session
+from runner.execute.base import SHARED, Execution, Job
 from tests.conftest import GOOD
+from tests.fakes import FakeExecutor, use_executor
 
 SPECS = {"one": GOOD, "two": GOOD + "isolation: worker\n"}
 
 
-class Engine:
-    """Answers what the machine is, and lets every case crash: the first executions after others in their worker, the rest alone."""
+class Crashes:
+    """Every case crashes: the first ones after others in their worker, the rest alone."""
 
-    rounds: list[list[Job]]
-    limits: Limits
-    in_company = 0
+    after_others = 0
 
-    def __init__(self, limits: Limits) -> None:
-        Engine.limits = limits
-        self.broken: dict[str, str] = {}
-        self.left_over: tuple[str, ...] = ()
-        self._waiting: deque[Job] = deque()
+    def answer(self, job: Job) -> Execution:
+        after = 3 if self.after_others else 0
+        self.after_others = max(0, self.after_others - 1)
+        ending = Ending(exit_code=1, phase="import")
+        return Execution(job=job, observation=None, ending=ending, seconds=1.0, isolation=SHARED if after else "fork", after=after)
 
-    def run(self, jobs: Iterable[Job], *_: object) -> Iterator[Execution]:
-        self._waiting.extend(jobs)
-        if self._waiting[0].plan != FACTS:
-            Engine.rounds.append(list(self._waiting))
-        while self._waiting:
-            job = self._waiting.popleft()
-            facts = {"torch": "2.13.0", "gpus": 0} if job.plan == FACTS else None
-            after = 0
-            if job.plan != FACTS and Engine.in_company:
-                Engine.in_company -= 1
-                after = 3
-            ending = Ending(exit_code=1, phase="import")
-            isolation = SHARED if after else "fork"
-            yield Execution(job=job, observation=facts, ending=ending, seconds=1.0, isolation=isolation, after=after)
 
-    def again(self, job: Job) -> None:
-        self._waiting.append(job)
+@pytest.fixture
+def crashes() -> Crashes:
+    return Crashes()
 
-    def retire(self, number: int) -> None:
-        """End no worker: there is none."""
 
-    def heed(self, wake: int, asked: Callable[[], None]) -> None:
-        """Hear of no signal: nothing is waited for."""
-
-    def close(self) -> None:
-        """End nothing: nothing was started."""
+@pytest.fixture
+def executor(monkeypatch: pytest.MonkeyPatch, crashes: Crashes) -> FakeExecutor:
+    return use_executor(monkeypatch, crashes.answer)
 
 
 Run = Callable[..., list[list[Job]]]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executor: FakeExecutor, crashes: Crashes) -> Run:
     """Return a function that runs the program on a folder of specs and returns the jobs of each round."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(session, "Engine", Engine)
     (tmp_path / "specs").mkdir()
     for name, text in SPECS.items():
         (tmp_path / "specs" / f"{name}.yaml").write_text(text)
 
-    def go(*arguments: str, in_company: int = 0) -> list[list[Job]]:
-        Engine.rounds, Engine.in_company = [], in_company
+    def go(*arguments: str, after_others: int = 0) -> list[list[Job]]:
+        crashes.after_others = after_others
         assert main(["run", "specs", "--backend", "cpu", "--out", "out", *arguments]) == ExitCode.FAILED
-        return Engine.rounds
+        return executor.rounds
 
     return go
 
@@ -103,7 +81,7 @@ def test_attempts_of_a_case_are_jobs_of_their_own(run: Run) -> None:
 
 
 def test_what_others_did_to_an_attempt_is_said_of_that_attempt_alone(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    run("--repeat", "3", "--select", "two*", in_company=1)
+    run("--repeat", "3", "--select", "two*", after_others=1)
     said = [attempt["company"] for attempt in lines("attempt")]
     # the one that was run again alone ended last
     assert said[:2] == ["", ""]
@@ -113,7 +91,8 @@ def test_what_others_did_to_an_attempt_is_said_of_that_attempt_alone(run: Run, c
 
 
 @pytest.mark.parametrize(("factor", "seconds"), [("1", 300.0), ("0.5", 150.0), ("4", 1200.0)])
-def test_every_deadline_is_multiplied(run: Run, factor: str, seconds: float) -> None:
+def test_every_deadline_is_multiplied(run: Run, executor: FakeExecutor, factor: str, seconds: float) -> None:
     (jobs,) = run("--timeout-factor", factor)
     assert {job.timeout for job in jobs} == {seconds}
-    assert Engine.limits.patience == float(factor)
+    assert executor.settings is not None
+    assert executor.settings.timeout_factor == float(factor)

@@ -70,9 +70,9 @@ def test_a_patch_with_a_template(cases: Cases) -> None:
 
 def test_a_patched_case_is_planned_as_any_other(cases: Cases, tmp_path: Path) -> None:
     case = cases("control: {config: {freezing: false}, torch: {seed: 7}}\n")[CPU]
-    plan = make_plan(with_control(case), HERE, {}, tmp_path, tmp_path)
+    plan = make_plan(with_control(case), HERE, {})
     assert (plan["body"]["config"]["freezing"], plan["seed"]) == (False, 7)
-    assert make_plan(case, HERE, {}, tmp_path, tmp_path)["body"]["config"]["freezing"] is True
+    assert make_plan(case, HERE, {})["body"]["config"]["freezing"] is True
     assert with_control(case).id == case.id
 
 

@@ -1,10 +1,11 @@
 """What failed in a worker of several cases: whether it is believed, run again alone, and where it is told.
 
-The engine is a stand-in that answers as it is told to; judging, journal and reports are real.
+The executor is a fake that gives the answers of a test; judging, journal and reports are real.
 """
 
+import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,10 @@ from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
 from runner.core.model import CaseResult, Ending, ServiceReport
 from runner.core.outcomes import Outcome
-from runner.plan.jobs import FACTS, SHARED, Execution, Job
+from runner.execute.base import SHARED, Execution, Job
 from runner.record.journal import read_run
-from runner.run import session
 from tests.conftest import GOOD
-from tests.fakes import ENDED, close_facts, close_leaf, exception, observation, seen
+from tests.fakes import ENDED, FakeExecutor, close_facts, close_leaf, exception, observation, seen, use_executor
 
 SHARES = GOOD + "isolation: worker\n"
 
@@ -44,11 +44,21 @@ class Answer:
     isolation: str = SHARED
     worker: int = 7
     contaminated: str = ""
+    services: tuple[ServiceReport, ...] = ()
 
     def of(self, job: Job) -> Execution:
         facts = observation(*self.steps, id=job.name.rpartition(" (")[0]) if self.steps else None
-        more = {"isolation": self.isolation, "after": self.after, "worker": self.worker, "contaminated": self.contaminated}
-        return Execution(job=job, observation=facts, ending=self.ending, seconds=1.5, **more)
+        return Execution(
+            job=job,
+            observation=facts,
+            ending=self.ending,
+            seconds=1.5,
+            isolation=self.isolation,
+            after=self.after,
+            worker=self.worker,
+            contaminated=self.contaminated,
+            services=self.services,
+        )
 
 
 HELD = Answer((seen(measured={"0": close_facts(close_leaf())}),))
@@ -66,45 +76,6 @@ def alone(answer: Answer) -> Answer:
     return replace(answer, isolation="fork", worker=8)
 
 
-class Engine:
-    """Gives each job the next answer; remembers the jobs, what was begun, and whom it should give nothing more."""
-
-    answers: deque[Answer]
-    jobs: list[Job]
-    retired: list[int]
-
-    def __init__(self, limits: object) -> None:
-        self.broken: dict[str, str] = {}
-        self.left_over: tuple[str, ...] = ()
-        self.left_over: tuple[str, ...] = ()
-        self.queue: deque[Job] = deque()
-
-    def run(self, jobs: Iterable[Job], *_: object) -> Iterator[Execution]:
-        self.queue.extend(jobs)
-        while self.queue:
-            job = self.queue.popleft()
-            if job.plan == FACTS:
-                facts = {"torch": "2.13.0", "gpus": 0}
-                yield Execution(job=job, observation=facts, ending=ENDED, seconds=1.0, isolation="fork")
-                continue
-            Engine.jobs.append(job)
-            if job.begin is not None:
-                job.begin()
-            yield Engine.answers.popleft().of(job)
-
-    def heed(self, *_: object) -> None:
-        """Hear of no signal: nothing is waited for."""
-
-    def again(self, job: Job) -> None:
-        self.queue.append(job)
-
-    def retire(self, number: int) -> None:
-        Engine.retired.append(number)
-
-    def close(self) -> None:
-        """End nothing: nothing was started."""
-
-
 @dataclass(frozen=True)
 class Ran:
     """A run of one spec."""
@@ -114,6 +85,7 @@ class Ran:
     out: Path
     err: str
     shown: str
+    executor: FakeExecutor
 
     @property
     def junit(self) -> ElementTree.Element:
@@ -125,19 +97,19 @@ Run = Callable[..., Ran]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Return a function that runs a spec with an engine that gives these answers."""
+    """Return a function that runs a spec with an executor that gives these answers."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(session, "Engine", Engine)
 
     def go(*answers: Answer, spec: str = SHARES, isolation: str = "worker", more: tuple[str, ...] = ()) -> Ran:
         Path("spec.yaml").write_text(spec)
-        Engine.answers, Engine.jobs, Engine.retired = deque(answers), [], []
+        left = deque(answers)
+        executor = use_executor(monkeypatch, lambda job: left.popleft().of(job))
         capsys.readouterr()
         code = main(["run", "spec.yaml", "--isolation", isolation, "--out", "out", *more])
         said = capsys.readouterr()
-        assert not Engine.answers
+        assert not left
         (result,) = read_run(Path("out/run.jsonl")).results
-        return Ran(code, result, tmp_path / "out", said.err, said.out)
+        return Ran(code, result, tmp_path / "out", said.err, said.out, executor)
 
     return go
 
@@ -150,23 +122,21 @@ def test_a_pass_of_a_case_that_changed_what_measures_it_is_not_believed(run: Run
         == "PASS after 3 other cases in a worker, and changed what measures it: runner.vocabulary.expectations.close.measure"
     )
     assert "changed what measures it" in ran.err
-    assert not Engine.jobs[-1].shares
+    assert not ran.executor.jobs[-1].shares
 
 
 def test_the_cases_of_a_folder_are_a_group_unless_all_are_one(run: Run) -> None:
-    run(HELD)
-    (apart,) = {job.group for job in Engine.jobs}
+    (apart,) = {job.group for job in run(HELD).executor.jobs}
     assert apart == "."
-    Engine.jobs.clear()
-    run(HELD, more=("--share-across-folders", "--out", "other"))
-    assert {job.group for job in Engine.jobs} == {""}
+    ran = run(HELD, more=("--share-across-folders", "--out", "other"))
+    assert {job.group for job in ran.executor.jobs} == {""}
 
 
 def test_a_pass_in_company_is_believed(run: Run) -> None:
     ran = run(company(HELD))
     assert (ran.code, ran.result.outcome) == (ExitCode.OK, Outcome.PASS)
     assert (ran.result.isolation, ran.result.after, ran.result.company) == ("shared", 3, "")
-    assert Engine.retired == []
+    assert ran.executor.retired == []
     assert "run again alone" not in ran.err
     assert ran.junit.find("system-out") is None
 
@@ -176,7 +146,7 @@ def test_what_fails_in_company_and_passes_alone_passes(run: Run) -> None:
     assert (ran.code, ran.result.outcome) == (ExitCode.OK, Outcome.PASS)
     assert ran.result.company.startswith("FAIL after 3 other cases in a worker: close: ")
     assert (ran.result.isolation, ran.result.after) == ("fork", 0)
-    assert Engine.retired == [7]
+    assert ran.executor.retired == [7]
     (warning,) = [line for line in ran.err.splitlines() if "run again alone" in line]
     assert warning.startswith("warning: spec[backend=cpu] was FAIL after 3 other cases in a worker: close: ")
     assert warning.endswith("; it was run again alone. If it may share no worker, its spec says 'isolation: case'")
@@ -192,14 +162,14 @@ def test_what_fails_in_company_and_alone_fails(run: Run) -> None:
 def test_what_fails_first_in_its_worker_is_believed_at_once(run: Run) -> None:
     ran = run(company(DIFFERS, after=0))
     assert (ran.code, ran.result.outcome, ran.result.company) == (ExitCode.FAILED, Outcome.FAIL, "")
-    assert Engine.retired == [7]  # what it left behind is nobody's
-    assert len(Engine.jobs) == 1
+    assert ran.executor.retired == [7]  # what it left behind is nobody's
+    assert len(ran.executor.jobs) == 1
 
 
 def test_what_fails_in_a_fork_is_believed_at_once(run: Run) -> None:
     ran = run(alone(DIFFERS), isolation="case")
     assert (ran.result.outcome, ran.result.company) == (Outcome.FAIL, "")
-    assert Engine.retired == []
+    assert ran.executor.retired == []
 
 
 @pytest.mark.parametrize(
@@ -219,7 +189,7 @@ def test_whatever_is_no_pass_is_run_again(first: Answer, said: str, run: Run) ->
     ran = run(company(first), alone(HELD))
     assert ran.result.outcome is Outcome.PASS
     assert ran.result.company.startswith(said)
-    assert len(Engine.jobs) == 2
+    assert len(ran.executor.jobs) == 2
 
 
 def test_one_case_before_it_is_one_case(run: Run) -> None:
@@ -242,57 +212,35 @@ def test_a_waived_case_that_passes_in_company_is_run_again(run: Run, tmp_path: P
 
 def test_the_second_time_is_a_job_of_its_own(run: Run) -> None:
     ran = run(company(DIFFERS), alone(HELD))
-    first, second = Engine.jobs
+    first, second = ran.executor.jobs
     assert (first.shares, second.shares) == (True, False)
     assert first.folder != second.folder
-    assert first.plan != second.plan
-    assert ran.result.folder == str(second.folder.relative_to(ran.out))
+    assert first.name != second.name
+    assert ran.result.folder == second.folder
     for job in (first, second):  # what both left stays for who looks into it
-        assert (job.folder / "observation.json").is_file()
-        assert Path(job.plan).is_file()
+        assert (ran.out / job.folder / "observation.json").is_file()
 
 
 @pytest.mark.parametrize(("isolation", "spec", "shares"), [("none", GOOD, True), ("worker", GOOD, False), ("worker", SHARES, True)])
 def test_who_shares(isolation: str, spec: str, shares: bool, run: Run) -> None:
-    run(HELD, spec=spec, isolation=isolation)
-    assert Engine.jobs[0].shares is shares
+    ran = run(HELD, spec=spec, isolation=isolation)
+    assert ran.executor.jobs[0].shares is shares
 
 
 def test_with_one_worker_for_all_a_failure_is_run_again_alone_too(run: Run) -> None:
     ran = run(company(DIFFERS), alone(HELD), spec=GOOD, isolation="none")
-    assert (ran.result.outcome, Engine.jobs[1].shares) == (Outcome.PASS, False)
+    assert (ran.result.outcome, ran.executor.jobs[1].shares) == (Outcome.PASS, False)
 
 
-class Services:
-    """Starts nothing; remembers for whom it was asked to."""
-
-    log: list[tuple[str, str]]
-    warnings = ()
-
-    def __init__(self, *_: object) -> None:
-        Services.log = []
-
-    def announce(self, count: int) -> None:
-        """Prepare nothing."""
-
-    def start(self, case_id: str, folder: Path) -> None:
-        Services.log.append(("start", folder.name))
-
-    def stop(self, case_id: str) -> ServiceReport:
-        Services.log.append(("stop", ""))
-        return ServiceReport(name="redis", answered={"GET": 1})
-
-    def close(self) -> None:
-        """End nothing."""
-
-
-def test_a_service_is_a_new_one_the_second_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "Services", Services)
+def test_the_retry_of_a_case_is_judged_by_its_own_service(run: Run) -> None:
     remote = {"RemoteFxGraphCache": {"hit": 0, "miss": 1, "put": 0, "exception": 0}}
-    asked = Answer((seen(measured={"0": close_facts(close_leaf())}, remote=remote),))
-    ran = run(company(DIFFERS), alone(asked), spec=GOOD + "services: [redis]\n", isolation="none")
-    folders = [job.folder.name for job in Engine.jobs]
-    assert Services.log == [("start", folders[0]), ("stop", ""), ("start", folders[1]), ("stop", "")]
+    asked = seen(measured={"0": close_facts(close_leaf())}, remote=remote)
+    used, unused = ServiceReport(name="redis", answered={"GET": 1}), ServiceReport(name="redis")
+    retry = replace(alone(Answer((asked,))), services=(used,))
+    ran = run(replace(company(DIFFERS), services=(unused,)), retry, spec=GOOD + "services: [redis]\n", isolation="none")
+    assert [job.services for job in ran.executor.jobs] == [("redis",)] * 2
+    reports = [json.loads((ran.out / job.folder / "services.json").read_text()) for job in ran.executor.jobs]
+    assert [report["answered"] for (report,) in reports] == [{}, {"GET": 1}]
     assert ran.result.outcome is Outcome.PASS
 
 

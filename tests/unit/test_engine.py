@@ -1,5 +1,6 @@
-"""The engine comes to its end whatever becomes of a template: one that never forks, never tells of an end, or is stopped."""
+"""The engine comes to its end whatever becomes of a zygote: one that never forks, never reports an end, or is stopped."""
 
+import contextlib
 import json
 import os
 import re
@@ -9,18 +10,20 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from runner.core.model import Activity
-from runner.execute.local import engine as module
-from runner.execute.local.engine import Engine, Limits
-from runner.execute.local.spawn import TemplateProcess
-from runner.plan.jobs import Environment, Execution, Isolation, Job
+from runner.execute.base import Execution, Job
+from runner.execute.local.engine import Engine
+from runner.execute.local.limits import Grace, Limits
+from runner.execute.local.running import LocalJob
+from runner.execute.local.spawn import Zygote, ZygoteProcess
+from runner.plan.jobs import Environment, Isolation
 from runner.plan.resources import Capacity, Needs, Room
 from runner.worker.process import zygote
 
@@ -33,11 +36,11 @@ os.write(pipe, b'{"phase": "api"}\\n' + answer.encode() + b'\\n')
 
 
 class Stuck:
-    """A template that is there and does nothing that it is asked."""
+    """A zygote that is there and does nothing that it is requested to do."""
 
     children: list["subprocess.Popen[bytes]"]
 
-    def __init__(self, *_: Any) -> None:
+    def __init__(self) -> None:
         self.control, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.is_ready = True
         self.is_closed = False
@@ -51,11 +54,15 @@ class Stuck:
 
     def wake(self) -> None: ...
 
+    def last_words(self) -> str:
+        return ""
+
     def hang_up(self) -> None:
         self.control.close()
         self.theirs.close()
 
     def has_left(self) -> bool:
+        self.close()
         return True
 
     def close(self) -> None:
@@ -65,7 +72,7 @@ class Stuck:
 
 
 class Silent(Stuck):
-    """A template that forks and never tells of an end."""
+    """A zygote that forks and never reports an end."""
 
     def fork(self, number: int, control: int) -> bool:
         child = subprocess.Popen(["sleep", "600"], start_new_session=True)
@@ -74,38 +81,65 @@ class Silent(Stuck):
         return True
 
 
-def start_process(wanted: Environment, control: int, threads: int, scratch: Path) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen([sys.executable, "-c", ANSWER, str(control)], pass_fds=[control], start_new_session=True)
+IMPATIENT = Grace(fork=0.3, gone=0.3, stack=0.05)
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FORK_SECONDS", 0.3)
-    monkeypatch.setattr(module, "_GONE_SECONDS", 0.3)
-    monkeypatch.setattr(module, "_STACK_SECONDS", 0.05)
-    monkeypatch.setattr(module, "start_process", start_process)
+class Starter:
+    """Starts workers that run this code, and zygotes of this kind."""
+
+    def __init__(self, code: str = ANSWER, zygotes: Callable[[], "Stuck"] | None = None) -> None:
+        self.code = code
+        self.zygotes = zygotes
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.made: list[Stuck] = []
+
+    def zygote(self, wanted: Environment) -> Zygote:
+        assert self.zygotes is not None
+        self.made.append(self.zygotes())
+        return self.made[-1]
+
+    def worker(self, wanted: Environment, control: int) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-c", self.code, str(control)]
+        self.workers.append(subprocess.Popen(command, pass_fds=[control], start_new_session=True))
+        return self.workers[-1]
 
 
-def executions(folder: Path, count: int, timeout: float) -> list[Execution]:
-    jobs = [Job(name=str(n), plan="x", folder=folder / str(n), environment=Environment(), timeout=timeout) for n in range(count)]
-    with Engine(Limits(threads=1, scratch=folder)) as engine:
-        return list(engine.run(jobs, Capacity(jobs=2, cores=2.0, memory=1 << 40)))
+def a_job(folder: Path, name: object, plan: str = "x", timeout: float = 30, **more: Any) -> Job:
+    more = {"environment": Environment(), **more}
+    return Job(name=str(name), plan={"word": plan}, folder=str(folder / str(name)), timeout=timeout, **more)
 
 
-def test_jobs_that_a_template_never_forks_for_are_run_without_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "TemplateProcess", Stuck)
-    # shorter than the template is waited for: a job's time begins with its process
-    done = executions(tmp_path, count=3, timeout=20)
+def in_place(job: Job) -> LocalJob:
+    """Give a worker a word in the place of a plan's file."""
+    assert job.plan is not None
+    return LocalJob(job=job, plan=job.plan["word"], folder=Path(job.folder))
+
+
+def engine_with(starter: Starter, grace: Grace = IMPATIENT, **limits: Any) -> "contextlib.closing[Engine]":
+    return contextlib.closing(Engine(Limits(grace=grace, **limits), starter, in_place))
+
+
+def room(jobs: int) -> Capacity:
+    return Capacity(jobs=jobs, cores=2.0, memory=1 << 40)
+
+
+def executions(folder: Path, zygotes: Callable[[], "Stuck"], count: int, timeout: float) -> list[Execution]:
+    with engine_with(Starter(zygotes=zygotes)) as engine:
+        return list(engine.run([a_job(folder, n, timeout=timeout) for n in range(count)], room(2)))
+
+
+def test_jobs_that_a_zygote_never_forks_for_are_run_without_it(tmp_path):
+    # shorter than the zygote is waited for: a job's time begins with its process
+    done = executions(tmp_path, Stuck, count=3, timeout=20)
     assert sorted(one.job.name for one in done) == ["0", "1", "2"]
     for one in done:
-        assert (one.observation, one.isolation, one.note) == (7, "process", "the template did not fork within 0.3 s")
+        assert (one.observation, one.isolation, one.note) == (7, "process", "the zygote did not fork within 0.3 s")
         assert (one.ending.timed_out, one.ending.exit_code, one.ending.phase) == (False, 0, "api")
 
 
-def test_a_killed_worker_of_which_nothing_is_heard_does_not_hold_up_the_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "TemplateProcess", Silent)
+def test_a_killed_worker_whose_end_is_not_reported_does_not_hold_up_the_run(tmp_path):
     begun = time.monotonic()
-    (done,) = executions(tmp_path, count=1, timeout=0.1)
+    (done,) = executions(tmp_path, Silent, count=1, timeout=0.1)
     assert done.ending.timed_out
     assert re.fullmatch(r"its process \d+ was not reported to have ended 0\.\d s after it was killed", done.note)
     assert done.left_over == done.note
@@ -123,8 +157,8 @@ def state(process: "subprocess.Popen[bytes]") -> str:
     return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_a_stopped_template_goes_on(sleeper):
-    asleep = TemplateProcess.__new__(TemplateProcess)
+def test_a_stopped_zygote_continues(sleeper):
+    asleep = ZygoteProcess.__new__(ZygoteProcess)
     asleep.process = sleeper
     asleep.wake()
     for _ in range(2):
@@ -184,38 +218,20 @@ STAYS = {
 }
 
 
-def starts(monkeypatch: pytest.MonkeyPatch, code: str) -> list["subprocess.Popen[bytes]"]:
-    """Let workers be this code; return where each is added that is started."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(wanted: Environment, control: int, threads: int, scratch: Path) -> "subprocess.Popen[bytes]":
-        started.append(subprocess.Popen([sys.executable, "-c", code, str(control)], pass_fds=[control], start_new_session=True))
-        return started[-1]
-
-    monkeypatch.setattr(module, "start_process", start)
-    return started
-
-
 def one_after_another(
-    folder: Path, plans: list[str], engines: list[Engine] | None = None, timeout: float = 60.0
-) -> list[tuple[float, Execution]]:
-    """Run jobs with nothing beside each of them; return when each ended, and what became of it."""
-    needs = Needs(exclusive=True)
-    jobs = [
-        Job(name=str(n), plan=plan, folder=folder / str(n), environment=Environment(), timeout=timeout, needs=needs)
-        for n, plan in enumerate(plans)
-    ]
+    starter: Starter, folder: Path, plans: list[str], timeout: float = 60.0
+) -> list[tuple[float, Execution, tuple[str, ...]]]:
+    """Run jobs with nothing beside each of them; return when each ended, what became of it, and what had outlived its job by then."""
+    jobs = [a_job(folder, n, plan, timeout, needs=Needs(exclusive=True)) for n, plan in enumerate(plans)]
     begun = time.monotonic()
-    with Engine(Limits(threads=1, scratch=folder, isolation=Isolation.PROCESS)) as engine:
-        if engines is not None:
-            engines.append(engine)
-        return [(time.monotonic() - begun, done) for done in engine.run(jobs, Capacity(jobs=2, cores=2.0, memory=1 << 40))]
+    with engine_with(starter, isolation=Isolation.PROCESS) as engine:
+        return [(time.monotonic() - begun, done, engine.left_over) for done in engine.run(jobs, room(2))]
 
 
 @pytest.mark.parametrize("way", STAYS)
-def test_a_worker_that_answers_and_does_not_end_delays_no_other_case(tmp_path, monkeypatch, way):
-    starts(monkeypatch, ANSWER_AND.format(before="", stays=STAYS[way]))
-    (first, stays), (second, next_), (third, last) = one_after_another(tmp_path, ["stays", "ends", "ends"])
+def test_a_worker_that_answers_and_does_not_end_delays_no_other_case(tmp_path, way):
+    starter = Starter(ANSWER_AND.format(before="", stays=STAYS[way]))
+    (first, stays, _), (second, next_, _), (third, last, _) = one_after_another(starter, tmp_path, ["stays", "ends", "ends"])
     assert third < 60  # the worker that stays would stay for 600
     assert second - first < 60
     assert (stays.observation, stays.ending.exit_code, stays.ending.signal, stays.ending.timed_out) == (7, 0, None, False)
@@ -225,45 +241,36 @@ def test_a_worker_that_answers_and_does_not_end_delays_no_other_case(tmp_path, m
 
 
 def test_a_worker_that_outlives_even_the_kill_delays_no_other_case(tmp_path, monkeypatch):
-    started = starts(monkeypatch, ANSWER_AND.format(before="", stays="time.sleep(600)"))
+    starter = Starter(ANSWER_AND.format(before="", stays="time.sleep(600)"))
     monkeypatch.setattr("runner.execute.local.workers.os.killpg", lambda *_: None)
-    engines: list[Engine] = []
     try:
-        (_, stays), (second, _) = one_after_another(tmp_path, ["stays", "ends"], engines)
+        (_, stays, left_over), (second, _, _) = one_after_another(starter, tmp_path, ["stays", "ends"])
     finally:
         monkeypatch.undo()
-        for process in started:
+        for process in starter.workers:
             process.kill()
             process.wait(timeout=60)
     assert second < 60
     assert re.search(r"so it was killed; its process \d+ had not ended \(state [SR]\) [\d.]+ s after it was killed", stays.left_over)
     assert stays.ending.exit_code == 0
-    assert engines[0].left_over == (f"0: {stays.left_over}",)
+    assert left_over == (f"0: {stays.left_over}",)
 
 
 @pytest.mark.parametrize(("ends", "code", "number"), [("os.kill(os.getpid(), 11)", None, 11), ("os._exit(3)", 3, None)])
-def test_a_worker_that_answers_and_then_ends_by_itself_is_judged_by_its_end(tmp_path, monkeypatch, ends, code, number):
-    starts(monkeypatch, ANSWER_AND.format(before="", stays=ends))
-    ((_, done),) = one_after_another(tmp_path, ["stays"])
+def test_a_worker_that_answers_and_then_ends_by_itself_is_judged_by_its_end(tmp_path, ends, code, number):
+    ((_, done, _),) = one_after_another(Starter(ANSWER_AND.format(before="", stays=ends)), tmp_path, ["stays"])
     assert (done.observation, done.ending.exit_code, done.ending.signal) == (7, code, number)
     assert done.left_over == ""
 
 
-def test_what_was_not_answered_is_late_as_ever(tmp_path, monkeypatch):
-    starts(monkeypatch, "import time; time.sleep(600)")
-    ((_, done),) = one_after_another(tmp_path, ["stays"], timeout=0.2)
+def test_what_was_not_answered_is_late_as_ever(tmp_path):
+    ((_, done, _),) = one_after_another(Starter("import time; time.sleep(600)"), tmp_path, ["stays"], timeout=0.2)
     assert done.ending.timed_out
     assert done.left_over == ""
 
 
 class Kept(Stuck):
-    """A template that is there, and whose workers are ready at once and never end."""
-
-    made: ClassVar[list["Kept"]] = []
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        Kept.made.append(self)
+    """A zygote that is there, and whose workers are ready at once and never end."""
 
     def fork(self, number: int, control: int) -> bool:
         code = ANSWER_AND.format(before=WARM, stays="time.sleep(600)")
@@ -277,63 +284,58 @@ WARM = "socket_ = socket.socket(fileno=os.dup(int(sys.argv[1]))); socket_.send(s
 
 
 class Starting(Stuck):
-    """A template that still starts torch."""
+    """A zygote that still starts torch."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self) -> None:
+        super().__init__()
         self.is_ready = False
 
 
-@pytest.mark.parametrize(("template_process", "waits_for"), [(Starting, "starting"), (Stuck, "warming")])
-def test_a_template_or_a_worker_that_starts_is_reported_since_when(tmp_path, monkeypatch, template_process, waits_for):
-    monkeypatch.setattr(module, "TemplateProcess", template_process)
-    environment = Environment(kinds=frozenset(["cuda"]))
-    with Engine(Limits(threads=1, scratch=tmp_path, spares=1)) as engine:
+@pytest.mark.parametrize(("kind", "waits_for"), [(Starting, "starting"), (Stuck, "warming")])
+def test_a_zygote_or_a_worker_that_starts_is_reported_since_when(tmp_path, kind, waits_for):
+    with engine_with(Starter(zygotes=kind), spares=1) as engine:
         assert engine.activity == Activity()
         begun = time.monotonic()
-        engine.again(Job(name="a", plan="x", folder=tmp_path / "a", environment=environment, timeout=9))
-        engine._fill(Room(Capacity(jobs=1, cores=2.0, memory=1 << 40)))
+        engine.again(a_job(tmp_path, "a", timeout=9, environment=Environment(kinds=frozenset(["cuda"]))))
+        engine._start(Room(room(1)))
         ended = time.monotonic()
         since = getattr(engine.activity, waits_for)
         assert begun - 0.001 <= since <= ended
         assert engine.activity == replace(Activity(), **{waits_for: since})
 
 
-def test_a_spare_that_warms_up_beside_a_case_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "TemplateProcess", Stuck)
-    environment = Environment(kinds=frozenset(["cuda"]))
-    with Engine(Limits(threads=1, scratch=tmp_path, spares=2)) as engine:
-        room = Room(Capacity(jobs=1, cores=2.0, memory=1 << 40))
+def test_a_spare_that_warms_up_beside_a_case_is_not_waited_for(tmp_path):
+    with engine_with(Starter(zygotes=Stuck), spares=2) as engine:
+        taken = Room(room(1))
         for name in "ab":
-            engine.again(Job(name=name, plan="x", folder=tmp_path / name, environment=environment, timeout=9))
-        engine._fill(room)
-        first, *_ = engine._workers.values()
+            engine.again(a_job(tmp_path, name, timeout=9, environment=Environment(kinds=frozenset(["cuda"]))))
+        engine._start(taken)
+        first, *_ = engine._pool
         first.is_warm = True
-        engine._fill(room)
+        engine._start(taken)
         assert [case.name for case in engine.activity.running] == ["a"]
-        assert any(not worker.is_warm for worker in engine._workers.values())
+        assert any(not worker.is_warm for worker in engine._pool)
         assert engine.activity.warming is None
 
 
-def test_workers_that_went_with_their_template_take_no_room_of_spares(tmp_path, monkeypatch):
+def test_workers_that_went_with_their_zygote_take_no_room_of_spares(tmp_path):
     """Cases of one environment, then of another, then of the first again: its dead spares are neither counted nor waited for."""
-    monkeypatch.setattr(module, "TemplateProcess", Kept)
-    Kept.made.clear()
     here, there = (Environment(kinds=frozenset(["cuda"]), variables={"A": name}) for name in "xy")
     jobs = [
-        Job(name=str(n), plan="ends", folder=tmp_path / str(n), environment=environment, timeout=30, needs=Needs(exclusive=n == 3))
+        a_job(tmp_path, n, "ends", environment=environment, needs=Needs(exclusive=n == 3))
         for n, environment in enumerate([here, here, there, here])
     ]
     begun = time.monotonic()
-    with Engine(Limits(threads=1, scratch=tmp_path, spares=4)) as engine:
-        done = list(engine.run(jobs, Capacity(jobs=1, cores=2.0, memory=1 << 40)))
-        assert all(one.key == here.key for one in engine._workers.values() if not one.has_ended)
+    starter = Starter(zygotes=Kept)
+    with engine_with(starter, spares=4) as engine:
+        done = list(engine.run(jobs, room(1)))
+        assert all(one.key == here.key for one in engine._pool if not one.has_ended)
     assert [one.job.name for one in done] == ["0", "1", "2", "3"]
-    assert len(Kept.made) == 3
+    assert len(starter.made) == 3
     assert time.monotonic() - begun < 60
 
 
-def test_a_worker_of_several_cases_takes_those_of_one_group(tmp_path, monkeypatch):
+def test_a_shared_worker_takes_cases_of_one_group(tmp_path):
     serve = ANSWER_AND.split("data, (pipe", 1)[0].format(before="") + (
         "control = socket.socket(fileno=int(sys.argv[1]))\n"
         "while True:\n"
@@ -344,16 +346,12 @@ def test_a_worker_of_several_cases_takes_those_of_one_group(tmp_path, monkeypatc
         "    [os.close(fd) for fd in fds]\n"
         "    control.send(json.dumps({'done': '', 'word': json.loads(data)['word']}).encode())\n"
     )
-    starts(monkeypatch, serve)
-    monkeypatch.setattr(module.Engine, "_may_start", lambda *_: True)
     groups = ["a", "b", "a", "b", "a", "c", "d", "e", "f", "a"]
-    jobs = [
-        Job(name=str(n), plan="x", folder=tmp_path / str(n), environment=Environment(), timeout=30, shares=True, group=group)
-        for n, group in enumerate(groups)
-    ]
-    with Engine(Limits(threads=1, scratch=tmp_path, isolation=Isolation.WORKER)) as engine:
-        done = list(engine.run(jobs, Capacity(jobs=1, cores=2.0, memory=1 << 40)))
-        assert sum(not one.is_retired for one in engine._workers.values()) <= 5
+    jobs = [a_job(tmp_path, n, shares=True, group=group) for n, group in enumerate(groups)]
+    with engine_with(Starter(serve), isolation=Isolation.WORKER) as engine:
+        engine._zygotes.broken[Environment().key] = "none is needed"
+        done = list(engine.run(jobs, room(1)))
+        assert sum(not one.is_retired for one in engine._pool) <= 5
     by_worker: dict[int, set[str]] = {}
     for one in done:
         by_worker.setdefault(one.worker, set()).add(one.job.group)
@@ -381,20 +379,15 @@ match json.loads(data)["plan"]:
 """
 
 
-def test_a_worker_is_heard_that_began_while_another_had_closed_its_pipe_and_not_ended(tmp_path, monkeypatch):
+def test_a_worker_is_heard_that_began_while_another_had_closed_its_pipe_and_not_ended(tmp_path):
     """The number of a descriptor that is closed before its end is known is the next worker's: that would be forgotten in its stead."""
-    monkeypatch.setattr(module, "_EXIT_SECONDS", 60.0)
-    monkeypatch.setattr(module, "_CLEAN_SECONDS", 5.0)
-    monkeypatch.setattr(module.Engine, "_may_start", lambda *_: True)
     answers = ANSWER_AND.split("if json", 1)[0].format(before="control = socket.socket(fileno=os.dup(int(sys.argv[1])))")
-    starts(monkeypatch, answers + CLOSES.replace("FOLDER", repr(str(tmp_path))))
-    jobs = [
-        Job(name=plan, plan=plan, folder=tmp_path / plan, environment=Environment(), timeout=60, shares=plan == "goes on")
-        for plan in ("closes", "ends", "goes on")
-    ]
+    starter = Starter(answers + CLOSES.replace("FOLDER", repr(str(tmp_path))))
+    jobs = [a_job(tmp_path, plan, plan, timeout=60, shares=plan == "goes on") for plan in ("closes", "ends", "goes on")]
     found = {}
-    with Engine(Limits(threads=1, scratch=tmp_path, isolation=Isolation.WORKER)) as engine:
-        for done in engine.run(jobs, Capacity(jobs=2, cores=2.0, memory=1 << 40)):
+    with engine_with(starter, replace(IMPATIENT, exit=60.0, clean=5.0), isolation=Isolation.WORKER) as engine:
+        engine._zygotes.broken[Environment().key] = "none is needed"
+        for done in engine.run(jobs, room(2)):
             found[done.job.name] = (done.observation, done.left_over)
             if done.job.name == "closes":
                 (tmp_path / "finished").touch()

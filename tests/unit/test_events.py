@@ -19,7 +19,7 @@ from runner.report.setup import ReportSetup
 from runner.report.table import REPORTERS, Reporter
 from runner.run import execution
 from runner.run.activity import ActivityEvents
-from runner.run.session import result_of_unrun
+from runner.run.results import result_of_unrun
 from runner.system.capabilities import Machine
 from tests.conftest import GOOD
 from tests.results import as_outcome
@@ -54,7 +54,15 @@ class Runner:
     warnings = ("something is slow",)
 
     def __init__(
-        self, options: object, suite: object, waivers: object, cases: object, folder: object, workers: int, machine: Machine, wishes: object
+        self,
+        options: object,
+        suite: object,
+        waivers: object,
+        cases: object,
+        folder: object,
+        workers: int,
+        machine: Machine,
+        scheduling: object,
     ) -> None:
         self._machine = machine
         self._number = 0

@@ -11,7 +11,8 @@ import pytest
 
 from runner.core.observation import ObjectCounts
 from runner.language.read.schema import fits
-from runner.run.session import _count, _objects
+from runner.run.observed import count
+from runner.run.observed import objects as objects_of
 from runner.worker.toolchain import compiler, objects
 from runner.worker.toolchain.objects import Command, Store, key_of, needs_of, understood
 from tests import fakes
@@ -447,17 +448,17 @@ def test_a_count_that_is_none_is_refused(value: Any) -> None:
 
 
 def test_a_count_that_no_case_reaches_is_0() -> None:
-    assert (_count(3), _count(1 << 40)) == (3, 0)
+    assert (count(3), count(1 << 40)) == (3, 0)
 
 
 @pytest.mark.parametrize("sent", [None, [], "x", {}, {"objects": [1]}, {"objects": None}, fakes.observation()])
 def test_an_observation_without_counts_has_none(sent: Any) -> None:
-    assert _objects(fakes.observed(sent)) == ObjectCounts()
+    assert objects_of(fakes.observed(sent)) == ObjectCounts()
 
 
 def test_what_the_worker_says_is_what_the_schema_wants(tmp_path: Path, store: Path) -> None:
     said = Case(tmp_path).build(installed=store)
-    assert _objects(fakes.observed(fakes.observation(objects=said))) == ObjectCounts(**said)
+    assert objects_of(fakes.observed(fakes.observation(objects=said))) == ObjectCounts(**said)
     assert fits("observation")(fakes.observation(objects=said))
     assert fits("observation")(fakes.observation(objects={**said, "unavailable": "why"}))
     assert fits("observation")(fakes.observation())

@@ -12,7 +12,7 @@ import pytest
 from runner.core.protocol import decode
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
-from runner.plan.worker_plan import make_plan
+from runner.plan.worker_plan import make_plan, with_paths
 from tests.fakes import HERE, import_torch, shipped
 
 # what torch warns of while it compiles is not ours
@@ -35,7 +35,9 @@ def start(tmp_path: Path) -> Start:
         path = tmp_path / "spec.yaml"
         path.write_text(f"summary: A case of one session\nbackends: [cpu]\ncompile: {{backend: eager}}\n{text}")
         (one,) = load([path]).cases
-        plan = decode(json.loads(json.dumps(make_plan(one, surroundings(shipped()["cpu"], HERE), {}, tmp_path, tmp_path / "cache"))))
+        plan = decode(
+            json.loads(json.dumps(with_paths(make_plan(one, surroundings(shipped()["cpu"], HERE), {}), tmp_path, tmp_path / "cache")))
+        )
         plan["body"].update(body)
         session = Session(plan, Phases(lambda phase: None), contextlib.ExitStack())
         session.prepare()

@@ -13,7 +13,7 @@ from runner.language.expand.cases import surroundings
 from runner.language.load import load, surroundings_of
 from runner.language.read.substitution import Deferred
 from runner.language.read.templates import TemplateError, parse
-from runner.plan.worker_plan import digest_of, expects_raise, make_plan, seed_of
+from runner.plan.worker_plan import digest_of, expects_raise, make_plan, seed_of, with_paths
 from tests.fakes import ELSEWHERE, HERE, ROOT, case, expected, shipped, step
 
 SPEC = """
@@ -47,7 +47,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
 
 def plan_of(one: Case, facts: Any = None) -> dict[str, Any]:
     here = surroundings(shipped()[one.backend], HERE)
-    return make_plan(one, here, facts or {}, Path("/run/cases/00001"), Path("/scratch/00001"))
+    return with_paths(make_plan(one, here, facts or {}), Path("/run/cases/00001"), Path("/scratch/00001"))
 
 
 def test_a_plan_is_plain_json_and_says_where_to_work(cases):
@@ -60,11 +60,14 @@ def test_a_plan_is_plain_json_and_says_where_to_work(cases):
     assert plan["body"]["inputs"] == [{"rand": [2]}]
 
 
+def test_the_paths_of_a_machine_are_added_to_a_plan(cases):
+    plan = make_plan(cases["spec[backend=cpu,size=2]"], surroundings(shipped()["cpu"], HERE), {})
+    assert set(with_paths(plan, Path("a"), Path("b"))) - set(plan) == {"folder", "cache", "objects", "torch_root"}
+
+
 def test_a_plan_names_the_folder_of_compiled_objects_only_where_there_is_one(cases):
-    one = cases["spec[backend=cpu,size=2]"]
-    here = surroundings(shipped()["cpu"], HERE)
-    assert plan_of(one)["objects"] is None
-    assert make_plan(one, here, {}, Path("a"), Path("b"), Path("/kept/objects"))["objects"] == "/kept/objects"
+    assert plan_of(cases["spec[backend=cpu,size=2]"])["objects"] is None
+    assert with_paths({}, Path("a"), Path("b"), Path("/cache/objects"))["objects"] == "/cache/objects"
 
 
 def test_the_worker_is_asked_for_what_needs_measuring_by_index(cases):
@@ -79,7 +82,7 @@ def test_the_reference_is_run_only_where_something_is_compared_with_it():
     close, named = expected("close", {"to": "eager"}), expected("close", {"of": "a", "to": "b"})
     body = {"compiles": True, "config": {}}
     for steps, needed in ([(step(named), step(close)), True], [(step(named),), False], [(step(),), False]):
-        assert make_plan(case(*steps, body=body), HERE, {}, Path("a"), Path("b"))["needs_eager"] is needed
+        assert make_plan(case(*steps, body=body), HERE, {})["needs_eager"] is needed
 
 
 def test_every_backend_sees_the_same_numbers_and_every_point_others(cases):
@@ -159,15 +162,15 @@ def test_an_exception_is_expected_where_the_condition_holds():
 def test_facts_are_filled_in_and_one_that_is_missing_is_told():
     deferred = Deferred(parse("{{ facts.ck_dir }}"), {})
     wanting = case(step(kind="api", args=[deferred]), body={"config": {"rocm.ck_dir": deferred}})
-    plan = make_plan(wanting, HERE, {"ck_dir": "/ck"}, Path("a"), Path("b"))
+    plan = make_plan(wanting, HERE, {"ck_dir": "/ck"})
     assert plan["body"]["config"] == {"rocm.ck_dir": "/ck"}
     assert plan["steps"][0]["arguments"] == {"call": "operator.add", "args": ["/ck"]}
     with pytest.raises(TemplateError):
-        make_plan(wanting, HERE, {}, Path("a"), Path("b"))
+        make_plan(wanting, HERE, {})
 
 
 def test_a_plan_belongs_to_its_case():
-    made = make_plan(replace(case(), params={"a": 1}), HERE, {}, Path("a"), Path("b"))
+    made = make_plan(replace(case(), params={"a": 1}), HERE, {})
     assert (made["module_key"], made["params"], made["format"]) == ("specs/area/fake.yaml", {"a": 1}, 1)
 
 
@@ -195,7 +198,7 @@ def test_digests_are_those_of_recorded_runs(planned: dict[int, Case]) -> None:
 
 def test_a_plan_has_the_form_that_a_worker_reads(planned: dict[int, Case]) -> None:
     """The recorded plan has every key of the body, each with a value that a spec wrote where it may write one."""
-    plan = make_plan(planned[3], HERE, {"ck_dir": "/opt/ck"}, Path("/run/cases/00001"), Path("/scratch/00001"))
+    plan = with_paths(make_plan(planned[3], HERE, {"ck_dir": "/opt/ck"}), Path("/run/cases/00001"), Path("/scratch/00001"))
     assert json.dumps(plan, indent=1).replace(str(PLANS), "tests/data/plan") + "\n" == (PLANS / "every-section.json").read_text()
     empty = {name for name, value in plan["body"].items() if value in ({}, [], None)}
     assert empty == {"handlers"}

@@ -95,23 +95,23 @@ def test_the_folder_is_named_before_anything_runs(command: str, name: str, word:
 
 
 def test_a_shortage_is_seen_while_cases_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "No such file" in scratch.shortage(tmp_path / "run")
+    assert "No such file" in scratch.shortage(scratch.space_of(tmp_path / "run"))
     (tmp_path / "run").mkdir()
-    assert scratch.shortage(tmp_path / "run") == ""
+    assert scratch.shortage(scratch.space_of(tmp_path / "run")) == ""
     monkeypatch.setattr(scratch, "_free", lambda _: (4 << 20, None))
-    assert f"no space is left in {tmp_path} (4 MiB free)" in scratch.shortage(tmp_path / "run")
+    assert f"no space is left in {tmp_path} (4 MiB free)" in scratch.shortage(scratch.space_of(tmp_path / "run"))
     monkeypatch.setattr(scratch, "_free", lambda _: (1 << 30, 1))
-    assert "no room is left for files" in scratch.shortage(tmp_path / "run")
+    assert "no room is left for files" in scratch.shortage(scratch.space_of(tmp_path / "run"))
 
 
 def test_what_the_compiler_says_of_a_full_disk_is_believed_where_little_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = "cpp_prefix.h:1490:2: fatal error: cannot write PCH file: No space left on device"
     (tmp_path / "run").mkdir()
     monkeypatch.setattr(scratch, "_free", lambda _: (100 << 20, None))
-    assert scratch.shortage(tmp_path / "run") == ""
-    assert f"no space is left in {tmp_path} (100 MiB free)" in scratch.shortage(tmp_path / "run", said)
+    assert scratch.shortage(scratch.space_of(tmp_path / "run")) == ""
+    assert f"no space is left in {tmp_path} (100 MiB free)" in scratch.shortage(scratch.space_of(tmp_path / "run"), said)
     monkeypatch.setattr(scratch, "_free", lambda _: (100 << 30, None))
-    assert scratch.shortage(tmp_path / "run", said) == ""
+    assert scratch.shortage(scratch.space_of(tmp_path / "run"), said) == ""
 
 
 # -- afterwards -----------------------------------------------------------------------------------------------------

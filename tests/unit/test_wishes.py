@@ -1,10 +1,10 @@
 """What the command line and the last run say of how cases are run, on its way to the jobs.
 
-The engine is a stand-in: no worker is started.
+The executor is a fake: no worker is started.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,10 @@ import pytest
 from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
 from runner.core.model import Ending
+from runner.execute.base import Execution, Job
 from runner.plan import schedule
-from runner.plan.jobs import FACTS, Execution, Job
-from runner.run import session
 from tests.conftest import GOOD
+from tests.fakes import FakeExecutor, use_executor
 
 GIB = 1 << 30
 SPECS = {
@@ -27,43 +27,28 @@ SPECS = {
 }
 
 
-class Engine:
-    """Answers what the machine is, and lets every case crash; remembers the jobs."""
-
-    jobs: list[Job]
-
-    def __init__(self, limits: object) -> None:
-        self.broken: dict[str, str] = {}
-        self.left_over: tuple[str, ...] = ()
-
-    def run(self, jobs: Iterable[Job], *_: object) -> Iterator[Execution]:
-        for job in jobs:
-            facts = {"torch": "2.13.0", "gpus": 0} if job.plan == FACTS else None
-            if job.plan != FACTS:
-                Engine.jobs.append(job)
-            ending = Ending(exit_code=1, phase="import")
-            yield Execution(job=job, observation=facts, ending=ending, seconds=float(len(Engine.jobs)), isolation="fork")
-
-    def heed(self, wake: int, asked: Callable[[], None]) -> None:
-        """Hear of no signal: nothing is waited for."""
-
-    def close(self) -> None:
-        """End nothing: nothing was started."""
+def crashed(job: Job, seconds: float) -> Execution:
+    return Execution(job=job, observation=None, ending=Ending(exit_code=1, phase="import"), seconds=seconds, isolation="fork")
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+def executor(monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
+    """Let every case crash, each a second later than the one before it."""
+    fake = use_executor(monkeypatch, lambda job: crashed(job, float(len(fake.jobs))))
+    return fake
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executor: FakeExecutor) -> Callable[..., list[str]]:
     """Return a function that runs the program on a folder of specs and returns the names of the jobs in their order."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(session, "Engine", Engine)
     (tmp_path / "specs").mkdir()
     for name, text in SPECS.items():
         (tmp_path / "specs" / f"{name}.yaml").write_text(text)
 
     def go(*arguments: str) -> list[str]:
-        Engine.jobs = []
         assert main(["run", "specs", "--backend", "cpu", *arguments]) == ExitCode.FAILED
-        return [job.name.partition("[")[0] for job in Engine.jobs]
+        return [job.name.partition("[")[0] for job in executor.jobs]
 
     return go
 
@@ -118,21 +103,23 @@ def test_what_is_no_seed(text: str, run: Run, capsys: pytest.CaptureFixture[str]
     assert f"'{text}' is no seed: write a whole number, or write --shuffle behind the paths" in capsys.readouterr().err
 
 
-def test_each_job_knows_what_it_needs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_job_knows_what_it_needs(run: Run, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule.hardware, "cores", lambda: 8.0)
     run("--memory-limit", "4GiB")
-    needs = {job.name.partition("[")[0]: job.needs for job in Engine.jobs}
+    needs = {job.name.partition("[")[0]: job.needs for job in executor.jobs}
     assert (needs["short"].cores, needs["short"].exclusive) == (1, False)
     assert needs["threads"].cores == 3
     assert needs["alone"].exclusive
-    assert {job.memory_limit for job in Engine.jobs} == {4 * GIB}
+    assert {job.memory_limit for job in executor.jobs} == {4 * GIB}
 
 
 @pytest.mark.parametrize(("arguments", "limit"), [((), 18 * GIB), (("--memory-limit", "none"), None)])
-def test_the_limit_of_memory(arguments: tuple[str, ...], limit: int | None, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_memory(
+    arguments: tuple[str, ...], limit: int | None, run: Run, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(schedule.hardware, "available_memory", lambda: 24 * GIB)
     run(*arguments)
-    assert {job.memory_limit for job in Engine.jobs} == {limit}
+    assert {job.memory_limit for job in executor.jobs} == {limit}
 
 
 def test_a_limit_that_is_none_ends_before_anything_is_read(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import yaml
 from runner.core.protocol import decode
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
-from runner.plan.worker_plan import make_plan
+from runner.plan.worker_plan import make_plan, with_paths
 from runner.vocabulary.steps.session import values_of
 from tests.fakes import HERE, import_torch, shipped
 
@@ -37,7 +37,7 @@ def session(torch: Any, tmp_path: Path) -> Callable[..., Any]:
         path = tmp_path / "spec.yaml"
         path.write_text(f"summary: A case of one session\nbackends: [cpu]\ncompile: {{backend: {compile_with}}}\n{text}")
         (one,) = load([path]).cases
-        plan = make_plan(one, surroundings(shipped()["cpu"], HERE), {}, tmp_path, tmp_path / "cache")
+        plan = with_paths(make_plan(one, surroundings(shipped()["cpu"], HERE), {}), tmp_path, tmp_path / "cache")
         plan = decode(json.loads(json.dumps(plan)))
         if eager is not None:
             plan["needs_eager"] = eager

@@ -14,7 +14,7 @@ import pytest
 from runner.core.protocol import decode
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
-from runner.plan.worker_plan import make_plan
+from runner.plan.worker_plan import make_plan, with_paths
 from tests.fakes import HERE, import_torch, shipped
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -41,7 +41,7 @@ def session(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
         path = tmp_path / "spec.yaml"
         path.write_text(HOST + text)
         (one,) = load([path]).cases
-        plan = make_plan(one, surroundings(shipped()["host"], HERE), {}, tmp_path, tmp_path / "cache")
+        plan = with_paths(make_plan(one, surroundings(shipped()["host"], HERE), {}), tmp_path, tmp_path / "cache")
         made = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None), contextlib.ExitStack())
         try:
             made.prepare()

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from runner.execute.base import Job
 from runner.execute.local.inbox import Inbox
+from runner.execute.local.retirement import contamination
+from runner.execute.local.running import LocalJob
 from runner.execute.local.workers import Worker
-from runner.plan.jobs import Environment, Job
+from runner.plan.jobs import Environment
 
 
 @pytest.fixture
@@ -24,7 +27,8 @@ def ends() -> Iterator[tuple[Worker, socket.socket]]:
 
 def given(worker: Worker, theirs: socket.socket, folder: Path) -> str:
     """Give it a case; return the word that came with it."""
-    worker.give(Job(name="a", plan="plan.json", folder=folder, environment=Environment(), timeout=9), is_last=False)
+    job = Job(name="a", plan={}, folder="", environment=Environment(), timeout=9)
+    worker.give(LocalJob(job=job, plan="plan.json", folder=folder), is_last=False)
     data, descriptors, _, _ = socket.recv_fds(theirs, 1 << 16, 3)
     for descriptor in descriptors:
         os.close(descriptor)
@@ -37,7 +41,7 @@ def test_it_is_done_when_it_says_the_word_of_its_case(ends, tmp_path):
     theirs.send(json.dumps({"done": "odd", "word": word}).encode())
     assert worker.listen()
     assert worker.done == "odd"
-    assert not worker.spoke_out_of_turn
+    assert not worker.broke_protocol
 
 
 @pytest.mark.parametrize(
@@ -61,7 +65,7 @@ def test_what_our_own_code_would_not_say_makes_it_odd_and_ends_nothing(ends, tmp
     theirs.send(data)
     assert worker.listen()
     assert worker.done is None
-    assert worker.oddity() == "it said what only the runner's own code may say"
+    assert contamination(worker) == "it sent what only the runner's own code may send"
 
 
 def test_it_is_warm_when_it_was_told_to_be(ends):
@@ -70,7 +74,7 @@ def test_it_is_warm_when_it_was_told_to_be(ends):
     theirs.send(b'{"warm": ["cuda"]}')
     assert worker.listen()
     assert worker.is_warm
-    assert not worker.spoke_out_of_turn
+    assert not worker.broke_protocol
 
 
 def test_it_has_hung_up(ends):
@@ -84,8 +88,8 @@ def test_the_time_of_a_case_begins_with_its_process(ends, tmp_path, monkeypatch)
     given(worker, theirs, tmp_path)
     assert worker.running is not None
     begun = worker.running.begun
-    monkeypatch.setattr("runner.execute.local.workers.time.monotonic", lambda: begun + 100)
-    worker.begin_case()
+    monkeypatch.setattr("runner.execute.local.running.time.monotonic", lambda: begun + 100)
+    worker.running.restart_clock()
     assert (worker.running.begun, worker.running.deadline) == (begun + 100, begun + 109)
 
 

@@ -1,6 +1,6 @@
 """The last resort against what workers leave behind: whose parents have all ended comes to the runner, and is killed when the run ends.
 
-A template ends what its workers leave. This is for workers that have no template, and for templates that were killed.
+A zygote ends what its workers leave. This is for workers that have no zygote, and for zygotes that were killed.
 """
 
 import contextlib

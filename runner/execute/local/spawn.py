@@ -1,4 +1,4 @@
-"""Starting templates and single workers: the environment, the descriptors, the messages."""
+"""Starts zygotes and workers that are not forked: their environment, their descriptors, the messages to a zygote."""
 
 import contextlib
 import json
@@ -7,19 +7,22 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from runner.core.protocol import THREADS
+from runner.core.protocol import KEPT, THREADS
 from runner.plan.jobs import Environment
 from runner.system import child_python
 
 _CLOSE_SECONDS = 6.0
-"""How long a template may take to kill what its workers left behind; one that is not ready has had none."""
+"""How long a zygote may take to kill what its workers left behind; one that is not ready has had none."""
+
+Message = Mapping[str, Any]
+"""What a zygote sends (``worker/process/zygote.py``)."""
 
 
-def environment_for(wanted: Environment, threads: int, scratch: Path) -> dict[str, str]:
+def environment_for(wanted: Environment, threads: int, scratch: Path, probe_cache: Path | None = None) -> dict[str, str]:
     """Return the variables of a process that imports torch."""
     variables = dict(os.environ)
     # a parent that asks CUDA how many devices there are makes every fork useless: NVML answers without a context
@@ -39,24 +42,54 @@ def environment_for(wanted: Environment, threads: int, scratch: Path) -> dict[st
             variables.pop(name, None)
         else:
             variables[name] = value
+    variables.pop(KEPT, None)  # neither the variables of the runner nor those of a spec name this folder
+    if probe_cache is not None:
+        variables[KEPT] = str(probe_cache)
     return child_python.variables(variables, scratch)
 
 
-class TemplateProcess:
-    """The runner's end of a template."""
+class Zygote(Protocol):
+    """What the engine does with a zygote: a process that forks workers."""
 
-    def __init__(self, wanted: Environment, threads: int, scratch: Path) -> None:
-        scratch.mkdir(parents=True, exist_ok=True)
-        self.log = scratch / "template.log"
+    control: socket.socket
+    is_ready: bool
+
+    def fork(self, number: int, control: int) -> bool:
+        """Request a worker with a control socket; False when the zygote is gone."""
+
+    def receive(self) -> Message | None:
+        """Return the next message; None when the zygote is gone."""
+
+    def last_words(self) -> str:
+        """Return the end of what the zygote printed."""
+
+    def wake(self) -> None:
+        """Continue it where a worker has stopped it."""
+
+    def hang_up(self) -> None:
+        """Let it kill what its workers left behind, and end."""
+
+    def has_left(self) -> bool:
+        """Whether it has ended since ``hang_up``."""
+
+    def close(self) -> None:
+        """Hang up and wait for its end."""
+
+
+class ZygoteProcess:
+    """The runner's end of a zygote."""
+
+    def __init__(self, kinds: Collection[str], variables: Mapping[str, str], log: Path) -> None:
+        self.log = log
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = child_python.command("runner.worker.process.zygote", str(theirs.fileno()), str(os.getpid()), *sorted(wanted.kinds))
-        with self.log.open("ab") as log:
+        command = child_python.command("runner.worker.process.zygote", str(theirs.fileno()), str(os.getpid()), *sorted(kinds))
+        with self.log.open("ab") as stream:
             self.process = subprocess.Popen(
                 command,
-                env=environment_for(wanted, threads, scratch),
+                env=variables,
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=stream,
+                stderr=stream,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
@@ -66,15 +99,15 @@ class TemplateProcess:
         self._kill_at: float | None = None
 
     def fork(self, number: int, control: int) -> bool:
-        """Ask for a worker with a control socket; False when the template is gone."""
+        """Request a worker with a control socket; False when the zygote is gone."""
         try:
             socket.send_fds(self.control, [json.dumps({"fork": number}).encode()], [control])
         except OSError:
             return False
         return True
 
-    def receive(self) -> Mapping[str, Any] | None:
-        """Return the next message; None when the template is gone."""
+    def receive(self) -> Message | None:
+        """Return the next message; None when the zygote is gone."""
         try:
             data = self.control.recv(1 << 16)
         except OSError:
@@ -82,24 +115,24 @@ class TemplateProcess:
         return dict(json.loads(data)) if data else None
 
     def last_words(self) -> str:
-        """Return the end of what the template printed."""
+        """Return the end of what the zygote printed."""
         return self.log.read_bytes()[-4000:].decode("utf-8", "replace").strip()
 
     def wake(self) -> None:
-        """Let it go on where a worker has stopped it."""
+        """Continue it where a worker has stopped it."""
         with contextlib.suppress(ChildProcessError):
             if os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG) is not None:
                 self.process.send_signal(signal.SIGCONT)
 
     def hang_up(self) -> None:
-        """Let the template kill what its workers left behind, and end."""
+        """Let it kill what its workers left behind, and end."""
         if self._kill_at is None:
             self._kill_at = time.monotonic() + (_CLOSE_SECONDS if self.is_ready else 0)
             self.control.close()
             self.wake()
 
     def has_left(self) -> bool:
-        """Whether it has ended since it was hung up on; one that does not end is killed with the compilers that it has started."""
+        """Whether it has ended since ``hang_up``; one that does not end is killed with the compilers that it has started."""
         if self.process.poll() is None and self._kill_at is not None and time.monotonic() >= self._kill_at:
             with contextlib.suppress(OSError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -113,12 +146,41 @@ class TemplateProcess:
             time.sleep(0.005)
 
 
-def start_process(wanted: Environment, control: int, threads: int, scratch: Path) -> subprocess.Popen[bytes]:
-    """Start a worker in a process of its own: slow, and never unsafe."""
-    command = child_python.command("runner.worker.process.entry", str(control), str(os.getpid()))
-    environment = environment_for(wanted, threads, scratch)
-    with (scratch / "workers.log").open("ab") as log:
-        # a session of its own from the first moment: it can be killed as a group before it has run a line
-        return subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[control], start_new_session=True
-        )
+class Starter(Protocol):
+    """What starts processes for the engine."""
+
+    def zygote(self, wanted: Environment) -> Zygote:
+        """Start a zygote."""
+
+    def worker(self, wanted: Environment, control: int) -> "subprocess.Popen[bytes]":
+        """Start a worker in a process of its own: slow, and never unsafe."""
+
+
+class ProcessStarter:
+    """Starts processes on this machine, with what they print in a log below the scratch folder."""
+
+    def __init__(self, threads: int, scratch: Path, probe_cache: Path | None = None) -> None:
+        self._threads = threads
+        self._scratch = scratch
+        self._probe_cache = probe_cache
+        self._count = 0
+
+    def zygote(self, wanted: Environment) -> Zygote:
+        """Start a zygote; its temporary files lie in a folder of its own."""
+        self._count += 1
+        scratch = self._scratch / f"zygote-{self._count}"
+        scratch.mkdir(parents=True, exist_ok=True)
+        return ZygoteProcess(wanted.kinds, self._variables(wanted, scratch), scratch / "zygote.log")
+
+    def worker(self, wanted: Environment, control: int) -> "subprocess.Popen[bytes]":
+        """Start a worker in a process of its own: slow, and never unsafe."""
+        command = child_python.command("runner.worker.process.entry", str(control), str(os.getpid()))
+        environment = self._variables(wanted, self._scratch)
+        with (self._scratch / "workers.log").open("ab") as log:
+            # a session of its own from the first moment: it can be killed as a group before it has run a line
+            return subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[control], start_new_session=True
+            )
+
+    def _variables(self, wanted: Environment, scratch: Path) -> dict[str, str]:
+        return environment_for(wanted, self._threads, scratch, self._probe_cache)

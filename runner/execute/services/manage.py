@@ -98,7 +98,7 @@ class _Server:
         where = None if address is None else [address.host, address.port]
         self._tell({"password": self.password, "prefix": f"{self.tag}:", "server": where})
 
-    def _tell(self, message: Mapping[str, Any]) -> None:
+    def _tell(self, message: Mapping[str, object]) -> None:
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it ended already: reading from it will say so
             self.process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -199,7 +199,7 @@ class Services:
             self._spare = None
 
 
-def _write_private(path: Path, value: Mapping[str, Any]) -> None:
+def _write_private(path: Path, value: Mapping[str, object]) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as stream:
         json.dump(value, stream)

@@ -115,7 +115,7 @@ class Front(socketserver.ThreadingTCPServer):
         """Whether it is the password."""
         return hmac.compare_digest(password, self.password)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         """Keep the account; a client that hung up is none of its business."""
         error = sys.exception()
         if not isinstance(error, OSError | Broken):
@@ -229,7 +229,7 @@ def main() -> None:
     os._exit(0)
 
 
-def _say(message: Any) -> None:
+def _say(message: object) -> None:
     print(json.dumps(message), flush=True)
 
 

@@ -1,0 +1,97 @@
+"""The executor of a run on this machine: the engine, with folders, services and scratch space around it."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from runner.core.model import Activity
+from runner.core.protocol import WARM
+from runner.execute.base import Execution, ExecutorSettings, Job
+from runner.execute.local.engine import Engine
+from runner.execute.local.limits import Limits
+from runner.execute.local.orphans import Orphans
+from runner.execute.local.places import Places
+from runner.execute.local.running import OUTPUTS, LocalJob
+from runner.execute.local.spawn import ProcessStarter, Starter
+from runner.execute.services import Services
+from runner.plan.resources import Capacity
+from runner.system import cache_dirs, scratch
+from runner.system.safe_open import tail
+
+_PRINTED_BYTES = 64_000
+"""How much of what a worker printed an execution without a folder holds."""
+
+
+class LocalExecutor:
+    """Runs jobs in workers on this machine (``runner.execute.base.Executor``)."""
+
+    def __init__(self, settings: ExecutorSettings, starter: Starter | None = None) -> None:
+        self._settings = settings
+        self._scratch = scratch.make()
+        self._places = Places(settings, self._scratch.path)
+        self._services = Services(settings.servers, self._scratch.path)
+        self._orphans = Orphans()
+        limits = Limits(isolation=settings.isolation, timeout_factor=settings.timeout_factor, spares=settings.spares)
+        starter = starter or ProcessStarter(settings.threads, self._scratch.path, settings.probe_cache)
+        self._engine = Engine(limits, starter, self._prepare)
+
+    def run(self, jobs: Iterable[Job], capacity: Capacity) -> Iterator[Execution]:
+        """Run every job, in order as far as there is room, and yield each as it ends."""
+        waiting = list(jobs)
+        self._services.announce(sum(bool(job.services) for job in waiting))
+        for execution in self._engine.run(waiting, capacity):
+            yield self._completed(execution)
+            self._places.remove_cache(execution.job)
+
+    def again(self, job: Job) -> None:
+        """Add a job behind those that wait."""
+        self._engine.again(job)
+
+    def retire(self, worker: int) -> None:
+        """Give a worker no further job."""
+        self._engine.retire(worker)
+
+    def cancel_waiting(self) -> int:
+        """Drop the jobs that wait, and return how many run on."""
+        return self._engine.cancel_waiting()
+
+    def on_interrupt(self, wake: int, check: Callable[[], None]) -> None:
+        """Call ``check`` before any job is started, and as soon as ``wake`` is readable; what it raises ends ``run``."""
+        self._engine.on_interrupt(wake, check)
+
+    @property
+    def activity(self) -> Activity:
+        """What is waited for now."""
+        return self._engine.activity
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What a person should know of how jobs were executed."""
+        slow = [f"cases got a new process each instead of a fork, which is slow: {why}" for why in self._engine.broken]
+        return [*slow, *self._services.warnings, *self._engine.left_over]
+
+    def close(self) -> None:
+        """Kill what runs; remove the scratch folder and what the caches hold too much."""
+        self._engine.close()
+        self._services.close()
+        self._orphans.close()
+        if self._settings.object_cache is not None:
+            cache_dirs.prune(self._settings.object_cache)
+        if self._settings.probe_cache is not None:
+            cache_dirs.prune(self._settings.probe_cache / WARM, most=cache_dirs.WARM_BYTES)
+        self._scratch.close()
+
+    def _prepare(self, job: Job) -> LocalJob:
+        if job.services:
+            self._services.start(job.name, self._places.cache_of(job))
+        return self._places.place(job)
+
+    def _completed(self, execution: Execution) -> Execution:
+        """Add what the engine does not know: files, reports of services, free space, what was printed outside of the run's folder."""
+        job = execution.job
+        return dataclasses.replace(
+            execution,
+            files=self._places.files_of(job),
+            services=(self._services.stop(job.name),) if job.services else (),
+            space=scratch.space_of(self._scratch.path),
+            printed="" if job.folder else tail(self._places.folder_of(job) / OUTPUTS[1], _PRINTED_BYTES),
+        )

@@ -1,0 +1,63 @@
+"""The jobs that wait for a worker, and how many of each environment there are."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from runner.execute.base import Job
+from runner.plan.jobs import Environment
+from runner.plan.resources import Queue, Room
+
+_WARM_ALONE = 2
+"""How many workers are warmed up for jobs that run alone: each idle one holds a context on its GPU."""
+
+
+class WaitingJobs:
+    """The queue of a run."""
+
+    def __init__(self) -> None:
+        self._queue: Queue[Job] = Queue(())
+        self._count: Counter[str] = Counter()
+        """How many jobs wait, by the key of their environment."""
+        self._count_alone: Counter[str] = Counter()
+        """How many of them run with nothing beside them."""
+        self._environments: dict[str, Environment] = {}
+        self._is_cancelled = False
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def put(self, job: Job) -> None:
+        """Add a job behind all others. Nothing is added once the queue was cancelled."""
+        if self._is_cancelled:
+            return
+        self._environments[job.environment.key] = job.environment
+        self._add_to_counts(job, 1)
+        self._queue.put(job)
+
+    def started(self, room: Room, may_start: Callable[[Job], bool]) -> Iterator[Job]:
+        """Yield the jobs that start now, each with its room taken, until there is none that may."""
+        while (job := self._queue.next(room, may_start)) is not None:
+            self._add_to_counts(job, -1)
+            yield job
+
+    def cancel(self) -> None:
+        """Drop every job, and those that are added later."""
+        self._is_cancelled = True
+        self._queue = Queue(())
+        self._count.clear()
+        self._count_alone.clear()
+
+    def environment(self, key: str) -> Environment:
+        """Return the environment of jobs that were added."""
+        return self._environments[key]
+
+    def useful_spares(self, key: str) -> int:
+        """Return how many warm workers jobs of an environment have use for: of those that run alone the next, and the one after it."""
+        return self._count[key] - max(0, self._count_alone[key] - _WARM_ALONE)
+
+    def _add_to_counts(self, job: Job, number: int) -> None:
+        if job.new_process:
+            return  # no worker is warmed up for it
+        self._count[job.environment.key] += number
+        if job.needs.exclusive:
+            self._count_alone[job.environment.key] += number

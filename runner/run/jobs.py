@@ -1,0 +1,104 @@
+"""From a case to the job that an executor runs. The only place of the pipeline that reads the body of a case."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from runner.core.conditions import Surroundings
+from runner.core.model import Availability, Case
+from runner.core.options import ExecutionOptions
+from runner.execute.base import Job
+from runner.language.backends import Backend
+from runner.language.expand.cases import surroundings
+from runner.plan import schedule
+from runner.plan.isolation import needs_new_process, why_alone
+from runner.plan.jobs import Environment, Isolation
+from runner.plan.worker_plan import make_plan
+from runner.record.run_folder import RunFolder
+from runner.system import availability
+from runner.system.capabilities import Machine
+from runner.system.known_secrets import KNOWN
+
+FACTS = "facts"
+"""The name of the job that reports what the machine is."""
+
+_FACTS_SECONDS = 600.0
+
+
+class Jobs:
+    """Makes the jobs of a run, and knows which case each is of."""
+
+    def __init__(
+        self,
+        options: ExecutionOptions,
+        scheduling: schedule.SchedulingOptions,
+        backends: Mapping[str, Backend],
+        folder: RunFolder,
+        cases: Sequence[Case],
+        machine: Machine,
+    ) -> None:
+        self._options = options
+        self._ignores_specs = Isolation(options.isolation) is Isolation.NONE
+        """Whether cases share workers whatever their specs say."""
+        self._scheduling = scheduling
+        self._backends = backends
+        self._folder = folder
+        self._machine = machine
+        self._environments = schedule.environments([case for case in cases if _may_run(case, machine)])
+        self._cases: dict[str, Case] = {}
+        for case in cases:
+            KNOWN.learn_options(case.body.settings.env)
+
+    def case_of(self, name: str) -> Case | None:
+        """Return the case of a job; None for the job that reports what the machine is."""
+        return self._cases.get(name)
+
+    def for_facts(self) -> Job | None:
+        """Return the job that reports what the machine is; None where no case may run at all."""
+        if not self._environments:
+            return None
+        environment = next(iter(self._environments.values()))
+        return Job(name=FACTS, plan=None, folder="", environment=environment, timeout=_FACTS_SECONDS * self._options.timeout_factor)
+
+    def inform(self, machine: Machine) -> None:
+        """Take what a worker reported of the machine."""
+        self._machine = machine
+
+    def for_case(self, case: Case, known: Surroundings, *, number: int | None = None, alone: bool = False) -> Job:
+        """Return the job of a case, with a new folder; raise ``TemplateError`` for a fact that this machine does not have.
+
+        ``alone``: it shares no worker.
+        """
+        folder = self._folder.case_folder(self._folder.next_number() if number is None else number)
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"{case.id} ({folder.name})"  # of this attempt: another may run beside it
+        self._cases[name] = case
+        here = surroundings(self._backends[case.backend], known)
+        return Job(
+            name=name,
+            plan=make_plan(case, here, self._machine.facts),
+            folder=str(folder.relative_to(self._folder.path)),
+            environment=self._environment_of(case),
+            timeout=(case.body.timeout or self._options.timeout) * self._options.timeout_factor,
+            services=case.body.services,
+            shares=not alone and self._may_share(case),
+            new_process=needs_new_process(case),
+            group="" if self._ignores_specs or self._options.share_across_folders else str(Path(case.spec).parent),
+            needs=schedule.needs_of(case, self._machine),
+            memory_limit=self._scheduling.memory_limit,
+        )
+
+    def _may_share(self, case: Case) -> bool:
+        return not needs_new_process(case) and (self._ignores_specs or not why_alone(case))
+
+    def _environment_of(self, case: Case) -> Environment:
+        return self._environments[schedule.environment_of(case).key]
+
+
+def exclusive(job: Job) -> Job:
+    """Return a job beside which nothing runs, nor warms up."""
+    return dataclasses.replace(job, needs=dataclasses.replace(job.needs, exclusive=True))
+
+
+def _may_run(case: Case, machine: Machine) -> bool:
+    return availability.of_case(case, machine).availability is not Availability.NO

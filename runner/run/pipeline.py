@@ -1,0 +1,154 @@
+"""The pipeline of a run: cases become jobs, an executor runs them, and their executions become results."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Self
+
+from runner.core.conditions import Surroundings
+from runner.core.diagnostics import UsageError
+from runner.core.model import Activity, Availability, Case, CaseResult
+from runner.core.options import ExecutionOptions
+from runner.execute.base import Execution, Executor, ExecutorSettings, Job
+from runner.execute.executors import EXECUTORS, LOCAL
+from runner.execute.services import named_servers
+from runner.judge.waivers import Waivers
+from runner.language.load import Suite
+from runner.language.read.templates import TemplateError
+from runner.plan import schedule
+from runner.plan.jobs import Isolation
+from runner.record.run_folder import RunFolder
+from runner.run.jobs import FACTS, Jobs, exclusive
+from runner.run.results import Results, result_of_unavailable
+from runner.run.shared_workers import Retries, may_be_of_others, why_retried
+from runner.system import availability, cache_dirs
+from runner.system.availability import Verdict
+from runner.system.capabilities import Machine
+from runner.system.redaction import redacted_result
+from runner.system.signals import STOP_NOW, Interrupts
+
+
+class CaseRunner:
+    """Runs cases in an executor; a context manager that closes it."""
+
+    def __init__(
+        self,
+        options: ExecutionOptions,
+        suite: Suite,
+        waivers: Waivers,
+        cases: Sequence[Case],
+        folder: RunFolder,
+        workers: int,
+        machine: Machine,
+        scheduling: schedule.SchedulingOptions | None = None,
+    ) -> None:
+        self._scheduling = scheduling or schedule.SchedulingOptions()
+        self._workers = 1 if Isolation(options.isolation) is Isolation.NONE else workers
+        self._folder = folder
+        self._machine = machine
+        self._jobs = Jobs(options, self._scheduling, suite.backends.by_name, folder, cases, machine)
+        self._results = Results(folder.path, suite.backends.by_name, waivers)
+        self._retries = Retries()
+        self._is_looking = False
+        """Whether nothing of a case runs yet."""
+        self._executor: Executor = EXECUTORS[LOCAL](_settings(options, folder, self._workers, schedule.threads(workers), machine))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._executor.close()
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should know of how the cases were run."""
+        return [*self._retries.warnings, *self._results.warnings, *self._executor.warnings]
+
+    def heed(self, interrupts: Interrupts, say: Callable[[str], None], show: Callable[[Activity], None]) -> None:
+        """Start nothing more after one interrupt, and raise ``KeyboardInterrupt`` after two; show what is waited for."""
+        reported: list[int] = []
+
+        def check() -> None:
+            interrupts.forget_wake()
+            show(self._activity())
+            if interrupts.asked >= STOP_NOW or (interrupts.asked and self._is_looking):
+                raise KeyboardInterrupt
+            if interrupts.asked:
+                count = self._executor.cancel_waiting()
+                if not reported:
+                    reported.append(count)
+                    say(f"interrupted: finishing {count} running case{'' if count == 1 else 's'}; again stops now")
+
+        self._executor.on_interrupt(interrupts.wake, check)
+
+    def _activity(self) -> Activity:
+        """Return what is waited for, with the ids of cases; the job that reports what the machine is belongs to starting torch."""
+        now = self._executor.activity
+        looking = [job.since for job in now.running if job.name == FACTS]
+        running = [dataclasses.replace(job, name=case.id) for job in now.running if (case := self._jobs.case_of(job.name))]
+        starting = min([*looking, *([] if now.starting is None else [now.starting])], default=None)
+        return Activity(starting=starting, warming=now.warming, running=tuple(running))
+
+    def look_at_machine(self) -> Machine:
+        """Let a worker report what the machine is, if any case may run at all."""
+        job = self._jobs.for_facts()
+        if job is None:
+            return self._machine
+        self._is_looking = True
+        execution = next(iter(self._executor.run([job], schedule.capacity(1, self._machine))))
+        self._is_looking = False
+        if not isinstance(execution.observation, dict):
+            words = (execution.printed or execution.note).strip()
+            raise UsageError(f"torch could not be asked what this machine is; it said:\n{words}")
+        self._machine = availability.informed(self._machine, execution.observation)
+        self._jobs.inform(self._machine)
+        return self._machine
+
+    def run(self, cases: Sequence[Case], known: Surroundings, repro: Callable[[Case], str], *, alone: bool = False) -> Iterator[CaseResult]:
+        """Run the cases and yield each result as it is known. A case that stands there twice is run twice.
+
+        ``alone``: one after another with nothing beside them, and not before everything else has ended.
+        """
+        jobs: list[Job] = []
+        ordered = schedule.order(cases, self._scheduling.seconds, self._scheduling.seed)
+        for number, case in enumerate(ordered, start=self._folder.next_number()):
+            try:
+                job = self._jobs.for_case(case, known, number=number, alone=alone)
+            except TemplateError as error:
+                verdict = Verdict(Availability.NO, f"this machine lacks a fact: {error}")
+                yield result_of_unavailable(case, verdict, (), repro(case))
+            else:
+                jobs.append(exclusive(job) if alone else job)
+        for execution in self._executor.run(jobs, schedule.capacity(self._workers, self._machine)):
+            result = self._take(execution, known, repro)
+            if result is not None:
+                yield result
+
+    def _take(self, execution: Execution, known: Surroundings, repro: Callable[[Case], str]) -> CaseResult | None:
+        """Return the result of an execution; None where the case is retried alone."""
+        case = self._jobs.case_of(execution.job.name)
+        assert case is not None
+        result = self._results.of(case, execution, known, repro(case))
+        if may_be_of_others(result, execution):
+            self._executor.retire(execution.worker)
+        if reason := why_retried(result, execution):
+            job = self._jobs.for_case(case, known, alone=True)
+            self._retries.add(job.name, case.id, reason)
+            self._executor.again(job)
+            return None
+        return redacted_result(self._retries.noted(result, execution.job.name))
+
+
+def _settings(options: ExecutionOptions, folder: RunFolder, workers: int, threads: int, machine: Machine) -> ExecutorSettings:
+    return ExecutorSettings(
+        folder=folder.path,
+        workers=workers,
+        threads=threads,
+        spares=schedule.spares(workers),
+        isolation=Isolation(options.isolation),
+        timeout_factor=options.timeout_factor,
+        servers=named_servers(options.service),
+        object_cache=cache_dirs.object_folder(options.object_cache),
+        probe_cache=None if options.no_kept else cache_dirs.answers_folder(),
+        torch_root=machine.torch_root,
+    )

@@ -1,0 +1,137 @@
+"""From an execution to the result of its case: the files are read, the case is judged, and waivers are applied."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.core.conditions import Surroundings
+from runner.core.model import Case, CaseResult
+from runner.core.observation import Observation
+from runner.core.outcomes import Outcome
+from runner.core.results import result_of
+from runner.execute.base import Execution
+from runner.judge.evidence import Evidence
+from runner.judge.judge import judge
+from runner.judge.reading import read_observation
+from runner.judge.waivers import Waivers, apply
+from runner.language.backends import Backend
+from runner.language.expand.cases import surroundings
+from runner.language.flow import flow
+from runner.plan.worker_plan import digest_of
+from runner.record.evidence import OBSERVATION, SERVICES, CaseFiles
+from runner.run import observed
+from runner.run.artifacts import code_files, keep, printed, stack_text
+from runner.system import scratch
+from runner.system.availability import Verdict
+from runner.system.known_secrets import MASK
+from runner.system.secret_names import is_secret_name
+
+
+class Results:
+    """Judges executions; ``folder`` is that of the run."""
+
+    def __init__(self, folder: Path, backends: Mapping[str, Backend], waivers: Waivers) -> None:
+        self._folder = folder
+        self._backends = backends
+        self._waivers = waivers
+        self._no_objects: dict[str, None] = {}
+
+    @property
+    def warnings(self) -> list[str]:
+        """Why the object cache was not used, where it should have been."""
+        return [f"--object-cache: {why}" for why in self._no_objects]
+
+    def of(self, case: Case, execution: Execution, known: Surroundings, repro: str) -> CaseResult:
+        """Return the result of a case."""
+        folder = self._folder / execution.job.folder
+        files = CaseFiles(folder)
+        backend = self._backends[case.backend]
+        here = surroundings(backend, known)
+        evidence = _evidence(folder, files, execution)
+        observation = evidence.observation if isinstance(evidence.observation, Observation) else None
+        objects = observed.objects(observation)
+        if objects.unavailable:
+            self._no_objects[objects.unavailable[:500]] = None
+        judged = apply(_judged(case, backend, here, evidence, execution), case.id, here, self._waivers)
+        benches = observed.Benches() if evidence.problem else observed.benches(folder, observation)
+        return _case_result(
+            case,
+            judged,
+            seconds=round(execution.seconds, 3),
+            phases=observed.phases(observation),
+            isolation=execution.isolation,
+            after=execution.after,
+            folder=execution.job.folder,
+            evidence=files.digests,
+            repro=repro,
+            code=code_files(execution.files),
+            stdout=printed(folder / "stdout.txt"),
+            stderr=printed(folder / "stderr.txt"),
+            objects_served=observed.count(objects.served),
+            objects_built=observed.count(objects.built),
+            benches_left_out=len(case.left_out),
+            timings=benches.timings,
+            attachments=benches.attachments,
+            notes=(*benches.notes, *filter(None, [execution.left_over])),
+        )
+
+
+def _evidence(folder: Path, files: CaseFiles, execution: Execution) -> Evidence:
+    """Write what was observed into the folder of the case, and return it with what was read there."""
+    problem = execution.problem or keep(files, folder / OBSERVATION, execution.observation)
+    if execution.services:
+        problem = problem or keep(files, folder / SERVICES, [dataclasses.asdict(service) for service in execution.services])
+    return Evidence(
+        ending=execution.ending,
+        observation=read_observation(execution.observation),
+        code=files.code,
+        note=execution.note,
+        problem=problem,
+        services=execution.services,
+        stderr=stack_text(folder / "stderr.txt", execution),
+    )
+
+
+def _judged(case: Case, backend: Backend, here: Surroundings, evidence: Evidence, execution: Execution) -> CaseResult:
+    """Judge a case; a failure where torch had no space to build in is an error."""
+    judged = judge(case, backend, here, evidence)
+    if judged.outcome is Outcome.PASS or evidence.problem or execution.space is None:
+        return judged
+    said = "\n".join(f"{verdict.observed}\n{verdict.detail}" for verdict in judged.verdicts)
+    problem = scratch.shortage(execution.space, said)
+    return judged if not problem else judge(case, backend, here, dataclasses.replace(evidence, problem=problem))
+
+
+def _case_result(case: Case, judged: CaseResult, **more: Any) -> CaseResult:
+    """Return a result with what a report says of its case, and of how it was run."""
+    if judged.outcome is not Outcome.PASS:
+        more = {"summary": case.summary, "options": _options(case), **more}
+    else:
+        more["code"] = ()
+    return dataclasses.replace(judged, digest=digest_of(case), **more)
+
+
+def _options(case: Case) -> tuple[str, ...]:
+    """Return the options in force, as a spec would write them."""
+    return tuple(
+        f"{section}.{name}: {MASK if section == 'env' and is_secret_name(name) else flow(option.value)}"
+        for section, found in case.options.items()
+        for name, option in found.items()
+    )
+
+
+def result_of_unavailable(case: Case, verdict: Verdict, required: Sequence[str], repro: str) -> CaseResult:
+    """Return the result of a case that cannot run here; an error where the command line requires what is missing."""
+    reason = verdict.reason
+    if case.backend in required or verdict.capability in required:
+        name = case.backend if case.backend in required else verdict.capability
+        judged = result_of(case, Outcome.ERROR, f"--require {name}: {reason}", "unavailable")
+    else:
+        judged = result_of(case, Outcome.UNAVAILABLE, reason, "unavailable")
+    return _case_result(case, judged, repro=repro)
+
+
+def result_of_unrun(case: Case, reason: str, repro: str) -> CaseResult:
+    """Return the result of a case that the run did not start."""
+    return _case_result(case, result_of(case, Outcome.NOT_RUN, reason, "not-run"), repro=repro)

@@ -1,0 +1,294 @@
+"""The seam between a run and what executes its cases: jobs and executions are plain data, and any executor may stand behind it."""
+
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from runner.cli.parser import main
+from runner.core.exit_codes import ExitCode
+from runner.core.model import Activity, Ending, ServiceReport
+from runner.execute.base import Execution, Executor, ExecutorSettings, Job
+from runner.execute.executors import EXECUTORS, LOCAL
+from runner.execute.local.executor import LocalExecutor
+from runner.plan.jobs import Environment, Isolation
+from runner.plan.resources import Capacity, Needs
+from runner.record.journal import read_run
+from runner.system.scratch import Space
+from tests.conftest import GOOD
+from tests.fakes import ENDED, FACTS, FakeExecutor, close_facts, close_leaf, observation, seen, use_executor
+
+JOB = Job(
+    name="area/fake[backend=cpu] (00003)",
+    plan={"format": 1, "body": {"inputs": [{"rand": [2, 3]}], "odd": "\udcff\u2028"}, "seed": 7, "none": None},
+    folder="cases/00003",
+    environment=Environment(variables={"A": "1", "B": None}, kinds=frozenset(["cpu", "cuda"])),
+    timeout=2.5,
+    services=("redis",),
+    shares=True,
+    new_process=True,
+    group="specs/area",
+    needs=Needs(cores=3, memory=1 << 33, gpu_memory=5, gpus=2, exclusive=True),
+    memory_limit=1 << 32,
+)
+EXECUTION = Execution(
+    job=JOB,
+    observation={"steps": [{"counters": {"a": 1}, "excess": 1e-30}], "error": None},
+    ending=Ending(exit_code=None, signal=11, timed_out=True, phase="run", step=4),
+    seconds=1.25,
+    isolation="shared",
+    after=3,
+    worker=9,
+    files=("code-0-0.txt", "plan.json", "\udcff"),
+    services=(ServiceReport(name="redis", answered={"GET": 2}, foreign=1, left=3, problem="none"),),
+    printed="Traceback",
+    stack_from=17,
+    space=Space(folder="/tmp", bytes=1 << 40, files=None, problem="none"),
+    note="a note",
+    problem="a problem",
+    left_over="a process",
+    contaminated="torch.add",
+)
+
+
+@pytest.mark.parametrize("one", [JOB, EXECUTION, Job(name="facts", plan=None, folder="", environment=Environment(), timeout=1)])
+def test_a_job_and_an_execution_can_be_sent_as_json(one: Job | Execution) -> None:
+    text = one.to_json()
+    assert text.isascii()
+    assert type(one).from_json(text) == one
+    assert type(one).from_json(json.dumps(json.loads(text))) == one
+
+
+@pytest.mark.parametrize(("kind", "example"), [(Job, JOB), (Execution, EXECUTION)])
+def test_the_examples_leave_no_field_at_its_default(kind: type, example: Any) -> None:
+    """Else the round trip of a field would be tested by nothing."""
+    for field in dataclasses.fields(kind):
+        assert field.default is dataclasses.MISSING or getattr(example, field.name) != field.default, field.name
+
+
+def test_no_field_of_a_job_is_a_function_or_a_path() -> None:
+    for kind in (Job, Execution, Needs, Environment, Space):
+        for name, hint in get_type_hints(kind).items():
+            inner = {hint, *get_args(hint)}
+            assert Path not in inner, f"{kind.__name__}.{name} is a path of one machine"
+            assert not any("Callable" in str(one) for one in inner), f"{kind.__name__}.{name} is a function"
+
+
+PASSED = observation(seen(measured={"0": close_facts(close_leaf())}), id="spec[backend=cpu]")
+
+
+def passed(job: Job) -> Execution:
+    return Execution(job=job, observation=PASSED, ending=ENDED, seconds=1.0, isolation="fork")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "spec.yaml").write_text(GOOD)
+    return tmp_path
+
+
+def test_a_run_makes_jobs_that_hold_no_path_of_its_machine(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = use_executor(monkeypatch, passed)
+    assert main(["run", "spec.yaml", "--out", "out"]) == ExitCode.OK
+    (job,) = executor.jobs
+    assert job.folder == "cases/00001"
+    assert (here / "out" / job.folder).is_dir()
+    assert Job.from_json(job.to_json()) == job
+    text = job.to_json().replace(str(here / "spec.yaml"), "")  # tracebacks name the spec; no worker opens it
+    for path in (here, Path(sys.prefix), Path.home(), Path(tempfile.gettempdir())):
+        assert str(path) not in text
+    assert executor.settings is not None
+    assert executor.settings.folder == here / "out"
+    assert executor.is_closed
+
+
+class Distant:
+    """An executor whose machine shares no folder with the runner: jobs and executions cross as JSON, files are brought to the run."""
+
+    def __init__(self, settings: ExecutorSettings) -> None:
+        self._settings = settings
+        self.activity = Activity()
+        self.warnings = ("the machine is far away",)
+
+    def run(self, jobs: Iterator[Job], capacity: Capacity) -> Iterator[Execution]:
+        for job in jobs:
+            yield Execution.from_json(self._there(job.to_json()))
+
+    def _there(self, text: str) -> str:
+        job = Job.from_json(text)
+        if job.plan is None:
+            return Execution(job=job, observation=dict(FACTS), ending=ENDED, seconds=1.0, isolation="fork").to_json()
+        assert job.plan["id"] == "spec[backend=cpu]"
+        broken = seen(code=1, measured={"0": close_facts(close_leaf(mismatches=2, excess=1.0, max_abs=1.0))})
+        files = {"code-0-0.txt": "generated", "stdout.txt": "printed there"}
+        for name, content in files.items():  # brought back
+            (self._settings.folder / job.folder / name).write_text(content)
+        facts = observation(broken, id="spec[backend=cpu]")
+        return Execution(job=job, observation=facts, ending=ENDED, seconds=3.0, isolation="process", files=tuple(files)).to_json()
+
+    def again(self, job: Job) -> None: ...
+
+    def retire(self, worker: int) -> None: ...
+
+    def cancel_waiting(self) -> int:
+        return 0
+
+    def on_interrupt(self, wake: int, check: object) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_another_executor_needs_no_other_stage(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(EXECUTORS, LOCAL, Distant)
+    assert main(["run", "spec.yaml", "--out", "out"]) == ExitCode.FAILED
+    (result,) = read_run(Path("out/run.jsonl")).results
+    assert result.reason.startswith("close: ")
+    assert (result.isolation, result.seconds, result.code, result.stdout) == ("process", 3.0, ("code-0-0.txt",), "printed there")
+    assert "warning: the machine is far away" in capsys.readouterr().err
+
+
+def test_an_interrupt_cancels_the_jobs_that_wait(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "another.yaml").write_text(GOOD)
+
+    def interrupt(job: Job) -> Execution:
+        signal.raise_signal(signal.SIGINT)
+        return dataclasses.replace(passed(job), observation={**PASSED, "id": job.name.rpartition(" (")[0]})
+
+    executor = use_executor(monkeypatch, interrupt)
+    assert main(["run", "another.yaml", "spec.yaml", "--out", "out"]) == ExitCode.INTERRUPTED
+    assert len(executor.jobs) == 1
+    assert executor.cancelled == 1
+    assert executor.is_closed
+    assert sorted(result.outcome.label for result in read_run(Path("out/run.jsonl")).results) == ["NOT_RUN", "PASS"]
+    assert "interrupted: finishing 0 running cases" in capsys.readouterr().err
+
+
+def test_an_executor_that_lacks_space_makes_a_failure_an_error(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = Space(folder="/elsewhere", bytes=1 << 20)
+    differs = seen(measured={"0": close_facts(close_leaf(mismatches=2, excess=1.0, max_abs=1.0))})
+    facts = observation(differs, id="spec[backend=cpu]")
+    use_executor(monkeypatch, lambda job: dataclasses.replace(passed(job), observation=facts, space=space))
+    assert main(["run", "spec.yaml", "--out", "out"]) == ExitCode.FAILED
+    (result,) = read_run(Path("out/run.jsonl")).results
+    assert result.outcome.label == "ERROR"
+    assert "no space is left in /elsewhere (1 MiB free)" in result.reason
+
+
+def test_every_executor_has_the_methods_of_the_protocol() -> None:
+    wanted = {name for name in vars(Executor) if not name.startswith("_")}
+    assert wanted == {"run", "again", "retire", "cancel_waiting", "on_interrupt", "activity", "warnings", "close"}
+    for kind in (LocalExecutor, FakeExecutor):
+        assert wanted - {"activity", "warnings"} <= set(vars(kind))
+
+
+# -- the executor of this machine -------------------------------------------------------------------------------------
+
+ANSWER = """\
+import json, os, socket, sys
+data, (pipe, out, err), _, _ = socket.recv_fds(socket.socket(fileno=int(sys.argv[1])), 1 << 16, 3)
+message = json.loads(data)
+answer = {"plan": message["plan"]}
+if message["plan"] == "facts":
+    os.write(err, b"no torch here")
+else:
+    plan = json.load(open(message["plan"]))
+    answer["plan"] = plan
+    services = os.path.join(plan["cache"], "services.json")
+    answer["url"] = json.load(open(services))["redis"]["url"] if os.path.exists(services) else None
+    os.makedirs(plan["cache"], exist_ok=True)
+    open(os.path.join(plan["folder"], "code-0-0.txt"), "w").close()
+os.write(pipe, json.dumps({"observation": answer, "word": message["word"]}).encode() + b"\\n")
+"""
+
+
+class Starter:
+    """Starts workers that need no torch."""
+
+    def zygote(self, wanted: Environment) -> Any:
+        raise AssertionError("no zygote is needed")
+
+    def worker(self, wanted: Environment, control: int) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen([sys.executable, "-c", ANSWER, str(control)], pass_fds=[control], start_new_session=True)
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[LocalExecutor]:
+    settings = ExecutorSettings(
+        folder=tmp_path / "run",
+        workers=2,
+        threads=1,
+        isolation=Isolation.PROCESS,
+        object_cache=tmp_path / "objects",
+        torch_root="/its/torch",
+    )
+    executor = LocalExecutor(settings, Starter())
+    yield executor
+    executor.close()
+
+
+def ended(local: LocalExecutor, *jobs: Job) -> dict[str, Execution]:
+    return {done.job.name: done for done in local.run(jobs, Capacity(jobs=2, cores=2.0, memory=1 << 40))}
+
+
+def a_job(name: str, **more: Any) -> Job:
+    return Job(name=name, plan={"id": name}, folder=f"cases/{name}", environment=Environment(), timeout=60, **more)
+
+
+def test_the_plan_gets_the_paths_of_this_machine(local: LocalExecutor, tmp_path: Path) -> None:
+    done = ended(local, a_job("00001"))["00001"]
+    plan = done.observation["plan"]
+    assert (plan["id"], plan["folder"], plan["torch_root"]) == ("00001", str(tmp_path / "run/cases/00001"), "/its/torch")
+    assert plan["objects"] == str(tmp_path / "objects")
+    assert json.loads((tmp_path / "run/cases/00001/plan.json").read_text()) == plan
+    assert done.files == ("code-0-0.txt", "plan.json", "stderr.txt", "stdout.txt")
+    assert not Path(plan["cache"]).exists(), "the cache of a case is removed when it has ended"
+    assert done.space is not None
+    assert done.space.bytes > 0
+
+
+def test_a_job_without_a_folder_leaves_nothing_in_the_run(local: LocalExecutor, tmp_path: Path) -> None:
+    done = ended(local, dataclasses.replace(a_job("facts"), plan=None, folder=""))["facts"]
+    assert (done.observation, done.printed, done.files) == ({"plan": "facts"}, "no torch here", ())
+    assert not (tmp_path / "run").exists()
+
+
+def test_each_job_gets_services_of_its_own_where_its_worker_finds_them(local: LocalExecutor) -> None:
+    done = ended(local, a_job("00001", services=("redis",)), a_job("00002", services=("redis",)), a_job("00003"))
+    urls = [done[name].observation["url"] for name in ("00001", "00002", "00003")]
+    assert urls[0].startswith("redis://:")
+    assert urls[0] != urls[1]
+    assert urls[2] is None
+    assert [len(done[name].services) for name in ("00001", "00002", "00003")] == [1, 1, 0]
+    assert {(one.name, one.problem) for name in ("00001", "00002") for one in done[name].services} == {("redis", "")}
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_what_another_worker_put_in_the_place_of_a_plan_is_not_written_to(local: LocalExecutor, tmp_path: Path, is_link: bool) -> None:
+    folder = tmp_path / "run/cases/00001"
+    folder.mkdir(parents=True)
+    (tmp_path / "victim").write_text("mine")
+    if is_link:
+        (folder / "plan.json").symlink_to(tmp_path / "victim")
+    else:
+        (folder / "plan.json" / "deep").mkdir(parents=True)
+    done = ended(local, a_job("00001"))["00001"]
+    assert done.observation["plan"]["id"] == "00001"
+    assert (tmp_path / "victim").read_text() == "mine"
+    assert not (folder / "plan.json").is_symlink()
+
+
+def test_closing_removes_the_scratch_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
+    executor = LocalExecutor(ExecutorSettings(folder=tmp_path / "run", workers=1, threads=1), Starter())
+    assert len(list((tmp_path / "scratch").iterdir())) == 1
+    executor.close()
+    assert list((tmp_path / "scratch").iterdir()) == []
