@@ -21,8 +21,16 @@ BOUNDS = {
 }
 
 WIRE = (
-    *("language/read", "language/names", "core/protocol.py", "core/diagnostics.py", "system/redaction.py", "record/journal", "worker"),
-    "vocabulary",
+    *(
+        "language/read",
+        "language/names",
+        "language/reference",
+        "language/backends",
+        "language/waivers",
+        "core/protocol.py",
+        "core/diagnostics.py",
+    ),
+    *("judge/reading", "record/journal", "system/redaction.py", "system/availability.py", "worker", "vocabulary"),
 )
 """Where values are untyped by nature: what YAML, JSON and torch give. Elsewhere a parameter has a type."""
 

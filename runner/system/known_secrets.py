@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 from urllib.parse import quote, unquote
 
 from runner.system.secret_names import ORDINARY, is_secret_name
@@ -33,7 +32,7 @@ class KnownSecrets:
                 self.learn(value, *value.splitlines())
             self.learn(*_passwords(value))
 
-    def learn_options(self, values: Mapping[str, Any]) -> None:
+    def learn_options(self, values: Mapping[str, object]) -> None:
         """Learn the values of a spec's ``env:``, as those of the environment."""
         self.learn_environment({name: str(value) for name, value in values.items() if value is not None})
 
