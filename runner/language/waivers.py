@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
-from runner.core.matching.patterns import check_pattern, says_nothing, search
+from runner.core.matching.patterns import check_pattern, is_unspecific, search
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.language.backends import Backends, read_named
 from runner.language.check.conditions import condition_problems
@@ -167,11 +167,11 @@ def _signature_problems(document: Document, path: DataPath, signature: Mapping[s
         yield document.problem((*path, "match"), message, "escape ( ) [ ] { } . * + ? with \\")
     elif _matches_empty_text(pattern):
         yield document.problem((*path, "match"), "the pattern matches any message, even an empty one", _DESCRIBE)
-    elif says_nothing(pattern):
+    elif is_unspecific(pattern):
         yield document.problem(
             (*path, "match"), "the pattern matches messages that have nothing in common: it excuses any failure", _DESCRIBE
         )
-    elif says_nothing(pattern, _frames(kind)):
+    elif is_unspecific(pattern, _frames(kind)):
         message = f"the pattern matches what every message of the type '{kind}' holds: it excuses any of them"
         yield document.problem((*path, "match"), message, _DESCRIBE)
 

@@ -39,7 +39,7 @@ from runner.system.availability import Verdict as AvailabilityVerdict
 from runner.system.capabilities import Machine
 from runner.system.known_secrets import KNOWN, MASK
 from runner.system.redaction import redacted_result
-from runner.system.safe_open import open_left_behind
+from runner.system.safe_open import open_untrusted
 from runner.system.secret_names import is_secret_name
 from runner.system.signals import STOP_NOW, Interrupts
 from runner.system.streams import OUT_OF_SPACE, naming
@@ -81,7 +81,7 @@ class CaseRunner:
         self._folder = folder
         self._machine = machine
         self._objects = cache_dirs.object_folder(getattr(arguments, "object_cache", None))
-        self._answers = answers = None if getattr(arguments, "no_kept", False) else cache_dirs.answers_folder()
+        self._answers = answers = None if getattr(arguments, "no_kept", False) else cache_dirs.probe_cache_folder()
         environments = schedule.environments([case for case in cases if _may_run(case, machine)])
         self._environments = {key: _knowing(environment, answers) for key, environment in environments.items()}
         self._no_objects: dict[str, None] = {}
@@ -135,7 +135,7 @@ class CaseRunner:
         said: list[int] = []
 
         def asked() -> None:
-            interrupts.forget_wake()
+            interrupts.clear_wake()
             show(self._activity())
             if interrupts.asked >= STOP_NOW or (interrupts.asked and self._is_asking):
                 raise KeyboardInterrupt
@@ -168,7 +168,7 @@ class CaseRunner:
         if not isinstance(execution.observation, dict):
             words = (_tail(job.folder / "stderr.txt") or execution.note).strip()
             raise UsageError(f"torch could not be asked what this machine is; it said:\n{words}")
-        self._machine = availability.informed(self._machine, execution.observation)
+        self._machine = availability.with_facts(self._machine, execution.observation)
         return self._machine
 
     def run(self, cases: Sequence[Case], known: Surroundings, repro: Callable[[Case], str], *, alone: bool = False) -> Iterator[CaseResult]:
@@ -435,7 +435,7 @@ def _has_bench(observation: Any) -> bool:
 
 def _why_no_attachment(path: Path) -> str:
     try:
-        with open_left_behind(path) as stream:
+        with open_untrusted(path) as stream:
             size = stream.seek(0, 2)
     except OSError as error:
         return f"{path.name} was left out: {error.strerror or error}"
@@ -453,7 +453,7 @@ def _stack_text(path: Path, execution: Execution) -> str:
 def _printed(path: Path) -> str:
     """Return the end of what a worker printed, and how much came before."""
     text = _tail(path)
-    with contextlib.suppress(OSError), open_left_behind(path) as stream:
+    with contextlib.suppress(OSError), open_untrusted(path) as stream:
         left_out = stream.seek(0, 2) - _OUTPUT_BYTES
         return f"... {left_out} bytes before this are left out; {path.name} has them ...\n{text}" if left_out > 0 else text
     return text
@@ -461,7 +461,7 @@ def _printed(path: Path) -> str:
 
 def _tail(path: Path, limit: int = _OUTPUT_BYTES, start: int = 0) -> str:
     try:
-        with open_left_behind(path) as stream:
+        with open_untrusted(path) as stream:
             size = stream.seek(0, 2)
             stream.seek(max(size - limit, start))
             return stream.read(limit).decode("utf-8", "backslashreplace")

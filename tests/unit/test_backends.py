@@ -107,7 +107,7 @@ def test_a_backend_for_which_nothing_is_compiled_needs_no_proof(tmp_path: Path) 
         ((", proof: {graphs: {min: 1}}", ""), "the backend 'vendor' has no proof that it ran"),
         (("{min: 1}", "{min: 0}"), "{min: 0} holds for every count"),
         (("{min: 1}", "{min: 3, max: 2}"), "the range from 3 to 2 holds nothing"),
-        (("{graphs: {min: 1}}", '{code: ""}'), "no directive: nothing would be checked"),
+        (("{graphs: {min: 1}}", '{code: ""}'), "no directives: nothing would be checked"),
         (("{graphs: {min: 1}}", '{choices: {match: "["}}'), "the pattern is no regular expression: unterminated character set at offset 0"),
         (("{graphs: {min: 1}}", "{}"), "proof is empty"),
         (("device: cuda", "device: gpu"), "the text 'gpu' is no device"),

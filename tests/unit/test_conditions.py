@@ -54,7 +54,7 @@ def test_ranges(text: str, inside: list[str], outside: list[str]) -> None:
     ],
 )
 def test_what_is_no_range(text: str) -> None:
-    with pytest.raises(BadRange, match="is no version range: write for example"):
+    with pytest.raises(BadRange, match="is not a version range: write for example"):
         VersionRange.parse(text)
 
 

@@ -151,7 +151,7 @@ def test_a_directive_that_takes_for_ever_is_an_error(monkeypatch: pytest.MonkeyP
     assert (judgement.status, judgement.observed) == (Status.ERROR, "pattern too slow")
 
 
-@pytest.mark.parametrize("checks", ["", "no directive", "CHECK-NOT: only", "CHEK: misspelt"])
+@pytest.mark.parametrize("checks", ["", "not a directive", "CHECK-NOT: only", "CHEK: misspelt"])
 def test_checks_that_claim_nothing_are_refused(checks: str):
     for body in (checks, {"checks": checks}):
         with pytest.raises(BadExpectation) as caught:

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from runner.system.signals import BEGIN_NOTHING, STOP_NOW, Interrupts
+from runner.system.signals import START_NO_MORE, STOP_NOW, Interrupts
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -23,7 +23,7 @@ def test_nothing_is_asked_at_first() -> None:
 
 def test_ctrl_c_asks_once_twice_and_then_ends_the_program() -> None:
     with Interrupts() as interrupts:
-        for expected in (BEGIN_NOTHING, STOP_NOW):
+        for expected in (START_NO_MORE, STOP_NOW):
             signal.raise_signal(signal.SIGINT)
             assert interrupts.asked == expected
         with pytest.raises(KeyboardInterrupt):
@@ -45,9 +45,9 @@ def test_whoever_waits_is_woken_by_each_signal() -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.raise_signal(number)
             assert is_awake(interrupts)
-            interrupts.forget_wake()
+            interrupts.clear_wake()
             assert not is_awake(interrupts)
-        interrupts.forget_wake()
+        interrupts.clear_wake()
 
 
 def test_a_flood_of_signals_fills_no_pipe() -> None:

@@ -14,10 +14,10 @@ from runner.system.installed_torch import (
     facts_of_files,
     installed_torch,
     minor,
+    no_torch_reason,
     release,
     torch_at,
     version_facts,
-    why_no_torch,
 )
 
 
@@ -30,7 +30,7 @@ def package(folder: Path, text: str) -> Path:
 
 @pytest.mark.parametrize("version", ["", "v2.13", "abc", "+cpu", "dev"])
 def test_release_refuses_what_begins_with_no_number(version: str) -> None:
-    with pytest.raises(ValueError, match="no version"):
+    with pytest.raises(ValueError, match="not a version"):
         release(version)
 
 
@@ -130,5 +130,5 @@ def test_what_is_found_in_the_place_of_torch_is_named(tmp_path: Path, monkeypatc
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert installed_torch() is None
-    assert why_no_torch().startswith(f"torch is not installed: {tmp_path / 'torch'} is not it")
-    assert availability.glance(None).no_torch == why_no_torch()
+    assert no_torch_reason().startswith(f"torch is not installed: {tmp_path / 'torch'} has no version.py")
+    assert availability.inspect_files(None).no_torch == no_torch_reason()

@@ -36,7 +36,7 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize("name", ["a b", "it's", 'say"so', "back\\slash", "tab\there", "line\nbreak"])
 def test_a_path_at_which_torch_takes_a_command_line_apart_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name / "below").mkdir(parents=True)
-    assert "takes the compiler's command line apart" in scratch.problem_of(tmp_path / name / "below")
+    assert "splits the compiler's command line" in scratch.problem_of(tmp_path / name / "below")
 
 
 @pytest.mark.parametrize("name", ["ä", "a$b", "a;b", "(a)", "a#b", "a&b", "a*b", "日本", "a,b", "a=b", "a:b", "{{a}}", "%41", "-a", "~"])
@@ -48,15 +48,15 @@ def test_what_torch_can_take_is_taken(name: str, tmp_path: Path) -> None:
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
     folder.mkdir()
-    assert "no UTF-8" in scratch.problem_of(folder)
+    assert "not UTF-8" in scratch.problem_of(folder)
 
 
 @pytest.mark.parametrize(
     ("room", "words"),
     [
-        ((1 << 20, 1000), "1 MiB are free there, and a run needs 256 MiB or more"),
-        ((0, None), "0 MiB are free"),
-        ((1 << 30, 3), "no room for more files"),
+        ((1 << 20, 1000), "1 MiB of free space, and a run needs at least 256 MiB"),
+        ((0, None), "0 MiB of free space"),
+        ((1 << 30, 3), "no free inodes"),
         ((1 << 30, None), ""),
     ],
 )
@@ -75,7 +75,7 @@ def test_a_folder_from_which_nothing_may_be_executed_is_refused_and_nothing_is_l
 def test_no_folder_and_a_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert scratch.problem_of(tmp_path / "absent") == "there is no such folder"
-    assert scratch.problem_of(tmp_path / "file") == "this is no folder"
+    assert scratch.problem_of(tmp_path / "file") == "this is not a folder"
 
 
 @pytest.mark.parametrize("command", ["run", "audit"])
@@ -99,9 +99,9 @@ def test_a_shortage_is_seen_while_cases_run(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "run").mkdir()
     assert scratch.shortage(tmp_path / "run") == ""
     monkeypatch.setattr(scratch, "_free", lambda _: (4 << 20, None))
-    assert f"no space is left in {tmp_path} (4 MiB free)" in scratch.shortage(tmp_path / "run")
+    assert f"no space left in {tmp_path} (4 MiB free)" in scratch.shortage(tmp_path / "run")
     monkeypatch.setattr(scratch, "_free", lambda _: (1 << 30, 1))
-    assert "no room is left for files" in scratch.shortage(tmp_path / "run")
+    assert "no inodes left in " in scratch.shortage(tmp_path / "run")
 
 
 def test_what_the_compiler_says_of_a_full_disk_is_believed_where_little_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_what_the_compiler_says_of_a_full_disk_is_believed_where_little_is_free(
     (tmp_path / "run").mkdir()
     monkeypatch.setattr(scratch, "_free", lambda _: (100 << 20, None))
     assert scratch.shortage(tmp_path / "run") == ""
-    assert f"no space is left in {tmp_path} (100 MiB free)" in scratch.shortage(tmp_path / "run", said)
+    assert f"no space left in {tmp_path} (100 MiB free)" in scratch.shortage(tmp_path / "run", said)
     monkeypatch.setattr(scratch, "_free", lambda _: (100 << 30, None))
     assert scratch.shortage(tmp_path / "run", said) == ""
 

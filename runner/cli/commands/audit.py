@@ -143,7 +143,7 @@ def _run(
     run_folder = RunFolder(path=folder, run_id="audit")
     found: list[tuple[Case, CaseResult]] = []
     wishes = schedule.Wishes(memory_limit=schedule.memory_limit("auto"))
-    with CaseRunner(arguments, suite, waivers, cases, run_folder, workers, availability.glance(installed_torch()), wishes) as runner:
+    with CaseRunner(arguments, suite, waivers, cases, run_folder, workers, availability.inspect_files(installed_torch()), wishes) as runner:
         machine = runner.look_at_machine()
         known = surroundings_of(machine.torch, machine)
         possible = [case for case in cases if not availability.of_case(case, machine).reason]

@@ -32,7 +32,7 @@ def main(arguments: argparse.Namespace) -> ExitCode:
         else:
             output.lines(_coverage_lines(found))
         return ExitCode.OK
-    machine = availability.glance(installed_torch())
+    machine = availability.inspect_files(installed_torch())
     judged = [(case, availability.of_case(case, machine)) for case in cases]
     if arguments.json:
         for part in _array(as_json(case, verdict) for case, verdict in judged):

@@ -63,7 +63,7 @@ def main(arguments: argparse.Namespace) -> ExitCode:
     # looked at once, and before anything is run: a worker could change what lies there
     arguments.object_cache = cache_dirs.object_folder(arguments.object_cache)
     if not arguments.no_kept:
-        cache_dirs.answers_folder()
+        cache_dirs.probe_cache_folder()
     suite = load(arguments.paths, arguments.backends)
     waivers = Waivers(load_waivers(arguments.waivers, suite.backends), today=datetime.now(UTC).date())
     shard = Shard.parse(arguments.shard) if arguments.shard else None
@@ -270,7 +270,7 @@ class _Run:
         unknown = [case for case in self.selected if case.id not in self.results]
         waiting = [case for case in unknown if not self._had_all_attempts(case.id)]
         progress.start(len(unknown))
-        glance = availability.glance(installed_torch(), named_servers(self.arguments.service))
+        glance = availability.inspect_files(installed_torch(), named_servers(self.arguments.service))
         with CaseRunner(self.arguments, self.suite, self.waivers, waiting, self.folder, self.workers, glance, self.wishes) as cases:
             cases.heed(interrupts, progress.note, progress.show)
             machine = cases.look_at_machine()
@@ -331,7 +331,7 @@ class _Run:
     ) -> None:
         """Run the cases beside each other, then, while something has failed and may be run again, that alone."""
         by_id = {case.id: case for case in possible}
-        waiting = [case for case in possible for _ in range(self.policy.beside_others(self.attempts.get(case.id, ())))]
+        waiting = [case for case in possible for _ in range(self.policy.remaining(self.attempts.get(case.id, ())))]
         alone = False
         while (waiting or not alone) and not interrupts.asked:  # then nothing is begun any more
             for result in cases.run(waiting, known, self._repro, alone=alone):

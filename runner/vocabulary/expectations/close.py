@@ -72,7 +72,7 @@ class Close:
         problems = [problem for leaf in measured["leaves"] if (problem := self.problem(leaf)) is not None]
         if problems:
             return [problems[0]]
-        return [Judgement.held(expected=expected, observed=f"{len(measured['leaves'])} values within tolerance")]
+        return [Judgement.passed(expected=expected, observed=f"{len(measured['leaves'])} values within tolerance")]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """Each leaf by itself, with each stand-in that the worker measured in its place."""

@@ -50,7 +50,7 @@ class Exit:
             return [Judgement.failed(expected=expected, observed=f"exit code {code}", detail=facts.exit["stderr"])]
         if self.stderr is not None:
             return [judge_text(facts.exit["stderr"], parts_of(self.stderr), None, what=f"{expected} and standard error")]
-        return [Judgement.held(expected=expected, observed=f"exit code {code}")]
+        return [Judgement.passed(expected=expected, observed=f"exit code {code}")]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """Another code, and standard error without its text."""

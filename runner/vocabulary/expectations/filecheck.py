@@ -76,18 +76,18 @@ class FileCheck:
             return [Judgement.error("pattern too slow", expected="an answer within the time limit")]
         except EmptyText:
             return [Judgement.error(self._why_empty(facts.code), expected="code to look at")]
-        expected = "every directive matches" if outcome.held else f"line {outcome.line}: {outcome.directive}"
+        expected = "every directive matches" if outcome.passed else f"line {outcome.line}: {outcome.directive}"
         observed = outcome.reason or "matched"
-        if not outcome.held and self._holds_for_the_whole(facts.code):
+        if not outcome.passed and self._holds_for_the_whole(facts.code):
             observed = f"{observed}: {IN_THE_REST}"
-        return [Judgement.of(outcome.held, expected=expected, observed=observed, detail=_detail(outcome))]
+        return [Judgement.of(outcome.passed, expected=expected, observed=observed, detail=_detail(outcome))]
 
     def _holds_for_the_whole(self, code: tuple[str, ...]) -> bool:
         if self.text == WHOLE:
             return False
         chosen = self._choose(code, WHOLE)
         try:
-            return isinstance(chosen, Code) and run(self.checks, chosen.text).held
+            return isinstance(chosen, Code) and run(self.checks, chosen.text).passed
         except PatternTooSlow:
             return False  # the verdict stands already
 
