@@ -75,7 +75,7 @@ def test_a_pattern_that_takes_for_ever_is_an_error(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_pattern_that_is_none_is_refused():
-    with pytest.raises(BadExpectation, match="no regular expression") as caught:
+    with pytest.raises(BadExpectation, match="not a regular expression") as caught:
         Raises.parse({"type": "KeyError", "match": "(unclosed"})
     assert caught.value.path == ("match",)
 

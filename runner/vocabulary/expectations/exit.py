@@ -1,4 +1,4 @@
-"""``exit``: how the child of a ``spawn`` step ended."""
+"""``exit``: the exit code and standard error of the child of a ``spawn`` step."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,10 +23,10 @@ class Exit:
 
     @classmethod
     def parse(cls, body: Any) -> "Exit":
-        """Read code and text; a child that fails to start has a non-zero code too."""
+        """Read code and text. A non-zero code needs a text, because a child that fails to start has a non-zero code too."""
         if body.get("code") != 0 and "stderr" not in body:
-            hint = "add stderr: a text that only this failure writes; a child that cannot even start ends so too"
-            raise BadExpectation("a non-zero exit without its text", hint)
+            hint = "add stderr: a text that only this failure prints; a child that fails to start has a non-zero code too"
+            raise BadExpectation("a non-zero exit code without 'stderr'", hint)
         return cls(**body)
 
     @property
@@ -35,7 +35,7 @@ class Exit:
         return ()
 
     def measurement(self) -> Mapping[str, Json] | None:
-        """Every spawn step has its exit."""
+        """None: every spawn step has its exit."""
         return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
@@ -53,7 +53,7 @@ class Exit:
         return [Judgement.passed(expected=expected, observed=f"exit code {code}")]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """Another code, and standard error without its text."""
+        """Another code, and standard error without the expected text."""
         if facts.exit is None or not holds(self.when, here):
             return
         yield Mutant(name="another code", facts=_with(facts, code=0 if self.nonzero else facts.exit["code"] + 1))

@@ -324,7 +324,7 @@ class Session:
 
     def defer_other_inputs(self, facts: dict[str, Any], arguments: Mapping[str, Any]) -> None:
         """Complete what ``close`` measured with the stand-in "other inputs", when the case has ended."""
-        if not close.wants_other_inputs(arguments):
+        if not close.has_other_inputs(arguments):
             return
         reference = self.value(arguments["to"])
         part = arguments["to"].partition(".")[2]
