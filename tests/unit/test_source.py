@@ -171,16 +171,16 @@ def test_the_digest_is_that_of_the_bytes(tmp_path: Path) -> None:
 def test_all_problems_of_a_file_are_told() -> None:
     assert problems("a: !x 1\na: 2\nb: !!set {}\n'<<': 3\n<<: 4\n") == [
         "spec.yaml:1:4: the tag '!x' is not part of the language (write the plain value)",
-        "spec.yaml:2:1: the key 'a' is repeated (it stands first on line 1)",
+        "spec.yaml:2:1: the key 'a' is repeated (it is first on line 1)",
         "spec.yaml:3:4: the tag '!!set' is not part of the language (write the plain value)",
-        "spec.yaml:5:1: the key '<<' is repeated (it stands first on line 4)",
-        "spec.yaml:5:1: the merge key '<<' (YAML 1.2 has none: write the keys out)",
+        "spec.yaml:5:1: the key '<<' is repeated (it is first on line 4)",
+        "spec.yaml:5:1: the merge key '<<' (YAML 1.2 has no merge keys: write the keys out)",
     ]
 
 
 def test_problems_before_a_syntax_error_are_told_with_it() -> None:
     assert [line.split(": ")[1] for line in problems("a: 1\na: 2\nb: [\n")] == [
-        "the key 'a' is repeated (it stands first on line 1)",
+        "the key 'a' is repeated (it is first on line 1)",
         "YAML syntax",
     ]
 
@@ -220,7 +220,7 @@ def test_an_alias_counts_the_text_it_stands_for() -> None:
     assert len(document(f"a: [&a {text}, *a]\nb: &b {{c: *a, d: [*a]}}\ne: [*b, *b]\n").data) == 3
     for more in ("f: x", "f: *a", "f: *b"):
         (problem,) = problems(f"a: [&a {text}, *a]\nb: &b {{c: *a, d: [*a]}}\ne: [*b, *b]\n{more}\n")
-        assert problem.endswith("more than 4,194,304 characters once its aliases are written out (use a matrix, not aliases, to multiply)")
+        assert problem.endswith("more than 4,194,304 characters after expansion of aliases (use a matrix instead of aliases)")
 
 
 @pytest.mark.parametrize("text", ["*a", "a: *a", "&a [*a]", "[&a 1, *b]", "{&a x: *x}"])

@@ -6,7 +6,7 @@ from typing import Any
 from runner.core.diagnostics import Diagnostic, Position, one_of, unknown
 from runner.language.backends import Backends
 from runner.language.check.functions import CALLS
-from runner.language.check.scope import READY, RESULTS, Moment, Scope, after, before, has_reference, reference_less, references
+from runner.language.check.scope import READY, RESULTS, Moment, Scope, after, before, has_reference, no_reference_reason, references
 from runner.language.check.values import script_problems
 from runner.language.read import python, substitution, templates
 from runner.language.read.anatomy import Anatomy, RawExpectation, RawStep
@@ -128,7 +128,7 @@ def _no_reference(anatomy: Anatomy, step: RawStep) -> tuple[str, str]:
         return "an eager call compared with eager cannot differ", "compare with a named value"
     if step.kind == "backward":
         hint = "give the call's result a name with 'as', and write backward: {of: NAME}; or compare with a named value"
-        return f"this backward has no eager reference: {reference_less(anatomy, step)}", hint
+        return f"this backward has no eager reference: {no_reference_reason(anatomy, step)}", hint
     return f"the step '{step.kind}' has no eager reference", "compare with a named value"
 
 
