@@ -41,7 +41,7 @@ class VersionRange:
 
     def holds(self, release: tuple[int, ...]) -> bool:
         """Whether the release lies in the range."""
-        return all(_COMPARATORS[sign](*_same_length(release, wanted)) for sign, wanted in self.clauses)
+        return all(_COMPARATORS[sign](*_same_length(release, required)) for sign, required in self.clauses)
 
 
 def _same_length(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -63,19 +63,19 @@ class Surroundings:
 
 
 CONDITIONS: Mapping[str, Callable[[Any, Surroundings], bool]] = {
-    "torch": lambda wanted, here: here.torch is not None and VersionRange.parse(wanted).holds(here.torch),
-    "python": lambda wanted, here: here.python is not None and VersionRange.parse(wanted).holds(here.python),
-    "device": lambda wanted, here: here.device.split(":")[0] in _as_list(wanted),
-    "vendor": lambda wanted, here: here.vendor in _as_list(wanted),
-    "backend": lambda wanted, here: bool(here.backends & set(_as_list(wanted))),
-    "arch": lambda wanted, here: here.arch is not None and any(here.arch.startswith(name) for name in _as_list(wanted)),
+    "torch": lambda required, here: here.torch is not None and VersionRange.parse(required).holds(here.torch),
+    "python": lambda required, here: here.python is not None and VersionRange.parse(required).holds(here.python),
+    "device": lambda required, here: here.device.split(":")[0] in _as_list(required),
+    "vendor": lambda required, here: here.vendor in _as_list(required),
+    "backend": lambda required, here: bool(here.backends & set(_as_list(required))),
+    "arch": lambda required, here: here.arch is not None and any(here.arch.startswith(name) for name in _as_list(required)),
 }
 """The keys of ``when:``. All given keys must hold; a list holds if one of its values does."""
 
 
 def holds(when: Mapping[str, Any] | None, here: Surroundings) -> bool:
     """Whether the condition holds here; a missing condition always holds."""
-    return all(CONDITIONS[word](wanted, here) for word, wanted in (when or {}).items())
+    return all(CONDITIONS[word](required, here) for word, required in (when or {}).items())
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -105,7 +105,7 @@ def test_arguments(name: str, argument: str, good: bool) -> None:
 
 
 @pytest.mark.parametrize("name", CAPABILITIES)
-def test_every_capability_says_what_it_is_and_shows_an_argument_that_is_good(name: str) -> None:
+def test_every_capability_has_summary_and_valid_example_argument(name: str) -> None:
     capability = CAPABILITIES[name]
     assert capability.summary
     assert not capability.takes or capability.check(capability.takes) is None

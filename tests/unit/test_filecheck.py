@@ -358,7 +358,7 @@ def test_mistyped_checks_are_an_error(checks: str, line: int, column: int, messa
     assert str(problem).startswith(f"{line}:{column}: {message}")
 
 
-def test_any_one_letter_off_in_a_directive_is_an_error() -> None:
+def test_single_letter_typo_in_directive_is_an_error() -> None:
     for kind in Kind:
         word = "CHECK-COUNT-2" if kind is Kind.COUNT else kind.value
         for at in range(len(word)):
@@ -415,7 +415,7 @@ def test_slow_search_for_a_hint_keeps_the_verdict() -> None:
     assert time.monotonic() - start < 60
 
 
-def test_other_threads_are_told_so() -> None:
+def test_time_limit_in_other_thread_is_an_error() -> None:
     caught: list[BaseException] = []
 
     def judge() -> None:
@@ -504,7 +504,7 @@ def test_excerpt_behind_the_last_newline() -> None:
     assert outcome.excerpt == "     1 | a\n>    2 |\n       | ^ searched from here"
 
 
-def test_a_held_outcome_says_nothing_else() -> None:
+def test_passed_outcome_has_no_details() -> None:
     outcome = run(parse("CHECK: a\n"), "a")
     assert dataclasses.astuple(outcome) == (True, None, "", "", "", "")
 

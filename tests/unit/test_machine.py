@@ -29,7 +29,7 @@ def package(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize("version", ["", "v2.13", "abc", "+cpu", "dev"])
-def test_release_refuses_what_begins_with_no_number(version: str) -> None:
+def test_release_refuses_version_without_number(version: str) -> None:
     with pytest.raises(ValueError, match="not a version"):
         release(version)
 
@@ -59,12 +59,12 @@ def test_minor() -> None:
     "text",
     ["", "__version__ = None\n", "__version__ = 'unknown'\n", "__version__ = make()\n", "git_version = 'abc'\n", "__version__ = (\n"],
 )
-def test_a_torch_that_does_not_say_its_version_is_refused(text: str) -> None:
+def test_torch_without_version_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="the torch in here"):
         version_facts(text, "here")
 
 
-def test_what_files_say_goes_by_the_names_that_a_worker_uses(tmp_path: Path) -> None:
+def test_facts_of_files_have_names_of_worker_facts(tmp_path: Path) -> None:
     root = package(tmp_path, "__version__ = '2.12.0+cu130'\ncuda = '13.0'\ngit_version = 'abc'\nhip = None\n")
     python = {"python": platform.python_version()}
     assert facts_of_files(torch_at(root)) == {**python, "torch": "2.12.0+cu130", "torch_git": "abc", "cuda": "13.0"}
@@ -124,7 +124,7 @@ def test_without_torch_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert installed_torch() is None
 
 
-def test_what_is_found_in_the_place_of_torch_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_package_named_torch_without_version_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))

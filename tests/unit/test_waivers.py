@@ -383,7 +383,10 @@ def test_the_shipped_file_comes_first_and_a_file_counts_once(write: Write) -> No
         (ENTRY.replace("2027-03-01", "2027-02-29"), "waivers.yaml:7:12: '2027-02-29' is not a date: day is out of range for month"),
         (ENTRY.replace("cuda]", "gpu]"), "waivers.yaml:3:42: unknown device 'gpu'"),
         (ENTRY.replace("until: 2027", "untill: 2027"), "waivers.yaml:7:5: unknown key 'untill' in waiver (did you mean 'until'?)"),
-        (ENTRY.replace("https://example.org/issues/8", "file:///x"), "waivers.yaml:11:12: the text 'file:///x' is not a valid link to an issue"),
+        (
+            ENTRY.replace("https://example.org/issues/8", "file:///x"),
+            "waivers.yaml:11:12: the text 'file:///x' is not a valid link to an issue",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_file_has_a_position(write: Write, text: str, problem: str) -> None:

@@ -71,11 +71,11 @@ def _parameters(place: _Place) -> Iterator[Parameter]:
         yield from (part for part in shape if isinstance(part, Parameter))
 
 
-def _arguments(source: Source, wanted: set[Parameter]) -> dict[Parameter, set[Shape]]:
+def _arguments(source: Source, parameters: set[Parameter]) -> dict[Parameter, set[Shape]]:
     """Return for each parameter the shapes of its arguments in all files; none if the function is never called."""
-    found: dict[Parameter, set[Shape]] = {parameter: set() for parameter in wanted}
-    for function in sorted({parameter.function for parameter in wanted}):
-        own = [parameter for parameter in wanted if parameter.function == function]
+    found: dict[Parameter, set[Shape]] = {parameter: set() for parameter in parameters}
+    for function in sorted({parameter.function for parameter in parameters}):
+        own = [parameter for parameter in parameters if parameter.function == function]
         for path in _files_with(source, f"{function}(".encode()):
             for call, parameter in product(_calls(parse(source, path), function), own):
                 found[parameter] |= _argument(call, parameter)

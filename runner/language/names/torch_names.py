@@ -79,7 +79,7 @@ class NameTables:
 
     @classmethod
     def load(cls, installed: InstalledTorch | None) -> "NameTables":
-        """Return the lookup for a torch; None stands for a machine without torch."""
+        """Return the lookup for a torch; None means a machine without torch."""
         return cls(installed)
 
     def lookup(self, kind: NameKind, name: str) -> Lookup:

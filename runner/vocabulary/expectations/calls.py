@@ -90,13 +90,13 @@ def _matching_entry(where: Mapping[str, Any]) -> dict[str, Json]:
 
 
 def _matches(entry: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
-    return all(key in entry and _matches_value(entry[key], wanted) for key, wanted in where.items())
+    return all(key in entry and _matches_value(entry[key], expected) for key, expected in where.items())
 
 
-def _matches_value(value: Any, wanted: Any) -> bool:
-    if isinstance(wanted, Mapping) and set(wanted) == {"contains"}:
-        parts = wanted["contains"] if isinstance(wanted["contains"], list) else [wanted["contains"]]
+def _matches_value(value: Any, expected: Any) -> bool:
+    if isinstance(expected, Mapping) and set(expected) == {"contains"}:
+        parts = expected["contains"] if isinstance(expected["contains"], list) else [expected["contains"]]
         if isinstance(value, str):
             return all(isinstance(part, str) and part in value for part in parts)
         return isinstance(value, list) and all(any(same(item, part) for item in value) for part in parts)
-    return same(value, wanted)
+    return same(value, expected)

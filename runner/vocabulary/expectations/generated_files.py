@@ -44,5 +44,5 @@ class GeneratedFiles:
 
 
 def _with(facts: StepFacts, number: float) -> StepFacts:
-    wanted = int(number)
-    return replace(facts, code=(*facts.code[:wanted], *[""] * (wanted - len(facts.code))))
+    size = int(number)
+    return replace(facts, code=(*facts.code[:size], *[""] * (size - len(facts.code))))

@@ -72,9 +72,9 @@ class Strides:
             return Judgement.failed(expected=f"{where} with strides {self.equals}", observed=observed)
         if self.contiguous is not None:
             format_ = self.contiguous if isinstance(self.contiguous, str) else "contiguous_format"
-            wanted = self.contiguous is not False
-            expected = f"{where} {'' if wanted else 'not '}contiguous as {format_}"
-            return Judgement.of((format_ in tensor["formats"]) is wanted, expected=expected, observed=observed)
+            required = self.contiguous is not False
+            expected = f"{where} {'' if required else 'not '}contiguous as {format_}"
+            return Judgement.of((format_ in tensor["formats"]) is required, expected=expected, observed=observed)
         return Judgement.passed(expected=f"{where} with strides {self.equals}", observed=observed)
 
 
