@@ -119,6 +119,11 @@ def test_each_follow_up_pattern_matches_a_real_message(pattern: re.Pattern[str])
     ("old", "new", "expected"),
     [
         ("function: |\n  def fn(x, y):\n      return x @ y\n", "function: [4]\n", ["expected text or a map, found a list"]),
+        (
+            "function: |\n  def fn(x, y):\n      return x",
+            "prelude: [4]\nfunction: |\n  def fn(x, y):\n      return helper(x)",
+            ["expected text, found"],
+        ),
         ("inputs: [{rand: [4, 4]}, ", "inputs: [{rnd: [4, 4]}, {rand: x}, ", ["expected a list", "unknown input kind 'rnd'"]),
         ("expect: [{close: {to: eager}}]", "expect: [{close: 4}]", ["expected a map, found the number 4"]),
         ("expect: [{close: {to: eager}}]", "steps: 4", ["expected a list, found the number 4"]),
