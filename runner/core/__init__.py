@@ -1,1 +1,1 @@
-"""Values and pure functions that every stage shares: cases, results, outcomes, exit codes, diagnostics, conditions, protocol."""
+"""Values and pure functions shared by all stages: cases, results, outcomes, exit codes, diagnostics, conditions, protocol."""

@@ -1,26 +1,25 @@
-"""What several attempts of a case come to: how often a case is run, and one result of several. Pure.
+"""Attempts of a case: how often a case runs, and the one result of several attempts. Pure.
 
-``--retries N`` runs what failed again, alone, until it passes or has failed N more times:
+``--retries N`` repeats a failed case alone, until it passes or has failed N more times:
 
 | attempts                                     | result                                                     |
 |----------------------------------------------|------------------------------------------------------------|
 | one                                          | its own                                                    |
 | failures, then PASS (or XPASS)               | FLAKY                                                      |
-| failures alone                               | the first one's; those that failed otherwise are named     |
-| failures, then XFAIL                         | the first one's: what it did at first, no waiver excuses   |
+| only failures                                | the first one; attempts with another failure are named     |
+| failures, then XFAIL                         | the first one, because no waiver covers its first failure  |
 
-Only a FAIL, FELL_BACK, ERROR, CRASH or TIMEOUT is run again: an XFAIL is no failure, and an XPASS no failure of the case.
+Only FAIL, FELL_BACK, ERROR, CRASH and TIMEOUT are retried: XFAIL is not a failure, and XPASS is not a failure of the case.
 
 ``--repeat N`` runs every case N times:
 
 | attempts                                     | result                                                     |
 |----------------------------------------------|------------------------------------------------------------|
-| all of one outcome                           | that outcome; failures that look otherwise are named       |
-| of several outcomes                          | FLAKY, also where a waiver excuses some: XFAIL and XPASS   |
+| all with one outcome                         | that outcome; attempts with another failure are named      |
+| with several outcomes                        | FLAKY, also if a waiver covers some (XFAIL, XPASS)         |
 
-A run that ends with the first failure before a case had all its attempts: a failure or a difference stands, and anything else is NOT_RUN.
-In a run that is interrupted such a case is NOT_RUN whatever was seen, which its reason names: a run that goes on makes the attempts that
-are missing.
+If ``--fail-fast`` ends a run before all attempts of a case, a failure or a difference stands, and anything else becomes NOT_RUN. If a run
+is interrupted, such a case is NOT_RUN in any case. Its reason names the failure seen so far. A resumed run makes the missing attempts.
 """
 
 from collections import Counter
@@ -33,46 +32,45 @@ from runner.core.outcomes import RETRIED, Outcome
 
 _PASSED = (Outcome.PASS, Outcome.XPASS)
 _NAMED = 2
-"""How many attempts that failed otherwise a reason names."""
+"""The maximum number of attempts with another failure that a reason names."""
 
 _REASON = 300
-"""Characters of an attempt's reason within the case's."""
+"""The maximum length of an attempt's reason within the case's reason, in characters."""
 
 _OUTPUT = 16_000
-"""How much of what each attempt printed is kept with it: the end. The attempt's folder has all of it."""
+"""How many characters of each attempt's output the result contains, counted from the end. The attempt's folder has the whole output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How often a case is run."""
+    """How often a case runs."""
 
     retries: int = 0
-    """How many more times what failed is run, alone."""
+    """How many times a failed case is repeated, alone."""
     repeat: int = 1
-    """How many times every case is run."""
+    """How many times every case runs."""
 
     @classmethod
     def of(cls, *, retries: int, repeat: int, fail_fast: bool) -> "Policy":
-        """Return what the command line asks for; raise ``UsageError`` for what contradicts itself."""
+        """Return the policy of the command line; raise ``UsageError`` for contradictory options."""
         if retries and repeat > 1:
             raise UsageError(
-                f"--retries {retries} beside --repeat {repeat}: one runs what failed until it passes, the other counts how often it fails"
-                " (leave one of them out)"
+                f"--retries {retries} with --repeat {repeat}: the first repeats a failed case until it passes, the second counts failures"
+                " (use one of them)"
             )
         if retries and fail_fast:
             raise UsageError(
-                f"--retries {retries} beside --fail-fast: what failed is run again after everything else, and --fail-fast stops before"
-                " (leave one of them out)"
+                f"--retries {retries} with --fail-fast: retries run after all other cases, and --fail-fast stops earlier (use one of them)"
             )
         return cls(retries=retries, repeat=repeat)
 
     @property
     def bound(self) -> str:
-        """How many attempts a case has, in words."""
+        """The number of attempts of a case, as text."""
         return f"at most {self.retries + 1}" if self.retries else str(self.repeat)
 
-    def beside_others(self, made: Sequence[CaseResult]) -> int:
-        """Return how often a case is still to be run in the normal order, given the attempts that were made."""
+    def remaining(self, made: Sequence[CaseResult]) -> int:
+        """Return how many attempts are left in the normal order, without retries, after the attempts ``made``."""
         return max(self.repeat - len(made), 0) if self.repeat > 1 else int(not made)
 
     def is_done(self, made: Sequence[CaseResult]) -> bool:
@@ -83,7 +81,7 @@ class Policy:
         return len(made) >= self.repeat if self.repeat > 1 else last not in RETRIED or len(made) > self.retries
 
     def fold(self, made: Sequence[CaseResult], stopped: str = "") -> CaseResult:
-        """Return the one result of the attempts of a case; ``stopped`` says why there are no more where some are missing."""
+        """Return the one result of a case's attempts. ``stopped`` is the reason why attempts are missing; empty if none are."""
         folded = made[0] if len(made) == 1 else self._folded(made)
         if not stopped:
             return folded
@@ -93,7 +91,7 @@ class Policy:
         return _not_run(folded, made, remark)
 
     def interrupted(self, made: Sequence[CaseResult]) -> CaseResult:
-        """Return the result of a case that lacks attempts because the run was interrupted."""
+        """Return the result of a case with attempts missing because of an interruption."""
         folded = self.fold(made)
         seen = f": {_cut(folded.reason)}" if folded.outcome.is_failure else ""
         return _not_run(folded, made, f"interrupted after {len(made)} of {self.bound} attempts{seen}")
@@ -112,19 +110,19 @@ class Policy:
 
     def _reason(self, made: Sequence[CaseResult], shown: CaseResult, outcome: Outcome) -> str:
         failed = [result for result in made if result.outcome.is_failure]
-        otherwise = _otherwise(made, shown)
+        otherwise = _other_failures(made, shown)
         if outcome is Outcome.FLAKY and self.repeat > 1:
-            return f"{len(made)} attempts came to {_counted(made)}: {_cut(shown.reason)}{otherwise}"
+            return f"{len(made)} attempts had the outcomes {_counted(made)}: {_cut(shown.reason)}{otherwise}"
         if outcome is Outcome.FLAKY:
             head = f"failed {len(made) - 1} of {len(made)} attempts: {_cut(shown.reason)}{otherwise}"
-            return f"{head}; passed when run again alone"
+            return f"{head}; passed when retried alone"
         if outcome in RETRIED:
             return f"failed {len(failed)} of {len(made)} attempts: {_cut(shown.reason)}{otherwise}"
         return shown.reason + otherwise
 
 
 def outcome_of(outcomes: Sequence[Outcome], repeat: int) -> tuple[int, Outcome]:
-    """Return which of several attempts a result shows, counted from 0, and what they come to together."""
+    """Return the index of the attempt that a result shows, counted from 0, and the outcome of all attempts together."""
     index = next((number for number, outcome in enumerate(outcomes) if outcome.is_failure), 0)
     differ = len(set(outcomes)) > 1
     is_flaky = differ and (repeat > 1 or outcomes[-1] in _PASSED)
@@ -141,23 +139,24 @@ def _counted(made: Sequence[CaseResult]) -> str:
     return ", ".join(f"{counts[outcome]} {outcome.label}" for outcome in Outcome if counts[outcome])
 
 
-def _otherwise(made: Sequence[CaseResult], shown: CaseResult) -> str:
-    """Name the attempts that did not pass and did not fail as the one that is shown."""
+def _other_failures(made: Sequence[CaseResult], shown: CaseResult) -> str:
+    """Return text that names the attempts with another failure than the shown one."""
     others = [
         (number, result)
         for number, result in enumerate(made, start=1)
         if result.outcome not in _PASSED and _signature(result) != _signature(shown)
     ]
-    words = "".join(f"; otherwise in attempt {number}: {result.outcome.label}: {_cut(result.reason)}" for number, result in others[:_NAMED])
-    return words + (f"; and otherwise in {len(others) - _NAMED} more" if len(others) > _NAMED else "")
+    shown_others = [(number, f"{result.outcome.label}: {_cut(result.reason)}") for number, result in others[:_NAMED]]
+    words = "".join(f"; another failure in attempt {number}: {failure}" for number, failure in shown_others)
+    return words + (f"; and other failures in {len(others) - _NAMED} more" if len(others) > _NAMED else "")
 
 
 def _signature(result: CaseResult) -> object:
-    """Return what is the same of two attempts that failed alike: numbers that were observed may differ, but not what failed."""
+    """Return the failure signature: the failed expectations without their observed values."""
     places = [(verdict.kind, verdict.status, verdict.position) for verdict in result.failed]
-    # of what did not come to an expectation, the reason is all that is known
-    said = "" if result.outcome in (Outcome.FAIL, Outcome.FELL_BACK, Outcome.XFAIL) else result.reason
-    return result.outcome, result.failure_type, places, said
+    # a case that ended before its expectations has only a reason
+    reason = "" if result.outcome in (Outcome.FAIL, Outcome.FELL_BACK, Outcome.XFAIL) else result.reason
+    return result.outcome, result.failure_type, places, reason
 
 
 def _cut(reason: str) -> str:
@@ -165,7 +164,7 @@ def _cut(reason: str) -> str:
 
 
 def attempt_of(result: CaseResult) -> Attempt:
-    """Return a result as one of several attempts."""
+    """Return a result as one attempt of several."""
     passed = result.outcome is Outcome.PASS
     return Attempt(
         outcome=result.outcome,

@@ -1,4 +1,4 @@
-"""``when:`` and version ranges: conditions as structure, never as text that is evaluated."""
+"""``when:`` and version ranges. Conditions are data and are never evaluated as code."""
 
 import operator
 import re
@@ -25,25 +25,25 @@ class BadRange(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class VersionRange:
-    """``>=2.12,<2.14``: every clause must hold. Release numbers only; a missing number counts as 0."""
+    """A version range such as ``>=2.12,<2.14``. All clauses must hold. Only release numbers count; missing numbers are 0."""
 
     text: str
     clauses: tuple[tuple[str, tuple[int, ...]], ...]
 
     @classmethod
     def parse(cls, text: str) -> "VersionRange":
-        """Read a range; raise ``BadRange`` with the clause that is wrong."""
+        """Parse a range; raise ``BadRange`` that quotes the invalid clause."""
         clauses = []
         for piece in str(text).split(","):
             match = _CLAUSE.match(piece)
             if match is None:
-                raise BadRange(f'\'{piece.strip()[:60]}\' is no version range: write for example ">=2.12" or ">=2.11,<2.13"')
+                raise BadRange(f'\'{piece.strip()[:60]}\' is not a version range: write for example ">=2.12" or ">=2.11,<2.13"')
             clauses.append((match[1], tuple(int(number) for number in match[2].split("."))))
         return cls(str(text), tuple(clauses))
 
     def holds(self, release: tuple[int, ...]) -> bool:
         """Whether the release lies in the range."""
-        return all(_COMPARATORS[sign](*_same_length(release, wanted)) for sign, wanted in self.clauses)
+        return all(_COMPARATORS[sign](*_same_length(release, required)) for sign, required in self.clauses)
 
 
 def _same_length(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -53,10 +53,10 @@ def _same_length(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a condition may ask about: the case's backend and the machine that runs it."""
+    """The facts that conditions test: the case's backend and the machine."""
 
     backends: frozenset[str]
-    """The backend's name and every name that it joins."""
+    """The backend's name and the names of all backends that it joins."""
     device: str
     torch: tuple[int, ...] | None = None
     python: tuple[int, ...] | None = None
@@ -72,12 +72,12 @@ CONDITIONS: Mapping[str, Callable[[Any, Surroundings], bool]] = {
     "backend": lambda wanted, here: bool(here.backends & set(_as_list(wanted))),
     "arch": lambda wanted, here: here.arch is not None and any(here.arch.startswith(name) for name in _as_list(wanted)),
 }
-"""The words of ``when:``. All that are given must hold; a list means any of its values."""
+"""The keys of ``when:``. All given keys must hold; a list holds if one of its values does."""
 
 
 def holds(when: Mapping[str, Any] | None, here: Surroundings) -> bool:
-    """Whether the condition holds here; no condition always does."""
-    return all(CONDITIONS[word](wanted, here) for word, wanted in (when or {}).items())
+    """Whether the condition holds here; a missing condition always holds."""
+    return all(CONDITIONS[word](required, here) for word, required in (when or {}).items())
 
 
 def _as_list(value: object) -> list[Any]:
@@ -87,8 +87,8 @@ def _as_list(value: object) -> list[Any]:
 def choose(value: object, here: Surroundings) -> tuple[bool, Any]:
     """Return (applies, value) of a value that may be conditional.
 
-    A conditional value is a list of ``{when: ..., value: ...}``; the first whose condition holds is taken. Anything else
-    stands for itself.
+    A conditional value is a list of ``{when: ..., value: ...}``; the first entry whose condition holds applies. Any other value always
+    applies.
     """
     if not isinstance(value, list) or not is_conditional(value):
         return True, value

@@ -1,4 +1,4 @@
-"""The user's mistakes as values: where, what was found, what was allowed, what to type next."""
+"""Mistakes of the user as values: position, what was found, what is allowed, what to type."""
 
 import difflib
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class Severity(StrEnum):
 
     ERROR = "error"
     WARNING = "warning"
-    """Printed, and nothing else."""
+    """Printed only; it does not change the exit code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -49,20 +49,20 @@ def errors(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def one_line(text: str) -> str:
-    """Return text that quotes foreign words as one line which a terminal only shows."""
+    """Return text that may quote untrusted input as one escaped line."""
     return line(text)
 
 
 class UsageError(Exception):
-    """The command line asks for something that cannot be done; exit code 2."""
+    """The command line asks for something impossible; exit code 2."""
 
 
 class JournalAltered(Exception):
-    """What a run recorded was changed while it went on, by a case or another program; exit code 1."""
+    """A recorded file was changed during the run, by a case or another program; exit code 1."""
 
 
 class InvalidSpecs(Exception):
-    """Some file is invalid; carries every problem of every file; exit code 2."""
+    """At least one file is invalid. Carries all problems of all files; exit code 2."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(sorted(set(diagnostics)))
@@ -86,7 +86,7 @@ def unknown(what: str, word: str, choices: Iterable[str]) -> tuple[str, str]:
     """Return message and hint for a word that is not in a table."""
     known = list(choices)
     shown = word if len(word) <= _LONGEST else word[:_LONGEST] + "..."
-    allowed = f"allowed: {one_of(known)}" if known else f"there is no {what} here"
+    allowed = f"allowed: {one_of(known)}" if known else f"no {what} is defined here"
     return f"unknown {what} '{shown}'", did_you_mean(word, known) or allowed
 
 
@@ -94,7 +94,7 @@ _LONGEST = 100
 
 
 def shown_path(path: Path) -> str:
-    """Return ``path`` as people see it: relative to the working folder when it lies below it."""
+    """Return ``path`` for messages: relative to the working folder if it is below it."""
     try:
         return str(path.absolute().relative_to(Path.cwd()))
     except (ValueError, FileNotFoundError):  # elsewhere, or the working folder is gone

@@ -1,14 +1,14 @@
-"""Text of specs, workers, file names and the environment, made safe to show: on terminals, in CI logs, in JUnit. Pure.
+"""Escapes text of specs, workers, file names and the environment for terminals, CI logs and JUnit. Pure.
 
-Such text may hold terminal sequences, characters that hide or reorder others, and commands that a CI system obeys when it reads them in a
-log. ``plain`` keeps lines; ``line`` and ``one_line`` give one. Escapes are visible, and escaping twice changes nothing.
+Such text may contain terminal sequences, characters that hide or reorder others, and commands that a CI system executes from a log.
+``plain`` keeps line ends; ``line`` and ``one_line`` return one line. Escapes are visible. Escaping an escaped text changes nothing.
 """
 
 import re
 import unicodedata
 
 MESSAGE_LIMIT = 500
-"""Characters of a one-line message."""
+"""The maximum length of a one-line message, in characters."""
 
 _SEQUENCES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor moves
@@ -18,7 +18,7 @@ _SEQUENCES = re.compile(
     r"|\x1b[78=>cDEHMNOZ]"  # reset, save, index
 )
 
-# Printable to Python, and yet without a glyph: joiners, Hangul fillers, variation selectors but for text and emoji style.
+# Printable for Python but without a glyph: joiners, Hangul fillers, variation selectors except text and emoji style.
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufe00-\ufe0d\U000e0100-\U000e01ef]")
 
 _COMMAND_ANYWHERE = re.compile(
@@ -29,7 +29,7 @@ _COMMAND_ANYWHERE = re.compile(
     re.IGNORECASE,
 )
 _COMMAND_AT_START = re.compile(
-    r"^(?P<before>[^\S\n]*):(?=:)"  # GitHub: blanks may stand before it
+    r"^(?P<before>[^\S\n]*):(?=:)"  # GitHub: blanks may precede it
     r"|^(?P<first>[-+~^])(?=(?P=first){2}(?:\s|$))",  # Buildkite
     re.MULTILINE,
 )
@@ -37,7 +37,7 @@ _OWN = re.compile(r"(\x1b\[[0-9;]*[mK]|\r)")
 
 
 def plain(text: str) -> str:
-    r"""Return ``text`` without terminal sequences, other control characters shown as ``\x00`` or ``\ud800``, CI commands broken."""
+    r"""Return ``text`` without terminal sequences. Other control characters become ``\x00`` or ``\ud800``, and CI commands are broken."""
     if "\x1b" in text:
         text = _SEQUENCES.sub("", text)
     if "\r" in text:
@@ -46,33 +46,33 @@ def plain(text: str) -> str:
 
 
 def line(text: str) -> str:
-    r"""Return ``text`` as one line that a terminal only shows: whatever else a character does is escaped, line ends as ``\n`` too."""
+    r"""Return ``text`` as one line of visible characters. All others are escaped, line ends as ``\n``."""
     if not text.isprintable():
         text = "".join(char if char.isprintable() else _escape(char) for char in text)
     return without_commands(_INVISIBLE.sub(lambda found: _escape(found.group()), text))
 
 
 def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
-    """Return ``text`` made plain, on one line, its end left out when it is long."""
+    """Return ``text`` as plain text on one line, cut to ``limit`` characters."""
     found = " ".join(plain(text).split())
-    found = without_commands(found)  # what stood on several lines may be a command on one
+    found = without_commands(found)  # joining lines may have made a command
     return found if len(found) <= limit else found[: max(limit - 3, 0)] + "..."
 
 
 def visible_name(text: str) -> str:
-    """Return a name that can be shown; two different names stay different."""
+    """Return a name as visible text; different names stay different."""
     return line(text.replace("\\", "\\x5c"))
 
 
 def painted(text: str) -> str:
-    """Return a text whose colours and carriage returns are our own: they stay, and everything else is made plain."""
+    """Return text with this program's own colours and carriage returns. Everything else is made plain."""
     parts = _OWN.split(text)
     parts[::2] = ["\n".join(map(_visible, part.split("\n"))) for part in parts[::2]]
     return without_commands("".join(parts))
 
 
 def without_commands(text: str) -> str:
-    """Return a text of which no line is a command to a CI system."""
+    """Return text without commands to CI systems."""
     if "#" in text or "[[" in text or "_" in text:
         text = _COMMAND_ANYWHERE.sub(lambda found: _hex(found.group()), text)
     return _COMMAND_AT_START.sub(_broken, text)

@@ -1,4 +1,4 @@
-"""The exit codes of every command. Imports nothing heavy: ``--help`` loads it."""
+"""The exit codes of all commands. Imports nothing heavy, because ``--help`` loads it."""
 
 from collections.abc import Iterable
 from enum import IntEnum
@@ -7,24 +7,24 @@ from runner.core.outcomes import Outcome
 
 
 class ExitCode(IntEnum):
-    """What a shell or a CI system sees."""
+    """The exit code of a command."""
 
     OK = 0
-    """Some case was executed (PASS, XFAIL, FLAKY where it may pass), and nothing failed; or the command did its work."""
+    """At least one case was executed (PASS, XFAIL, FLAKY if allowed) and none failed; or the command succeeded."""
     FAILED = 1
-    """Some case failed, or what was asked for could not be written: a full disk."""
+    """A case failed, or output could not be written, for example to a full disk."""
     USAGE = 2
     """Wrong usage or an invalid spec; nothing was run."""
     INTERNAL = 3
     """A bug of this program."""
     NOTHING = 4
-    """Nothing was selected or executed, or fewer than ``--min-executed``."""
+    """Nothing was selected or executed, or fewer cases than ``--min-executed``."""
     INTERRUPTED = 130
     """Ended by Ctrl-C."""
 
 
 def exit_code(outcomes: Iterable[Outcome], min_executed: int, *, lets_flaky_pass: bool = False) -> ExitCode:
-    """Return what a run with these outcomes says, when nobody interrupted it."""
+    """Return the exit code of an uninterrupted run with these outcomes."""
     found = list(outcomes)
     if any(outcome.is_failure and not (lets_flaky_pass and outcome is Outcome.FLAKY) for outcome in found):
         return ExitCode.FAILED

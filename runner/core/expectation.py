@@ -55,8 +55,8 @@ class Judgement:
         return cls(status=Status.HELD if holds else Status.FAILED, expected=expected, observed=observed, detail=detail, leaf=leaf)
 
     @classmethod
-    def held(cls, *, expected: str, observed: str, leaf: str = "") -> Self:
-        """Return a judgement that the expectation held."""
+    def passed(cls, *, expected: str, observed: str, leaf: str = "") -> Self:
+        """Return a judgement that the expectation passed."""
         return cls(status=Status.HELD, expected=expected, observed=observed, leaf=leaf)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""One outcome of verdicts. The judge folds with it, and every reader of a journal folds again and compares. Pure."""
+"""Combines the verdicts of a case into one outcome. Used by the judge, and by all readers of a journal to check it. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from runner.core.outcomes import Outcome
 PROOF = "proof"
 FELL_BACK = "fell-back"
 ENDINGS = {"crash": Outcome.CRASH, "timeout": Outcome.TIMEOUT}
-"""Kinds of the one verdict of a process that ended badly. No expectation has such a name."""
+"""Kinds of the single verdict of a process that crashed or timed out. No expectation has these names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What verdicts come to, and the one that decided it; none decides a PASS."""
+    """The outcome of verdicts, and the verdict that decided it (None for a PASS)."""
 
     outcome: Outcome
     failure_type: str
@@ -22,7 +22,7 @@ class Folded:
 
 
 def fold(verdicts: Sequence[Verdict]) -> Folded:
-    """Return the outcome of a case with these verdicts: an ERROR before a FAIL before a missing proof."""
+    """Return the outcome of a case with these verdicts. An ERROR comes before a FAIL, and a FAIL before a missing proof."""
     errors = [verdict for verdict in verdicts if verdict.status is Status.ERROR]
     failed = [verdict for verdict in verdicts if verdict.status is Status.FAILED]
     claims = [verdict for verdict in failed if verdict.kind != PROOF]

@@ -1,10 +1,10 @@
-"""The outcomes of a case: one table that summary, exit code, JUnit and console iterate."""
+"""The outcomes of a case: one table for summary, exit code, JUnit and console."""
 
 from enum import Enum
 
 
 class JUnitTag(Enum):
-    """How an outcome is written in JUnit."""
+    """The JUnit element of an outcome."""
 
     NONE = ""
     FAILURE = "failure"
@@ -13,10 +13,10 @@ class JUnitTag(Enum):
 
 
 class Outcome(Enum):
-    """How a case ended.
+    """The result of a case.
 
-    Each member carries its name for people, a one-character glyph, whether it fails the run, whether the case
-    counts as executed, and its JUnit element. The order is the order of every summary.
+    Each member has its label, a one-character glyph, whether it fails the run, whether the case counts as executed, and its JUnit element.
+    The order is that of every summary.
     """
 
     PASS = ("PASS", ".", False, True, JUnitTag.NONE)
@@ -42,4 +42,4 @@ class Outcome(Enum):
 
 
 RETRIED = (Outcome.FAIL, Outcome.FELL_BACK, Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT)
-"""Failures that another attempt of the case may not show."""
+"""Failures that are retried, because another attempt may pass."""

@@ -1,7 +1,7 @@
-"""What crosses the pipe between runner and worker, and how values that JSON lacks are written. No torch.
+"""The messages on the pipe between runner and worker, and the encoding of values that JSON lacks. No torch.
 
-The worker sends lines of JSON: ``{"phase": NAME}`` when it enters a phase, ``{"step": N}`` when it begins a step, and once
-``{"observation": {...}, "word": WORD}`` with the word that came with the case. Floats that JSON cannot say are
+The worker sends lines of JSON: ``{"phase": NAME}`` at the start of a phase, ``{"step": N}`` at the start of a step, and once
+``{"observation": {...}, "word": WORD}`` with the word that came with the case. Floats that JSON lacks are
 ``{"$float": "nan" | "inf" | "-inf"}``, bytes ``{"$bytes": BASE64}``, anything else ``{"$type": PATH, "$repr": TEXT}``.
 """
 
@@ -15,13 +15,13 @@ Json = Any
 """A value that JSON can say; what it cannot say is written as above."""
 
 MAX_MESSAGE = 64 << 20
-"""The most bytes that the runner takes from one worker."""
+"""The maximum number of bytes that the runner reads from one worker."""
 
 MAX_ATTACHMENT = 8 << 20
-"""The most bytes of a file that a report names."""
+"""The maximum size of a file that a report attaches, in bytes."""
 
 THREADS = "TORCH_CONFORMANCE_THREADS"
-"""The variable that says how many OpenMP threads a worker has."""
+"""The environment variable with the number of OpenMP threads of a worker."""
 
 KEPT = "TORCH_CONFORMANCE_KEPT"
 """The variable that names the folder of what a zygote may know from earlier runs."""
@@ -30,14 +30,14 @@ WARM = "warm"
 """The folder below it in which zygotes keep what the compiler built while they warmed up."""
 
 SERVICES_FILE = "services.json"
-"""The file in a case's scratch folder that tells its worker where its services are. It holds passwords: never in a run's folder."""
+"""The file in a case's scratch folder with the addresses of its services. It contains passwords and is never put into the run folder."""
 
 MAX_DEPTH = 200
-"""How deep maps and lists may stand in each other; everything that walks a message recurses no deeper."""
+"""The maximum depth of nested maps and lists; all code that walks a message recurses no deeper."""
 
 
 def encode(value: Any) -> Any:
-    """Return a value as strict JSON can say it."""
+    """Return a value in the form of strict JSON."""
     match value:
         case bool() | None | str():
             return value
@@ -59,7 +59,7 @@ def encode(value: Any) -> Any:
 def _repr(value: Any) -> str:
     try:
         return repr(value)[:1000]
-    except Exception as error:  # a value of a spec may raise anything from its __repr__
+    except Exception as error:  # the __repr__ of a spec's value may raise anything
         return f"<no repr: {type(error).__name__}>"
 
 
@@ -67,7 +67,7 @@ _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def decode(value: Any) -> Any:
-    """Undo ``encode`` for floats and bytes; what has only a repr stays a map. Raise for what ``encode`` never writes."""
+    """Reverse ``encode`` for floats and bytes; a value with only a repr stays a map. Raise for forms that ``encode`` never writes."""
     if isinstance(value, dict):
         if set(value) == {"$float"}:
             return _FLOATS[value["$float"]]
@@ -85,26 +85,26 @@ def dumps(message: Any) -> bytes:
 
 
 def loads(line: bytes) -> Any:
-    """Read one line of strict JSON; raise ``ValueError`` with what it is instead."""
+    """Parse one line of strict JSON; raise ``ValueError`` with the reason."""
     try:
         message = json.loads(line, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
         raise ValueError("nested too deep") from None
     except ValueError:
-        raise ValueError("no JSON") from None
+        raise ValueError("not JSON") from None
     if _is_deeper(message, MAX_DEPTH):
         raise ValueError("nested too deep")
     return message
 
 
 def _refuse_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is no float")
+        raise ValueError(f"{text} is not a finite float")
     return number
 
 

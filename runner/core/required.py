@@ -1,4 +1,4 @@
-"""What ``--require NAME`` demands of a whole run: some case that uses NAME was executed. Pure."""
+"""``--require NAME``: at least one case of the run that uses NAME must be executed. Pure."""
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from runner.core.model import Case, CaseResult
 
 EVERY_CASE = "torch"
-"""The capability that every case uses, whether it says so or not."""
+"""The capability that every case uses, even without ``requires``."""
 
 
 def uses(case: Case | CaseResult, name: str) -> bool:
-    """Whether a case runs on the backend of this name, or requires the capability (a service is one too)."""
+    """Whether a case runs on the backend with this name or requires the capability; a service is a capability too."""
     required = case.requires if isinstance(case, CaseResult) else [requirement.name for requirement in case.requires]
     return name in (EVERY_CASE, case.backend) or name in required
 
@@ -19,16 +19,16 @@ def names_in(options: Mapping[str, str]) -> list[str]:
     """Return the names of ``--require`` among the recorded options of a run."""
     try:
         return shlex.split(options.get("require", ""))
-    except ValueError:  # no program of ours wrote it
+    except ValueError:  # not written by this program
         return [options["require"]]
 
 
 def problems(
     names: Collection[str], whole: Sequence[Case], selected: Sequence[Case], results: Mapping[str, CaseResult] | None
 ) -> Iterator[str]:
-    """Yield a line for each required name that the run does not exercise.
+    """Yield a line for each required name that the run does not use.
 
-    ``whole`` is the selection of all shards, ``selected`` that of this one; ``results`` is None before the run.
+    ``whole`` is the selection of all shards, ``selected`` that of this one. ``results`` is None before the run.
     """
     for name in dict.fromkeys(names):
         if not any(uses(case, name) for case in whole):
@@ -40,7 +40,7 @@ def problems(
 
 
 def problems_of_recorded(names: Collection[str], results: Sequence[CaseResult]) -> Iterator[str]:
-    """Yield the same lines for a whole run as it was recorded: a merged one, of which every case has a result."""
+    """Yield the same lines for a recorded whole run, such as a merged one, in which every case has a result."""
     for name in dict.fromkeys(names):
         using = [result for result in results if uses(result, name)]
         if not using:
@@ -50,7 +50,7 @@ def problems_of_recorded(names: Collection[str], results: Sequence[CaseResult]) 
 
 
 def _unused(name: str) -> str:
-    return f"--require {name}: no selected case uses {name}, so nothing was required (select other cases, or leave it out)"
+    return f"--require {name}: no selected case uses {name}, so the requirement cannot be met (select other cases, or remove the option)"
 
 
 def _not_executed(name: str, count: int) -> str:

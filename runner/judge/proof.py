@@ -107,7 +107,7 @@ def _code_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | None
         return _unproven(backend, "generated code that shows the backend", "no code was generated")
     except PatternTooSlow:
         return _verdict(backend, Status.ERROR, "generated code that shows the backend", "pattern too slow")
-    if outcome.held:
+    if outcome.passed:
         return None
     return _unproven(backend, f"in the generated code: {outcome.directive}", outcome.reason, outcome.excerpt)
 

@@ -1,1 +1,1 @@
-"""From YAML to cases: reading, checking and expanding specs. Nothing here runs what a spec says."""
+"""Reads, checks and expands specs to cases. Specs are never executed here."""

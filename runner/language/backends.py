@@ -1,4 +1,4 @@
-"""Backends as data: where and how a case is compiled, which others' specs it runs, and what shows that it ran."""
+"""Backends as data: how a case is compiled, on which device, which other backends' specs it runs, and the proof that it ran."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ from runner.vocabulary.expectations.counts import Count, parse_count
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """Autotuning choices that must have been timed: at least ``least`` whose name and class match."""
+    """Autotuning choices that must have been timed: at least ``least`` with a matching name and class."""
 
     match: str
     least: int
@@ -39,7 +39,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What shows that a backend ran."""
+    """The evidence that a backend ran."""
 
     graphs: Count | None = None
     code: CheckFile | None = None
@@ -48,7 +48,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """One backend. ``names`` holds its own name and every one that it joins, directly or not; ``joins`` those it joins directly."""
+    """One backend. ``joins`` are the backends that it joins directly; ``names`` are its own name and those of all joined backends."""
 
     name: str
     summary: str
@@ -56,7 +56,7 @@ class Backend:
     names: frozenset[str]
     joins: tuple[str, ...] = ()
     only_tags: frozenset[str] = frozenset()
-    """The tags of which a spec must have one to come here from a backend that is joined; empty: every spec comes."""
+    """Tags that select specs of joined backends: a spec needs one of them. Empty: all specs are selected."""
     requires: tuple[Requirement, ...]
     compiles: bool
     proof: Proof
@@ -66,25 +66,25 @@ class Backend:
 
     @property
     def position(self) -> Position:
-        """Where it is defined."""
+        """The position of its definition."""
         return self.document.position((self.name,), key=True)
 
 
 @dataclass(frozen=True)
 class Backends:
-    """Every backend of the run, in the order of the files."""
+    """All backends of the run, in file order."""
 
     by_name: Mapping[str, Backend]
     broken: frozenset[str] = frozenset()
-    """Names that a file defines, but not so that they could be used; they are in no other table."""
+    """Names with an invalid definition; they are not in ``by_name``."""
     defective: tuple[Backend, ...] = ()
-    """Those of them of which something could be read."""
+    """The backends of ``broken`` that could be read in part."""
     is_whole: bool = True
-    """False when a file could not be read, which may define any name."""
+    """False if a file could not be read; it may define any name."""
 
     @property
     def names(self) -> frozenset[str]:
-        """Every name that is defined, well or not."""
+        """All defined names, valid or not."""
         return self.broken | self.by_name.keys()
 
     @cached_property
@@ -95,21 +95,21 @@ class Backends:
         }
 
     def of(self, names: Sequence[str], tags: Iterable[str] = ()) -> list[Backend]:
-        """Return the backends that a spec with these ``tags`` runs on when it names ``names``, in order and each once."""
-        carried = frozenset(tags)
-        found = {backend.name: backend for name in names for backend in self._joining[name] if self._takes(backend, name, carried)}
+        """Return the backends of a spec with these ``tags`` that names ``names``, in order and without duplicates."""
+        own = frozenset(tags)
+        found = {backend.name: backend for name in names for backend in self._joining[name] if self._runs(backend, name, own)}
         return list(found.values())
 
-    def _takes(self, backend: Backend, name: str, tags: frozenset[str]) -> bool:
+    def _runs(self, backend: Backend, name: str, tags: frozenset[str]) -> bool:
         if backend.name == name:
             return True
         if backend.only_tags and not backend.only_tags & tags:
             return False
-        return any(self._takes(self.by_name[other], name, tags) for other in backend.joins)
+        return any(self._runs(self.by_name[other], name, tags) for other in backend.joins)
 
 
 def load_backends(extra: Sequence[Path] = ()) -> Backends:
-    """Read the shipped backends and those of ``extra`` files; raise ``InvalidSpecs`` with every problem of all of them."""
+    """Read the shipped backends and those of ``extra`` files; raise ``InvalidSpecs`` with all problems of all files."""
     problems: list[Diagnostic] = []
     backends = read_backends(extra, problems)
     if problems:
@@ -118,11 +118,11 @@ def load_backends(extra: Sequence[Path] = ()) -> Backends:
 
 
 _FILL = {"summary": "no summary", "device": "cpu"}
-"""Stands for keys that a backend lacks, so that the others are checked."""
+"""Values for missing keys of a backend, so that its other keys can be checked."""
 
 
 def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends:
-    """Read what can be read of the shipped backends and those of ``extra`` files, and add every problem."""
+    """Read the shipped backends and those of ``extra`` files as far as possible, and add their problems."""
     documents: list[Document] = []
     broken: set[str] = set()
     is_whole = True
@@ -142,7 +142,7 @@ def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends
 
 
 def read_named(path: Path, kind: Kind) -> Document:
-    """Read what can be read of a file that the command line names; a link out of its folder's tree is refused."""
+    """Read a file of the command line as far as possible. Links out of its folder's tree are rejected."""
     problem = link_problem(path, tree_of(path.parent.absolute()))
     if problem is not None:
         raise InvalidSpecs([problem])
@@ -156,7 +156,7 @@ def _build(documents: Sequence[Document], broken: set[str], problems: list[Diagn
             if name in places:
                 first = places[name].position((name,), key=True)
                 problems.append(
-                    document.problem((name,), f"the backend '{name}' is defined twice", f"it stands first at {first}", key=True)
+                    document.problem((name,), f"the backend '{name}' is defined twice", f"it is first defined at {first}", key=True)
                 )
             places.setdefault(name, document)
     joins = {name: list(document.data[name].get("joins", [])) for name, document in places.items()}
@@ -165,7 +165,7 @@ def _build(documents: Sequence[Document], broken: set[str], problems: list[Diagn
         wrong_joins = _join_problems(document, name, joins, broken if is_whole else None)
         found = [*wrong_joins]
         built[name] = _backend(name, document, joins, found)
-        # what was cut explains what now seems to be missing
+        # parts that were cut are not missing
         problems.extend(problem for problem in found if name not in broken or not _ABSENT.search(problem.message))
         broken.update([name] if wrong_joins else [])
     lost = {name for name in joins if (reach := _reach(name, joins)) & broken or not reach <= joins.keys()}
@@ -181,7 +181,7 @@ _ABSENT = re.compile(r"has no proof|joins none")
 
 
 def _join_problems(document: Document, name: str, joins: Mapping[str, list[str]], broken: set[str] | None) -> list[Diagnostic]:
-    """Return what is wrong with a backend's joins; ``broken`` is None where a file that could not be read may define any name."""
+    """Return the problems of a backend's joins. ``broken`` is None if an unreadable file may define any name."""
     problems = []
     for index, other in enumerate(joins[name]):
         path: DataPath = (name, "joins", index)
@@ -191,8 +191,8 @@ def _join_problems(document: Document, name: str, joins: Mapping[str, list[str]]
         elif name in _reach(other, joins):
             problems.append(document.problem(path, f"'{name}' joins itself through '{other}'", "break the loop"))
     if "only_tags" in document.data[name] and not joins[name]:
-        message = "only_tags chooses among the specs of other backends, and this one joins none"
-        problems.append(document.problem((name, "only_tags"), message, "add joins: [NAME], or leave only_tags out", key=True))
+        message = "only_tags selects specs of joined backends, and this one joins none"
+        problems.append(document.problem((name, "only_tags"), message, "add joins: [NAME], or remove only_tags", key=True))
     return problems
 
 
@@ -228,7 +228,7 @@ def _proof(document: Document, path: DataPath, body: Mapping[str, Any], problems
     given = body.get("proof")
     if given is None:
         if body.get("compiles", True):
-            hint = "add proof: {graphs: {min: 1}}, or compiles: false when it compiles nothing"
+            hint = "add proof: {graphs: {min: 1}}, or compiles: false if it compiles nothing"
             problems.append(document.problem(path[:1], f"the backend '{path[0]}' has no proof that it ran", hint, key=True))
         return Proof()
     try:
@@ -248,12 +248,12 @@ def _choices(given: Mapping[str, Any] | None) -> Choices | None:
     for key in ("match", "class"):
         reason = check_pattern(given[key]) if key in given else None
         if reason is not None:
-            raise BadExpectation(f"the pattern is no regular expression: {reason}", path=("choices", key))
+            raise BadExpectation(f"the pattern is not a regular expression: {reason}", path=("choices", key))
     return Choices(match=given["match"], least=given.get("min", 1), of_class=given.get("class", ""))
 
 
 def read_requirements(document: Document, path: DataPath, given: Sequence[Any], problems: list[Diagnostic]) -> tuple[Requirement, ...]:
-    """Read a ``requires`` list that the schema let through; unknown capabilities and bad arguments become problems."""
+    """Read a ``requires`` list that fits the schema. Unknown capabilities and invalid arguments become problems."""
     found = []
     for index, entry in enumerate(given):
         name, argument = next(iter(entry.items())) if isinstance(entry, dict) else (entry, None)

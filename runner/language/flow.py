@@ -1,4 +1,4 @@
-"""Values as a spec would write them: YAML on one line."""
+"""Writes values as YAML in flow style, on one line."""
 
 import json
 import math
@@ -9,9 +9,9 @@ _PLAIN = re.compile(r"[A-Za-z_./^][A-Za-z0-9_./^ ()+*=@<>-]*(?<! )")
 _OTHERWISE = frozenset(
     ["true", "True", "TRUE", "false", "False", "FALSE", "null", "Null", "NULL", ".inf", ".Inf", ".INF", ".nan", ".NaN", ".NAN"]
 )
-"""Words that YAML 1.2 takes for no text."""
+"""Words that YAML 1.2 does not read as text."""
 _BREAKS = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
-"""What JSON leaves as it is, and YAML takes for the end of a line or not at all."""
+"""Characters that JSON does not escape, and that are line ends or invalid in YAML."""
 _NUMBER = re.compile(r"\.[0-9]")
 
 

@@ -1,4 +1,4 @@
-"""The first stages as one: from paths to cases, or every problem of every file."""
+"""Loads specs: from paths to cases, or all problems of all files."""
 
 import contextlib
 import gc
@@ -23,8 +23,8 @@ from runner.language.names.torch_names import NameTables
 from runner.language.read import substitution
 from runner.language.read.anatomy import Anatomy, take_apart, with_document
 from runner.language.read.document import DataPath, Document
-from runner.language.read.doubts import Region, believed, doubts_of, gaps_of, sections_with
 from runner.language.read.files import DefaultsReader, SpecFile, SpecPath, discover
+from runner.language.read.follow_ups import Region, gaps_of, sections_with, uncertain_regions, without_follow_ups
 from runner.language.read.kinds import SPEC
 from runner.language.read.repair import Fill, edited, readable
 from runner.language.read.source import read_partly
@@ -36,28 +36,28 @@ from runner.system.installed_torch import installed_torch, release
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """Everything that was read: the cases, and the files that they came from."""
+    """The result of loading: the cases, and the files that define them."""
 
     cases: tuple[Case, ...]
     backends: Backends
     documents: tuple[Document, ...]
-    """The files that were read: specs with their defaults."""
+    """The files of specs and of their defaults."""
 
     @property
     def digests(self) -> dict[str, str]:
-        """The sha256 of each file, by its name as shown."""
+        """The sha256 of each file, by its name in messages."""
         return {document.file: document.digest for document in self.documents}
 
 
 def load(paths: Sequence[Path], backend_files: Sequence[Path] = (), known: Surroundings | None = None) -> Suite:
-    """Read, validate and expand; raise ``InvalidSpecs`` with every problem of every file, or ``UsageError``."""
+    """Read, validate and expand; raise ``InvalidSpecs`` with all problems of all files, or ``UsageError``."""
     problems: list[Diagnostic] = []
     with _without_collector():
         return load_specs(discover(paths, problems), backend_files, known, problems)
 
 
 def inspect(paths: Sequence[Path], backend_files: Sequence[Path] = ()) -> "Inspection":
-    """Like ``load``, and never raises ``InvalidSpecs``."""
+    """Like ``load``, but never raises ``InvalidSpecs``."""
     problems: list[Diagnostic] = []
     with _without_collector():
         return _inspect(discover(paths, problems), backend_files, None, problems)
@@ -65,7 +65,7 @@ def inspect(paths: Sequence[Path], backend_files: Sequence[Path] = ()) -> "Inspe
 
 @contextlib.contextmanager
 def _without_collector() -> Iterator[None]:
-    """Look for no cycles while reading: nearly all that is made is kept, and with many cases it would be looked through again and again."""
+    """Disable the garbage collector while reading: nearly all objects stay alive, and with many cases repeated collections are slow."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -77,7 +77,7 @@ def _without_collector() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What was read, and what is wrong with it. With errors some of the cases are missing."""
+    """The readable part of the specs, and their problems. If there are errors, some cases are missing."""
 
     suite: Suite
     problems: tuple[Diagnostic, ...]
@@ -86,7 +86,7 @@ class Inspection:
 def load_specs(
     specs: Sequence[SpecPath], backend_files: Sequence[Path], known: Surroundings | None, problems: list[Diagnostic] | None = None
 ) -> Suite:
-    """Like ``load``, for files whose areas are known; ``problems`` are those of finding them."""
+    """Like ``load``, for files with known areas; ``problems`` are those of finding the files."""
     found = _inspect(specs, backend_files, known, [] if problems is None else problems)
     if wrong := errors(found.problems):
         raise InvalidSpecs(wrong)
@@ -105,7 +105,7 @@ def _inspect(
     wrong_backends = check_backends(backends, names)
     problems.extend(wrong_backends)
     for part in parts:
-        problems.extend(_check_part(part, cases, _Shared(backends=backends, names=names, here=here, is_sound=not wrong_backends)))
+        problems.extend(_check_part(part, cases, _Shared(backends=backends, names=names, here=here, is_valid=not wrong_backends)))
     problems.extend(duplicate_ids(cases))
     documents = tuple(document for part in parts for document in (*part.anatomy.spec.defaults, part.anatomy.document))
     return Inspection(suite=Suite(cases=tuple(cases), backends=backends, documents=documents), problems=tuple(problems))
@@ -113,35 +113,35 @@ def _inspect(
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A spec, or what could be read of it."""
+    """A spec, or its readable part."""
 
     anatomy: Anatomy
     gaps: frozenset[str]
-    """What is missing of it and of its defaults."""
-    doubts: tuple[Region, ...]
-    """Expectations of which a part is missing."""
+    """The missing parts of it and of its defaults."""
+    uncertain: tuple[Region, ...]
+    """The regions of expectations with a missing part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shared:
-    """What all specs are held against."""
+    """The context for the checks of all specs."""
 
     backends: Backends
     names: NameTables
     here: Surroundings
-    is_sound: bool
-    """Whether the options of all backends are in order."""
+    is_valid: bool
+    """Whether the options of all backends are valid."""
 
 
 def _check_part(part: _Part, cases: list[Case], shared: _Shared) -> list[Diagnostic]:
-    """Return what is wrong with the meaning of a spec, and add its cases."""
+    """Return the semantic problems of a spec, and add its cases."""
     anatomy, gaps = _on_known_backends(part, shared.backends)
     if anatomy is None:
         return list(part.anatomy.problems)
-    found = believed(_meaning(anatomy, shared), gaps, part.doubts)
+    found = without_follow_ups(_meaning(anatomy, shared), gaps, part.uncertain)
     if "steps" in anatomy.data and "expect" in anatomy.data:
         found = _with_short_form(part, found, anatomy, shared)
-    if gaps or part.doubts or errors(found):
+    if gaps or part.uncertain or errors(found):
         return [*found, *_problems_of_cases(anatomy, found, gaps, cases, shared)]
     return [*found, *_expand_into(cases, anatomy, shared)]
 
@@ -152,16 +152,16 @@ def _meaning(anatomy: Anatomy, shared: _Shared) -> list[Diagnostic]:
 
 
 def _with_short_form(part: _Part, found: Sequence[Diagnostic], anatomy: Anatomy, shared: _Shared) -> list[Diagnostic]:
-    """Add what is wrong with an ``expect`` that stands beside ``steps``, where nothing else reads it."""
+    """Add the problems of an ``expect`` beside ``steps``, which is ignored otherwise."""
     document = edited(anatomy.document, [("steps",)])
     gaps = part.gaps | gaps_of([("steps",), ("expect",)])
-    others = believed(_meaning(take_apart(replace(anatomy.spec, document=document)), shared), gaps, part.doubts)
+    others = without_follow_ups(_meaning(take_apart(replace(anatomy.spec, document=document)), shared), gaps, part.uncertain)
     own = [problem for problem in others if "expect" in sections_with(anatomy.document, [problem])]
-    return [*believed(found, gaps_of([("expect",)])), *(problem for problem in own if problem not in found)]
+    return [*without_follow_ups(found, gaps_of([("expect",)])), *(problem for problem in own if problem not in found)]
 
 
 def _on_known_backends(part: _Part, backends: Backends) -> tuple[Anatomy | None, frozenset[str]]:
-    """Return a spec without the backends that cannot be used because their own definition is wrong; None when nothing is known."""
+    """Return a spec without backends with an invalid definition; None if no backend is left."""
     anatomy, gaps = part.anatomy, part.gaps
     named = anatomy.data["backends"]
     lost: list[DataPath] = [("backends", index) for index, name in enumerate(named) if name in backends.broken]
@@ -178,37 +178,37 @@ def _on_known_backends(part: _Part, backends: Backends) -> tuple[Anatomy | None,
 
 
 _OF_CASES = frozenset(["summary", "covers", "tags", "backends", "matrix", "exclude", "requires", "control", *SECTIONS])
-"""What the problems of expanding a spec depend on."""
+"""The keys that the expansion of a spec depends on."""
 
 _OF_POINTS = frozenset(["matrix", "part of matrix", "exclude"])
-"""What the points of the matrix depend on, besides the backends."""
+"""The keys that the points of the matrix depend on, besides the backends."""
 
 
 def _problems_of_cases(
     anatomy: Anatomy, found: Sequence[Diagnostic], gaps: frozenset[str], cases: list[Case], shared: _Shared
 ) -> list[Diagnostic]:
-    """Return what is wrong with the cases of a spec that has other problems: its sound sections are expanded without the others."""
+    """Return the problems of the cases of a spec with other problems: only its valid sections are expanded."""
     wrong = sections_with(anatomy.document, found)
     named = anatomy.data["backends"]
     unknown = [("backends", index) for index, name in enumerate(named) if name not in shared.backends.by_name]
     if "backends" in gaps or len(unknown) == len(named):
         return []
-    kept = _OF_CASES - (wrong - {"backends"}) - gaps
+    valid = _OF_CASES - (wrong - {"backends"}) - gaps
     if (wrong | gaps) & _OF_POINTS:
-        # what has no template is the same at every point
+        # values without templates are the same at every point
         templated = {str(path[0]) for path, _ in substitution.occurrences(anatomy.data)}
-        kept, cases = kept - _OF_POINTS - templated, []
-    summary: dict[DataPath, Any] = {("summary",): _FILL["summary"]} if "summary" not in kept else {}
-    document = edited(anatomy.document, [*unknown, *((key,) for key in anatomy.data if key not in kept)], summary)
+        valid, cases = valid - _OF_POINTS - templated, []
+    summary: dict[DataPath, Any] = {("summary",): _FILL["summary"]} if "summary" not in valid else {}
+    document = edited(anatomy.document, [*unknown, *((key,) for key in anatomy.data if key not in valid)], summary)
     bare = take_apart(SpecFile(document=document, area=anatomy.spec.area, name=anatomy.spec.name, defaults=anatomy.spec.defaults))
     try:
-        return believed(_expand_into(cases, bare, shared), gaps | wrong)
+        return without_follow_ups(_expand_into(cases, bare, shared), gaps | wrong)
     except (BadRange, TemplateError):
-        return []  # of defaults or of a backend, where it is reported
+        return []  # an error of defaults or of a backend, which is reported there
 
 
 def surroundings_of(torch_version: str | None, machine: Machine | None) -> Surroundings:
-    """Return what conditions may ask about before a backend is chosen."""
+    """Return the facts for conditions before a backend is selected."""
     return Surroundings(
         backends=frozenset(),
         device="",
@@ -220,7 +220,7 @@ def surroundings_of(torch_version: str | None, machine: Machine | None) -> Surro
 
 
 _FILL = {"summary": "no summary", "backends": ["cpu"]}
-"""Stands for keys that a spec lacks, so that the others are checked."""
+"""Values for missing keys of a spec, so that its other keys can be checked."""
 
 
 def _read_all(specs: Sequence[SpecPath], problems: list[Diagnostic]) -> list[_Part]:
@@ -242,7 +242,7 @@ def _read_all(specs: Sequence[SpecPath], problems: list[Diagnostic]) -> list[_Pa
         if found.document is not None:
             anatomy = take_apart(SpecFile(document=found.document, area=spec.area, name=spec.path.stem, defaults=inherited))
             gaps = gaps_of(found.cuts, document.data) | defaults.gaps(spec)
-            parts.append(_Part(anatomy, gaps, tuple(doubts_of(document, found.cuts))))
+            parts.append(_Part(anatomy, gaps, tuple(uncertain_regions(document, found.cuts))))
     problems.extend(defaults.problems)
     return parts
 
@@ -253,7 +253,7 @@ def _expand_into(cases: list[Case], anatomy: Anatomy, shared: _Shared) -> list[D
     except InvalidSpecs as error:
         return list(error.diagnostics)
     except (BadRange, TemplateError):
-        if shared.is_sound:
+        if shared.is_valid:
             raise
         return []
     cases.extend(expanded)

@@ -1,8 +1,8 @@
-"""The generated pages of the reference: ``python -m runner.language.reference > docs/reference/language.md``.
+"""Generates pages of the reference: ``python -m runner.language.reference > docs/reference/language.md``.
 
-The prose of a page is ``docs/reference/PAGE.in.md``. The generator replaces its directives, HTML comments on a line of their own, by what
-the schemas and the tables of the code contain, so that nothing is written down twice. ``python -m runner.language.reference PAGE`` writes
-another page than the language.
+The prose of a page is ``docs/reference/PAGE.in.md``. Directives are HTML comments on lines of their own. The generator replaces them by the
+contents of the schemas and of the tables in the code. ``python -m runner.language.reference PAGE`` generates another page than the
+language.
 """
 
 import json
@@ -45,7 +45,7 @@ def _table(path: str) -> Iterator[str]:
     node = _node(path)
     needed = set(node.get("required", []))
     if needed == set(node["properties"]):
-        needed = set()  # a table in which each row says the same says nothing
+        needed = set()  # if all keys are required, the mark is omitted
     yield "| key | type | meaning |"
     yield "|---|---|---|"
     for key, value in node["properties"].items():
@@ -69,7 +69,7 @@ def _type(node: Any) -> str:
     kinds = node.get("type", "any")
     words = [kinds] if isinstance(kinds, str) else list(kinds)
     if node.get("pattern") == schema_words.TEMPLATE_PATTERN and len(words) > 1:
-        words.remove("string")  # the string is a template, which may take any type
+        words.remove("string")  # the string is a template, whose value may have any type
     return " or ".join(words)
 
 

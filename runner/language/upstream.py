@@ -1,4 +1,4 @@
-"""The upstream tests that the specs restate, as a committed list, and which cases cover each of their instances."""
+"""The committed list of upstream tests that the specs restate, and the cases that cover each of their instances."""
 
 import functools
 import json
@@ -15,7 +15,7 @@ LIST = Path(__file__).parent / "data" / "upstream.json"
 
 @dataclass(frozen=True)
 class UpstreamTest:
-    """One test: its number in the list, its name without values, its parameters, and the values of each instance as written in an id."""
+    """One test: its row in the list, its name without values, its parameters, and the values of each instance as in an id."""
 
     row: int
     file: str
@@ -26,11 +26,11 @@ class UpstreamTest:
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
-        """The id of each instance, as a spec's ``covers`` names it."""
+        """The id of each instance, as in ``covers`` of a spec."""
         return tuple(f"{self.name}[{values}]" if values else self.name for values in self.instances)
 
     def is_of_another_device(self, values: str, device: str) -> bool:
-        """Whether the values are those of an instance but for the device, and the device is ``device``: more than upstream tests."""
+        """Whether the values are those of an instance except for the device, which is ``device``: a device that upstream does not test."""
         given = values.split(",")
         if "device" not in self.parameters or len(given) != len(self.parameters):
             return False
@@ -61,11 +61,11 @@ class Upstream:
 
     @cached_property
     def files(self) -> frozenset[str]:
-        """The files that the list knows; a test of any other file is not held against it."""
+        """The files of the list; tests of other files are not checked."""
         return frozenset(test.file for test in self.tests)
 
     def problem(self, entry: str, device: str) -> tuple[str, str] | None:
-        """Return message and hint for an entry of ``covers`` that names nothing of the list; None where it may stand."""
+        """Return message and hint for an entry of ``covers`` that is not in the list; None if it is valid."""
         if entry in self.ids or entry.split("::")[0] not in self.files:
             return None
         name, bracket, values = entry.partition("[")
@@ -73,7 +73,7 @@ class Upstream:
             return self._unknown_test(name)
         test = self.by_name[name]
         if not test.parameters:
-            return f"the upstream test '{name}' has no instances", "leave out the bracket"
+            return f"the upstream test '{name}' has no instances", "remove the bracket"
         if not bracket:
             return f"'{name}' names no instance of the upstream test", f"its instances: {one_of(test.ids)}"
         if values.endswith("]") and test.is_of_another_device(values[:-1], device):
@@ -81,7 +81,7 @@ class Upstream:
         return unknown("upstream instance", entry, test.ids)
 
     def _unknown_test(self, name: str) -> tuple[str, str]:
-        """Say which test is meant: the one of that name in another class, or else the nearest of the file."""
+        """Return message and hint: the test of that name in another class, or else the most similar test of the file."""
         file, _, rest = name.partition("::")
         tests = [test.name for test in self.tests if test.file == file]
         message, hint = unknown("upstream test", name, tests)
@@ -106,7 +106,7 @@ def _test(row: Mapping[str, object]) -> UpstreamTest:
 
 @dataclass(frozen=True)
 class Covered:
-    """A test, and for each of its instances (by id, in order) the cases that cover it."""
+    """A test with the cases that cover each of its instances (by id, in order)."""
 
     test: UpstreamTest
     cases: Mapping[str, tuple[Case, ...]]
@@ -118,7 +118,7 @@ class Covered:
 
     @property
     def specs(self) -> Mapping[str, int]:
-        """Each spec that covers some of it, with the number of its cases that do."""
+        """The specs that cover instances of it, with the number of their cases."""
         ids: dict[str, set[str]] = {}
         for cases in self.cases.values():
             for case in cases:
@@ -127,7 +127,7 @@ class Covered:
 
 
 def coverage(cases: Iterable[Case], upstream: Upstream) -> list[Covered]:
-    """Return what covers each test of the list, in its order. That a case can run here is not asked."""
+    """Return the coverage of each test of the list, in its order, whether or not a case can run here."""
     by_id: dict[str, list[Case]] = {}
     for case in cases:
         for entry in dict.fromkeys(case.covers):

@@ -1,4 +1,4 @@
-"""Waiver files of a wrong form: one message with the right form, instead of what a schema says of every part."""
+"""Detects waiver files of a wrong form: one message with the right form replaces many schema errors."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,14 +13,14 @@ KEYS = frozenset(["cases", "when", "failure", "reason", "issue", "until"])
 
 
 def wrong_form(document: Document) -> tuple[Diagnostic | None, Document | None]:
-    """Return the problem of a file whose form is another, and the document if its waivers can be read all the same.
+    """Return the problem of a file with a wrong form, and the document if its waivers can be read anyway.
 
-    The message quotes nothing: the file may be anything.
+    The message quotes nothing, because the file may contain anything.
     """
     data = document.data
     if isinstance(data, list) and _are_waivers(data) and recognised(document.path, document.content, WAIVERS):
-        hint = f"write 'waivers:' in the first line, and indent the list below it: {WAIVERS.form}"
-        return document.problem((), "a list of waivers without the key 'waivers' above it", hint), _below_key(document)
+        hint = f"write 'waivers:' in the first line, and indent the list: {WAIVERS.form}"
+        return document.problem((), "a list of waivers without the key 'waivers'", hint), _below_key(document)
     found = _form(data)
     if found is None:
         return None, document
@@ -46,14 +46,14 @@ def _form_of_entries(entries: object) -> tuple[DataPath, str] | None:
         return ("waivers",), f"'waivers' is a list with an entry for each waiver, found {_found(entries)}"
     texts = [index for index, entry in enumerate(entries) if not isinstance(entry, dict)]
     if entries and len(texts) == len(entries):
-        return ("waivers", 0), f"each waiver is a map, found a list of {len(entries)} entries that are none"
+        return ("waivers", 0), f"each waiver is a map, found a list of {len(entries)} entries that are not maps"
     if entries and not _are_waivers(entries):
         return ("waivers", 0), "no entry has a key of a waiver"
     return None
 
 
 def _are_waivers(entries: list[Any]) -> bool:
-    """Whether some entry has at least one key of a waiver, or nearly."""
+    """Whether some entry has a key of a waiver or a similar key."""
     keys = {str(key) for entry in entries if isinstance(entry, dict) for key in entry}
     return any(key in KEYS or did_you_mean(key, KEYS, cutoff=0.8) for key in keys)
 
@@ -70,7 +70,7 @@ def _found(value: object) -> str:
 
 
 def _below_key(document: Document) -> Document:
-    """Return the document as if its list stood below the key ``waivers``."""
+    """Return the document with its list below the key ``waivers``."""
     marks: dict[DataPath, Mark] = {("waivers", *path): mark for path, mark in document.marks.items()}
     keys: dict[DataPath, Mark] = {("waivers", *path): mark for path, mark in document.key_marks.items()}
     return replace(document, data={"waivers": document.data}, marks={**marks, (): document.marks[()]}, key_marks=keys)

@@ -1,4 +1,4 @@
-"""Waivers as data: which cases fail, how that looks, the defect of torch behind it, and until when the failure is known."""
+"""Waivers as data: known failures with their cases, their signature, the defect of torch, and the last day."""
 
 import contextlib
 import os
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
-from runner.core.matching.patterns import check_pattern, says_nothing, search
+from runner.core.matching.patterns import check_pattern, is_unspecific, search
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.language.backends import Backends, read_named
 from runner.language.check.conditions import condition_problems
 from runner.language.read.document import DataPath, Document
-from runner.language.read.doubts import believed
+from runner.language.read.follow_ups import without_follow_ups
 from runner.language.read.kinds import WAIVERS
 from runner.language.read.repair import Fill, Readable, readable
 from runner.language.waiver_forms import wrong_form
@@ -22,12 +22,12 @@ from runner.system.data_dirs import folder
 from runner.vocabulary.expectations import EXPECTATIONS
 
 OUTSIDE_OF_EXPECTATIONS = ("raised", "fell-back", "crash", "timeout")
-"""Types of failures that no line of a spec asks for. ``error`` is none: such a case claims nothing that could be known to fail."""
+"""Types of failures without an expectation. ``error`` cannot be waived, because such a case claims nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What one failure looks like: its type in JUnit, and an expression searched in its message."""
+    """The signature of a failure: its type in JUnit, and a regular expression for its message."""
 
     type: str
     match: str
@@ -44,24 +44,24 @@ class Waiver:
     reason: str
     issue: str
     until: date
-    """The last day on which it holds."""
+    """The last day on which the waiver applies."""
     position: Position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaiverFiles:
-    """What was read, in the order of the files: the shipped one first."""
+    """The waivers in file order, the shipped file first."""
 
     waivers: tuple[Waiver, ...]
     documents: tuple[Document, ...]
     given: frozenset[str]
-    """Files that the command line named, as shown."""
+    """Files of the command line, by their names in messages."""
 
 
 def load_waivers(extra: Sequence[Path], backends: Backends | None) -> WaiverFiles:
-    """Read the shipped waivers and those of ``extra`` files; raise ``InvalidSpecs`` with every problem of all of them.
+    """Read the shipped waivers and those of ``extra`` files; raise ``InvalidSpecs`` with all problems of all files.
 
-    Without ``backends``, which may be wrong themselves, what conditions name is not looked at.
+    Without ``backends``, names in conditions are not checked.
     """
     problems: list[Diagnostic] = []
     found = read_waivers(extra, backends, problems)
@@ -71,7 +71,7 @@ def load_waivers(extra: Sequence[Path], backends: Backends | None) -> WaiverFile
 
 
 def read_waivers(extra: Sequence[Path], backends: Backends | None, problems: list[Diagnostic]) -> WaiverFiles:
-    """Read what can be read of the shipped waivers and those of ``extra`` files, and add every problem."""
+    """Read the shipped waivers and those of ``extra`` files as far as possible, and add their problems."""
     shipped = folder("specs") / "waivers.yaml"
     documents: list[Document] = []
     found: list[Waiver] = []
@@ -95,11 +95,11 @@ _FILL = {
     "issue": "#0",
     "until": date.max.isoformat(),
 }
-"""Stands for keys that a waiver lacks, so that the others are checked."""
+"""Values for missing keys of a waiver, so that its other keys can be checked."""
 
 
 def _read(path: Path, backends: Backends | None) -> tuple[Document | None, list[Diagnostic]]:
-    """Return what can be read of a file, and what is wrong with it."""
+    """Return the readable part of a file, and its problems."""
     try:
         document = read_named(path, WAIVERS)
     except InvalidSpecs as error:
@@ -110,13 +110,13 @@ def _read(path: Path, backends: Backends | None) -> tuple[Document | None, list[
     problems.extend(part.problems)
     if part.document is not None:
         gaps = frozenset(() if backends is None or backends.is_whole else ("files of backends",))
-        problems.extend(believed(_problems(part.document, backends), gaps))
+        problems.extend(without_follow_ups(_problems(part.document, backends), gaps))
     return part.document, problems
 
 
 def _waivers(document: Document) -> Iterator[Waiver]:
     for index, entry in enumerate(document.data["waivers"]):
-        with contextlib.suppress(ValueError):  # a date that is none has been reported
+        with contextlib.suppress(ValueError):  # an invalid date is reported already
             yield _waiver(entry, document.position(("waivers", index)))
 
 
@@ -133,7 +133,7 @@ def _waiver(entry: Any, position: Position) -> Waiver:
 
 
 def _signatures(entry: Any, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
-    """Yield each signature with its place: a waiver has one, or a list of them."""
+    """Yield each signature with its path: a waiver has one, or a list of them."""
     failure = entry["failure"]
     if isinstance(failure, dict):
         yield (*path, "failure"), failure
@@ -149,7 +149,7 @@ def _problems(document: Document, backends: Backends | None) -> Iterator[Diagnos
         try:
             date.fromisoformat(entry["until"])
         except ValueError as error:
-            yield document.problem((*path, "until"), f"'{entry['until']}' is no day: {error}", "write year, month and day: 2027-03-01")
+            yield document.problem((*path, "until"), f"'{entry['until']}' is not a date: {error}", "write year, month and day: 2027-03-01")
     if backends is not None:
         yield from condition_problems(document, ("waivers",), backends)
 
@@ -157,30 +157,28 @@ def _problems(document: Document, backends: Backends | None) -> Iterator[Diagnos
 def _signature_problems(document: Document, path: DataPath, signature: Mapping[str, str]) -> Iterator[Diagnostic]:
     kind, pattern = signature["type"], signature["match"]
     if kind == "error":
-        hint = "where the case is wrong here, mend the spec; where the machine lacks something, say requires"
-        yield document.problem((*path, "type"), "an error cannot be waived: a case that ends so claims nothing", hint)
+        hint = "if the spec is wrong, correct it; if the machine lacks something, add requires"
+        yield document.problem((*path, "type"), "an error cannot be waived: a case with an error claims nothing", hint)
     elif kind not in (types := (*EXPECTATIONS, *OUTSIDE_OF_EXPECTATIONS)):
         yield document.problem((*path, "type"), *unknown("type of failure", kind, types))
     reason = check_pattern(pattern)
     if reason is not None:
-        message = f"the pattern is no regular expression: {reason}"
+        message = f"the pattern is not a regular expression: {reason}"
         yield document.problem((*path, "match"), message, "escape ( ) [ ] { } . * + ? with \\")
     elif _matches_empty_text(pattern):
         yield document.problem((*path, "match"), "the pattern matches any message, even an empty one", _DESCRIBE)
-    elif says_nothing(pattern):
-        yield document.problem(
-            (*path, "match"), "the pattern matches messages that have nothing in common: it excuses any failure", _DESCRIBE
-        )
-    elif says_nothing(pattern, _frames(kind)):
-        message = f"the pattern matches what every message of the type '{kind}' holds: it excuses any of them"
+    elif is_unspecific(pattern):
+        yield document.problem((*path, "match"), "the pattern matches unrelated messages: it would waive any failure", _DESCRIBE)
+    elif is_unspecific(pattern, _frames(kind)):
+        message = f"the pattern matches the fixed text of all messages of the type '{kind}': it would waive any of them"
         yield document.problem((*path, "match"), message, _DESCRIBE)
 
 
-_DESCRIBE = "write words or numbers of this defect's own message; a run's report shows it"
+_DESCRIBE = "write words or numbers from the message of this defect, as shown in a run's report"
 
 
 def _frames(kind: str) -> tuple[str, ...]:
-    """Return what the messages of a type have in common, with ``{0}`` and ``{1}`` where they differ."""
+    """Return the fixed text of the messages of a type, with ``{0}`` and ``{1}`` for the variable parts."""
     if kind in EXPECTATIONS:
         return (f"{kind}: expected {{0}}, observed {{1}}",)
     return ("raised: expected no exception, observed {0} in phase '{1}': {0}",) if kind == "raised" else ()
@@ -190,4 +188,4 @@ def _matches_empty_text(pattern: str) -> bool:
     try:
         return search(pattern, "") is not None
     except PatternTooSlow:
-        return False  # said again, for the message that it is searched in
+        return False  # reported later, when it is searched in a message

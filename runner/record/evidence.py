@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from runner.core.model import CaseResult, Json, ServiceReport
-from runner.system.safe_open import open_left_behind
+from runner.system.safe_open import open_untrusted
 
 OBSERVATION = "observation.json"
 SERVICES = "services.json"
@@ -98,7 +98,7 @@ def alterations(folder: Path, result: CaseResult) -> Iterator[str]:
 
 
 def _read(folder: Path, name: str, limit: int) -> bytes:
-    with open_left_behind(folder / name) as stream:
+    with open_untrusted(folder / name) as stream:
         data = stream.read(limit + 1)
     if len(data) > limit:
         raise OSError(f"{name} is larger than {limit >> 20} MiB")

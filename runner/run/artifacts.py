@@ -10,7 +10,7 @@ from pathlib import Path
 from runner.core.protocol import MAX_ATTACHMENT
 from runner.execute.base import Execution
 from runner.record.evidence import CaseFiles
-from runner.system.safe_open import open_left_behind, tail
+from runner.system.safe_open import open_untrusted, tail
 from runner.system.streams import OUT_OF_SPACE
 
 _OUTPUT_BYTES = 64_000
@@ -51,7 +51,7 @@ def keep(files: CaseFiles, path: Path, facts: object) -> str:
 def why_no_attachment(path: Path) -> str:
     """Return why a file cannot be attached to a report; empty where it can."""
     try:
-        with open_left_behind(path) as stream:
+        with open_untrusted(path) as stream:
             size = stream.seek(0, 2)
     except OSError as error:
         return f"{path.name} was left out: {error.strerror or error}"
@@ -69,7 +69,7 @@ def stack_text(path: Path, execution: Execution) -> str:
 def printed(path: Path) -> str:
     """Return the end of what a worker printed, and how much came before."""
     text = tail(path, _OUTPUT_BYTES)
-    with contextlib.suppress(OSError), open_left_behind(path) as stream:
+    with contextlib.suppress(OSError), open_untrusted(path) as stream:
         left_out = stream.seek(0, 2) - _OUTPUT_BYTES
         return f"... {left_out} bytes before this are left out; {path.name} has them ...\n{text}" if left_out > 0 else text
     return text

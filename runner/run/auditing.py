@@ -114,7 +114,9 @@ def _run(cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Pat
     run_folder = RunFolder(path=folder, run_id="audit")
     found: list[tuple[Case, CaseResult]] = []
     scheduling = schedule.SchedulingOptions(memory_limit=schedule.memory_limit("auto"))
-    with CaseRunner(options, suite, waivers, cases, run_folder, workers, availability.glance(installed_torch()), scheduling) as runner:
+    with CaseRunner(
+        options, suite, waivers, cases, run_folder, workers, availability.inspect_files(installed_torch()), scheduling
+    ) as runner:
         machine = runner.look_at_machine()
         known = surroundings_of(machine.torch, machine)
         possible = [case for case in cases if not availability.of_case(case, machine).reason]

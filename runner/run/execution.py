@@ -65,7 +65,7 @@ class Execution:
             return [*runner.warnings, *self._audit.warnings()]
 
     def _case_runner(self, cases: Sequence[Case]) -> CaseRunner:
-        glance = availability.glance(installed_torch(), named_servers(self._options.service))
+        glance = availability.inspect_files(installed_torch(), named_servers(self._options.service))
         suite, waivers = self._selection.suite, self._selection.waivers
         return CaseRunner(self._options, suite, waivers, cases, self._folder, self._prepared.workers, glance, self._prepared.scheduling)
 

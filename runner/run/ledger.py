@@ -40,7 +40,7 @@ class Ledger:
 
     def missing_attempts(self, case_id: str) -> int:
         """Return how often a case is still to run in the normal order."""
-        return self._policy.beside_others(self.attempts.get(case_id, ()))
+        return self._policy.remaining(self.attempts.get(case_id, ()))
 
     def take(self, result: CaseResult) -> None:
         """Record the result of a case."""

@@ -69,7 +69,7 @@ class CaseRunner:
         reported: list[int] = []
 
         def check() -> None:
-            interrupts.forget_wake()
+            interrupts.clear_wake()
             show(self._activity())
             if interrupts.asked >= STOP_NOW or (interrupts.asked and self._is_looking):
                 raise KeyboardInterrupt
@@ -100,7 +100,7 @@ class CaseRunner:
         if not isinstance(execution.observation, dict):
             words = (execution.printed or execution.note).strip()
             raise UsageError(f"torch could not be asked what this machine is; it said:\n{words}")
-        self._machine = availability.informed(self._machine, execution.observation)
+        self._machine = availability.with_facts(self._machine, execution.observation)
         self._jobs.inform(self._machine)
         return self._machine
 
@@ -149,6 +149,6 @@ def _settings(options: ExecutionOptions, folder: RunFolder, workers: int, thread
         timeout_factor=options.timeout_factor,
         servers=named_servers(options.service),
         object_cache=cache_dirs.object_folder(options.object_cache),
-        probe_cache=None if options.no_kept else cache_dirs.answers_folder(),
+        probe_cache=None if options.no_kept else cache_dirs.probe_cache_folder(),
         torch_root=machine.torch_root,
     )

@@ -72,7 +72,7 @@ def check(options: RunOptions) -> Checked:
     scratch.check()
     options = replace(options, object_cache=cache_dirs.object_folder(options.object_cache))
     if not options.no_kept:
-        cache_dirs.answers_folder()
+        cache_dirs.probe_cache_folder()
     return Checked(options=options, workers=workers, policy=policy, memory_limit=memory_limit)
 
 

@@ -1,4 +1,4 @@
-"""Whether a case can run on this machine, and the reason when it cannot. Never blank, never a pass."""
+"""Availability of a case on this machine, with the reason if it is unavailable. An unavailable case is never a pass."""
 
 import os
 import sys
@@ -11,15 +11,15 @@ from runner.core import devices
 from runner.core.diagnostics import UsageError
 from runner.core.model import Availability, Case
 from runner.system.capabilities import CAPABILITIES, Machine
-from runner.system.installed_torch import InstalledTorch, release, why_no_torch
+from runner.system.installed_torch import InstalledTorch, no_torch_reason, release
 
 TORCH_ROOT = "torch_root"
-"""The fact that says which folder a worker imported torch from: compared, and not recorded."""
+"""The fact with the folder from which a worker imported torch. It is compared and not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a case can run, why not, and the capability that is missing (empty when it is a name of torch)."""
+    """The availability of a case, the reason, and the name of the missing capability (empty for a missing name of torch)."""
 
     availability: Availability
     reason: str = ""
@@ -27,7 +27,7 @@ class Verdict:
 
 
 def of_case(case: Case, machine: Machine) -> Verdict:
-    """Return the first thing that is missing; else the first that only the run can know; else YES."""
+    """Return the first missing requirement; else the first one that only a worker can decide; else YES."""
     if machine.torch is None:
         return Verdict(Availability.NO, machine.no_torch, "torch")
     if case.missing_names:
@@ -43,8 +43,8 @@ def of_case(case: Case, machine: Machine) -> Verdict:
     return unknown or Verdict(Availability.YES)
 
 
-def glance(installed: InstalledTorch | None, servers: Iterable[str] = ()) -> Machine:
-    """Return what files and environment say of this machine, in milliseconds and without torch; ``servers`` the command line names."""
+def inspect_files(installed: InstalledTorch | None, servers: Iterable[str] = ()) -> Machine:
+    """Return what files and environment show of this machine, without importing torch. ``servers`` are the services with a server given."""
     return Machine(
         python=tuple(sys.version_info[:3]),
         torch=installed.version if installed else None,
@@ -54,12 +54,12 @@ def glance(installed: InstalledTorch | None, servers: Iterable[str] = ()) -> Mac
         found={name: capability.look() for name, capability in CAPABILITIES.items() if capability.look is not None},
         servers=frozenset(servers),
         torch_root=str(installed.root) if installed else None,
-        no_torch=why_no_torch() if installed is None else "",
+        no_torch=no_torch_reason() if installed is None else "",
     )
 
 
-def informed(machine: Machine, facts: Mapping[str, Any]) -> Machine:
-    """Return the machine with what a worker found out; raise ``UsageError`` where its torch is not the one that was inspected."""
+def with_facts(machine: Machine, facts: Mapping[str, Any]) -> Machine:
+    """Return the machine with a worker's facts; raise ``UsageError`` if the worker imported another torch than the inspected one."""
     known = {name: value for name, value in facts.items() if name != TORCH_ROOT}
     if isinstance(root := facts.get(TORCH_ROOT), str):
         _refuse_other_torch(machine, root, str(facts.get("torch")))
@@ -67,7 +67,7 @@ def informed(machine: Machine, facts: Mapping[str, Any]) -> Machine:
 
 
 def _refuse_other_torch(machine: Machine, root: str, version: str) -> None:
-    """Conditions and names were decided for the torch that was inspected: with another, they say nothing."""
+    """Raise ``UsageError`` for another torch: conditions and names were resolved for the inspected one."""
     inspected = machine.torch_root or ""
     if os.path.realpath(root) != os.path.realpath(inspected) or version != machine.torch:
         shows = f"'{sys.executable} -P -c \"import torch\"' imports what workers import"

@@ -1,6 +1,6 @@
-"""The folder of ours in which something outlives a run: answers about the machine, and compiled objects where the user wants them.
+"""The cache folder: cached probe results, and compiled objects if the user enables the object cache.
 
-What lies there is believed by later runs, so nobody else may write to it.
+Later runs trust these files, so no other user may write to the folder.
 """
 
 import contextlib
@@ -14,47 +14,47 @@ from pathlib import Path
 from runner.core.diagnostics import UsageError
 
 VARIABLE = "TORCH_CONFORMANCE_CACHE"
-"""The variable that names the folder."""
+"""The environment variable with the path of the folder."""
 
 OBJECT_BYTES = 2 << 30
-"""The most that the folder of compiled objects holds when a run has ended."""
+"""The maximum size of the object cache after a run, in bytes."""
 
 WARM_BYTES = 1 << 30
-"""The most that templates keep of what they build while they warm up; a precompiled header takes some 200 MB."""
+"""The maximum size of what zygotes cache while they warm up, in bytes. A precompiled header takes some 200 MB."""
 
 _FOLDER = re.compile(r"[0-9a-f]{2}")
 _ENTRY = re.compile(r"[0-9a-f]{64}\.object")
 _TEMPORARY = re.compile(r"\.[0-9a-f]+\.part")
 _ABANDONED_SECONDS = 3600.0
-"""After this long nobody writes to a temporary file any more."""
+"""A temporary file older than this is deleted."""
 
 
 def home() -> Path:
-    """Return the folder; it need not exist."""
+    """Return the cache folder; it may not exist."""
     if named := os.environ.get(VARIABLE):
         return Path(named).absolute()
     base = os.environ.get("XDG_CACHE_HOME", "")
-    # the XDG specification: a relative path is invalid and to be ignored
+    # the XDG specification: a relative path is invalid and is ignored
     return (Path(base) if os.path.isabs(base) else Path(os.path.expanduser("~")) / ".cache").absolute() / "torch-conformance"
 
 
-def answers_folder() -> Path | None:
-    """Return the folder for answers about the machine, made where it is not there; None where none can be made.
+def probe_cache_folder() -> Path | None:
+    """Return the folder for cached probe results, creating it if needed; None if it cannot be created.
 
-    Raise ``UsageError`` where there is one that others can write to.
+    Raise ``UsageError`` if other users can write to it.
     """
     try:
         return _private(home(), f"{VARIABLE}, or --no-kept")
     except OSError:
         if os.environ.get(VARIABLE):
-            raise UsageError(f"{VARIABLE}={home()}: this folder cannot be made; name another, or leave it out") from None
-        return None  # a home that cannot be written to, as in many containers: nothing is kept
+            raise UsageError(f"{VARIABLE}={home()}: this folder cannot be created; name another one, or unset the variable") from None
+        return None  # the home folder is not writable, as in many containers: no cache
 
 
 def object_folder(named: Path | None) -> Path | None:
-    """Return the folder of ``--object-cache``, made where it is not there: None for None, the default for an empty path.
+    """Return the folder of ``--object-cache``, creating it if needed: None for None, the default for an empty path.
 
-    Raise ``UsageError`` for a folder that others can write to, or that holds anything else: at the end of a run entries are deleted.
+    Raise ``UsageError`` if other users can write to it or if it holds other files, because entries are deleted at the end of a run.
     """
     if named is None:
         return None
@@ -62,32 +62,32 @@ def object_folder(named: Path | None) -> Path | None:
     try:
         path = _private(home(), f"{VARIABLE}, or --object-cache DIR") / "objects" if is_default else named.absolute()
         _private(path, "--object-cache DIR")
-        strange = next((name for name in sorted(os.listdir(path)) if not _FOLDER.fullmatch(name)), None)
+        foreign = next((name for name in sorted(os.listdir(path)) if not _FOLDER.fullmatch(name)), None)
     except OSError as error:
         raise UsageError(f"--object-cache {named if not is_default else home()}: {error.strerror}; name another folder") from error
-    if strange is not None:
+    if foreign is not None:
         raise UsageError(
-            f"--object-cache {named}: this folder holds other things ('{strange}'); name a new folder. "
-            "Where it was meant as a PATH to run, write the paths before --object-cache"
+            f"--object-cache {named}: this folder holds other files ('{foreign}'); name a new folder. "
+            "If it is a PATH to run, write the paths before --object-cache"
         )
     return path
 
 
 def _private(path: Path, instead: str) -> Path:
-    """Make a folder for this user alone, or see that it is one; raise ``OSError`` or ``UsageError``."""
+    """Create a private folder of this user, or check that an existing one is private; raise ``OSError`` or ``UsageError``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
-        raise UsageError(f"{path}: this is a link; name the folder itself with {instead}")
+        raise UsageError(f"{path}: this is a symbolic link; name the folder itself with {instead}")
     if not stat.S_ISDIR(found.st_mode):
-        raise UsageError(f"{path}: this is no folder; name one with {instead}")
+        raise UsageError(f"{path}: this is not a folder; name one with {instead}")
     if found.st_uid != os.geteuid():
-        raise UsageError(f"{path}: this folder is another user's (uid {found.st_uid}); name one of yours with {instead}")
+        raise UsageError(f"{path}: this folder belongs to another user (uid {found.st_uid}); name one of your own with {instead}")
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise UsageError(
-            f"{path}: others can write to this folder (mode {stat.S_IMODE(found.st_mode):04o}); chmod 700 it, or use {instead}"
+            f"{path}: other users can write to this folder (mode {stat.S_IMODE(found.st_mode):04o}); chmod 700 it, or use {instead}"
         )
     return path
 
@@ -100,9 +100,9 @@ class _Entry:
 
 
 def prune(folder: Path, most: int = OBJECT_BYTES) -> int:
-    """Delete the least recently used objects until the folder holds at most ``most`` bytes; return how many went.
+    """Delete the least recently used objects until the folder holds at most ``most`` bytes; return the number of deleted objects.
 
-    Deletes nothing but what has the name of an entry, and follows no link: a worker could have put one anywhere.
+    Only files with the name of an entry are deleted. Links are not followed, because a worker can create links.
     """
     entries = sorted(_entries(folder), key=lambda entry: entry.used)
     total = sum(entry.size for entry in entries)

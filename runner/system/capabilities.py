@@ -1,7 +1,7 @@
-"""What a machine may lack: one table of capabilities, each with its argument, its probe and the reason when it is missing.
+"""Capabilities of machines: one table with the argument, the probe and the reason of absence of each.
 
-A probe answers from ``Machine``, which comes in two strengths: what files and environment say in milliseconds, without torch
-(``machine.glance``), and what a worker found out with torch (``facts``). A probe that cannot tell says so, and the run asks again.
+A probe reads a ``Machine``. Before the run it holds only what files and environment show, without torch (``availability.inspect_files``).
+During the run it also holds the facts of a worker (``facts``). A probe without enough facts returns UNKNOWN, and the run repeats it.
 """
 
 import functools
@@ -21,7 +21,7 @@ from runner.core.model import Availability
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What is known of a machine. None means not known yet."""
+    """The known properties of a machine. None means not known yet."""
 
     python: tuple[int, ...]
     torch: str | None
@@ -36,11 +36,11 @@ class Machine:
     found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What ``look`` of each capability found, by its name."""
     servers: frozenset[str] = frozenset()
-    """Services for which the command line names a server."""
+    """Services with a server given on the command line."""
     torch_root: str | None = None
-    """The folder of the torch that was inspected; None when it is not known."""
+    """The folder of the inspected torch; None if it is not known."""
     no_torch: str = "torch is not installed"
-    """Why there is no torch, where there is none."""
+    """The reason why there is no torch."""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -131,7 +131,7 @@ def _redis(machine: Machine, argument: str) -> Answer:
         return _no("the Python package redis is not installed (the extra 'remote' brings it)")
     if "fakeredis" in found or "redis" in machine.servers:
         return YES
-    return _no("the Python package fakeredis is not installed (the extra 'remote' brings it), and no --service names a server")
+    return _no("the Python package fakeredis is not installed (install the extra 'remote'), and no --service names a server")
 
 
 def _python(machine: Machine, argument: str) -> Answer:
@@ -147,18 +147,18 @@ def _torch(machine: Machine, argument: str) -> Answer:
 
 def _gpus(machine: Machine, argument: str) -> Answer:
     if machine.gpus is None:
-        return _unknown("how many GPUs torch sees is known only when it runs")
-    return YES if VersionRange.parse(argument).holds((machine.gpus,)) else _no(f"{machine.gpus} GPUs visible, {argument} wanted")
+        return _unknown("how many GPUs torch sees is known only when torch runs")
+    return YES if VersionRange.parse(argument).holds((machine.gpus,)) else _no(f"{machine.gpus} GPUs visible, {argument} required")
 
 
 def _gpu_memory(machine: Machine, argument: str) -> Answer:
-    sign, wanted = _split_memory(argument)
+    sign, required = _split_memory(argument)
     if machine.gpus == 0:
-        return _no(f"no GPU, {argument} of memory wanted")
+        return _no(f"no GPU, {argument} of memory required")
     if machine.gpu_memory is None:
-        return _unknown("the GPU's memory is known only when it runs")
-    holds = machine.gpu_memory >= wanted if sign == ">=" else machine.gpu_memory > wanted
-    return YES if holds else _no(f"the GPU has {machine.gpu_memory / 2**30:.0f} GiB, {argument} wanted")
+        return _unknown("the GPU's memory is known only when torch runs")
+    enough = machine.gpu_memory >= required if sign == ">=" else machine.gpu_memory > required
+    return YES if enough else _no(f"the GPU has {machine.gpu_memory / 2**30:.0f} GiB, {argument} required")
 
 
 def _module(machine: Machine, argument: str) -> Answer:
@@ -167,11 +167,11 @@ def _module(machine: Machine, argument: str) -> Answer:
 
 @functools.cache
 def _is_installed(package: str) -> bool:
-    """Look at every folder that Python looks at: once for each name, and not for each case."""
+    """Cached ``find_spec`` of a top-level package."""
     try:
         # a top-level find_spec imports nothing
         return importlib.util.find_spec(package) is not None
-    except ValueError:  # __main__, and what someone put into sys.modules, has no spec
+    except ValueError:  # __main__ and hand-made entries of sys.modules have no spec
         return False
 
 
@@ -187,7 +187,7 @@ def _split_memory(argument: str) -> tuple[str, float]:
 
 
 def memory_of(argument: str) -> int:
-    """Return the bytes that an argument of ``gpu_memory`` names, whatever its sign."""
+    """Return the bytes of an argument of ``gpu_memory``, without its comparison sign."""
     return math.ceil(_split_memory(argument)[1])
 
 
@@ -200,11 +200,11 @@ def _check_range(argument: str) -> str | None:
 
 
 def _check_memory(argument: str) -> str | None:
-    return None if _MEMORY.match(argument.strip()) else f"'{argument[:60]}' is no amount of memory: write for example \">=64GiB\""
+    return None if _MEMORY.match(argument.strip()) else f"'{argument[:60]}' is not an amount of memory: write for example \">=64GiB\""
 
 
 def _check_module(argument: str) -> str | None:
-    return None if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", argument, re.ASCII) else f"'{argument[:60]}' is no module's name"
+    return None if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", argument, re.ASCII) else f"'{argument[:60]}' is not the name of a module"
 
 
 CAPABILITIES: Mapping[str, Capability] = {

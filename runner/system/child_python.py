@@ -1,8 +1,7 @@
-"""How this program starts another Python: with this package, wherever it lies, and with nothing from the working folder.
+"""Commands and variables that start another Python with this package and without the working folder on ``sys.path``.
 
-``-P`` keeps the working folder off ``sys.path``; the variable does the same for every Python that the child starts. This package is named
-by a folder that holds nothing else: were the folder around the package on ``PYTHONPATH``, its neighbours would come before the standard
-library.
+``-P`` keeps the working folder off ``sys.path``; ``PYTHONSAFEPATH`` does the same for every Python that the child starts. ``PYTHONPATH``
+gets a folder that holds only this package. The folder around the package would put its other files before the standard library.
 """
 
 import os
@@ -23,7 +22,7 @@ with open(__file__, encoding="utf-8") as _stream:
     exec(compile(_stream.read(), __file__, "exec"))
 del _stream
 """
-"""What stands for this package: its modules, and so the paths in tracebacks, are those of the package itself."""
+"""The ``__init__.py`` of a stand-in package. It loads the real package, so modules and tracebacks have the real paths."""
 
 
 def command(module: str, *arguments: str) -> list[str]:
@@ -32,18 +31,18 @@ def command(module: str, *arguments: str) -> list[str]:
 
 
 def variables(given: Mapping[str, str], scratch: Path) -> dict[str, str]:
-    """Return the variables of a Python that is to find this package, then what the user put on ``PYTHONPATH``.
+    """Return the environment of a child Python that can import this package, followed by the user's ``PYTHONPATH``.
 
-    The folder that names the package is a new one in ``scratch`` each time: what runs already may have written into the last.
+    Each call makes a new folder for the package in ``scratch``, because a running case may have written into an older one.
     """
-    # a parent that ignores the variables found its torch without them
-    wanted = "" if sys.flags.ignore_environment else given.get(_SEARCH, "")
-    found = {**given, _SEARCH: os.pathsep.join([_folder_of_package(scratch), *folders(wanted)]), _SAFE_PATH: "1"}
+    # a parent that ignores the variables (-E) found its torch without them
+    search = "" if sys.flags.ignore_environment else given.get(_SEARCH, "")
+    found = {**given, _SEARCH: os.pathsep.join([_folder_of_package(scratch), *folders(search)]), _SAFE_PATH: "1"}
     return {**found, "PYTHONNOUSERSITE": "1"} if sys.flags.no_user_site else found
 
 
 def folders(search: str) -> list[str]:
-    """Return the folders that a ``PYTHONPATH`` names. An empty entry is left out: Python takes it for the working folder."""
+    """Return the folders of a ``PYTHONPATH``. Empty entries are removed: Python reads them as the working folder."""
     return [os.path.abspath(entry) for entry in search.split(os.pathsep) if entry]
 
 

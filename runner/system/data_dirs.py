@@ -1,4 +1,4 @@
-"""Where the project's data folders are: beside the package in a checkout, inside it in an installed wheel."""
+"""The project's data folders: beside the package in a checkout, inside it in an installed wheel."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def folder(name: str) -> Path:
-    """Return the folder ``specs``, ``schemas`` or ``templates``; FileNotFoundError when neither place has it."""
+    """Return the folder ``specs``, ``schemas`` or ``templates``; raise ``FileNotFoundError`` if neither place has it."""
     for base in (_PACKAGE.parent, _PACKAGE / "_data"):
         if (base / "schemas" / "spec.schema.json").is_file() and (base / name).is_dir():
             return base / name

@@ -1,4 +1,4 @@
-"""What torch this machine has, read from torch's own files: nothing here imports torch."""
+"""Facts about the installed torch, read from its files without importing it."""
 
 import ast
 import platform
@@ -17,10 +17,10 @@ _FINISHED = re.compile(r"\d+(?:\.\d+)*(?:\.post\d+)?(?:\+.*)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledTorch:
-    """The torch that a worker would import."""
+    """The torch that a worker imports."""
 
     version: str
-    """As torch says it: ``2.13.0+cu130``."""
+    """The full version: ``2.13.0+cu130``."""
     minor: str
     """``2.13``."""
     root: Path
@@ -28,32 +28,32 @@ class InstalledTorch:
     builds: Mapping[str, str | None]
     """The versions of what it was built for, by their names in ``torch.version``: ``cuda``, ``hip``."""
     git: str
-    """The commit that it was built from; empty when it does not say."""
+    """The commit of the build; empty if it is not recorded."""
 
     @property
     def is_release(self) -> bool:
-        """Whether it is a published version, so that its minor says which names it has."""
+        """Whether the version is published, so that its minor version determines its names."""
         return _FINISHED.fullmatch(self.version) is not None
 
 
 def installed_torch() -> InstalledTorch | None:
     """Return the torch on this interpreter's path, or None."""
-    spec = find_spec("torch")  # a name without a dot: found, not imported
+    spec = find_spec("torch")  # a name without a dot is found without an import
     folders = spec.submodule_search_locations if spec else None
     return next((torch_at(Path(folder)) for folder in folders or () if (Path(folder) / "version.py").is_file()), None)
 
 
-def why_no_torch() -> str:
-    """Return why there is no torch: none was found, or something of its name that is none."""
+def no_torch_reason() -> str:
+    """Return the reason why there is no torch: nothing was found, or a package ``torch`` without version.py."""
     spec = find_spec("torch")
     if spec is None:
         return "torch is not installed"
     found = next(iter(spec.submodule_search_locations or ()), None) or spec.origin or "an unknown place"
-    return f"torch is not installed: {found} is not it, which has no version.py (remove it, or correct PYTHONPATH)"
+    return f"torch is not installed: {found} has no version.py (remove it, or correct PYTHONPATH)"
 
 
 def facts_of_files(torch: InstalledTorch | None) -> dict[str, str]:
-    """Return what files alone say of this machine, by the names under which a worker tells it."""
+    """Return the facts that files alone give, by the names of a worker's facts."""
     facts = {"python": platform.python_version()}
     if torch is not None:
         facts |= {"torch": torch.version, "torch_git": torch.git, **{name: version or "" for name, version in torch.builds.items()}}
@@ -61,7 +61,7 @@ def facts_of_files(torch: InstalledTorch | None) -> dict[str, str]:
 
 
 def torch_at(root: Path) -> InstalledTorch:
-    """Return the torch whose package folder is ``root``; raise UsageError when it does not say its version."""
+    """Return the torch in the package folder ``root``; raise ``UsageError`` if its version cannot be read."""
     facts = version_facts((root / "version.py").read_text("utf-8"), str(root))
     version = facts["__version__"] or ""
     return InstalledTorch(
@@ -74,7 +74,7 @@ def torch_at(root: Path) -> InstalledTorch:
 
 
 def version_facts(text: str, where: str) -> dict[str, str | None]:
-    """Return the strings and Nones that a ``torch/version.py`` assigns; ``__version__`` is a version, or UsageError."""
+    """Return the strings and Nones that a ``torch/version.py`` assigns; raise ``UsageError`` if ``__version__`` is not a version."""
     facts: dict[str, str | None] = {}
     try:
         body = ast.parse(text).body
@@ -88,18 +88,18 @@ def version_facts(text: str, where: str) -> dict[str, str | None]:
             ):
                 facts[name] = value
     if not _RELEASE.match(facts.get("__version__") or ""):
-        raise UsageError(f"the torch in {where} does not say its version: its version.py assigns no usable __version__")
+        raise UsageError(f"the torch in {where} has no readable version: its version.py assigns no usable __version__")
     return facts
 
 
 def release(version: str) -> tuple[int, ...]:
-    """Return the release numbers: ``2.14.0a0+gitabc`` is (2, 14, 0). Dev, alpha and local parts do not count."""
+    """Return the release numbers: ``2.14.0a0+gitabc`` gives (2, 14, 0). Dev, alpha and local parts are dropped."""
     match = _RELEASE.match(version)
     if match is None:
-        raise ValueError(f"'{version}' is no version: it does not begin with a number")
+        raise ValueError(f"'{version}' is not a version: it does not begin with a number")
     return tuple(int(number) for number in match[0].split("."))
 
 
 def minor(version: str) -> str:
-    """Return ``2.13`` of ``2.13.1+cpu``."""
+    """Return the minor version: ``2.13`` for ``2.13.1+cpu``."""
     return ".".join(str(number) for number in release(version)[:2])

@@ -11,15 +11,15 @@ MASK = "***"
 
 
 _SHORTEST = 5
-"""Characters; a shorter value is too likely to be an ordinary word of the output."""
+"""In characters. A shorter value is probably an ordinary word of the output."""
 
 
 _WHOLE_WORD_BELOW = 8
-"""A shorter value is masked only where it stands as a word."""
+"""In characters. A shorter value is masked only as a whole word."""
 
 
 class KnownSecrets:
-    """Values that are secrets wherever they appear."""
+    """The values to mask wherever they occur."""
 
     def __init__(self) -> None:
         self._values: dict[str, None] = {}
@@ -46,7 +46,7 @@ class KnownSecrets:
                 self.learn(argument.partition("=")[2])
 
     def learn(self, *values: str) -> None:
-        """Learn values; one that is short, or an ordinary word, is left out: it would be masked where it means nothing."""
+        """Learn values. Short values and ordinary words are ignored, because they also occur where they are not secrets."""
         for value in values:
             for form in (value, value.strip(), quote(value, safe=""), unquote(value)):
                 if len(form) >= _SHORTEST and form.lower() not in ORDINARY and not os.path.exists(form):
@@ -74,7 +74,7 @@ def _occurrence(value: str) -> str:
 
 
 def _passwords(text: str) -> list[str]:
-    """Return what stands between ``user:`` and ``@host`` in a text, with or without a scheme."""
+    """Return the passwords between ``user:`` and ``@host`` in a text, with or without a scheme."""
     found: list[str] = []
     for run in text.split():
         for url in re.split(r"(?=[A-Za-z][A-Za-z0-9+.-]*://)", run) if "://" in run else [run]:

@@ -1,8 +1,7 @@
-"""What commands print: the only module that writes to standard output and error, so that nothing reaches them unescaped.
+"""Output of commands. Only this module writes to standard output and error, so all output is escaped.
 
-``line`` and ``block`` are results, on standard output; ``note`` and ``notes`` are messages, on standard error. Text of specs, workers, file
-names and the environment may stand in any of them. Within the program the streams themselves escape too (``streams``): what argparse or a
-traceback prints is safe as well.
+``line`` and ``lines`` print results on standard output. ``note`` and ``notes`` print messages on standard error. Their text may come from
+specs, workers, file names and the environment. The streams escape too (``streams``), for output of argparse and tracebacks.
 """
 
 import sys
@@ -14,12 +13,12 @@ from runner.system.streams import Shown
 
 
 def line(text: str) -> None:
-    """Print one line of a result: line ends within it are escaped."""
+    """Print one line of a result. Line ends in the text are escaped."""
     _write(sys.stdout, escaping.line(text) + "\n")
 
 
 def lines(texts: Iterable[str]) -> None:
-    """Print lines of a result, each one line."""
+    """Print several lines of a result."""
     for text in texts:
         line(text)
 
@@ -30,12 +29,12 @@ def document(value: object) -> None:
 
 
 def raw(text: str) -> None:
-    """Print a part of a JSON document that ``escaping.json_text`` made."""
+    """Print a part of a JSON document, made by ``escaping.json_text``."""
     _write(sys.stdout, text)
 
 
 def note(text: str) -> None:
-    """Print one line of a message."""
+    """Print a message of one line."""
     _write(sys.stderr, _redacted(escaping.line(text)) + "\n")
 
 
@@ -45,26 +44,26 @@ def notes(text: str) -> None:
 
 
 def traceback() -> None:
-    """Print the exception that is handled, with its stack."""
+    """Print the exception that is being handled, with its stack."""
     from traceback import format_exc
 
     notes(format_exc().rstrip("\n"))
 
 
 def paint(stream: TextIO, text: str) -> None:
-    """Write text with our own colours and carriage returns; everything else in it is escaped, also what the stream cannot encode."""
+    """Write text with colours and carriage returns of this program. Everything else is escaped, also what the stream cannot encode."""
     encoding = stream.encoding or "utf-8"
     _write(stream, escaping.painted(text).encode(encoding, "backslashreplace").decode(encoding))
 
 
 class _Canvas:
-    """A stream for a library that draws on a terminal: its control sequences pass unescaped."""
+    """A stream for a library that draws on a terminal. Control sequences pass unescaped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str, /) -> int:
-        """Write what the library drew."""
+        """Write text that the library drew."""
         self._stream.write(Shown(text))
         return len(text)
 
@@ -73,27 +72,27 @@ class _Canvas:
 
 
 def canvas(stream: TextIO) -> TextIO:
-    """Return a stream for a library that draws; who draws escapes the words with ``drawn``."""
+    """Return a stream for a library that draws. The caller escapes the words with ``drawn``."""
     return cast(TextIO, _Canvas(stream))
 
 
 def drawn(words: str) -> str:
-    """Return words as they may be drawn: on one line, escaped, without secrets."""
+    """Return words for drawing: on one line, escaped, without secrets."""
     return _redacted(escaping.line(words))
 
 
 def stdout() -> TextIO:
-    """Return standard output, for what draws by ``paint``."""
+    """Return standard output, for callers of ``paint``."""
     return sys.stdout
 
 
 def stderr() -> TextIO:
-    """Return standard error, for what draws by ``paint``."""
+    """Return standard error, for callers of ``paint``."""
     return sys.stderr
 
 
 def _redacted(text: str) -> str:
-    from runner.system.redaction import redacted  # only what prints a message needs it
+    from runner.system.redaction import redacted  # imported late: only messages need it
 
     return redacted(text)
 

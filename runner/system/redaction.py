@@ -1,15 +1,15 @@
-"""Masks secrets in everything that is recorded, reported or printed as a message: one module, so that no writer has rules of its own.
+"""Masks secrets in everything that is recorded, reported or printed as a message. All writers use the rules of this module.
 
 Four rules:
 
 1. Environment variables are recorded by exact name, from the committed list ``data/variables.txt``. A prefix is never enough.
-2. ``redacted`` masks forms: user, password and query of every URL, ``user:password@host``, the value of ``--token`` and its like,
+2. ``redacted`` masks forms: user, password and query of every URL, ``user:password@host``, the value of ``--token`` and similar options,
    ``password=...``, Authorization headers.
-3. ``KNOWN`` masks values: those of environment variables whose names look secret, passwords within URLs there, passwords of services.
+3. ``KNOWN`` masks values: environment variables with names of secrets, passwords in URLs there, passwords of services.
    Workers inherit the environment and may print it.
 4. ``redacted_result`` applies 2 and 3 to all free text of a result. Identifiers, digests and file names stay, because readers compare them.
 
-Files in a case's folder (``stdout.txt``, ``observation.json``, generated code) are the worker's own and are not masked.
+Files in a case's folder (``stdout.txt``, ``observation.json``, generated code) belong to the worker and are not masked.
 """
 
 import dataclasses
@@ -37,11 +37,11 @@ _TRAILING = re.compile(r"['()\[\]{},.;:!]*\Z")
 _ENCODED_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}%(?:25){0,3}3A%(?:25){0,3}2F%(?:25){0,3}2F[^\s\"'<>`]*", re.IGNORECASE)
 
 
-# no scheme: what follows a colon up to the last @, within one word
+# without a scheme: the text from a colon to the last @ of a word
 _BARE_USERINFO = re.compile(r"(?<![\w./@:*-])[\w.+%-]{1,64}:(?!//)[^\s\"<>]{1,256}@(?=[\w\[])")
 
 
-# every repetition is bounded, so that no text takes more than linear time
+# every repetition is bounded, so that matching takes linear time
 _OPTION = re.compile(r"(?<![\w-])-{1,2}(?P<name>[A-Za-z][\w.-]{0,60})(?:=|\s{1,8})")
 
 
@@ -51,7 +51,7 @@ _ASSIGNED = re.compile(
 
 
 _GLUED = re.compile(r"(?<![\w./-])(?P<name>[A-Za-z_][\w-]{0,60})(?P<quote>\\{0,3}[\"'])?:(?=[^\s:])")
-"""``password:value``: a name, a colon and no blank, which positions and types have too."""
+"""``password:value``. Without a blank after the colon it may also be a position or a type."""
 
 
 _HEADER = re.compile(
@@ -74,15 +74,15 @@ _VALUE = re.compile(rf"{_QUOTED}|[^\s\"',;&|)\]}}]+")
 
 
 _LITERAL = re.compile(rf"{_QUOTED}|[^\s,\]}}]+")
-"""A value behind a quoted name, as in JSON."""
+"""A value after a quoted name, as in JSON."""
 
 
 _TO_BLANK = re.compile(rf"{_QUOTED}|[^\s&]+")
-"""A value behind ``name=``: a password may hold any sign."""
+"""A value after ``name=``. A password may contain any character except blanks and ``&``."""
 
 
 _WITHIN = {quote: re.compile(rf"{_QUOTED}|[^\s&{quote}]+") for quote in "\"'"}
-"""The same where a quote stands before the name: it ends the value."""
+"""The same after a quoted ``name=``: the quote ends the value."""
 
 
 _CLOSING = re.compile(r"[\"')\]},;]+\Z")
@@ -103,7 +103,7 @@ _ASSIGNED_ENDS = ("token", "secret")
 
 
 _HARMLESS_VALUE = re.compile(r"[\"']?(?:[0-9]{1,3}|true|false|none|null|yes|no|on|off|/[^\s\"']*)[\"']?", re.IGNORECASE)
-"""What no password is: behind a name that may be no secret's."""
+"""Values that are not masked after a name that may or may not mean a secret."""
 
 
 _OF_PROGRAMS = tuple(
@@ -115,7 +115,7 @@ _OF_PROGRAMS = tuple(
         r"\b(?:login|user|account)\s{1,8}[^\s]{1,256}\s{1,8}password\s{1,8}(?=[^\s])",
     )
 )
-"""What stands before a password on the command lines of known programs, and in a netrc file."""
+"""The text before a password on command lines of known programs and in a netrc file."""
 
 
 _PRIVATE_KEY = re.compile(
@@ -134,9 +134,9 @@ _WEBHOOK = re.compile(r"(?<=hooks\.slack\.com/services/)[^\s\"'<>]+|(?<=discord\
 
 
 def redacted(text: str) -> str:
-    """Return a text without what is known to be a secret, or looks like one.
+    """Return a text without known secrets and without text in the form of a secret.
 
-    Where it cannot be told whether an ``@`` ends a password, it is taken to: losing a host name is the smaller harm.
+    An ambiguous ``@`` is read as the end of a password: a masked host name is the smaller harm.
     """
     text = KNOWN.masked(text)
     if "PRIVATE KEY" in text:
@@ -159,7 +159,7 @@ def redacted(text: str) -> str:
 
 
 def _masked_after(pattern: re.Pattern[str], text: str, is_secret: Callable[[str], bool], form: re.Pattern[str] = _VALUE) -> str:
-    """Mask the value behind each match whose name is a secret's; what is no value, and other names, stay."""
+    """Mask the value after each match with the name of a secret. Other text stays."""
     pieces: list[str] = []
     end = 0
     for found in pattern.finditer(text):
@@ -175,7 +175,7 @@ def _masked_after(pattern: re.Pattern[str], text: str, is_secret: Callable[[str]
 
 
 def _end_of_value(found: re.Match[str], text: str, form: re.Pattern[str]) -> int:
-    """Return where the value behind a name ends; signs that close what stands around it are no part of it."""
+    """Return where the value after a name ends. Closing brackets and quotes of the text around it are not part of it."""
     if form is _TO_BLANK:
         before = text[found.start() - 1 : found.start()]
         form = _LITERAL if found.groupdict().get("quote") else _WITHIN.get(before, _TO_BLANK)
@@ -191,7 +191,7 @@ def _end_of_value(found: re.Match[str], text: str, form: re.Pattern[str]) -> int
 
 
 def _is_assigned_secret(name: str) -> bool:
-    """Whether ``name = value`` in free text is a secret: ``key`` and ``auth`` alone mean other things there."""
+    """Whether ``name = value`` in free text is a secret. ``key`` and ``auth`` alone have other meanings there."""
     words = words_of(name)
     pairs = [one + other for one, other in itertools.pairwise(words)]
     joined = "".join(words)
@@ -203,18 +203,18 @@ def _is_assigned_secret(name: str) -> bool:
 
 
 def _is_glued_secret(name: str) -> bool:
-    """Whether ``name:value`` is a secret: the name must end in a secret's word, and types and positions stand behind many words."""
+    """Whether ``name:value`` is a secret: the name must end with a word for secrets, because types and positions follow many names."""
     return _is_assigned_secret(name) and _is_assigned_secret("".join(words_of(name)[-1:]) or name)
 
 
 def _is_doubtful(name: str) -> bool:
-    """Whether a name is that of a secret for some values alone: ``pass: 3`` counts, ``pwd=/tmp`` is a folder, ``tokens=128`` a size."""
+    """Whether only some values of this name are secrets: ``pass: 3`` is a count, ``pwd=/tmp`` a folder, ``tokens=128`` a size."""
     words = words_of(name)
     return words[-1:] in (["pass"], ["pin"], ["pwd"], ["cred"]) or name.lower().endswith("tokens")
 
 
 def _masked_encoded(run: str) -> str:
-    """Mask a URL whose signs are percent-encoded, perhaps more than once; one without a secret stays as it is."""
+    """Mask a URL that is percent-encoded once or several times. A URL without a secret is unchanged."""
     plain = run
     while "://" not in plain and (decoded := unquote(plain)) != plain:
         plain = decoded
@@ -223,7 +223,7 @@ def _masked_encoded(run: str) -> str:
 
 
 def _masked_urls(run: str) -> str:
-    """Mask each URL of a text without blanks: several may follow each other."""
+    """Mask each URL of a text without blanks. The text may hold several URLs in a row."""
     starts = [found.start() for found in _SCHEME.finditer(run)]
     ends = [*starts[1:], len(run)]
     return run[: starts[0]] + "".join(_masked_url(run[start:end]) for start, end in zip(starts, ends, strict=True))
@@ -239,21 +239,22 @@ def _masked_url(url: str) -> str:
         rest = f"{MASK}@{rest[authority.rindex('@') + 1 :]}"
     elif "@" not in rest and (encoded := re.match(r".*%40", authority, re.IGNORECASE | re.DOTALL)):
         rest = f"{MASK}%40{rest[encoded.end() :]}"
-    elif "@" in rest and ":" in authority:  # a password may hold any of /?#@
+    elif "@" in rest and ":" in authority:  # a password may contain any of /?#@
         rest = f"{MASK}@{rest.rpartition('@')[2]}"
     return f"{scheme}{sign}{_QUERY.sub(lambda found: found.group()[0] + MASK if len(found.group()) > 1 else found.group(), rest)}{after}"
 
 
 def environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that are recorded, by name.
+    """Return the recorded variables by name.
 
-    Parts of a run are compared by these alone, so that no digest of a secret is needed: a short secret could be guessed from one.
+    Merged parts of a run are compared by these variables only. Digests of other values are not recorded, because a short secret could be
+    guessed from its digest.
     """
     return {name: redacted(environ[name]) for name in sorted(environ.keys() & recorded_variables())}
 
 
 def redacted_command(argv: Sequence[str]) -> tuple[str, ...]:
-    """Return a command line without secrets: the argument that follows ``--token`` is one, whatever it looks like."""
+    """Return a command line without secrets. The argument after ``--token`` is always masked."""
     shown: list[str] = []
     is_value = False
     for argument in argv:
@@ -268,7 +269,7 @@ def redacted_command(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def learn_command(argv: Sequence[str]) -> None:
-    """Let ``KNOWN`` learn the secrets of a command line."""
+    """Add the secrets of a command line to ``KNOWN``."""
     KNOWN.learn_command(argv, redacted_command(argv))
 
 
@@ -291,14 +292,14 @@ _IDENTIFIERS = frozenset(
     }
     | {"failure_type", "isolation", "phases"}
 )
-"""Fields of results that name something: readers compare them, and no worker writes them."""
+"""Identifier fields of results. Readers compare them, and workers do not write them."""
 
 
 _Record = TypeVar("_Record")
 
 
 def redacted_result(record: _Record) -> _Record:
-    """Return a result with all its free text masked, also that of its verdicts, waivers and attempts."""
+    """Return a result with all free text masked, also in its verdicts, waivers and attempts."""
     assert dataclasses.is_dataclass(record)
     assert not isinstance(record, type)
     given = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
@@ -317,5 +318,5 @@ def _redacted_value(value: Any) -> Any:
 
 
 def redacted_texts(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return texts by name, each without secrets; one whose name looks secret is masked whole."""
+    """Return the texts by name, without secrets. A text is masked completely if its name means a secret."""
     return {name: MASK if value and is_secret_name(name) else redacted(value) for name, value in texts.items()}

@@ -1,7 +1,7 @@
-"""The folder of what a run needs only while it goes: checked before the first case, locked while the run lives, removed afterwards.
+"""The temporary folder of a run: checked before the first case, locked during the run, removed afterwards.
 
-A run that is killed leaves its folder, and the next run removes it: a folder with the lock file of ours that no process holds. Locks
-are the kernel's, so they say the truth across containers that share a folder for temporary files, where process ids do not.
+A killed run leaves its folder behind. The next run removes it if no process holds the lock of its lock file. Locks are the kernel's, so
+they are correct across containers that share a temporary folder; process ids are not.
 """
 
 import contextlib
@@ -24,24 +24,24 @@ PREFIX = "torch-conformance-"
 LOCK = ".lock"
 
 LEAST_BYTES = 256 << 20
-"""A run does not begin with less: a precompiled header of torch 2.13 takes 150 MB."""
+"""The minimum of free space for a run. A precompiled header of torch 2.13 takes 150 MB."""
 
 _SHORT_BYTES = 8 << 20
 _SHORT_FILES = 64
 _SUSPECT_BYTES = 1 << 30
-"""With less than this free, a message about a full disk is believed: the compiler has removed what it could not finish."""
+"""A message about a full disk counts only below this free space: the compiler deletes unfinished files, so some space is free again."""
 
 _FULL = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
 _PROBE_BYTES = 1 << 20
 
 _SPLITS = {" ": "a space", "\t": "a tab", "\n": "a line break", "'": "a quote (')", '"': 'a quote (")', "\\": "a backslash"}
-"""Characters of a path at which torch takes the compiler's command line apart. It can take all others (tried with torch 2.13)."""
+"""Characters of a path at which torch splits the compiler's command line. All other characters work (tried with torch 2.13)."""
 
 _VARIABLES = ("TMPDIR", "TEMP", "TMP")
 
 
 class Scratch:
-    """A run's own folder; a context manager that removes it."""
+    """The temporary folder of a run; a context manager that removes it."""
 
     def __init__(self, path: Path, lock: int | None) -> None:
         self.path = path
@@ -54,7 +54,7 @@ class Scratch:
         self.close()
 
     def close(self) -> None:
-        """Remove the folder, then give the lock back."""
+        """Remove the folder, then release the lock."""
         with contextlib.suppress(OSError), _opened(self.path) as folder:
             _empty(folder)
             self.path.rmdir()
@@ -64,14 +64,14 @@ class Scratch:
 
 
 def check() -> None:
-    """Raise ``UsageError`` where the folder for temporary files is none in which torch can build and load code."""
+    """Raise ``UsageError`` if torch cannot build and load code in the folder for temporary files."""
     folder, name = _base()
     if why := problem_of(folder):
         raise UsageError(f"{name}: {why}; name another folder with TMPDIR")
 
 
 def make() -> Scratch:
-    """Return a new folder, after removing those of runs that were killed."""
+    """Return a new folder, after the folders of killed runs are removed."""
     folder, _ = _base()
     check()
     remove_dead(folder)
@@ -80,7 +80,7 @@ def make() -> Scratch:
 
 
 def _base() -> tuple[Path, str]:
-    """Return the folder for temporary files, and its name in messages. One that a variable names is taken, usable or not."""
+    """Return the folder for temporary files and its name in messages. A folder named by a variable is returned without a check."""
     for variable in _VARIABLES:
         if named := os.environ.get(variable):
             return Path(named).absolute(), one_line(f"{variable}={named}")
@@ -92,36 +92,36 @@ def _base() -> tuple[Path, str]:
 
 
 def _free(folder: Path) -> tuple[int, int | None]:
-    """Return the bytes and the files that there is room for; None where the file system does not count files."""
+    """Return the free bytes and the free files; None if the file system has no limit of files."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None
 
 
 def _try_to_execute(descriptor: int) -> None:
-    """Map a file as the loader maps a library; raise ``OSError`` where that is forbidden."""
+    """Map a file as the loader maps a library; raise ``OSError`` if that is forbidden."""
     mmap.mmap(descriptor, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()
 
 
 def problem_of(
     folder: Path, *, free: Callable[[Path], tuple[int, int | None]] = _free, execute: Callable[[int], None] = _try_to_execute
 ) -> str:
-    """Return why torch cannot build and load code below a folder; empty where it can."""
+    """Return the reason why torch cannot build and load code below a folder; empty if it can."""
     character = next((character for character in str(folder) if character in _SPLITS), None)
     if character is not None:
-        return f"its path has {_SPLITS[character]}, where torch takes the compiler's command line apart"
+        return f"its path has {_SPLITS[character]}, at which torch splits the compiler's command line"
     if any("\ud800" <= character <= "\udfff" for character in str(folder)):
-        return "its path is no UTF-8, which torch reads it as"
+        return "its path is not UTF-8, and torch decodes it as UTF-8"
     if not folder.is_dir():
-        return "this is no folder" if folder.exists() else "there is no such folder"
+        return "this is not a folder" if folder.exists() else "there is no such folder"
     space, files = free(folder)
     if space < LEAST_BYTES:
-        return f"{_mib(space)} are free there, and a run needs {_mib(LEAST_BYTES)} or more"
+        return f"it has {_mib(space)} of free space, and a run needs at least {_mib(LEAST_BYTES)}"
     if files is not None and files < _SHORT_FILES:
-        return "its file system has no room for more files"
+        return "its file system has no free inodes"
     try:
         descriptor, name = tempfile.mkstemp(prefix=f"{PREFIX}probe-", dir=folder)
     except OSError as error:
-        return f"no file can be made there: {error.strerror}"
+        return f"no file can be created there: {error.strerror}"
     try:
         return _problem_of_file(descriptor, execute)
     finally:
@@ -136,14 +136,14 @@ def _problem_of_file(descriptor: int, execute: Callable[[int], None]) -> str:
             stream.write(bytes(_PROBE_BYTES))
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EFBIG:  # a limit of this process, and no property of the folder
+        if error.errno != errno.EFBIG:  # EFBIG is a limit of this process and not of the folder
             return f"a file of {_mib(_PROBE_BYTES)} cannot be written there: {error.strerror}"
     try:
         execute(descriptor)
     except PermissionError:
-        return "nothing that lies there may be executed (it is mounted with noexec), and torch loads what it compiles"
+        return "code there may not be executed (it is mounted with noexec), and torch loads the code that it compiles"
     except OSError as error:
-        return f"a file that lies there cannot be mapped as code: {error.strerror}"
+        return f"a file there cannot be mapped as code: {error.strerror}"
     return ""
 
 
@@ -183,11 +183,11 @@ def _mib(size: int) -> str:
     return f"{size / (1 << 20):.0f} MiB"
 
 
-# -- folders of runs that were killed ---------------------------------------------------------------------------------
+# -- folders of killed runs -------------------------------------------------------------------------------------------
 
 
 def _locked(path: Path) -> int | None:
-    """Put a lock file into the folder, locked before it has its name; None where the file system has no locks, and nothing is removed."""
+    """Create a lock file that is locked before it gets its name; return None if the file system has no locks."""
     temporary = path / f"{LOCK}.new"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -201,7 +201,7 @@ def _locked(path: Path) -> int | None:
 
 
 def remove_dead(base: Path) -> int:
-    """Remove the folders of this user's runs that live no more; return how many went. No link is followed."""
+    """Remove the folders of this user's dead runs; return their number. Links are not followed."""
     gone = 0
     for entry in _entries(base):
         with contextlib.suppress(OSError), _opened(entry) as folder:
@@ -221,7 +221,7 @@ def _entries(base: Path) -> list[str]:
 
 @contextlib.contextmanager
 def _opened(path: str | Path) -> Iterator[int]:
-    """Open a folder that is this user's alone; raise ``OSError`` for any other."""
+    """Open a folder that only this user can write to; raise ``OSError`` for any other."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
@@ -252,7 +252,7 @@ def _is_dead(folder: int) -> bool:
 
 
 def _empty(folder: int) -> bool:
-    """Remove what a folder holds, its lock file last: until then another run may go on with it. Return whether all is gone."""
+    """Delete the contents of a folder, the lock file last, so that another run can retry the deletion. Return whether all is deleted."""
     names = [name for name in os.listdir(folder) if name != LOCK]
     for name in names:
         _remove(name, folder)
@@ -275,7 +275,7 @@ def _remove(name: str, folder: int) -> None:
 
 
 def _open_up(folder: int) -> None:
-    """Make the folders below one writable again: a case may have taken that away."""
+    """Make the subfolders writable again: a case may have removed the permission."""
     for root, names, _ in os.walk(f"/proc/self/fd/{folder}"):
         for name in names:
             inner = os.path.join(root, name)

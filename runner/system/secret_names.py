@@ -1,4 +1,4 @@
-"""Which names of variables and options say that their value is a secret, and which variables are recorded at all."""
+"""Names of variables and options whose values are secrets, and the names of the variables that are recorded."""
 
 import functools
 import itertools
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 VARIABLES = Path(__file__).parent / "data" / "variables.txt"
-"""Names of environment variables that are recorded: switches, numbers, devices and folders of torch and its libraries."""
+"""Names of recorded environment variables: switches, numbers, devices and folders of torch and its libraries."""
 
 
 _SECRET_WORDS = (
@@ -18,15 +18,15 @@ _SECRET_WORDS = (
 
 
 _SECRET_PARTS = ("token", "secret", "passw", "passphrase", "apikey", "credential", "oauth", "privatekey", "accesskey", "accountkey")
-"""Parts of a name that mean a secret even where no separator stands around them: ``githubtoken``."""
+"""Parts of a name that mark a secret without separators: ``githubtoken``."""
 
 
 _LAST_WORDS = ("pass", "pin")
-"""Words that mean a secret at the end of a name alone: ``DB_PASS`` is one, ``--pass-pipeline`` and ``pin_memory`` are none."""
+"""Words that mark a secret only at the end of a name: ``DB_PASS`` is a secret, ``--pass-pipeline`` and ``pin_memory`` are not."""
 
 
 _OF_COMPILERS = frozenset("pre post custom grad joint fusion fx graph opt forward backward one single first second last cpu core".split())
-"""Words before ``pass`` or ``pin`` with which it is a compiler's pass, or a thread that is bound to a core."""
+"""Other words of a name with which ``pass`` means a compiler pass, and ``pin`` a thread pinned to a core."""
 
 
 HARMLESS_NAMES = frozenset({"PWD", "OLDPWD", "SSH_AUTH_SOCK", "XAUTHORITY", "TOKENIZERS_PARALLELISM", "KEYTIMEOUT"})
@@ -36,7 +36,7 @@ ORDINARY = frozenset("true false none null yes no enabled disabled default auto 
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable, an option or a parameter of this name holds a secret."""
+    """Whether a variable, option or parameter with this name holds a secret."""
     if name in HARMLESS_NAMES:
         return False
     words = words_of(name)
@@ -47,23 +47,23 @@ def is_secret_name(name: str) -> bool:
 
 
 def words_of(name: str) -> list[str]:
-    """Return the words of a name in small letters, each in the singular: ``db_Pass``, ``dbPass`` and ``DB-PASS`` have the same."""
+    """Return the words of a name in lower case and in the singular: ``db_Pass``, ``dbPass`` and ``DB-PASS`` give the same words."""
     found = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
     return [word if word.endswith("ss") else word.removesuffix("s") for word in found]
 
 
 def ends_in_secret(words: Sequence[str]) -> bool:
-    """Return whether the last word of a name, such as ``pass``, makes it a secret's; words of compilers excepted."""
+    """Return whether the last word of a name, such as ``pass``, marks a secret. Names with words of compilers are excluded."""
     return bool(words) and words[-1] in _LAST_WORDS and not _OF_COMPILERS.intersection(words)
 
 
 def is_session(words: Sequence[str]) -> bool:
-    """Whether a name is that of a session's identity: ``AWS_SESSION``, ``sessionId``; a session of anything else is no secret."""
+    """Whether a name means a session id: ``AWS_SESSION``, ``sessionId``. Other sessions are not secrets."""
     pairs = list(itertools.pairwise(words))
     return ("aw", "session") in pairs or ("session", "id") in pairs or "sessionid" in words
 
 
 @functools.cache
 def recorded_variables() -> frozenset[str]:
-    """Return the names of the committed list."""
+    """Return the variable names of the committed list."""
     return frozenset(VARIABLES.read_text("ascii").split())

@@ -1,7 +1,7 @@
-"""What a person or a system asks of a run with signals: to begin nothing more, or to stop now.
+"""Signals as requests to a run: start no more cases, or stop now.
 
-Nothing is done within a signal's handler but to count: whoever waits is woken by a pipe and looks at the count where that is safe, so
-that no line of a journal is torn and no report is left out. Imports nothing of this program.
+The signal handler only counts. A pipe wakes the waiting code, which reads the count at a safe point. So no journal line is torn and every
+report is written. This module imports nothing of this program.
 """
 
 import contextlib
@@ -11,18 +11,18 @@ import threading
 from types import FrameType
 from typing import Any, Self
 
-BEGIN_NOTHING = 1
+START_NO_MORE = 1
 STOP_NOW = 2
 
 _AT_ONCE = (signal.SIGTERM, signal.SIGHUP)
-"""A system that asks waits for seconds only; a terminal that was closed shows nothing any more."""
+"""These signals mean "stop now": SIGTERM leaves only seconds, and after SIGHUP the terminal shows nothing."""
 
 
 class Interrupts:
-    """Counts what was asked while it is entered; ``wake`` becomes readable with each signal.
+    """Count the requests while the context is entered; ``wake`` becomes readable with each signal.
 
-    Ctrl-C asks once to begin nothing, twice to stop now, and a third time ends the program where it stands. A signal that the
-    program was started to ignore (``nohup``, a job in the background) stays ignored.
+    The first Ctrl-C means "start no more cases", the second "stop now", and the third raises ``KeyboardInterrupt`` at once. A signal that
+    was ignored when the program started (``nohup``, a background job) stays ignored.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Interrupts:
         self._is_set = False
 
     def __enter__(self) -> Self:
-        self._is_set = threading.current_thread() is threading.main_thread()  # Python lets no other thread set handlers
+        self._is_set = threading.current_thread() is threading.main_thread()  # only the main thread can set handlers
         if self._is_set:
             self._former_wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
             for number in (signal.SIGINT, *_AT_ONCE):
@@ -53,7 +53,7 @@ class Interrupts:
         for descriptor in (self.wake, self._write):
             os.close(descriptor)
 
-    def forget_wake(self) -> None:
+    def clear_wake(self) -> None:
         """Make ``wake`` unreadable until the next signal."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.wake, 1 << 12)

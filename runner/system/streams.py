@@ -1,6 +1,6 @@
-"""Writing that may fail: standard output and error outlive their readers, and a file that has no room is told by its name.
+"""Standard output and error that survive a closed reader, and write errors that name their file.
 
-A run of an hour is not lost because the `head` that its progress went to has ended. Imports nothing heavy: every command loads it.
+A run continues after the reader of its output exits, such as a ``head``. This module imports nothing heavy, because every command loads it.
 """
 
 import contextlib
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _READER_LEFT = (errno.EPIPE, errno.EIO)
-"""What writing says when a pipe has no reader any more, or the terminal was closed."""
+"""The errors of a write after the pipe's reader exited or the terminal was closed."""
 
 OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-"""What writing says where nothing more can be written: the machine's state, never a bug of this program."""
+"""The errors of a write without space, quota or write permission. They come from the machine and are never a bug of this program."""
 
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Say in an error of the system which file it was: writing to an open one does not."""
+    """Add the path to an ``OSError`` of the body: errors of writes to an open file have none."""
     try:
         yield
     except OSError as error:
@@ -33,13 +33,13 @@ def naming(path: Path) -> Iterator[None]:
 
 
 class Shown(str):
-    """Text that is safe to show: ``output`` made it."""
+    """Text that the module ``output`` has escaped."""
 
     __slots__ = ()
 
 
 class _Output(io.FileIO):
-    """Writes until that fails; from then on what is written goes nowhere."""
+    """A file that discards output after the first write error."""
 
     problem: OSError | None = None
     is_closed = False
@@ -54,30 +54,30 @@ class _Output(io.FileIO):
                     return count
             except OSError as error:
                 self.problem = error
-            else:  # somebody made the terminal or the pipe non-blocking, and it has no room just now
+            else:  # the terminal or the pipe is non-blocking, and its buffer is full
                 select.select([], [self.fileno()], [])
         return memoryview(data).nbytes
 
 
 class Guard:
-    """What became of standard output; ``problem`` says why it is not whole, and is empty when its reader merely left."""
+    """The state of standard output. ``problem`` is the reason why it is incomplete; it is empty if the reader closed the pipe."""
 
     def __init__(self) -> None:
         self._output: _Output | None = None
 
     @property
     def problem(self) -> str:
-        """Why standard output could not be written."""
+        """The write error of standard output as text; empty if there was none."""
         error = self._output.problem if self._output else None
         return "" if error is None or error.errno in _READER_LEFT else f"cannot write to standard output: {error.strerror}"
 
     def watch(self, output: _Output) -> None:
-        """Tell of this stream."""
+        """Report the errors of this stream."""
         self._output = output
 
 
 class _Escaping:
-    """Escapes what is written to a stream, but for what ``output`` made safe already: argparse, tracebacks and libraries print too."""
+    """A stream that escapes text, except text that ``output`` has escaped already. argparse, tracebacks and libraries print through it."""
 
     def __init__(self, stream: TextIO, *, redacts: bool) -> None:
         self._stream = stream
@@ -99,7 +99,7 @@ class _Escaping:
             from runner.system.redaction import redacted
 
             text = redacted(text)
-        # what follows other text on its line begins none
+        # a CI command counts only at the start of a line
         return plain(text) if self._is_at_start else plain(f"x{text}")[1:]
 
     def writelines(self, texts: Iterable[str], /) -> None:
@@ -113,12 +113,12 @@ class _Escaping:
 
 @contextlib.contextmanager
 def guarded() -> Iterator[Guard]:
-    """Put streams that outlive their readers, and escape what is written, in the place of standard output and error."""
-    kept = sys.stdout, sys.stderr
+    """Replace standard output and error with streams that escape text and survive a closed reader."""
+    originals = sys.stdout, sys.stderr
     closed = _fill_closed()
     guard = Guard()
     streams: list[TextIO] = []
-    for descriptor, stream in enumerate(kept, start=1):
+    for descriptor, stream in enumerate(originals, start=1):
         replaced = _replacement(stream, descriptor, is_closed=descriptor in closed)
         if replaced is not None and descriptor == 1:
             guard.watch(replaced[1])
@@ -130,11 +130,11 @@ def guarded() -> Iterator[Guard]:
     finally:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        sys.stdout, sys.stderr = kept
+        sys.stdout, sys.stderr = originals
 
 
 def _fill_closed() -> frozenset[int]:
-    """Open /dev/null in the place of standard streams that are closed, and return which: a journal might take their numbers."""
+    """Open /dev/null for closed standard streams and return their descriptors. Otherwise a journal could get one of these numbers."""
     closed: list[int] = []
     for descriptor in range(3):
         try:
@@ -142,12 +142,12 @@ def _fill_closed() -> frozenset[int]:
         except OSError:
             closed.append(descriptor)
             with contextlib.suppress(OSError):
-                os.open(os.devnull, os.O_RDWR)  # the lowest free number
+                os.open(os.devnull, os.O_RDWR)  # open() takes the lowest free number
     return frozenset(closed)
 
 
 def _replacement(stream: TextIO | None, number: int, *, is_closed: bool) -> tuple[TextIO, _Output] | None:
-    """Return a stream to the same place; None for one that is no file, as tests have."""
+    """Return a guarded stream to the same descriptor; None for a stream that is not a file, as in tests."""
     try:
         descriptor = number if stream is None else stream.fileno()
         if stream is not None:
@@ -156,7 +156,7 @@ def _replacement(stream: TextIO | None, number: int, *, is_closed: bool) -> tupl
         return None
     output = _Output(descriptor, "w", closefd=False)
     output.is_closed = is_closed or stream is None
-    # what a stranger's file holds is shown in whatever this terminal can show
+    # characters that the terminal cannot encode are escaped
     text = io.TextIOWrapper(
         io.BufferedWriter(output),
         encoding=stream.encoding if stream is not None else "utf-8",

@@ -208,7 +208,7 @@ def test_a_second_interrupt_stops_now_and_reports_all_the_same(start, signals):
     assert [kind for _, kind in junit(run.out)] == [None, "crash", "equals", "not-run", "not-run", "not-run"]
 
 
-def test_what_was_to_be_ignored_stays_ignored(start):
+def test_ignored_signals_stay_ignored(start):
     """As under nohup, or in the background of a shell's script."""
     run = start(preexec_fn=lambda: [signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGHUP)])
     run.waiting(2)

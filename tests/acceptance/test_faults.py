@@ -17,7 +17,7 @@ from junitparser import JUnitXml
 from runner.core.model import CaseResult
 from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
-from runner.system.safe_open import open_left_behind
+from runner.system.safe_open import open_untrusted
 from tests.fakes import ROOT, prestarted, program
 
 pytestmark = pytest.mark.torch
@@ -101,7 +101,7 @@ def test_a_flood_of_output_fills_neither_disk_nor_memory(tmp_path):
     assert result.outcome is Outcome.PASS
     for text, name in ((result.stdout, "stdout.txt"), (result.stderr, "stderr.txt")):
         assert text.endswith("\nthe last line\n")
-        with open_left_behind(out / result.folder / name) as stream:
+        with open_untrusted(out / result.folder / name) as stream:
             assert stream.readline() == b"[more than 64 MiB were printed: what stood here is lost]\n"
 
 

@@ -71,7 +71,7 @@ def test_a_flaky_case_keeps_both_attempts(retried, name, first):
     result = retried.results[name]
     assert [attempt.outcome for attempt in result.attempts] == [first, Outcome.PASS]
     assert result.reason.startswith("failed 1 of 2 attempts: ")
-    assert result.reason.endswith("; passed when run again alone")
+    assert result.reason.endswith("; passed when retried alone")
     folders = [attempt.folder for attempt in result.attempts]
     assert len(set(folders)) == 2
     assert result.folder == folders[0]
@@ -95,7 +95,9 @@ def test_what_is_run_again_waits_for_everything_else(retried):
 def test_what_never_passes_is_its_first_failure(retried):
     result = retried.results[ALWAYS]
     assert [attempt.outcome for attempt in result.attempts] == [Outcome.FAIL, Outcome.CRASH, Outcome.CRASH]
-    assert result.reason.startswith("failed 3 of 3 attempts: equals: expected found equal to 1, observed 2; otherwise in attempt 2: CRASH")
+    assert result.reason.startswith(
+        "failed 3 of 3 attempts: equals: expected found equal to 1, observed 2; another failure in attempt 2: CRASH"
+    )
     assert (result.failure_type, [verdict.kind for verdict in result.failed]) == ("equals", ["equals"])
 
 
@@ -139,7 +141,7 @@ def test_what_differs_when_it_is_repeated_is_flaky(tmp_path):
     ran = run(tmp_path, *selected(HOLDS, FAIL), "--repeat", "3", "--jobs", "1")
     assert ran.code == 1
     assert ran.results[FAIL].outcome is Outcome.FLAKY
-    assert ran.results[FAIL].reason.startswith("3 attempts came to 2 PASS, 1 FAIL: raised: ")
+    assert ran.results[FAIL].reason.startswith("3 attempts had the outcomes 2 PASS, 1 FAIL: raised: ")
     assert ran.results[HOLDS].outcome is Outcome.PASS
     assert [attempt.outcome for attempt in ran.results[HOLDS].attempts] == [Outcome.PASS] * 3
     assert len(list(junit_cases(ran))) == 2
@@ -159,7 +161,7 @@ def test_the_first_failure_ends_a_repetition_that_is_to_stop_there(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--retries", "1", "--repeat", "2"], "--retries 1 beside --repeat 2"),
+        (["--retries", "1", "--repeat", "2"], "--retries 1 with --repeat 2"),
         (["--retries", "1", "--fail-fast"], "--retries 1 beside --fail-fast"),
         (["--retries", "-1"], "is less than 0"),
         (["--repeat", "0"], "is not between 1 and 9999"),

@@ -220,7 +220,7 @@ steps:
 
 UNEXERCISED = [
     "--require cxx: none of the 3 selected cases that use it was executed (the report has the reasons)",
-    "--require triton: no selected case uses triton, so nothing was required (select other cases, or leave it out)",
+    "--require triton: no selected case uses triton, so the requirement cannot be met (select other cases, or remove the option)",
 ]
 
 

@@ -106,7 +106,7 @@ def test_a_folder_that_others_can_write_to_is_refused_before_anything_is_run(fol
     (folder / "open").chmod(0o777)
     done = program("run", folder / "spec.yaml", "--object-cache", folder / "open", "--out", folder / "refused")
     assert done.returncode == 2
-    assert "others can write to this folder (mode 0777); chmod 700 it" in done.stderr
+    assert "other users can write to this folder (mode 0777); chmod 700 it" in done.stderr
     assert not (folder / "refused").exists()
 
 

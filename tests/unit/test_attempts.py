@@ -55,7 +55,7 @@ REPEAT = Policy(repeat=3)
 
 def test_without_a_word_every_case_is_run_once():
     policy = Policy.of(retries=0, repeat=1, fail_fast=True)
-    assert (policy.bound, policy.beside_others([])) == ("1", 1)
+    assert (policy.bound, policy.remaining([])) == ("1", 1)
     assert all(policy.is_done(attempts(outcome)) for outcome in Outcome)
 
 
@@ -80,14 +80,14 @@ def test_what_failed_is_run_again_and_nothing_else(outcome):
 def test_retries_end_with_the_first_pass_or_when_they_are_used_up(outcomes, done):
     assert RETRIES.is_done(attempts(*outcomes)) is done
     assert RETRIES.bound == "at most 3"
-    assert RETRIES.beside_others(attempts(*outcomes)) == 0
-    assert RETRIES.beside_others([]) == 1
+    assert RETRIES.remaining(attempts(*outcomes)) == 0
+    assert RETRIES.remaining([]) == 1
 
 
 @pytest.mark.parametrize("outcome", [PASS, FAIL, XFAIL, XPASS, CRASH])
 def test_what_is_repeated_is_run_so_often_whatever_comes(outcome):
     assert [REPEAT.is_done(attempts(*[outcome] * count)) for count in (1, 2, 3, 4)] == [False, False, True, True]
-    assert [REPEAT.beside_others(attempts(*[outcome] * count)) for count in (0, 1, 3, 4)] == [3, 2, 0, 0]
+    assert [REPEAT.remaining(attempts(*[outcome] * count)) for count in (0, 1, 3, 4)] == [3, 2, 0, 0]
     assert REPEAT.bound == "3"
 
 
@@ -98,14 +98,14 @@ def test_what_cannot_run_here_is_not_repeated():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"retries": 1, "repeat": 2, "fail_fast": False}, "--retries 1 beside --repeat 2"),
-        ({"retries": 3, "repeat": 1, "fail_fast": True}, "--retries 3 beside --fail-fast"),
+        ({"retries": 1, "repeat": 2, "fail_fast": False}, "--retries 1 with --repeat 2"),
+        ({"retries": 3, "repeat": 1, "fail_fast": True}, "--retries 3 with --fail-fast"),
     ],
 )
 def test_what_contradicts_itself_is_refused(options, words):
     with pytest.raises(UsageError, match=words) as caught:
         Policy.of(**options)
-    assert "leave one of them out" in str(caught.value)
+    assert "use one of them" in str(caught.value)
 
 
 def test_what_does_not_contradict_itself_is_taken():
@@ -155,7 +155,7 @@ def test_one_attempt_is_its_own_result():
 def test_a_flaky_case_shows_its_first_failure():
     folded = RETRIES.fold(attempts(FAIL, CRASH, PASS))
     assert folded.reason == (
-        "failed 2 of 3 attempts: because of FAIL; otherwise in attempt 2: CRASH: because of CRASH; passed when run again alone"
+        "failed 2 of 3 attempts: because of FAIL; another failure in attempt 2: CRASH: because of CRASH; passed when retried alone"
     )
     assert (folded.failure_type, folded.folder, folded.position, folded.verdicts) == ("flaky", "cases/00001", AT, (HELD, COUNTER))
     assert folded.seconds == 4.5
@@ -168,18 +168,20 @@ def test_a_case_that_always_fails_says_how_often():
 
 def test_a_waiver_of_a_later_failure_is_said_and_excuses_nothing():
     folded = RETRIES.fold(attempts(CRASH, XFAIL))
-    assert folded.reason == "failed 1 of 2 attempts: because of CRASH; otherwise in attempt 2: XFAIL: because of XFAIL"
+    assert folded.reason == "failed 1 of 2 attempts: because of CRASH; another failure in attempt 2: XFAIL: because of XFAIL"
 
 
 def test_repeated_attempts_are_counted_by_outcome():
     folded = Policy(repeat=5).fold(attempts(PASS, CRASH, PASS, FAIL, PASS))
-    assert folded.reason == ("5 attempts came to 3 PASS, 1 FAIL, 1 CRASH: because of CRASH; otherwise in attempt 4: FAIL: because of FAIL")
+    assert folded.reason == (
+        "5 attempts had the outcomes 3 PASS, 1 FAIL, 1 CRASH: because of CRASH; another failure in attempt 4: FAIL: because of FAIL"
+    )
     assert folded.folder == "cases/00002"
 
 
 def test_of_a_waived_case_that_passes_now_and_then_the_pass_is_shown():
     folded = REPEAT.fold(attempts(XFAIL, XPASS, XFAIL))
-    assert folded.reason.startswith("3 attempts came to 2 XFAIL, 1 XPASS: because of XPASS")
+    assert folded.reason.startswith("3 attempts had the outcomes 2 XFAIL, 1 XPASS: because of XPASS")
     assert folded.folder == "cases/00002"
 
 
@@ -210,19 +212,19 @@ def test_failures_that_look_otherwise_are_named(policy, outcome, changes, differ
     made = [attempt(outcome), attempt(outcome, 2), attempt(outcome, 3, **changes)]
     folded = policy.fold(made)
     assert folded.outcome is outcome
-    assert (f"; otherwise in attempt 3: {outcome.label}: {made[2].reason}" in folded.reason) is differs
+    assert (f"; another failure in attempt 3: {outcome.label}: {made[2].reason}" in folded.reason) is differs
 
 
 def test_a_waived_failure_that_looks_otherwise_is_named():
     folded = REPEAT.fold([attempt(XFAIL), attempt(XFAIL, 2), attempt(XFAIL, 3, verdicts=(OTHER_KIND,))])
     assert folded.outcome is XFAIL
-    assert folded.reason == "because of XFAIL; otherwise in attempt 3: XFAIL: because of XFAIL"
+    assert folded.reason == "because of XFAIL; another failure in attempt 3: XFAIL: because of XFAIL"
 
 
 def test_a_reason_stays_a_line_that_can_be_read():
     made = [attempt(CRASH, number, reason=f"{number} " + "x" * 2000) for number in range(1, 100)]
     folded = Policy(repeat=99).fold(made)
-    assert folded.reason.endswith("; and otherwise in 96 more")
+    assert folded.reason.endswith("; and other failures in 96 more")
     assert len(folded.reason) < 1100
 
 
@@ -259,7 +261,7 @@ def test_what_was_not_repeated_often_enough_is_no_pass(outcomes):
         (RETRIES, [FAIL, FAIL], "interrupted after 2 of at most 3 attempts: failed 2 of 2 attempts: because of FAIL"),
         (REPEAT, [PASS, PASS], "interrupted after 2 of 3 attempts"),
         (REPEAT, [XFAIL], "interrupted after 1 of 3 attempts"),
-        (REPEAT, [PASS, CRASH], "interrupted after 2 of 3 attempts: 2 attempts came to 1 PASS, 1 CRASH: because of CRASH"),
+        (REPEAT, [PASS, CRASH], "interrupted after 2 of 3 attempts: 2 attempts had the outcomes 1 PASS, 1 CRASH: because of CRASH"),
     ],
 )
 def test_an_interrupted_case_has_attempts_left_and_says_what_was_seen(policy, outcomes, reason):

@@ -45,7 +45,7 @@ def _fate(check: Any, mutant: Any) -> str:
     return "survived" if statuses == [Status.HELD] else "killed"
 
 
-LESS_THAN_NOTHING = "nothing is counted less than 0"
+LESS_THAN_NOTHING = "counts are not negative"
 
 
 # -- each kind ------------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def test_close_is_judged_with_each_stand_in_at_each_leaf() -> None:
     assert found["zeros output[0]"] == "killed"
     assert found["negated output[0]"] == "survived"
     assert found["NaN output[0]"] == "killed"
-    assert found["rows swapped output[0]"] == "the run did not measure it"
+    assert found["rows swapped output[0]"] == "it was not measured in the run"
     assert found["zeros output[1]"] == "it equals the reference"
     assert found["another value output[2]"] == "killed"
 

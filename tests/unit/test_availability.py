@@ -26,18 +26,18 @@ PROBES = [
     ("cuda", None, AMD, NO, "torch 2.13.0+rocm7 is built without CUDA"),
     ("cuda", None, NONE, NO, "torch is not installed"),
     ("cuda", None, replace(NVIDIA, gpus=0), NO, "no NVIDIA GPU is visible"),
-    ("cuda", None, replace(NVIDIA, gpus=None), UNKNOWN, "whether torch sees an NVIDIA GPU is known only when it runs"),
+    ("cuda", None, replace(NVIDIA, gpus=None), UNKNOWN, "whether torch sees an NVIDIA GPU is known only when torch runs"),
     ("rocm", None, AMD, YES, ""),
     ("rocm", None, NVIDIA, NO, "torch 2.13.0+cu130 is built without ROCm"),
     ("rocm", None, replace(AMD, gpus=0), NO, "no AMD GPU is visible"),
-    ("rocm", None, replace(AMD, gpus=None), UNKNOWN, "whether torch sees an AMD GPU is known only when it runs"),
+    ("rocm", None, replace(AMD, gpus=None), UNKNOWN, "whether torch sees an AMD GPU is known only when torch runs"),
     ("rocm", None, NONE, NO, "torch is not installed"),
     ("triton", None, NVIDIA, YES, ""),
     ("triton", None, BARE, NO, "triton is not installed"),
     ("ck", None, AMD, YES, ""),
     ("ck", None, NVIDIA, NO, "Composable Kernel (the package ck4inductor) is not installed"),
     ("cxx", None, NVIDIA, YES, ""),
-    ("cxx", None, BARE, NO, "no C++ compiler: neither CXX nor g++ nor clang++ names one"),
+    ("cxx", None, BARE, NO, "no C++ compiler: neither $CXX nor g++ nor clang++ is one"),
     ("python", ">=3.11", BARE, YES, ""),
     ("python", ">3.11.7", BARE, NO, "python 3.11.7 is not >3.11.7"),
     ("redis", None, replace(BARE, found={"redis": ("redis", "fakeredis")}), YES, ""),
@@ -46,14 +46,14 @@ PROBES = [
     ("torch", "<2.13", BARE, NO, "torch 2.13.0+cpu is not <2.13"),
     ("torch", ">=2.13", NONE, NO, "torch is not installed"),
     ("gpus", ">=2", NVIDIA, YES, ""),
-    ("gpus", ">=3", NVIDIA, NO, "2 GPUs visible, >=3 wanted"),
-    ("gpus", ">=1", replace(NVIDIA, gpus=None), UNKNOWN, "how many GPUs torch sees is known only when it runs"),
+    ("gpus", ">=3", NVIDIA, NO, "2 GPUs visible, >=3 required"),
+    ("gpus", ">=1", replace(NVIDIA, gpus=None), UNKNOWN, "how many GPUs torch sees is known only when torch runs"),
     ("gpu_memory", ">=80GiB", NVIDIA, YES, ""),
-    ("gpu_memory", ">80GiB", NVIDIA, NO, "the GPU has 80 GiB, >80GiB wanted"),
-    ("gpu_memory", ">=81GiB", NVIDIA, NO, "the GPU has 80 GiB, >=81GiB wanted"),
+    ("gpu_memory", ">80GiB", NVIDIA, NO, "the GPU has 80 GiB, >80GiB required"),
+    ("gpu_memory", ">=81GiB", NVIDIA, NO, "the GPU has 80 GiB, >=81GiB required"),
     ("gpu_memory", ">=81GB", NVIDIA, YES, ""),
-    ("gpu_memory", ">=1GiB", BARE, NO, "no GPU, >=1GiB of memory wanted"),
-    ("gpu_memory", ">=1GiB", replace(NVIDIA, gpus=None, gpu_memory=None), UNKNOWN, "the GPU's memory is known only when it runs"),
+    ("gpu_memory", ">=1GiB", BARE, NO, "no GPU, >=1GiB of memory required"),
+    ("gpu_memory", ">=1GiB", replace(NVIDIA, gpus=None, gpu_memory=None), UNKNOWN, "the GPU's memory is known only when torch runs"),
     ("module", "json", BARE, YES, ""),
     ("module", "json.decoder", BARE, YES, ""),
     ("module", "no_such_module_anywhere", BARE, NO, "the module no_such_module_anywhere is not installed"),
@@ -96,19 +96,19 @@ def test_names_that_only_another_torch_has():
 
 def test_a_worker_makes_the_unknown_known():
     machine = replace(NVIDIA, gpus=None, gpu_memory=None)
-    informed = availability.informed(machine, {"gpus": 1, "gpu_memory": 8 << 30, "arch": "sm_90", "torch": "x"})
+    informed = availability.with_facts(machine, {"gpus": 1, "gpu_memory": 8 << 30, "arch": "sm_90", "torch": "x"})
     assert (informed.gpus, informed.gpu_memory, informed.arch) == (1, 8 << 30, "sm_90")
     assert informed.facts["torch"] == "x"
-    assert availability.informed(machine, {}).gpus == 0
+    assert availability.with_facts(machine, {}).gpus == 0
 
 
 def test_a_glance_says_what_files_say(monkeypatch, tmp_path):
     installed = InstalledTorch(version="2.12.1+cu126", minor="2.12", root=tmp_path, builds={"cuda": "12.6", "hip": None}, git="abc")
-    machine = availability.glance(installed)
+    machine = availability.inspect_files(installed)
     assert (machine.torch, machine.release, machine.builds["cuda"]) == ("2.12.1+cu126", (2, 12, 1), "12.6")
     assert machine.python == sys.version_info[:3]
     assert machine.vendor == "nvidia"
-    assert availability.glance(None).torch is None
+    assert availability.inspect_files(None).torch is None
 
 
 def test_packages_are_found_without_import(monkeypatch, tmp_path):
@@ -116,20 +116,20 @@ def test_packages_are_found_without_import(monkeypatch, tmp_path):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     importlib.invalidate_caches()
-    bare = availability.glance(None)
+    bare = availability.inspect_files(None)
     assert (bare.found["triton"], bare.found["ck"]) == ((), ())
     for name in ("triton", "ck4inductor"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise SystemExit('this must not be imported')\n")
     importlib.invalidate_caches()
-    full = availability.glance(None)
+    full = availability.inspect_files(None)
     assert (full.found["triton"], full.found["ck"]) == ((str(tmp_path / "triton"),), (str(tmp_path / "ck4inductor"),))
 
 
 @pytest.mark.parametrize("node", ["/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg", None])
 def test_without_a_device_node_there_is_no_gpu(monkeypatch, node):
     monkeypatch.setattr(Path, "exists", lambda self: str(self) == node)
-    assert availability.glance(None).gpus == (None if node else 0)
+    assert availability.inspect_files(None).gpus == (None if node else 0)
 
 
 def test_the_compiler_is_what_cxx_names_first(monkeypatch, tmp_path):
@@ -138,11 +138,11 @@ def test_the_compiler_is_what_cxx_names_first(monkeypatch, tmp_path):
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CXX", "my-c++ -std=c++20")
-    assert availability.glance(None).found["cxx"] == (str(tmp_path / "my-c++"),)
+    assert availability.inspect_files(None).found["cxx"] == (str(tmp_path / "my-c++"),)
     monkeypatch.setenv("CXX", "not-there")
-    assert availability.glance(None).found["cxx"] == (str(tmp_path / "g++"),)
+    assert availability.inspect_files(None).found["cxx"] == (str(tmp_path / "g++"),)
     monkeypatch.delenv("CXX")
     (tmp_path / "g++").unlink()
-    assert availability.glance(None).found["cxx"] == (str(tmp_path / "clang++"),)
+    assert availability.inspect_files(None).found["cxx"] == (str(tmp_path / "clang++"),)
     (tmp_path / "clang++").unlink()
-    assert availability.glance(None).found["cxx"] == ()
+    assert availability.inspect_files(None).found["cxx"] == ()

@@ -31,8 +31,7 @@ CASES = sorted(path for path in INVALID.iterdir() if path.suffix == ".yaml" or p
 LINE = re.compile(r"(?P<file>.+?):(?P<line>[0-9]+):(?P<column>[0-9]+): .+")
 
 NO_SPEC = (
-    "does not look like a spec: expected a map, found text or nothing"
-    " (a spec is a map with the keys summary, backends, function, inputs and expect)"
+    "is not a spec: expected a map, found text or nothing (a spec is a map with the keys summary, backends, function, inputs and expect)"
 )
 
 Validate = Callable[..., list[str]]
@@ -169,7 +168,7 @@ def test_a_folder_that_links_to_one_above_it(folder: Path, validate: Validate) -
 def test_a_name_that_a_terminal_must_not_see(folder: Path, validate: Validate) -> None:
     for name in (b"a\nb.yaml", b"\xff.yaml", b"red\x1b[31m.yaml"):
         (Path(os.fsdecode(bytes(folder) + b"/" + name))).write_text(GOOD)
-    hint = "(the name stands in the ids of its cases: rename it)"
+    hint = "(the name is part of the ids of its cases: rename the file)"
     assert validate("specs") == [
         rf"specs/a\nb.yaml:1:1: the character '\n' in the name of a spec {hint}",
         rf"specs/red\x1b[31m.yaml:1:1: the character '\x1b' in the name of a spec {hint}",
@@ -243,7 +242,7 @@ def test_no_permission(anybodys_folder: Path) -> None:
         "1 problem",
         "exit 2",
     ]
-    assert done.stderr == "torch-conformance: cannot look at specs/folder/inner/spec.yaml: Permission denied\n"
+    assert done.stderr == "torch-conformance: cannot access specs/folder/inner/spec.yaml: Permission denied\n"
 
 
 # -- files that are not the specs' ----------------------------------------------------------------------------------
@@ -301,7 +300,7 @@ def test_defaults_extend_no_file_elsewhere(target: str, folder: Path, validate: 
     (folder / "_defaults.yaml").write_text(f"extends: {target}\n")
     outside = target if target != "../../netrc" else "../netrc"
     (folder / "_defaults.yaml").write_text(f"extends: {outside}\n")
-    hint = "defaults extend files of their own project: copy it there"
+    hint = "defaults can only extend files of their own project: copy the file there"
     lines = [line for line in validate("specs") if "this folder" not in line]
     assert lines == [f"specs/_defaults.yaml:1:10: '{outside}' leads out of specs ({hint})"]
 
@@ -364,7 +363,7 @@ def test_what_is_extended_is_no_device_and_no_pipe(folder: Path, validate: Valid
 def test_a_spec_with_a_syntax_error_is_still_quoted(folder: Path, validate: Validate) -> None:
     (folder / "bad.yaml").write_text(GOOD + "conifg: {a: 1, a: 2}\nconfig: [\n")
     lines = validate("specs")
-    assert "specs/bad.yaml:8:16: the key 'a' is repeated (it stands first on line 8)" in lines
+    assert "specs/bad.yaml:8:16: the key 'a' is repeated (it is first on line 8)" in lines
 
 
 # -- wrong usage ----------------------------------------------------------------------------------------------------
@@ -389,7 +388,7 @@ Usage = Callable[..., str]
 def test_a_path_that_does_not_exist(folder: Path, usage: Usage) -> None:
     assert usage("validate", "specs/nothing") == "no such file or folder: specs/nothing"
     assert usage("list", "specs", "nothing.yaml") == "no spec below specs: specs are files that end in .yaml"
-    assert usage("validate", "n" * 300) == f"cannot look at {'n' * 300}: File name too long"
+    assert usage("validate", "n" * 300) == f"cannot access {'n' * 300}: File name too long"
 
 
 def test_a_folder_without_specs(folder: Path, usage: Usage) -> None:
@@ -403,8 +402,8 @@ def test_a_folder_without_specs(folder: Path, usage: Usage) -> None:
 def test_files_that_are_no_specs(folder: Path, usage: Usage) -> None:
     (folder / "_defaults.yaml").write_text("tags: [cache]\n")
     (folder / "backends.yaml").write_text("")
-    assert usage("validate", "specs/_defaults.yaml") == "specs/_defaults.yaml holds defaults and no spec: name its folder"
-    assert usage("validate", "specs/backends.yaml") == "specs/backends.yaml is no spec; --backends takes such files"
+    assert usage("validate", "specs/_defaults.yaml") == "specs/_defaults.yaml contains defaults and is not a spec: name its folder"
+    assert usage("validate", "specs/backends.yaml") == "specs/backends.yaml is not a spec; use --backends for such files"
 
 
 def test_backends_that_cannot_be_read(folder: Path, validate: Validate) -> None:

@@ -21,7 +21,7 @@ GIB = 1 << 30
         ("cuda", "", WITHOUT_TORCH, NO, "torch is not installed"),
         ("cuda", "", {}, NO, "torch 2.13.0+cpu is built without CUDA"),
         ("cuda", "", ROCM, NO, "torch 2.13.0+cpu is built without CUDA"),
-        ("cuda", "", CUDA, UNKNOWN, "whether torch sees an NVIDIA GPU is known only when it runs"),
+        ("cuda", "", CUDA, UNKNOWN, "whether torch sees an NVIDIA GPU is known only when torch runs"),
         ("cuda", "", {**CUDA, "gpus": 0}, NO, "no NVIDIA GPU is visible"),
         ("cuda", "", {**CUDA, "gpus": 1}, YES, ""),
         ("rocm", "", WITHOUT_TORCH, NO, "torch is not installed"),
@@ -48,14 +48,14 @@ GIB = 1 << 30
         ("torch", ">=2.13", {}, YES, ""),
         ("torch", ">=2.14", {}, NO, "torch 2.13.0+cpu is not >=2.14"),
         ("torch", ">=2.13", WITHOUT_TORCH, NO, "torch is not installed"),
-        ("gpus", ">=2", {}, UNKNOWN, "how many GPUs torch sees is known only when it runs"),
-        ("gpus", ">=2", {"gpus": 1}, NO, "1 GPUs visible, >=2 wanted"),
+        ("gpus", ">=2", {}, UNKNOWN, "how many GPUs torch sees is known only when torch runs"),
+        ("gpus", ">=2", {"gpus": 1}, NO, "1 GPUs visible, >=2 required"),
         ("gpus", ">=2", {"gpus": 2}, YES, ""),
-        ("gpu_memory", ">=64GiB", {}, UNKNOWN, "the GPU's memory is known only when it runs"),
-        ("gpu_memory", ">=64GiB", {"gpus": 0}, NO, "no GPU, >=64GiB of memory wanted"),
+        ("gpu_memory", ">=64GiB", {}, UNKNOWN, "the GPU's memory is known only when torch runs"),
+        ("gpu_memory", ">=64GiB", {"gpus": 0}, NO, "no GPU, >=64GiB of memory required"),
         ("gpu_memory", ">=64GiB", {"gpus": 1, "gpu_memory": 64 * GIB}, YES, ""),
-        ("gpu_memory", ">=64GiB", {"gpus": 1, "gpu_memory": 64 * GIB - 1}, NO, "the GPU has 64 GiB, >=64GiB wanted"),
-        ("gpu_memory", ">64GiB", {"gpus": 1, "gpu_memory": 64 * GIB}, NO, "the GPU has 64 GiB, >64GiB wanted"),
+        ("gpu_memory", ">=64GiB", {"gpus": 1, "gpu_memory": 64 * GIB - 1}, NO, "the GPU has 64 GiB, >=64GiB required"),
+        ("gpu_memory", ">64GiB", {"gpus": 1, "gpu_memory": 64 * GIB}, NO, "the GPU has 64 GiB, >64GiB required"),
         ("gpu_memory", ">= 0.5 GB", {"gpus": 1, "gpu_memory": 500_000_000}, YES, ""),
         ("gpu_memory", ">=512MiB", {"gpus": 1, "gpu_memory": 512 << 20}, YES, ""),
         ("module", "json", {}, YES, ""),
@@ -105,7 +105,7 @@ def test_arguments(name: str, argument: str, good: bool) -> None:
 
 
 @pytest.mark.parametrize("name", CAPABILITIES)
-def test_every_capability_says_what_it_is_and_shows_an_argument_that_is_good(name: str) -> None:
+def test_every_capability_has_summary_and_valid_example_argument(name: str) -> None:
     capability = CAPABILITIES[name]
     assert capability.summary
     assert not capability.takes or capability.check(capability.takes) is None

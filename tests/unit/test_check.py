@@ -236,7 +236,7 @@ def test_an_input_of_the_spec_is_made_before_any_step(good: str, problems_of: Pr
     text = good.replace("[{rand: [4, 4]}, ", "[{ref: made}, ")
     steps = "steps:\n  - api: {call: json.loads, args: ['1'], as: made}\n  - call: {}\n    expect: [{runs: {}}]\n"
     (line,) = problems_of(text[: text.index("expect:")] + steps)
-    assert line.startswith("spec.yaml:6:16: the name 'made' is not there yet (it is the result of the step at line 8")
+    assert line.startswith("spec.yaml:6:16: the name 'made' is not available yet (it is the result of the step at line 8")
     assert problems_of(good[: good.index("expect:")] + steps.replace("call: {}", "call: {inputs: [{ref: made}, 2]}")) == []
 
 

@@ -4,12 +4,12 @@ import ast
 
 import pytest
 
-from runner.language.check.free_names import ALWAYS, binds_unseen, bound_anywhere, free_names, tried
+from runner.language.check.free_names import ALWAYS, binds_dynamically, bound_anywhere, free_names, guarded_names
 
 
 def undefined(text: str) -> list[str]:
     tree = ast.parse(text)
-    known = bound_anywhere(tree) | tried(tree) | ALWAYS
+    known = bound_anywhere(tree) | guarded_names(tree) | ALWAYS
     return [free.node.id for free in free_names(tree) if free.node.id not in known]
 
 
@@ -64,7 +64,7 @@ def test_names_that_nothing_binds_are_found(text, names):
     "text", ["exec('a = 1')", "globals()['a'] = 1", "from os import *", "import sys\nsys.modules[__name__].a = 1", "vars()['a'] = 1"]
 )
 def test_code_that_binds_names_unseen_is_not_judged(text):
-    assert binds_unseen(ast.parse(text))
+    assert binds_dynamically(ast.parse(text))
 
 
 def with_function(good: str, text: str, more: str = "") -> str:
@@ -74,16 +74,16 @@ def with_function(good: str, text: str, more: str = "") -> str:
 @pytest.mark.parametrize(
     ("text", "more", "line"),
     [
-        ("return x @ yy", "", "5:18: nothing defines the name 'yy' (did you mean 'y'?)"),
-        ("return torhc.sin(x)", "", "5:14: nothing defines the name 'torhc' (did you mean 'torch'?)"),
-        ("return helpr(x)", "prelude: |\n  def helper(x): return x\n", "5:14: nothing defines the name 'helpr' (did you mean 'helper'?)"),
-        ("return math.pi * x", "", "5:14: nothing defines the name 'math' (import it)"),
+        ("return x @ yy", "", "5:18: undefined name 'yy' (did you mean 'y'?)"),
+        ("return torhc.sin(x)", "", "5:14: undefined name 'torhc' (did you mean 'torch'?)"),
+        ("return helpr(x)", "prelude: |\n  def helper(x): return x\n", "5:14: undefined name 'helpr' (did you mean 'helper'?)"),
+        ("return math.pi * x", "", "5:14: undefined name 'math' (import it)"),
         ("return x * size", 'matrix: {size: [1]}\nenv: {A: "{{ size }}"}\n', "(a key of the matrix is read as params.size)"),
-        ("return x * weight", "let: {weight: 3}\n", "(a value of let or a result is given as an argument, {ref: weight}"),
+        ("return x * weight", "let: {weight: 3}\n", "(pass a value of let or a result as an argument, {ref: weight}"),
         (
             "\n      class A:\n          size = 1\n          def m(self): return size\n      return A",
             "",
-            "nothing defines the name 'size' (what a class binds is read as self.size, or as CLASS.size)",
+            "undefined name 'size' (a name of a class is read as self.size or CLASS.size)",
         ),
         ("return zzqqy(x)", "", "(define it here or in prelude:, or import it)"),
     ],
@@ -96,7 +96,7 @@ def test_an_undefined_name_in_a_function_is_told_with_its_place(text, more, line
 def test_what_a_function_defines_is_no_name_of_the_prelude(good, problems_of):
     (found,) = problems_of(good + "prelude: |\n  def helper(x): return fn(x)\n")
     assert "8:" not in found[:12]
-    assert "nothing defines the name 'fn'" in found
+    assert "undefined name 'fn'" in found
 
 
 def test_preludes_of_a_folder_and_of_a_spec_are_one_module(good, problems_of):
@@ -107,7 +107,7 @@ def test_preludes_of_a_folder_and_of_a_spec_are_one_module(good, problems_of):
 def test_a_script_is_read_too(good, problems_of):
     steps = good.replace("expect:", 'steps:\n  - script: {code: "def s(inputs): return inpts"}\n  - call: {}\n    expect:')
     (found,) = problems_of(steps)
-    assert "nothing defines the name 'inpts' (did you mean 'inputs'?)" in found
+    assert "undefined name 'inpts' (did you mean 'inputs'?)" in found
 
 
 # -- params ---------------------------------------------------------------------------------------------------------
@@ -118,11 +118,11 @@ MATRIX = 'matrix: {size: [1, 2]}\nenv: {A: "{{ size }}"}\n'
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('return x * params["size"]', "params has attributes, and no items (write params.size)"),
-        ('return x * params.get("size")', "params has attributes, and no items (write params.size)"),
-        ('return x * params.get("size", 3)', "params has attributes, and no items (write params.size)"),
-        ("return x * params.get(y)", "params has attributes, and no items (write params.NAME)"),
-        ("return x * params[y]", "params has attributes, and no items (write params.NAME)"),
+        ('return x * params["size"]', "params has attributes and no items (write params.size)"),
+        ('return x * params.get("size")', "params has attributes and no items (write params.size)"),
+        ('return x * params.get("size", 3)', "params has attributes and no items (write params.size)"),
+        ("return x * params.get(y)", "params has attributes and no items (write params.NAME)"),
+        ("return x * params[y]", "params has attributes and no items (write params.NAME)"),
         ("return x * params.sise", "unknown matrix key 'sise' in params (did you mean 'size'?)"),
         ('return x * getattr(params, "sise")', "unknown matrix key 'sise' in params (did you mean 'size'?)"),
         ("return [x * params.dtype for _ in y]", "unknown matrix key 'dtype' in params (allowed: backend, device, size)"),
@@ -151,14 +151,14 @@ def test_a_prelude_of_a_folder_may_ask_for_keys_of_some_specs(good, problems_of)
 @pytest.mark.parametrize(
     ("more", "where"),
     [
-        ("matrix: {n: [1, 2]}\n", "nothing names it"),
-        ('matrix: {n: [1, 2]}\ncovers: ["any[{{ n }}]"]\n', "only its summary and covers name it"),
-        ("matrix: {n: [1, 2]}\nexclude: [{n: 1, reason: not this one}]\n", "nothing names it"),
+        ("matrix: {n: [1, 2]}\n", "nothing uses it"),
+        ('matrix: {n: [1, 2]}\ncovers: ["any[{{ n }}]"]\n', "only summary and covers use it"),
+        ("matrix: {n: [1, 2]}\nexclude: [{n: 1, reason: not this one}]\n", "nothing uses it"),
     ],
 )
 def test_a_key_that_changes_nothing_is_refused(more, where, good, problems_of):
     (found,) = problems_of(good + more)
-    assert f"8:10: the matrix key 'n' changes nothing of its cases but their seed: {where}" in found
+    assert f"8:10: the matrix key 'n' changes nothing but the seed of its cases: {where}" in found
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_ranges(text: str, inside: list[str], outside: list[str]) -> None:
     ],
 )
 def test_what_is_no_range(text: str) -> None:
-    with pytest.raises(BadRange, match="is no version range: write for example"):
+    with pytest.raises(BadRange, match="is not a version range: write for example"):
         VersionRange.parse(text)
 
 
@@ -88,11 +88,11 @@ def test_all_that_is_given_must_hold(when: Any, here: bool) -> None:
 
 
 @pytest.mark.parametrize("when", [{"torch": ">=2.11"}, {"python": ">=3"}, {"vendor": "amd"}, {"arch": "sm_90"}, {"arch": ""}])
-def test_what_is_not_known_does_not_hold(when: Any) -> None:
+def test_condition_on_unknown_fact_does_not_hold(when: Any) -> None:
     assert not holds(when, NOWHERE)
 
 
-def test_the_first_that_applies_is_chosen() -> None:
+def test_first_applicable_entry_is_chosen() -> None:
     entries = [{"when": {"device": "cpu"}, "value": 1}, {"when": {"vendor": "amd"}, "value": 2}, {"value": 3}]
     assert choose(entries, HERE) == (True, 2)
     assert choose(entries, NOWHERE) == (True, 1)
@@ -100,7 +100,7 @@ def test_the_first_that_applies_is_chosen() -> None:
 
 
 @pytest.mark.parametrize("value", [5, None, [], [1, 2], [{"a": 1}], {"value": 1}])
-def test_what_is_not_conditional_stands_for_itself(value: Any) -> None:
+def test_unconditional_value_always_applies(value: Any) -> None:
     assert choose(value, HERE) == (True, value)
 
 

@@ -90,8 +90,8 @@ def test_the_values_of_an_instance_are_what_templates_write() -> None:
     [
         (CLEAR.replace("clear", "claer"), "cpu", f"unknown upstream test '{CLEAR.replace('clear', 'claer')}'", f"did you mean '{CLEAR}'?"),
         (CLEAR.replace("TestFxGraphCache::", ""), "cpu", "unknown upstream test", f"did you mean '{CLEAR}'?"),
-        (f"{CLEAR}[cpu]", "cpu", f"the upstream test '{CLEAR}' has no instances", "leave out the bracket"),
-        (f"{CLEAR}[]", "cpu", f"the upstream test '{CLEAR}' has no instances", "leave out the bracket"),
+        (f"{CLEAR}[cpu]", "cpu", f"the upstream test '{CLEAR}' has no instances", "remove the bracket"),
+        (f"{CLEAR}[]", "cpu", f"the upstream test '{CLEAR}' has no instances", "remove the bracket"),
         (CONSTANT, "cpu", f"'{CONSTANT}' names no instance", f"its instances: {CONSTANT}[cpu], {CONSTANT}[cuda]"),
         (f"{CONSTANT}[cpu", "cpu", f"unknown upstream instance '{CONSTANT}[cpu'", f"did you mean '{CONSTANT}[cpu]'?"),
         (f"{CONSTANT}[gpu]", "cuda", f"unknown upstream instance '{CONSTANT}[gpu]'", f"did you mean '{CONSTANT}[cpu]'?"),

@@ -99,9 +99,9 @@ def test_where_no_condition_holds_nothing_is_claimed():
     [
         ({}, "without min and max"),
         ({"unlisted": True}, "without min and max"),
-        ({"min": 3, "max": 2}, "holds nothing"),
-        ({"min": 0}, "holds for every count"),
-        ({"value": 1, "min": 1}, "value beside min"),
+        ({"min": 3, "max": 2}, "is empty"),
+        ({"min": 0}, "is true for every count"),
+        ({"value": 1, "min": 1}, "value together with min"),
         (-1, "less than 0"),
         ({"value": -1}, "less than 0"),
         ({"min": -1, "max": 3}, "less than 0"),
@@ -147,7 +147,7 @@ def test_an_unlisted_counter_may_not_be_claimed_zero(body: Any, is_allowed: bool
     if is_allowed:
         assert Counter.parse({"a.b": body}).counts == {"a.b": body}
         return
-    with pytest.raises(BadExpectation, match="may not be claimed 0"):
+    with pytest.raises(BadExpectation, match="may not be expected to be 0"):
         Counter.parse({"a.b": body})
 
 

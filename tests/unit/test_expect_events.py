@@ -75,7 +75,7 @@ def test_a_pattern_that_takes_for_ever_is_an_error(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_pattern_that_is_none_is_refused():
-    with pytest.raises(BadExpectation, match="no regular expression") as caught:
+    with pytest.raises(BadExpectation, match="not a regular expression") as caught:
         Raises.parse({"type": "KeyError", "match": "(unclosed"})
     assert caught.value.path == ("match",)
 
@@ -151,7 +151,7 @@ def test_a_directive_that_takes_for_ever_is_an_error(monkeypatch: pytest.MonkeyP
     assert (judgement.status, judgement.observed) == (Status.ERROR, "pattern too slow")
 
 
-@pytest.mark.parametrize("checks", ["", "no directive", "CHECK-NOT: only", "CHEK: misspelt"])
+@pytest.mark.parametrize("checks", ["", "not a directive", "CHECK-NOT: only", "CHEK: misspelt"])
 def test_checks_that_claim_nothing_are_refused(checks: str):
     for body in (checks, {"checks": checks}):
         with pytest.raises(BadExpectation) as caught:

@@ -87,8 +87,8 @@ def test_what_holds_without_any_cache_is_refused(body: Any):
     ("count", "message", "path"),
     [
         (-1, "less than 0", ("RemoteFxGraphCache", "hit")),
-        ({"min": 3, "max": 1}, "holds nothing", ("RemoteFxGraphCache", "hit")),
-        ([{"value": {"min": 0}}], "holds for every count", ("RemoteFxGraphCache", "hit", 0, "value")),
+        ({"min": 3, "max": 1}, "is empty", ("RemoteFxGraphCache", "hit")),
+        ([{"value": {"min": 0}}], "is true for every count", ("RemoteFxGraphCache", "hit", 0, "value")),
     ],
 )
 def test_a_count_that_means_nothing_has_its_place(count: Any, message: str, path: tuple[Any, ...]):

@@ -226,5 +226,5 @@ def test_an_excerpt_has_the_numbers_of_the_file() -> None:
 def test_a_file_without_code_is_an_error() -> None:
     assert judged("CHECK: torch", code="# torch\nimport torch\n")[:2] == (
         Status.ERROR,
-        "the generated code has nothing but comments and boilerplate",
+        "the generated code has only comments and boilerplate",
     )

@@ -70,7 +70,7 @@ def test_memory_is_what_is_available_and_not_what_there_is(tmp_path: Path) -> No
     assert hardware.available_memory(machine(tmp_path, **{"a__b__memory.max": "max\n", "a__b__memory.current": "9\n"})) == 24 * GIB
 
 
-def test_the_smallest_rest_on_the_way_up(tmp_path: Path) -> None:
+def test_smallest_free_memory_of_all_groups_counts(tmp_path: Path) -> None:
     files = {"a__b__memory.max": f"{10 * GIB}\n", "a__b__memory.current": f"{GIB}\n"}
     files |= {"a__memory.max": f"{12 * GIB}\n", "a__memory.current": f"{8 * GIB}\n", "a__memory.stat": f"anon 1\ninactive_file {2 * GIB}\n"}
     # what is cached of files goes when memory is asked for
@@ -82,13 +82,13 @@ def test_a_throttle_bounds_as_a_limit_does(tmp_path: Path) -> None:
     assert hardware.available_memory(machine(tmp_path, **files)) == 3 * GIB
 
 
-def test_a_group_that_is_full_has_nothing_left(tmp_path: Path) -> None:
+def test_full_group_has_no_free_memory(tmp_path: Path) -> None:
     files = {"a__b__memory.max": f"{GIB}\n", "a__b__memory.current": f"{GIB + 4096}\n"}
     assert hardware.available_memory(machine(tmp_path, **files)) == 0
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "1 2 3 4", "0 0", "-5 100000", "100000 0", "x 100000", "٣ 1"])
-def test_what_no_kernel_writes_bounds_nothing(text: str, tmp_path: Path) -> None:
+def test_invalid_limits_are_ignored(text: str, tmp_path: Path) -> None:
     found = machine(tmp_path, **{"a__b__cpu.max": text, "a__b__memory.max": text, "a__b__memory.current": text})
     assert (hardware.cores(found), hardware.available_memory(found)) == (8, 24 * GIB)
 
@@ -98,7 +98,7 @@ def test_groups_that_cannot_be_read(cgroup: str, tmp_path: Path) -> None:
     assert hardware.cores(machine(tmp_path, cgroup=cgroup)) == 8
 
 
-def test_a_system_that_shows_nothing_of_itself(tmp_path: Path) -> None:
+def test_system_without_proc_and_cgroups(tmp_path: Path) -> None:
     assert hardware.cores(tmp_path) == 8
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert hardware.available_memory(tmp_path) == memory

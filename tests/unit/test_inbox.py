@@ -95,11 +95,11 @@ def test_other_messages_say_nothing(pipe: Pipe) -> None:
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (b"nonsense\n", "the worker sent a message that is no JSON"),
-        (b"\n", "the worker sent a message that is no JSON"),
-        (b"\xff\xfe\n", "the worker sent a message that is no JSON"),
-        (b'{"phase": NaN}\n', "the worker sent a message that is no JSON"),
-        (b'{"observation": 1e999}\n', "the worker sent a message that is no JSON"),
+        (b"nonsense\n", "the worker sent a message that is not JSON"),
+        (b"\n", "the worker sent a message that is not JSON"),
+        (b"\xff\xfe\n", "the worker sent a message that is not JSON"),
+        (b'{"phase": NaN}\n', "the worker sent a message that is not JSON"),
+        (b'{"observation": 1e999}\n', "the worker sent a message that is not JSON"),
         (b"[" * 300 + b"]" * 300 + b"\n", "the worker sent a message that is nested too deep"),
         (b"[]\n", "the worker sent a message that is no map"),
         (b'"phase"\n', "the worker sent a message that is no map"),
@@ -118,7 +118,7 @@ def test_the_first_observation_stays(pipe: Pipe) -> None:
 def test_after_a_problem_nothing_is_believed(pipe: Pipe) -> None:
     inbox = pipe.send(b"nonsense\n" + ANSWER, ANSWER, dumps({"phase": "run"}))
     assert (inbox.has_answer, inbox.phase) == (False, "import")
-    assert inbox.problem == "the worker sent a message that is no JSON"
+    assert inbox.problem == "the worker sent a message that is not JSON"
 
 
 def test_a_flood_is_one_even_of_good_messages(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:

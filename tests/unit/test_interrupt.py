@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from runner.system.signals import BEGIN_NOTHING, STOP_NOW, Interrupts
+from runner.system.signals import START_NO_MORE, STOP_NOW, Interrupts
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -21,9 +21,9 @@ def test_nothing_is_asked_at_first() -> None:
         assert (interrupts.asked, is_awake(interrupts)) == (0, False)
 
 
-def test_ctrl_c_asks_once_twice_and_then_ends_the_program() -> None:
+def test_third_ctrl_c_raises_keyboard_interrupt() -> None:
     with Interrupts() as interrupts:
-        for expected in (BEGIN_NOTHING, STOP_NOW):
+        for expected in (START_NO_MORE, STOP_NOW):
             signal.raise_signal(signal.SIGINT)
             assert interrupts.asked == expected
         with pytest.raises(KeyboardInterrupt):
@@ -31,7 +31,7 @@ def test_ctrl_c_asks_once_twice_and_then_ends_the_program() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_system_asks_to_stop_now_however_often(number: int) -> None:
+def test_sigterm_and_sighup_mean_stop_now(number: int) -> None:
     with Interrupts() as interrupts:
         for _ in range(3):
             signal.raise_signal(number)
@@ -40,17 +40,17 @@ def test_a_system_asks_to_stop_now_however_often(number: int) -> None:
             signal.raise_signal(signal.SIGINT)
 
 
-def test_whoever_waits_is_woken_by_each_signal() -> None:
+def test_each_signal_makes_wake_readable() -> None:
     with Interrupts() as interrupts:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.raise_signal(number)
             assert is_awake(interrupts)
-            interrupts.forget_wake()
+            interrupts.clear_wake()
             assert not is_awake(interrupts)
-        interrupts.forget_wake()
+        interrupts.clear_wake()
 
 
-def test_a_flood_of_signals_fills_no_pipe() -> None:
+def test_many_signals_do_not_block_on_wake_pipe() -> None:
     with Interrupts() as interrupts:
         for _ in range(70_000):
             signal.raise_signal(signal.SIGTERM)
@@ -68,7 +68,7 @@ def test_handlers_and_descriptors_are_given_back() -> None:
 
 
 @pytest.mark.parametrize("number", HANDLED)
-def test_what_was_to_be_ignored_stays_ignored(number: int) -> None:
+def test_ignored_signals_stay_ignored(number: int) -> None:
     former = signal.signal(number, signal.SIG_IGN)
     try:
         with Interrupts() as interrupts:

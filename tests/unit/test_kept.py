@@ -42,7 +42,7 @@ def test_the_variable_the_users_cache_then_the_home(tmp_path: Path, monkeypatch:
 
 
 def test_a_folder_is_made_for_its_user_alone(home: Path) -> None:
-    assert cache_dirs.answers_folder() == home
+    assert cache_dirs.probe_cache_folder() == home
     assert mode(home) == 0o700
     assert cache_dirs.object_folder(EMPTY) == home / "objects"
     assert mode(home / "objects") == 0o700
@@ -67,8 +67,8 @@ def test_a_folder_that_is_named(home: Path, tmp_path: Path) -> None:
 def test_a_folder_that_others_can_write_to_is_refused(home: Path, bits: int) -> None:
     home.mkdir()
     home.chmod(bits)
-    for wanted in (cache_dirs.answers_folder, lambda: cache_dirs.object_folder(EMPTY), lambda: cache_dirs.object_folder(home)):
-        with pytest.raises(UsageError, match=rf"others can write to this folder \(mode {bits:04o}\); chmod 700 it"):
+    for wanted in (cache_dirs.probe_cache_folder, lambda: cache_dirs.object_folder(EMPTY), lambda: cache_dirs.object_folder(home)):
+        with pytest.raises(UsageError, match=rf"other users can write to this folder \(mode {bits:04o}\); chmod 700 it"):
             wanted()
 
 
@@ -76,59 +76,59 @@ def test_a_folder_that_others_can_write_to_is_refused(home: Path, bits: int) -> 
 def test_a_folder_that_others_can_read_is_taken(home: Path, bits: int) -> None:
     home.mkdir()
     home.chmod(bits)
-    assert cache_dirs.answers_folder() == home
+    assert cache_dirs.probe_cache_folder() == home
 
 
 def test_a_link_is_refused_wherever_it_leads(home: Path, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir(mode=0o700)
     home.symlink_to(tmp_path / "there")
-    with pytest.raises(UsageError, match="this is a link; name the folder itself"):
-        cache_dirs.answers_folder()
+    with pytest.raises(UsageError, match="this is a symbolic link; name the folder itself"):
+        cache_dirs.probe_cache_folder()
     home.unlink()
     home.symlink_to(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match="this is a link"):
+    with pytest.raises(UsageError, match="this is a symbolic link"):
         cache_dirs.object_folder(EMPTY)
     assert not (tmp_path / "nowhere").exists()
 
 
 def test_the_folder_of_objects_may_be_no_link_either(home: Path, tmp_path: Path) -> None:
-    cache_dirs.answers_folder()
+    cache_dirs.probe_cache_folder()
     (home / "objects").symlink_to(tmp_path)
-    with pytest.raises(UsageError, match=r"objects: this is a link"):
+    with pytest.raises(UsageError, match=r"objects: this is a symbolic link"):
         cache_dirs.object_folder(EMPTY)
 
 
 def test_a_file_is_refused(home: Path) -> None:
     home.write_text("")
-    with pytest.raises(UsageError, match="this is no folder"):
-        cache_dirs.answers_folder()
+    with pytest.raises(UsageError, match="this is not a folder"):
+        cache_dirs.probe_cache_folder()
 
 
 def test_another_users_folder_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home.mkdir(mode=0o700)
     mine = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
-    with pytest.raises(UsageError, match=rf"another user's \(uid {mine}\)"):
-        cache_dirs.answers_folder()
+    with pytest.raises(UsageError, match=rf"another user \(uid {mine}\)"):
+        cache_dirs.probe_cache_folder()
 
 
 def test_a_home_that_cannot_be_written_to_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.delenv("TORCH_CONFORMANCE_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert cache_dirs.answers_folder() is None
+    assert cache_dirs.probe_cache_folder() is None
     with pytest.raises(UsageError, match=r"--object-cache .*; name another folder"):
         cache_dirs.object_folder(EMPTY)
     monkeypatch.setenv("TORCH_CONFORMANCE_CACHE", str(tmp_path / "file" / "inner"))
-    with pytest.raises(UsageError, match="this folder cannot be made; name another"):
-        cache_dirs.answers_folder()
+    with pytest.raises(UsageError, match="this folder cannot be created; name another one"):
+        cache_dirs.probe_cache_folder()
 
 
 def test_a_path_that_was_meant_to_be_run_is_no_folder_of_objects(home: Path, tmp_path: Path) -> None:
     specs = tmp_path / "specs"
     specs.mkdir()
     (specs / "one.yaml").write_text("")
-    with pytest.raises(UsageError, match=r"holds other things \('one.yaml'\).*write the paths before --object-cache"):
+    with pytest.raises(UsageError, match=r"holds other files \('one.yaml'\).*write the paths before --object-cache"):
         cache_dirs.object_folder(specs)
 
 

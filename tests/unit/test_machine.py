@@ -14,10 +14,10 @@ from runner.system.installed_torch import (
     facts_of_files,
     installed_torch,
     minor,
+    no_torch_reason,
     release,
     torch_at,
     version_facts,
-    why_no_torch,
 )
 
 
@@ -29,8 +29,8 @@ def package(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize("version", ["", "v2.13", "abc", "+cpu", "dev"])
-def test_release_refuses_what_begins_with_no_number(version: str) -> None:
-    with pytest.raises(ValueError, match="no version"):
+def test_release_refuses_version_without_number(version: str) -> None:
+    with pytest.raises(ValueError, match="not a version"):
         release(version)
 
 
@@ -59,12 +59,12 @@ def test_minor() -> None:
     "text",
     ["", "__version__ = None\n", "__version__ = 'unknown'\n", "__version__ = make()\n", "git_version = 'abc'\n", "__version__ = (\n"],
 )
-def test_a_torch_that_does_not_say_its_version_is_refused(text: str) -> None:
+def test_torch_without_version_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="the torch in here"):
         version_facts(text, "here")
 
 
-def test_what_files_say_goes_by_the_names_that_a_worker_uses(tmp_path: Path) -> None:
+def test_facts_of_files_have_names_of_worker_facts(tmp_path: Path) -> None:
     root = package(tmp_path, "__version__ = '2.12.0+cu130'\ncuda = '13.0'\ngit_version = 'abc'\nhip = None\n")
     python = {"python": platform.python_version()}
     assert facts_of_files(torch_at(root)) == {**python, "torch": "2.12.0+cu130", "torch_git": "abc", "cuda": "13.0"}
@@ -126,11 +126,11 @@ def test_without_torch_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert installed_torch() is None
 
 
-def test_what_is_found_in_the_place_of_torch_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_package_named_torch_without_version_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert installed_torch() is None
-    assert why_no_torch().startswith(f"torch is not installed: {tmp_path / 'torch'} is not it")
-    assert availability.glance(None).no_torch == why_no_torch()
+    assert no_torch_reason().startswith(f"torch is not installed: {tmp_path / 'torch'} has no version.py")
+    assert availability.inspect_files(None).no_torch == no_torch_reason()

@@ -51,7 +51,7 @@ def warnings_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...
 )
 def test_a_spy_on_what_is_done_once_is_warned_of(warnings_of, kind, target):
     (warning,) = warnings_of(spied(target, kind))
-    assert re.match(r"\S*spec\.yaml:10:\d+: warning: the spy 'seen' may see no call of torch", warning)
+    assert re.match(r"\S*spec\.yaml:10:\d+: warning: the spy 'seen' may record no call of torch", warning)
     assert target in warning
     assert "isolation: process" in warning
 
@@ -74,7 +74,7 @@ def test_validate_shows_warnings_and_is_content(tmp_path: Path, monkeypatch, cap
     assert main(["validate", "spec.yaml"]) == 0
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith("spec.yaml:10:")
-    assert ": warning: the spy 'seen' may see no call" in first
+    assert ": warning: the spy 'seen' may record no call" in first
     assert last == "1 specs, 1 cases, no problem, 1 warning"
     assert main(["validate", "--json", "spec.yaml"]) == 0
     found = json.loads(capsys.readouterr().out)

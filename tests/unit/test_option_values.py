@@ -69,26 +69,26 @@ def test_the_allowed_values_are_shown_in_words():
 @pytest.mark.parametrize(
     ("more", "problem"),
     [
-        ('config: {max_autotune: "yes"}\n', '8:24: config max_autotune is "yes" (it takes true or false)'),
-        ("config: {max_autotune: null}\n", "8:24: config max_autotune is null (it takes true or false)"),
-        ("config: {max_autotune: [true]}\n", "config max_autotune is [true] (it takes true or false)"),
-        ("config: {freezing: 1}\n", "config freezing is 1 (it takes true or false)"),
-        ("config: [{set: {realize_reads_threshold: 1.5}}]\n", "config realize_reads_threshold is 1.5 (it takes a whole number)"),
+        ('config: {max_autotune: "yes"}\n', '8:24: config max_autotune is "yes" (allowed: true or false)'),
+        ("config: {max_autotune: null}\n", "8:24: config max_autotune is null (allowed: true or false)"),
+        ("config: {max_autotune: [true]}\n", "config max_autotune is [true] (allowed: true or false)"),
+        ("config: {freezing: 1}\n", "config freezing is 1 (allowed: true or false)"),
+        ("config: [{set: {realize_reads_threshold: 1.5}}]\n", "config realize_reads_threshold is 1.5 (allowed: a whole number)"),
         ("config: {memory_pool: outputz}\n", "config memory_pool is \"outputz\" (did you mean 'outputs'?)"),
-        ("dynamo_config: {recompile_limit: many}\n", 'dynamo_config recompile_limit is "many" (it takes a whole number)'),
-        ("functorch_config: {enable_autograd_cache: off}\n", 'functorch_config enable_autograd_cache is "off" (it takes true or false)'),
-        ("control: {config: {freezing: none}}\n", 'config freezing is "none" (it takes true or false)'),
-        ("compile: {options: {max_autotune: tru}}\n", '8:35: config max_autotune is "tru" (it takes true or false)'),
+        ("dynamo_config: {recompile_limit: many}\n", 'dynamo_config recompile_limit is "many" (allowed: a whole number)'),
+        ("functorch_config: {enable_autograd_cache: off}\n", 'functorch_config enable_autograd_cache is "off" (allowed: true or false)'),
+        ("control: {config: {freezing: none}}\n", 'config freezing is "none" (allowed: true or false)'),
+        ("compile: {options: {max_autotune: tru}}\n", '8:35: config max_autotune is "tru" (allowed: true or false)'),
         ("compile: {mode: max-autotun}\n", "8:17: unknown mode 'max-autotun' (did you mean 'max-autotune'?)"),
         ("control: {compile: {mode: reduce_overhead}}\n", "unknown mode 'reduce_overhead' (did you mean 'reduce-overhead'?)"),
         (
             'matrix: {tune: [true, "no"]}\nconfig: {max_autotune: "{{ tune }}"}\n',
-            'config max_autotune is "no" (at [backend=cpu,tune=no]) (it takes true or false)',
+            'config max_autotune is "no" (at [backend=cpu,tune=no]) (allowed: true or false)',
         ),
         ('matrix: {mode: [default, best]}\ncompile: {mode: "{{ mode }}"}\n', "unknown mode 'best' (at [backend=cpu,mode=best])"),
         (
             'matrix: {tune: [1]}\ncompile: {options: {max_autotune: "{{ tune }}"}}\n',
-            "config max_autotune is 1 (at [backend=cpu,tune=1]) (it takes true or false)",
+            "config max_autotune is 1 (at [backend=cpu,tune=1]) (allowed: true or false)",
         ),
     ],
 )
@@ -115,6 +115,6 @@ def test_values_that_torch_takes_are_taken(more, good, problems_of):
 def test_options_of_a_backend_and_of_a_folder_are_judged_too(good, problems_of):
     vendor = "mine: {summary: A device of mine, device: cpu, proof: {graphs: {min: 1}}, config: {freezing: often}}\n"
     (found,) = problems_of(good, backends=vendor)
-    assert 'config freezing is "often" (it takes true or false)' in found
+    assert 'config freezing is "often" (allowed: true or false)' in found
     (found,) = problems_of({"a/_defaults.yaml": "config: {freezing: often}\n", "a/x.yaml": good})
     assert found.startswith("a/_defaults.yaml:1:20: config freezing is")

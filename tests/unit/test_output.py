@@ -69,7 +69,7 @@ CI = [
 
 
 @pytest.mark.parametrize(("text", "shown"), CI, ids=range(len(CI)))
-def test_what_a_ci_system_or_a_terminal_obeys_is_broken(text: str, shown: str) -> None:
+def test_ci_commands_and_terminal_sequences_are_escaped(text: str, shown: str) -> None:
     assert escaping.plain(text) == shown
     assert escaping.plain(f"a\n{text}\r{text}") == f"a\n{shown}\n{shown}"
     assert escaping.plain(shown) == shown
@@ -78,7 +78,7 @@ def test_what_a_ci_system_or_a_terminal_obeys_is_broken(text: str, shown: str) -
 
 
 @pytest.mark.parametrize(("text", "shown"), CI, ids=range(len(CI)))
-def test_json_has_the_same_value_and_no_command(text: str, shown: str) -> None:
+def test_json_has_same_value_without_ci_commands(text: str, shown: str) -> None:
     made = escaping.json_text({"a": [text]})
     assert json.loads(made) == {"a": [text]}
     assert made.isascii()
@@ -97,7 +97,7 @@ def test_our_own_colours_stay_and_others_go() -> None:
     assert stream.getvalue() == "\x1b[31mFAIL\x1b[0m \\x1b]0;title\\x07\n\x1b[31m\n\\x3a:error::x\n\rbar"
 
 
-def test_what_goes_around_the_writer_is_escaped_by_the_stream(capsys: pytest.CaptureFixture[str]) -> None:
+def test_stream_escapes_output_that_bypasses_writer(capsys: pytest.CaptureFixture[str]) -> None:
     with guarded():
         print("::error::x", end="")
         print("y ::z\n::stop-commands::t")
@@ -134,7 +134,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("invalid", [False, True])
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_no_command_prints_what_a_ci_system_obeys(
+def test_no_command_prints_ci_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], invalid: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -98,7 +98,7 @@ def test_a_misspelt_name_is_an_error_in_the_editor(old: str, new: str) -> None:
         ("to: eager", "to: output.0"),
     ],
 )
-def test_what_the_language_allows_is_no_error_in_the_editor(old: str, new: str) -> None:
+def test_editor_accepts_all_valid_specs(old: str, new: str) -> None:
     text = GOOD.replace(old, new)
     assert text != GOOD
     assert accepts(text), [error.message for error in editor("spec").iter_errors(yaml.safe_load(text))]
@@ -123,7 +123,7 @@ def test_the_other_files_are_checked_too(name: str, text: str) -> None:
     assert accepts(text, name)
 
 
-def test_the_runner_itself_says_more_of_names() -> None:
+def test_runner_messages_for_names_have_hints() -> None:
     """Names of the installed torch may be in no table: to the runner's own predicate any name has the right shape."""
     assert fits("spec")(yaml.safe_load(GOOD.replace("inputs:", "config: {of_a_nightly: true}\ninputs:")))
 

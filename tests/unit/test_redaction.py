@@ -53,7 +53,7 @@ def test_only_names_of_the_committed_list_are_recorded() -> None:
     assert environment_variables({**harmless, **dict.fromkeys(others, "s3cret")}) == harmless
 
 
-def test_no_name_of_the_list_looks_secret() -> None:
+def test_no_listed_name_is_a_secret_name() -> None:
     assert [name for name in recorded_variables() if is_secret_name(name)] == []
     assert len(recorded_variables()) > 100
 
@@ -102,7 +102,7 @@ def test_the_value_of_a_harmless_name_is_masked_too() -> None:
         ("", ""),
     ],
 )
-def test_what_looks_like_a_secret_does_not_stand(text: str, shown: str | None) -> None:
+def test_text_in_form_of_secret_is_masked(text: str, shown: str | None) -> None:
     assert "s3cret" not in redacted(text)
     if shown is not None:
         assert redacted(text) == shown
@@ -123,7 +123,7 @@ def test_a_long_text_takes_linear_time(text: str) -> None:
     assert time.process_time() - begun < 10
 
 
-def test_the_argument_after_a_secret_option_is_masked_whatever_it_is() -> None:
+def test_argument_after_secret_option_is_always_masked() -> None:
     argv = [
         "run",
         "--token",
@@ -199,7 +199,7 @@ LEAK = "password=s3cret"
 FAILED = Verdict(kind="close", status=Status.FAILED, position=AT, expected=LEAK, observed=LEAK, detail=LEAK)
 
 
-def test_every_free_text_of_a_result_is_masked_and_what_readers_compare_stays() -> None:
+def test_free_text_of_result_is_masked_and_identifiers_stay() -> None:
     texts = {"reason": LEAK, "stdout": LEAK, "stderr": LEAK, "repro": LEAK, "notes": (LEAK,), "company": LEAK}
     attempt = Attempt(
         outcome=Outcome.FAIL,
@@ -363,7 +363,7 @@ def test_harmless_texts_stay(text: str) -> None:
     assert redacted(text) == text
 
 
-def test_what_stands_around_a_value_stays() -> None:
+def test_text_around_masked_value_stays() -> None:
     assert redacted('f(password="a, b", n=3)') == "f(password=***, n=3)"
     assert redacted('{"token": 12345, "n": 3}') == '{"token": ***, "n": 3}'
     assert redacted("https://h/x next (password=a,b) x&y") == "https://h/x next (password=***) x&y"

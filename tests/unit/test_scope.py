@@ -1,4 +1,4 @@
-"""One scope for every place of a spec that takes a name: what is there, what is not there yet, and what nothing has."""
+"""One scope for every place of a spec that takes a name: what is there, what is not available yet, and what nothing has."""
 
 import pytest
 
@@ -115,7 +115,7 @@ def test_a_typo_gets_a_position_and_a_hint_everywhere(place, problems_of):
 )
 def test_what_is_made_later_is_said_to_be_not_there_yet(place, problems_of):
     (line,) = [line for line in problems_of(spec(place, "later")) if "eager reference" not in line]
-    assert "the name 'later' is not there yet (it is the result of the step at line 28" in line
+    assert "the name 'later' is not available yet (it is the result of the step at line 28" in line
 
 
 def test_what_the_options_make_cannot_be_one_of_them(problems_of):

@@ -34,9 +34,9 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", ["a b", "it's", 'say"so', "back\\slash", "tab\there", "line\nbreak"])
-def test_a_path_at_which_torch_takes_a_command_line_apart_is_refused(name: str, tmp_path: Path) -> None:
+def test_path_with_characters_that_torch_splits_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name / "below").mkdir(parents=True)
-    assert "takes the compiler's command line apart" in scratch.problem_of(tmp_path / name / "below")
+    assert "splits the compiler's command line" in scratch.problem_of(tmp_path / name / "below")
 
 
 @pytest.mark.parametrize("name", ["ä", "a$b", "a;b", "(a)", "a#b", "a&b", "a*b", "日本", "a,b", "a=b", "a:b", "{{a}}", "%41", "-a", "~"])
@@ -45,37 +45,37 @@ def test_what_torch_can_take_is_taken(name: str, tmp_path: Path) -> None:
     assert scratch.problem_of(tmp_path / name, free=lambda _: ROOM) == ""
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
     folder.mkdir()
-    assert "no UTF-8" in scratch.problem_of(folder)
+    assert "not UTF-8" in scratch.problem_of(folder)
 
 
 @pytest.mark.parametrize(
     ("room", "words"),
     [
-        ((1 << 20, 1000), "1 MiB are free there, and a run needs 256 MiB or more"),
-        ((0, None), "0 MiB are free"),
-        ((1 << 30, 3), "no room for more files"),
+        ((1 << 20, 1000), "1 MiB of free space, and a run needs at least 256 MiB"),
+        ((0, None), "0 MiB of free space"),
+        ((1 << 30, 3), "no free inodes"),
         ((1 << 30, None), ""),
     ],
 )
-def test_a_folder_without_room_is_refused(room: tuple[int, int | None], words: str, tmp_path: Path) -> None:
+def test_folder_without_free_space_is_refused(room: tuple[int, int | None], words: str, tmp_path: Path) -> None:
     found = scratch.problem_of(tmp_path, free=lambda _: room)
     assert words in found
     assert bool(words) == bool(found)
 
 
-def test_a_folder_from_which_nothing_may_be_executed_is_refused_and_nothing_is_left_there(tmp_path: Path) -> None:
+def test_noexec_folder_is_refused_and_probe_is_removed(tmp_path: Path) -> None:
     assert "noexec" in scratch.problem_of(tmp_path, free=lambda _: ROOM, execute=forbidden)
     assert scratch.problem_of(tmp_path, free=lambda _: ROOM) == ""
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_folder_and_a_file_are_refused(tmp_path: Path) -> None:
+def test_missing_folder_and_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert scratch.problem_of(tmp_path / "absent") == "there is no such folder"
-    assert scratch.problem_of(tmp_path / "file") == "this is no folder"
+    assert scratch.problem_of(tmp_path / "file") == "this is not a folder"
 
 
 @pytest.mark.parametrize("command", ["run", "audit"])
@@ -104,7 +104,7 @@ def test_a_shortage_is_seen_while_cases_run(tmp_path: Path, monkeypatch: pytest.
     assert "no room is left for files" in scratch.shortage(scratch.space_of(tmp_path / "run"))
 
 
-def test_what_the_compiler_says_of_a_full_disk_is_believed_where_little_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiler_message_about_full_disk_counts_only_with_little_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = "cpp_prefix.h:1490:2: fatal error: cannot write PCH file: No space left on device"
     (tmp_path / "run").mkdir()
     monkeypatch.setattr(scratch, "_free", lambda _: (100 << 20, None))
@@ -147,7 +147,7 @@ def killed(base: Path) -> Path:
     return path
 
 
-def test_the_next_run_removes_what_a_killed_one_left(killed: Path, base: Path) -> None:
+def test_next_run_removes_folder_of_killed_run(killed: Path, base: Path) -> None:
     assert killed.is_dir()
     with scratch.make() as one:
         assert not killed.exists()
@@ -156,14 +156,14 @@ def test_the_next_run_removes_what_a_killed_one_left(killed: Path, base: Path) -
     assert not one.path.exists()
 
 
-def test_folders_that_a_case_made_unwritable_go_too(killed: Path, base: Path) -> None:
+def test_unwritable_folders_of_killed_run_are_removed(killed: Path, base: Path) -> None:
     (killed / "template-1" / "deep").chmod(0o500)
     (killed / "template-1").chmod(0)
     assert scratch.remove_dead(base) == 1
     assert not killed.exists()
 
 
-def test_what_is_not_surely_a_dead_run_of_ours_stays(killed: Path, base: Path) -> None:
+def test_folders_without_our_free_lock_stay(killed: Path, base: Path) -> None:
     (base / "torch-conformance-link").symlink_to(killed)
     without = base / "torch-conformance-older"
     without.mkdir(mode=0o700)

@@ -57,7 +57,7 @@ def test_nan(written: str) -> None:
     assert math.isnan(resolve(written))
 
 
-def test_what_is_quoted_or_a_block_is_text() -> None:
+def test_quoted_and_block_scalars_are_text() -> None:
     data = document("a: '1'\nb: \"true\"\nc: |\n  12\nd: >-\n  null\ne: ! 1\n").data
     assert data == {"a": "1", "b": "true", "c": "12\n", "d": "null", "e": "1"}
 
@@ -74,13 +74,13 @@ def test_the_longest_number(digits: str, good: bool) -> None:
         assert problems(f"a: {digits}") == ["spec.yaml:1:4: a number of more than 100 digits (put quotes around it if it is text)"]
 
 
-def test_a_long_text_of_digits_and_a_long_fraction_are_no_whole_numbers() -> None:
+def test_long_digit_texts_and_fractions_are_not_integers() -> None:
     data = document(f"a: '{'9' * 500}'\nb: 0.{'3' * 500}\n").data
     assert (len(data["a"]), data["b"]) == (500, pytest.approx(1 / 3))
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
-def test_structure_and_text_are_those_of_another_reader(path: Path) -> None:
+def test_structure_and_text_match_another_parser(path: Path) -> None:
     """PyYAML's own constructor, which makes text of every scalar, must see the same maps and lists and texts."""
     found = read(path)
 
@@ -95,7 +95,7 @@ def test_structure_and_text_are_those_of_another_reader(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
-def test_without_libyaml_the_same_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pure_python_parser_gives_same_data(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick = read(path)
     monkeypatch.setattr(source, "_LOADER", yaml.SafeLoader)
     plain = read(path)
@@ -116,7 +116,7 @@ def values_below(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
-def test_every_value_of_a_shipped_spec_stands_where_it_is_said_to(path: Path) -> None:
+def test_positions_of_all_values_in_shipped_specs_are_correct(path: Path) -> None:
     found = read(path)
     lines = path.read_text("utf-8").split("\n")
     assert set(found.marks) == set(values_below(found.data))
@@ -138,7 +138,7 @@ def test_columns_count_characters() -> None:
 
 @pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])
 @pytest.mark.parametrize("start", ["", "\ufeff"])
-def test_ends_of_lines_and_a_byte_order_mark_move_nothing(end: str, start: str, tmp_path: Path) -> None:
+def test_line_ends_and_byte_order_mark_do_not_move_positions(end: str, start: str, tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_bytes((start + f"a: 1{end}b:{end}  - c: |{end}      x{end}").encode())
     found = read(tmp_path / "spec.yaml")
     assert found.data == {"a": 1, "b": [{"c": "x\n"}]}
@@ -146,7 +146,7 @@ def test_ends_of_lines_and_a_byte_order_mark_move_nothing(end: str, start: str, 
     assert (found.marks["a",].line, found.marks["a",].column, found.key_marks["a",].column) == (1, 4, 1)
 
 
-def test_what_stands_nowhere_stands_where_the_next_outer_value_does() -> None:
+def test_path_without_position_has_position_of_enclosing_value() -> None:
     found = document("a:\n  b: 1\n")
     places = {(): "1:1", ("a",): "2:3", ("a", "b"): "2:6", ("a", "c"): "2:3", ("x", "y"): "1:1"}
     assert {place: str(found.position(place)).removeprefix("spec.yaml:") for place in places} == places
@@ -154,13 +154,13 @@ def test_what_stands_nowhere_stands_where_the_next_outer_value_does() -> None:
     assert str(found.position(("a", "c"), key=True)) == "spec.yaml:2:3"
 
 
-def test_an_alias_stands_where_it_is_written() -> None:
+def test_alias_has_its_own_position() -> None:
     found = document("a: &x [1, {b: 2}]\nc: *x\n")
     assert found.data["c"] == [1, {"b": 2}]
     assert str(found.position(("c",))) == str(found.position(("c", 1, "b"))) == "spec.yaml:2:4"
 
 
-def test_the_digest_is_that_of_the_bytes(tmp_path: Path) -> None:
+def test_digest_is_sha256_of_bytes(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_bytes(b"a: 1\r\n")
     assert read(tmp_path / "a.yaml").digest == hashlib.sha256(b"a: 1\r\n").hexdigest()
 
@@ -168,19 +168,19 @@ def test_the_digest_is_that_of_the_bytes(tmp_path: Path) -> None:
 # -- bounds ---------------------------------------------------------------------------------------------------------
 
 
-def test_all_problems_of_a_file_are_told() -> None:
+def test_all_problems_of_a_file_are_reported() -> None:
     assert problems("a: !x 1\na: 2\nb: !!set {}\n'<<': 3\n<<: 4\n") == [
         "spec.yaml:1:4: the tag '!x' is not part of the language (write the plain value)",
-        "spec.yaml:2:1: the key 'a' is repeated (it stands first on line 1)",
+        "spec.yaml:2:1: the key 'a' is repeated (it is first on line 1)",
         "spec.yaml:3:4: the tag '!!set' is not part of the language (write the plain value)",
-        "spec.yaml:5:1: the key '<<' is repeated (it stands first on line 4)",
-        "spec.yaml:5:1: the merge key '<<' (YAML 1.2 has none: write the keys out)",
+        "spec.yaml:5:1: the key '<<' is repeated (it is first on line 4)",
+        "spec.yaml:5:1: the merge key '<<' (YAML 1.2 has no merge keys: write the keys out)",
     ]
 
 
-def test_problems_before_a_syntax_error_are_told_with_it() -> None:
+def test_problems_before_syntax_error_are_reported_with_it() -> None:
     assert [line.split(": ")[1] for line in problems("a: 1\na: 2\nb: [\n")] == [
-        "the key 'a' is repeated (it stands first on line 1)",
+        "the key 'a' is repeated (it is first on line 1)",
         "YAML syntax",
     ]
 
@@ -192,7 +192,7 @@ def test_the_deepest_value(opened: str, closed: str) -> None:
     assert "nested more than 64 deep" in problems(opened + deepest + closed)[0]
 
 
-def test_aliases_cannot_nest_deeper_than_what_is_written_out() -> None:
+def test_expanded_aliases_count_for_maximum_depth() -> None:
     chain = "".join(f"x{index}: &x{index} [*x{index - 1}]\n" for index in range(1, MAX_DEPTH - 1))
     assert document("x0: &x0 [1]\n" + chain).data
     assert problems("x0: &x0 [1]\n" + chain + f"y: &y [*x{MAX_DEPTH - 2}]\nz: [*y]\n")[0].endswith(
@@ -200,7 +200,7 @@ def test_aliases_cannot_nest_deeper_than_what_is_written_out() -> None:
     )
 
 
-def test_a_hundred_thousand_levels_exhaust_nothing() -> None:
+def test_hundred_thousand_levels_do_not_exhaust_stack() -> None:
     assert problems("[" * 100_000) == [f"spec.yaml:1:{MAX_DEPTH + 1}: nested more than 64 deep (no part of the language is that deep)"]
 
 
@@ -209,18 +209,18 @@ def test_the_largest_file() -> None:
     assert "more than 100,000 values" in problems("[" + "1," * MAX_NODES + "]")[0]
 
 
-def test_an_alias_counts_what_it_stands_for() -> None:
+def test_alias_counts_its_expanded_values() -> None:
     half = "&a [" + "1," * (MAX_NODES // 2) + "]"
     assert document(f"a: {half}\n").data
     assert "more than 100,000 values" in problems(f"a: {half}\nb: *a\n")[0]
 
 
-def test_an_alias_counts_the_text_it_stands_for() -> None:
+def test_alias_counts_its_expanded_text() -> None:
     text = "x" * (MAX_TEXT // 8)
     assert len(document(f"a: [&a {text}, *a]\nb: &b {{c: *a, d: [*a]}}\ne: [*b, *b]\n").data) == 3
     for more in ("f: x", "f: *a", "f: *b"):
         (problem,) = problems(f"a: [&a {text}, *a]\nb: &b {{c: *a, d: [*a]}}\ne: [*b, *b]\n{more}\n")
-        assert problem.endswith("more than 4,194,304 characters once its aliases are written out (use a matrix, not aliases, to multiply)")
+        assert problem.endswith("more than 4,194,304 characters after expansion of aliases (use a matrix instead of aliases)")
 
 
 @pytest.mark.parametrize("text", ["*a", "a: *a", "&a [*a]", "[&a 1, *b]", "{&a x: *x}"])
@@ -229,7 +229,7 @@ def test_an_alias_of_nothing(text: str) -> None:
     assert "the alias '*" in problem
 
 
-def test_templates_without_quotes_are_seen_wherever_they_stand() -> None:
+def test_unquoted_templates_are_reported_in_all_places() -> None:
     hint = 'put quotes around it: "{{ ... }}"'
     for text in ("a: {{ n }}", "a: [{{ n }}]", "a: {b: {{ n }}}", "- {{ n }}", "a: {{ n }} + 1", 'a: {{ "x" + n }}'):
         assert hint in problems(text)[0], text

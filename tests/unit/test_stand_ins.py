@@ -129,7 +129,7 @@ OTHER = "the answer to other inputs"
 def facts(values: dict[str, Any], **arguments: Any) -> Any:
     check = EXPECTATIONS["close"].parse({"to": "eager", **arguments})
     measured_facts = close.measure(check.measurement(), values.__getitem__)
-    if close.wants_other_inputs(check.measurement()):
+    if close.has_other_inputs(check.measurement()):
         close.add_other_inputs(measured_facts, check.measurement(), values[check.to], lambda: values[OTHER])
     known = StepFacts(measured=measured_facts)
     assert [one.status for one in check.judge(known, HERE)] == [Status.HELD]
@@ -154,7 +154,7 @@ def test_each_leaf_has_its_stand_ins() -> None:
 def test_other_inputs_are_asked_of_eager_alone() -> None:
     answer = torch.rand(3)
     found = facts({OUTPUT: answer, "first": answer, OTHER: answer + 1}, to="first")
-    assert found["other inputs of output"] == "only eager is asked for other inputs"
+    assert found["other inputs of output"] == "only eager has a value for other inputs"
 
 
 def test_no_answer_to_other_inputs_is_said() -> None:

@@ -48,7 +48,7 @@ def started(*arguments: object, stdout: int, stderr: int = subprocess.PIPE) -> t
         (["no-such-command"], 2),
     ],
 )
-def test_a_reader_that_has_left_changes_no_exit_code(arguments: list[object], code: int) -> None:
+def test_closed_reader_does_not_change_exit_code(arguments: list[object], code: int) -> None:
     pipe = closed_pipe()
     found, words = started(*arguments, stdout=pipe)
     os.close(pipe)
@@ -58,7 +58,7 @@ def test_a_reader_that_has_left_changes_no_exit_code(arguments: list[object], co
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(["validate", GOOD], 0), (["validate", BAD], 2), (["list", "no/such/path.yaml"], 2)])
-def test_nobody_reads_standard_error_either(arguments: list[object], code: int) -> None:
+def test_closed_reader_of_standard_error_does_not_change_exit_code(arguments: list[object], code: int) -> None:
     pipe = closed_pipe()
     found, _ = started(*arguments, stdout=pipe, stderr=pipe)
     os.close(pipe)
@@ -69,7 +69,7 @@ def test_nobody_reads_standard_error_either(arguments: list[object], code: int) 
 @pytest.mark.parametrize(
     ("arguments", "code"), [(["list", GOOD], 1), (["--help"], 1), (["validate", BAD], 2), (["validate", "--json", GOOD], 1)]
 )
-def test_a_full_standard_output_is_told_and_is_no_success(arguments: list[object], code: int) -> None:
+def test_full_disk_for_standard_output_is_reported_and_fails(arguments: list[object], code: int) -> None:
     with Path("/dev/full").open("wb") as full:
         found, words = started(*arguments, stdout=full.fileno())
     assert found == code
@@ -79,7 +79,7 @@ def test_a_full_standard_output_is_told_and_is_no_success(arguments: list[object
 
 
 @needs_full
-def test_a_full_standard_error_is_nobodys_result() -> None:
+def test_full_disk_for_standard_error_does_not_change_exit_code() -> None:
     with Path("/dev/full").open("wb") as full:
         found, _ = started("list", "no/such/path.yaml", stdout=subprocess.DEVNULL, stderr=full.fileno())
     assert found == 2
@@ -92,7 +92,7 @@ def test_the_streams_are_given_back(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no such file" in capsys.readouterr().err
 
 
-def test_what_a_file_receives_is_whole_and_in_order(tmp_path: Path) -> None:
+def test_file_output_is_complete_and_ordered(tmp_path: Path) -> None:
     with (tmp_path / "out").open("wb") as stream:
         done = subprocess.run(
             command("list", GOOD, "--json"), cwd=ROOT, env=environment(), stdout=stream, stderr=stream, check=False, timeout=240
@@ -103,7 +103,7 @@ def test_what_a_file_receives_is_whole_and_in_order(tmp_path: Path) -> None:
     assert len(piped.stdout) > 1000
 
 
-def test_a_pipe_that_has_no_room_just_now_is_waited_for() -> None:
+def test_full_non_blocking_pipe_is_waited_for() -> None:
     read, write = os.pipe()
     os.set_blocking(write, False)
     started_ = subprocess.Popen(command("list", "--json"), cwd=ROOT, env=environment(), stdout=write, stderr=subprocess.PIPE)
@@ -129,7 +129,7 @@ CLOSED = [
 
 @pytest.mark.parametrize("arguments", CLOSED, ids=lambda arguments: " ".join(map(str, arguments)))
 @pytest.mark.parametrize("closed", [(1,), (2,), (0, 1, 2)], ids=str)
-def test_a_closed_stream_is_neither_a_traceback_nor_a_silent_loss(arguments: list[object], closed: tuple[int, ...], tmp_path: Path) -> None:
+def test_closed_stream_is_reported_without_traceback(arguments: list[object], closed: tuple[int, ...], tmp_path: Path) -> None:
     """Exit 1 where what was asked for went nowhere; messages alone may be lost; and no file takes the number of a closed stream."""
     whole = subprocess.run(command(*arguments), cwd=ROOT, env=environment(), capture_output=True, check=False, timeout=240)
     shell = shlex.join(map(str, command(*arguments))) + "".join(f" {number}{'<' if number == 0 else '>'}&-" for number in closed)

@@ -338,7 +338,7 @@ def test_a_pattern_that_fits_unrelated_messages_is_refused(pattern: str, write: 
     (problem,) = raised.value.diagnostics
     assert (problem.position.line, problem.position.column) == (4, 37)
     assert "the pattern matches" in problem.message
-    assert problem.hint.startswith("write words or numbers of this defect's own message")
+    assert problem.hint.startswith("write words or numbers from the message of this defect")
 
 
 @pytest.mark.parametrize("pattern", ["", ".*", "|cache_miss", "[\\\\s\\\\S]*", "(?=)", "$", "^", "(cache)?"])
@@ -371,15 +371,21 @@ def test_the_shipped_file_comes_first_and_a_file_counts_once(write: Write) -> No
             "waivers:\n",
             "waivers.yaml:1:9: 'waivers' is a list with an entry for each waiver, found nothing: write [] for no waiver (write ",
         ),
-        ("- cases: x\n", "waivers.yaml:1:1: a list of waivers without the key 'waivers' above it (write 'waivers:' in the first line"),
+        ("- cases: x\n", "waivers.yaml:1:1: a list of waivers without the key 'waivers' (write 'waivers:' in the first line"),
         ("waiver: []\n", "waivers.yaml:1:1: unknown key 'waiver' in waivers (did you mean 'waivers'?)"),
-        (ENTRY.replace("type: counter", "type: error"), "waivers.yaml:4:21: an error cannot be waived: a case that ends so claims nothing"),
+        (
+            ENTRY.replace("type: counter", "type: error"),
+            "waivers.yaml:4:21: an error cannot be waived: a case with an error claims nothing",
+        ),
         (ENTRY.replace("type: counter", "type: xpass"), "waivers.yaml:4:21: unknown type of failure 'xpass'"),
         (ENTRY.replace("match: cache_miss", "match: '.*'"), "waivers.yaml:4:37: the pattern matches any message, even an empty one"),
-        (ENTRY.replace("2027-03-01", "2027-02-29"), "waivers.yaml:7:12: '2027-02-29' is no day: day is out of range for month"),
+        (ENTRY.replace("2027-03-01", "2027-02-29"), "waivers.yaml:7:12: '2027-02-29' is not a date: day is out of range for month"),
         (ENTRY.replace("cuda]", "gpu]"), "waivers.yaml:3:42: unknown device 'gpu'"),
         (ENTRY.replace("until: 2027", "untill: 2027"), "waivers.yaml:7:5: unknown key 'untill' in waiver (did you mean 'until'?)"),
-        (ENTRY.replace("https://example.org/issues/8", "file:///x"), "waivers.yaml:11:12: the text 'file:///x' is no link to an issue"),
+        (
+            ENTRY.replace("https://example.org/issues/8", "file:///x"),
+            "waivers.yaml:11:12: the text 'file:///x' is not a valid link to an issue",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_file_has_a_position(write: Write, text: str, problem: str) -> None:
@@ -432,7 +438,7 @@ LIST_ABOVE = "".join(f"{line[2:]}\n" for line in ENTRY.splitlines() if not line.
         ("- {function: gemm, known_bug_platforms: gfx906}\n", "found a list"),
         ("- area/spec[backend=cpu]\n- area/other\n", "found a list"),
         ("waivers: {area/spec: {reason: it fails}}\n", "'waivers' is a list with an entry for each waiver, found a map"),
-        ("waivers: [area/spec, area/other]\n", "each waiver is a map, found a list of 2 entries that are none"),
+        ("waivers: [area/spec, area/other]\n", "each waiver is a map, found a list of 2 entries that are not maps"),
         ("waivers:\n- {function: gemm, known_bug_platforms: gfx906}\n", "no entry has a key of a waiver"),
         ("machine example.org login me password hunter2\n", "found text"),
         ("<testsuites><testsuite/></testsuites>\n", "found text"),
@@ -450,7 +456,7 @@ def test_a_list_of_waivers_is_read_as_if_it_stood_below_its_key(write: Write) ->
     with pytest.raises(InvalidSpecs) as raised:
         load_waivers([write(LIST_ABOVE.replace("type: counter", "type: countr"))], backends())
     first, second = raised.value.diagnostics
-    assert first.message == "a list of waivers without the key 'waivers' above it"
+    assert first.message == "a list of waivers without the key 'waivers'"
     assert second.message == "unknown type of failure 'countr'"
 
 

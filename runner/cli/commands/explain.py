@@ -28,7 +28,7 @@ def main(options: ExplainOptions) -> ExitCode:
     cases = select(suite.cases, suite.backends, globs=[options.case])
     if not cases:
         raise UsageError(unmatched([options.case], suite.cases)[0])
-    machine = availability.glance(installed_torch())
+    machine = availability.inspect_files(installed_torch())
     found = [(case, availability.of_case(case, machine)) for case in cases]
     if options.json:
         output.document(encode([{**as_json(case, verdict), **_details(case)} for case, verdict in found]))

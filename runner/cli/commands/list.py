@@ -31,7 +31,7 @@ def main(options: ListOptions) -> ExitCode:
         else:
             output.lines(coverage_report.lines(found))
         return ExitCode.OK
-    machine = availability.glance(installed_torch())
+    machine = availability.inspect_files(installed_torch())
     judged = [(case, availability.of_case(case, machine)) for case in cases]
     if options.json:
         for part in _array(as_json(case, verdict) for case, verdict in judged):

@@ -1,1 +1,1 @@
-"""Text matching under time limits: LLVM FileCheck, regular expressions, and what of generated code is code."""
+"""Text matching with time limits: LLVM FileCheck, regular expressions, and the code part of generated files."""

@@ -1,8 +1,8 @@
-"""What of inductor's generated code is code: everything but comments, docstrings and the lines that each generated file has.
+"""The code part of a generated file: everything except comments, docstrings and the boilerplate that all generated files have.
 
-Python, C++ and the kernel sources that stand in a Python wrapper as strings. Nothing is parsed as a whole: one pass of a regular
-expression finds strings and comments, so that a ``#`` in a string is no comment and a word in a comment is no code, and text that is no
-valid program (a mutant of ``audit``) is read too.
+Covers Python, C++ and kernel sources in strings of a Python wrapper. One pass of a regular expression finds strings and comments, so a
+``#`` in a string is not a comment, and a word in a comment is not code. Invalid programs, such as mutants of ``audit``, can be read as
+well.
 """
 
 import functools
@@ -17,20 +17,20 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A text without what is no code. Lines of which nothing is left are left out."""
+    """A text without comments and boilerplate. Lines that would be empty are removed."""
 
     text: str
     numbers: tuple[int, ...]
-    """For each line of ``text`` its number in the generated file, from 1."""
+    """For each line of ``text`` its line number in the generated file, from 1."""
     length: int
-    """The lines of that file."""
+    """The number of lines of that file."""
 
 
 @functools.lru_cache(maxsize=4)
 def code_of(text: str, *, strings: bool = True) -> Code:
-    """Return what is code of a generated file; without ``strings`` their contents are left out too, but for kernel sources.
+    """Return the code of a generated file. With ``strings=False`` the contents of strings are removed too, except kernel sources.
 
-    Raise ``PatternTooSlow`` when time runs out, which is for hostile text: 16 MiB of inductor's take two seconds.
+    Raise ``PatternTooSlow`` after the time limit. Only hostile text reaches it: 16 MiB of inductor's code take two seconds.
     """
     with time_limit(_SECONDS):
         text = text.replace("\r\n", "\n").replace(_MARK, " ")
@@ -39,20 +39,20 @@ def code_of(text: str, *, strings: bool = True) -> Code:
 
 
 def whole(text: str) -> Code:
-    """Return a text with nothing left out."""
+    """Return a text with nothing removed."""
     text = text.replace("\r\n", "\n")
     length = text.count("\n") + 1
     return Code(text, tuple(range(1, length + 1)), length)
 
 
 def commented_out(text: str) -> str:
-    """Return a generated file of which every line is a comment."""
+    """Return a generated file with every line commented out."""
     mark = "# " if _is_python(text) else "// "
     return "".join(mark + line for line in text.splitlines(keepends=True))
 
 
 def joined(pieces: Sequence[Code]) -> Code:
-    """Return several pieces as one, numbered as their files would be if they were one."""
+    """Return several pieces as one, with the line numbers of the concatenated files."""
     numbers: list[int] = []
     before = 0
     for piece in pieces:
@@ -66,7 +66,7 @@ _MARK, _FILL = "\0", "\1"
 
 
 def _without(text: str, ranges: Sequence[Range]) -> Code:
-    """Take ranges out of a text: what is left of each line, and no line of which nothing is left."""
+    """Remove ranges from a text, and lines that are empty afterwards."""
     parts, at = [], 0
     for start, end in sorted(ranges):
         if end > at:
@@ -96,7 +96,7 @@ _FIRST_LINE = re.compile(
 
 
 def _is_python(text: str) -> bool:
-    """Decide by the first line that only one of the languages can have."""
+    """Decide by the first line that is possible in only one of the languages."""
     found = _FIRST_LINE.search(text)
     return found is None or found["python"] is not None
 
@@ -122,7 +122,7 @@ def _cpp(text: str, strings: bool, start: int = 0, end: int | None = None) -> li
             case "directive":
                 ranges += [(found.start(), token.end()) for found in _TRAILING_COMMENT.finditer(text, *token.span())]
             case "raw" | "mark":
-                # a kernel that is compiled when it is first called: Triton in a wrapper in C++
+                # a kernel compiled at its first call: Triton in a C++ wrapper
                 source = token.span("raw")
                 ranges += _python(text, strings, *source) if token["mark"] == "TRITON" else [] if strings else [source]
             case _ if not strings:
@@ -135,7 +135,7 @@ def _cpp(text: str, strings: bool, start: int = 0, end: int | None = None) -> li
 _PYTHON_TOKEN = re.compile(
     r"(?P<comment>\#[^\n]*)"
     r"|(?P<triple>'''(?P<one>[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*)(?:'''|\Z)|\"\"\"(?P<two>[^\"\\]*(?:(?:\\.|\"(?!\"\"))[^\"\\]*)*)(?:\"\"\"|\Z))"
-    # in a kernel source the quotes of its own triple-quoted strings are escaped
+    # in a kernel source the quotes of triple-quoted strings are escaped
     r"|(?P<escaped>(?:\\'){3}.*?(?:(?:\\'){3}|\Z))"
     r"|(?P<string>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')",
     re.DOTALL,
@@ -143,10 +143,10 @@ _PYTHON_TOKEN = re.compile(
 _SOURCE = re.compile(r"\w+ = async_compile\.(?P<kind>\w+)\([^\n]*\Z")
 _WRAPPER_SOURCE = re.compile(r"^\w+_src = \(\s*r\Z", re.MULTILINE)
 _IN_PYTHON = frozenset(["triton", "pallas", "cutedsl", "nv_universal_gemm"])
-"""Methods of AsyncCompile whose source is Python; that of the others is C++ or near to it."""
+"""Methods of AsyncCompile with Python source; the source of the others is C++ or similar."""
 
 _REACH, _NEAR = 10_000, 200
-"""How far before a string its assignment may begin: a list of argument types may be long, the name of a source is not."""
+"""How many characters before a string its assignment may begin: a list of argument types may be long, the name of a source is short."""
 
 
 def _python(text: str, strings: bool, start: int = 0, end: int | None = None) -> list[Range]:
@@ -176,13 +176,13 @@ def _python(text: str, strings: bool, start: int = 0, end: int | None = None) ->
 
 
 def _content(token: re.Match[str]) -> Range:
-    """Return a string without its quotes."""
+    """Return the range of a string without its quotes."""
     width = 3 if token["triple"] else 6 if token["escaped"] else 1
     return token.start() + width, max(token.end() - width, token.start() + width)
 
 
 def _source(text: str, token: re.Match[str]) -> tuple[Callable[[str, bool, int, int], list[Range]], Range] | None:
-    """Return how to read a string that is a kernel's source, and where that is; None for any other string."""
+    """Return the parser for a string with a kernel's source and the source's range; None for any other string."""
     if not token["triple"]:
         return None
     at = token.start()
@@ -193,7 +193,7 @@ def _source(text: str, token: re.Match[str]) -> tuple[Callable[[str, bool, int, 
 
 
 def _stands_alone(text: str, token: re.Match[str], line: int, end: int) -> bool:
-    """Whether a string is all that its lines hold, but for a prefix such as ``r``."""
+    """Whether a string is alone on its lines, except for a prefix such as ``r``."""
     if text[line : token.start()].strip() not in _PREFIXES:
         return False
     after = text.find("\n", token.end(), end)
@@ -205,13 +205,13 @@ _OPENING, _CLOSING = "([{", ")]}"
 
 
 def _docstrings(code: str, alone: Sequence[Range], start: int) -> Iterator[Range]:
-    """Yield the strings that are statements: those within no bracket and after no line that goes on."""
+    """Yield the strings that are statements: outside of brackets and not after a continued line."""
     depth = at = 0
     for first, last in alone:
         part = code[at : first - start]
         depth = max(0, depth + sum(map(part.count, _OPENING)) - sum(map(part.count, _CLOSING)))
         at = last - start
-        # after a backslash the line before goes on
+        # a backslash continues the line before
         if not depth and not part.rstrip(" \trRuUbBfF").endswith("\\\n"):
             yield first, last
 
@@ -229,9 +229,9 @@ _BOILERPLATE = re.compile(
     """,
     re.MULTILINE | re.VERBOSE,
 )
-"""What each generated Python file has, whatever it computes: imports, aliases, the frame of its class, and the benchmark at its end."""
+"""The boilerplate of every generated Python file: imports, aliases, the frame of its class, and the benchmark at its end."""
 
 
 def _boilerplate(code: str) -> Iterator[Range]:
-    """Yield the boilerplate of a text whose strings are filled up, so that nothing is found in them."""
+    """Yield the boilerplate of a text. The contents of its strings are replaced by filler characters before."""
     return (found.span() for found in _BOILERPLATE.finditer(code))

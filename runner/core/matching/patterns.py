@@ -1,7 +1,7 @@
-"""Regular expressions that a person wrote: checked before use, searched under a time limit, and POSIX ones put into Python's words.
+"""Regular expressions from specs: checked before use, and searched with a time limit.
 
-A pattern can be wrong in two ways that ``re`` alone does not report well: it does not compile, or it backtracks for
-hours. Everything that judges by a pattern comes through here.
+Two faults of a pattern are reported badly by ``re`` alone: it does not compile, or it backtracks for hours. All judging by patterns uses
+this module.
 """
 
 import json
@@ -13,20 +13,20 @@ from collections.abc import Sequence
 
 from runner.core.matching.time_limit import PatternTooSlow, time_limit
 
-_REHEARSAL = "import json, re, sys; re.search(*json.load(sys.stdin))"
+_TRIAL = "import json, re, sys; re.search(*json.load(sys.stdin))"
 
 
 def check_pattern(pattern: str) -> str | None:
-    """Return None when Python's ``re`` takes the pattern, otherwise one line that says why not."""
+    """Return None if Python's ``re`` compiles the pattern, otherwise the reason on one line."""
     try:
         with warnings.catch_warnings():
-            # What Python warns about (a set within a set) will mean something else one day: better refused now.
+            # Python warns of syntax that will change its meaning (a set within a set): it is rejected.
             warnings.simplefilter("error")
             re.compile(pattern)
     except re.error as problem:
         return f"{problem.msg} at offset {problem.pos}" if problem.pos is not None else problem.msg
     except Warning as problem:
-        return f"{str(problem).replace(' at position ', ' at offset ').lower()}: put a backslash before it"
+        return f"{str(problem).replace(' at position ', ' at offset ').lower()}: escape it with a backslash"
     except RecursionError:
         return "nested too deep at offset 0"
     except OverflowError as problem:
@@ -34,11 +34,11 @@ def check_pattern(pattern: str) -> str | None:
     return None
 
 
-def says_nothing(pattern: str, frames: Sequence[str] = ("{0}",)) -> bool:
-    """Whether a pattern that compiles is satisfied by texts that have no character in common: it describes no particular text.
+def is_unspecific(pattern: str, frames: Sequence[str] = ("{0}",)) -> bool:
+    """Whether a pattern matches texts without a common character, so that it describes no particular text.
 
-    Each of ``frames`` is a text with ``{0}`` and ``{1}`` where the two fillings stand; a match in one that uses only what the frame
-    itself brings describes nothing either. A pattern without an answer in time is not judged here.
+    Each of ``frames`` is a text with ``{0}`` and ``{1}`` in place of the two variable parts. A pattern that matches only the fixed text of
+    a frame is unspecific too. A pattern that exceeds its time limit counts as specific.
     """
     try:
         return any(_fits_unrelated(pattern, frame, length) for frame in frames for length in _LENGTHS)
@@ -69,28 +69,28 @@ _UNRELATED = (
     "m P 3 %\n",
     "f\tR\t5\t!",
 )
-"""Texts of which no two share a character."""
+"""Texts without common characters."""
 
 
 _LENGTHS = (0, 1, 9, 40, 120, 350, 2500)
 
 
 def search(pattern: str, text: str, *, seconds: float = 5.0) -> re.Match[str] | None:
-    """Search like ``re.search``; raise ``PatternTooSlow`` when that takes longer than ``seconds``.
+    """Search like ``re.search``; raise ``PatternTooSlow`` after ``seconds``.
 
-    In the main thread a timer interrupts the search. In any other thread nothing can, so there a child process,
-    which can be killed, searches first; its start is part of the time.
+    In the main thread a timer interrupts the search. In any other thread a child process searches first, because only a process can be
+    killed. The start of the child is part of the time.
     """
     if threading.current_thread() is not threading.main_thread():
-        _rehearse(pattern, text, seconds)
+        _try_in_child(pattern, text, seconds)
         return re.search(pattern, text)
     with time_limit(seconds):
         return re.search(pattern, text)
 
 
-def _rehearse(pattern: str, text: str, seconds: float) -> None:
-    """Search in a child process, only to learn whether the search ends in time."""
-    command = [sys.executable, "-I", "-S", "-c", _REHEARSAL]
+def _try_in_child(pattern: str, text: str, seconds: float) -> None:
+    """Search in a child process, to find out whether the search ends in time."""
+    command = [sys.executable, "-I", "-S", "-c", _TRIAL]
     import subprocess
 
     request = json.dumps([pattern, text]).encode()

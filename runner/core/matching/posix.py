@@ -1,4 +1,4 @@
-"""POSIX extended regular expressions, as LLVM reads them, translated to Python."""
+"""Translates POSIX extended regular expressions, in LLVM's dialect, to Python."""
 
 import re
 import string
@@ -7,15 +7,15 @@ from enum import Enum, auto
 from typing import NoReturn
 
 _NESTING = 50
-"""Groups deeper than this are refused, so that no pattern can exhaust the stack of ``re``'s own parser."""
+"""The maximum depth of groups, so that no pattern exhausts the stack of ``re``'s parser."""
 
 
 _REPETITIONS = 255
-"""What POSIX allows in ``{n}``."""
+"""The maximum of POSIX for ``{n}``."""
 
 
 class BadPattern(ValueError):
-    """A POSIX expression that does not parse; ``offset`` counts from 0."""
+    """An invalid POSIX expression; ``offset`` counts from 0."""
 
     def __init__(self, message: str, offset: int, hint: str = "") -> None:
         super().__init__(message)
@@ -26,17 +26,17 @@ class BadPattern(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PosixPattern:
-    """A POSIX extended expression in Python's words, to be compiled with ``re.MULTILINE``."""
+    """A POSIX extended expression as a Python expression, for ``re.MULTILINE``."""
 
     python: str
     ambiguous: bool
-    """Whether one start can have several ends of which Python may not take the longest, as POSIX does."""
+    """Whether matches with one start may have several ends: POSIX takes the longest, Python may not."""
     spans_lines: bool
-    """Whether a match may hold a newline."""
+    """Whether a match may contain a newline."""
 
 
 class _Before(Enum):
-    """What stands before the place that is read: it decides what may follow."""
+    """The kind of the previous element. It decides what may follow."""
 
     NOTHING = auto()
     ATOM = auto()
@@ -71,7 +71,7 @@ _INSTEAD = {
     "n": "a newline is in [[:space:]]",
     "t": "a tab is in [[:blank:]]",
 }
-"""What people write who think of Python's expressions."""
+"""Hints for escapes of Python's expressions."""
 
 
 _BOUNDS = re.compile(r"\{(\d+)(,(\d*))?\}")
@@ -81,23 +81,23 @@ _CLASS = re.compile(r"\[:([^]:]*):\]")
 
 
 def from_posix(expression: str) -> PosixPattern:
-    """Translate a POSIX extended expression, in the dialect that LLVM's FileCheck takes; raise ``BadPattern``.
+    """Translate a POSIX extended expression in the dialect of LLVM's FileCheck; raise ``BadPattern``.
 
-    Where that dialect differs from Python's: no ``\\d`` or lazy repetition, a backslash within brackets is itself, and
-    ``.`` and ``[^...]`` never match a newline. What would silently mean something else is refused.
+    Differences from Python: there is no ``\\d`` and no lazy repetition, a backslash within brackets is literal, and ``.`` and ``[^...]``
+    never match a newline. Syntax with another meaning in Python is rejected.
     """
     return _Translation(source=expression).whole()
 
 
 @dataclass(slots=True, kw_only=True)
 class _Translation:
-    """Reads an expression from left to right, writing Python's form of it."""
+    """Translates an expression from left to right."""
 
     source: str
     at: int = 0
     out: list[str] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
-    """Where each group that is still open began."""
+    """The offsets of the open groups."""
     before: _Before = _Before.NOTHING
     ambiguous: bool = False
     spans_lines: bool = False
@@ -152,7 +152,7 @@ class _Translation:
 
     def close_group(self) -> None:
         if not self.groups:
-            self.fail("parenthesis without its beginning", hint="for the character itself write \\)")
+            self.fail("parenthesis without its beginning", hint="to match the character write \\)")
         self.end_branch()
         self.groups.pop()
         self.put(")", _Before.GROUP)
@@ -184,12 +184,12 @@ class _Translation:
         if character.isdecimal():
             self.fail(f"no numbered reference \\{character}", hint="name it: [[NAME:...]], then [[NAME]]")
         if character.isalnum():
-            hint = _INSTEAD.get(character, f"for the letter itself write {character}")
+            hint = _INSTEAD.get(character, f"to match the letter write {character}")
             self.fail(f"\\{character} means the letter {character} here", hint=hint)
         self.put(re.escape(character), _Before.ATOM, 2)
 
     def bracket(self) -> None:
-        """Read ``[...]``: a ``]`` that comes first and a ``-`` at either end are characters."""
+        """Parse ``[...]``. A ``]`` at the beginning and a ``-`` at either end are literal."""
         begin = self.at
         self.at += 1
         inverse = r"^\n" if self.eat("^") else ""
@@ -208,7 +208,7 @@ class _Translation:
         return found
 
     def member(self, begin: int) -> str:
-        """Read a class, a range or a character."""
+        """Parse a class, a range or a character."""
         if self.at >= len(self.source):
             self.fail("bracket without its end", at=begin)
         if self.source.startswith("[:", self.at):
@@ -221,7 +221,7 @@ class _Translation:
         self.at += 1
         high = self.single(begin)
         if high < low:
-            self.fail(f"the range {low}-{high} is upside down")
+            self.fail(f"the range {low}-{high} is reversed")
         return f"{re.escape(low)}-{re.escape(high)}"
 
     def character_class(self) -> str:
@@ -232,15 +232,15 @@ class _Translation:
         return _CLASSES[found[1]]
 
     def single(self, begin: int) -> str:
-        """Read one character of a set. A backslash is one; before a letter it is surely meant otherwise."""
+        """Parse one character of a set. A backslash is literal, and rejected before a letter as a probable mistake."""
         character = self.source[self.at : self.at + 1]
         following = self.source[self.at + 1 : self.at + 2]
         if not character:
             self.fail("bracket without its end", at=begin)
         if character == "[" and following in (".", "="):
-            self.fail(f"no [{following} {following}] here")
+            self.fail(f"[{following} {following}] is not supported")
         if character == "\\" and following.isalnum():
-            self.fail("within brackets a backslash is itself", hint=_INSTEAD.get(following, ""))
+            self.fail("within brackets a backslash is literal", hint=_INSTEAD.get(following, ""))
         self.at += 1
         return character
 
@@ -250,4 +250,4 @@ def _why_not_repeat(translation: _Translation) -> str:
         return "there is no lazy or doubled repetition"
     if translation.source[max(translation.at - 1, 0) : translation.at + 1] == "(?":
         return "there are no (?...) groups"
-    return f"for the character itself write \\{translation.source[translation.at]}"
+    return f"to match the character write \\{translation.source[translation.at]}"

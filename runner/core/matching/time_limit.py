@@ -1,4 +1,4 @@
-"""A time limit for code of the main thread, such as a regular expression."""
+"""A time limit for code in the main thread, such as a regular expression."""
 
 import signal
 import threading
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from types import FrameType
 
 _EARLY = 1e-3
-"""A timer that rings this much before its deadline (seconds) is on time: clocks round."""
+"""In seconds. A timer that fires this much before its deadline is on time, because clocks round."""
 
 
 class PatternTooSlow(Exception):
-    """A pattern gave no answer in time; nothing is claimed about the text."""
+    """A pattern exceeded its time limit; nothing is known about the text."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"pattern too slow: no answer within {seconds:g} s")
@@ -22,22 +22,21 @@ class PatternTooSlow(Exception):
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise ``PatternTooSlow`` in the body when it runs longer than ``seconds``.
+    """Raise ``PatternTooSlow`` in the body if it runs longer than ``seconds``.
 
-    It works in the main thread only (a ``RuntimeError`` elsewhere), because only there does Python run signal handlers;
-    ``re`` looks for them while it matches. The former handler and timer come back at the end; an outer limit that
-    ends first rings first.
+    Raises ``RuntimeError`` outside of the main thread, because Python runs signal handlers only there. ``re`` checks for signals while it
+    matches. The former handler and timer are restored at the end. An outer limit that ends earlier fires first.
     """
     if not 0 < seconds < threading.TIMEOUT_MAX:
         raise ValueError(f"a time limit is a positive number of seconds, not {seconds}")
     if threading.current_thread() is not threading.main_thread():
-        raise RuntimeError("a time limit can be set in the main thread only")
+        raise RuntimeError("a time limit can be set only in the main thread")
     alarm = _Alarm.set(seconds)
     try:
         try:
             yield
         finally:
-            # From here on the alarm is silent. Should it ring just before this line, the outer finally still cleans up.
+            # From here on the alarm is ignored. If it fires just before this line, the outer finally still cleans up.
             alarm.armed = False
     finally:
         alarm.restore()
@@ -48,12 +47,12 @@ _Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers | N
 
 @dataclass(slots=True, kw_only=True)
 class _Alarm:
-    """One running time limit and what it stands in front of."""
+    """A running time limit, with the timer and handler that it replaced."""
 
     seconds: float
     deadline: float
     outer_due: float | None
-    """When the timer that ran before this one is due; None when there is none."""
+    """The due time of the replaced timer; None if there is none."""
     outer_interval: float
     former: _Handler = None
     armed: bool = True
@@ -63,27 +62,27 @@ class _Alarm:
         now = time.monotonic()
         left, interval = signal.getitimer(signal.ITIMER_REAL)
         alarm = cls(seconds=seconds, deadline=now + seconds, outer_due=now + left if left else None, outer_interval=interval)
-        alarm.former = signal.signal(signal.SIGALRM, alarm.ring)
-        alarm.wind()
+        alarm.former = signal.signal(signal.SIGALRM, alarm.on_signal)
+        alarm.start_timer()
         return alarm
 
-    def wind(self) -> None:
-        """Let the timer ring for whichever limit ends first."""
+    def start_timer(self) -> None:
+        """Start the timer for the limit that ends first."""
         due = self.deadline if self.outer_due is None else min(self.deadline, self.outer_due)
         signal.setitimer(signal.ITIMER_REAL, max(due - time.monotonic(), 1e-6))
 
-    def ring(self, signum: int, frame: FrameType | None) -> None:
+    def on_signal(self, signum: int, frame: FrameType | None) -> None:
         if not self.armed:
             return
         if time.monotonic() < self.deadline - _EARLY:
-            self.ring_outer(signum, frame)
+            self.forward(signum, frame)
             return
         raise PatternTooSlow(self.seconds)
 
-    def ring_outer(self, signum: int, frame: FrameType | None) -> None:
-        """Hand the signal on to the handler that was there before, as if this limit did not exist."""
+    def forward(self, signum: int, frame: FrameType | None) -> None:
+        """Forward the signal to the replaced handler, as if this limit did not exist."""
         self.outer_due = time.monotonic() + self.outer_interval if self.outer_interval else None
-        self.wind()
+        self.start_timer()
         if callable(self.former):
             self.former(signum, frame)
         elif self.former == signal.SIG_DFL:

@@ -1,1 +1,1 @@
-"""What a spec means: one module for each part of the language that can be wrong."""
+"""Semantic checks of specs: one module for each part of the language."""

@@ -1,4 +1,4 @@
-"""What ``control`` and ``audit`` of a spec mean: kinds that it expects, and mutants that these have."""
+"""Checks ``control`` and ``audit`` of a spec: kinds that it expects, and mutants of these kinds."""
 
 from collections.abc import Iterator, Mapping
 
@@ -10,7 +10,7 @@ from runner.vocabulary.expectations import EXPECTATIONS
 
 
 def audit_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Return the kinds that no expectation of the spec is of, and the mutants and leaves that nothing has."""
+    """Yield the problems of kinds that the spec does not expect, and of unknown mutants and leaves."""
     leaves: dict[str, set[str]] = {}
     for step in anatomy.steps:
         for one in step.expectations:

@@ -1,4 +1,4 @@
-"""What ``when:`` means: ranges that can be read, names that exist, and conditions that can hold."""
+"""Checks ``when:``: valid ranges, known names, and conditions that can hold."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from runner.language.read.document import DataPath, Document
 
 
 def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Return what is wrong with the conditions of a spec and its defaults."""
+    """Yield the problems of conditions in a spec and its defaults."""
     for document in anatomy.spec.defaults:
         yield from condition_problems(document, (), backends)
     yield from condition_problems(anatomy.document, (), backends)
@@ -21,15 +21,15 @@ def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Dia
     possible = {"backend": {name for one in chosen for name in one.names}, "device": {_kind(one.device) for one in chosen}}
     for path, when in _find_conditions(anatomy.data, ()):
         for word, names in possible.items():
-            wanted = as_list(when.get(word, []))
-            if wanted and all(name in _known(word, backends) and name not in names for name in wanted):
-                hint = f"the spec's own: {one_of(names)}"
-                message = f"this condition never holds: no backend of the spec {'is' if word == 'backend' else 'is on'} {one_of(wanted)}"
+            given = as_list(when.get(word, []))
+            if given and all(name in _known(word, backends) and name not in names for name in given):
+                hint = f"the spec has {one_of(names)}"
+                message = f"this condition never holds: no backend of the spec {'is' if word == 'backend' else 'is on'} {one_of(given)}"
                 yield anatomy.document.problem((*path, word), message, hint)
 
 
 def condition_problems(document: Document, path: DataPath, backends: Backends) -> Iterator[Diagnostic]:
-    """Return what is wrong with the conditions below ``path``: ranges that cannot be read, and names that nothing has."""
+    """Yield the problems of conditions below ``path``: invalid ranges and unknown names."""
     for place, when in _find_conditions(document.value(path), path):
         for word in ("torch", "python"):
             if word in when:

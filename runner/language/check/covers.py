@@ -1,4 +1,4 @@
-"""What ``covers`` names: a test of the committed list where its file is one of the list's, with the values of a case put in."""
+"""Checks ``covers``, with the values of each case: entries for files of the committed list must name a test of the list."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,11 +9,11 @@ from runner.language.read.document import Document
 
 
 def covers_problems(document: Document, cases: Iterable[Case]) -> Iterator[Diagnostic]:
-    """Return, for each entry of a spec, the first of its cases with which it names no upstream test or instance."""
-    told: set[int] = set()
+    """Yield, for each entry of a spec, the problem of the first case in which it names no upstream test or instance."""
+    reported: set[int] = set()
     for case in cases:
         for index, entry in enumerate(case.covers):
-            problem = None if index in told else upstream.load().problem(entry, case.device)
+            problem = None if index in reported else upstream.load().problem(entry, case.device)
             if problem is not None:
-                told.add(index)
+                reported.add(index)
                 yield document.problem(("covers", index), *problem)

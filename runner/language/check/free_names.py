@@ -1,6 +1,6 @@
-"""The names that Python looks up outside of every function, by ``ast``, so that a name that nothing binds is seen.
+"""Finds the free names of Python, by ``ast``: names that are looked up among the globals.
 
-The order of execution is not followed: a name that is bound anywhere at the top counts as bound.
+The order of execution is ignored: a name that is bound anywhere at the top counts as bound.
 """
 
 import ast
@@ -14,30 +14,30 @@ ALWAYS = frozenset([*dir(builtins), "__file__", "__builtins__", "__class__"])
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (*_FUNCTION, *_COMPREHENSION, ast.ClassDef)
-_BINDS_UNSEEN = frozenset(["exec", "globals", "locals"])
+_BINDS_DYNAMICALLY = frozenset(["exec", "globals", "locals"])
 
 
 @dataclass(frozen=True, slots=True)
 class FreeName:
-    """A name that is looked up among the globals, and what else could have been meant there."""
+    """A name that is looked up among the globals, with names that may have been meant."""
 
     node: ast.Name
     nearby: frozenset[str] = field(default_factory=frozenset)
-    """The other local names of the functions and classes around it."""
+    """The other local names of the enclosing functions and classes."""
     is_of_class: bool = False
-    """Whether a class around it binds the name, which methods and comprehensions in it do not see."""
+    """Whether an enclosing class binds the name; methods and comprehensions in it do not have access."""
 
 
 def free_names(tree: ast.Module) -> Iterator[FreeName]:
-    """Yield every use of a name that no function around it binds, in the order of the text as far as statements go."""
+    """Yield every use of a name that no enclosing function binds, in the order of statements."""
     yield from _below(tree, ())
 
 
-def binds_unseen(tree: ast.Module) -> bool:
-    """Whether the code may bind names that reading does not show: exec, globals(), a star import, an assignment to a module."""
+def binds_dynamically(tree: ast.Module) -> bool:
+    """Whether the code may bind names in ways that the source does not show: exec, globals(), a star import, an assignment to a module."""
     for node in ast.walk(tree):
         match node:
-            case ast.Call(func=ast.Name(id=name)) if name in _BINDS_UNSEEN:
+            case ast.Call(func=ast.Name(id=name)) if name in _BINDS_DYNAMICALLY:
                 return True
             case ast.Call(func=ast.Name(id="vars"), args=[]) | ast.Attribute(attr="modules", value=ast.Name(id="sys")):
                 return True
@@ -51,13 +51,13 @@ def binds_unseen(tree: ast.Module) -> bool:
 
 
 def bound_anywhere(tree: ast.Module) -> set[str]:
-    """Return the names that the top binds, in whatever way, and those that functions declare ``global``."""
+    """Return the names that the top binds in any way, and those that functions declare ``global``."""
     at_top = {name for statement in tree.body for name, _ in _bindings(statement)}
     return at_top | {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
 
 
-def tried(tree: ast.Module) -> set[str]:
-    """Return the names that stand where a NameError is caught: code that asks whether they are there."""
+def guarded_names(tree: ast.Module) -> set[str]:
+    """Return the names in ``try`` blocks that catch NameError: the code tests whether they exist."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Try) and any(_catches_name_error(handler) for handler in node.handlers):
@@ -73,7 +73,7 @@ def _catches_name_error(handler: ast.ExceptHandler) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Local:
-    """The names that a function, a class or a comprehension binds, and those that it declares to be the module's."""
+    """The names that a function, a class or a comprehension binds, and those that it declares global."""
 
     bound: frozenset[str]
     of_module: frozenset[str]
@@ -95,7 +95,7 @@ def _below(node: ast.AST, around: tuple[_Local, ...]) -> Iterator[FreeName]:
 def _is_local(name: str, around: tuple[_Local, ...]) -> bool:
     for distance, local in enumerate(reversed(around)):
         if local.is_class and distance > 0:
-            continue  # what a class binds its methods do not see
+            continue  # methods have no access to names of the class
         if name in local.of_module:
             return False
         if name in local.bound:
@@ -104,18 +104,18 @@ def _is_local(name: str, around: tuple[_Local, ...]) -> bool:
 
 
 def _scope(node: ast.AST, around: tuple[_Local, ...]) -> Iterator[FreeName]:
-    """Look into a scope: what is evaluated outside of it first (decorators, defaults, the first iterable), then its own."""
+    """Yield the free names of a scope: first those of parts outside of it (decorators, defaults, the first iterable), then its own."""
     outside, inside = _parts(node)
     type_parameters = frozenset(str(getattr(parameter, "name", "")) for parameter in getattr(node, "type_params", []))
     outer = (*around, _Local(type_parameters, frozenset(), is_class=False)) if type_parameters else around
     for part in outside:
-        yield from _look(part, outer)
+        yield from _free_in(part, outer)
     inner = (*outer, _local_of(node, inside))
     for part in inside:
-        yield from _look(part, inner)
+        yield from _free_in(part, inner)
 
 
-def _look(part: ast.AST, around: tuple[_Local, ...]) -> Iterator[FreeName]:
+def _free_in(part: ast.AST, around: tuple[_Local, ...]) -> Iterator[FreeName]:
     yield from _below(ast.Module(body=[part], type_ignores=[]), around)  # type: ignore[list-item]  # only walked: any node will do
 
 
@@ -162,7 +162,7 @@ def _local_of(node: ast.AST, inside: Iterable[ast.AST]) -> _Local:
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[str, bool]]:
-    """Yield each name that a node binds in its own scope, and whether it is declared global; nested scopes bind their own."""
+    """Yield each name that a node binds in its own scope, and whether it is declared global. Nested scopes are left out."""
     match node:
         case ast.Global(names=names):
             yield from ((name, True) for name in names)
@@ -175,7 +175,7 @@ def _bindings(node: ast.AST) -> Iterator[tuple[str, bool]]:
         case ast.MatchMapping(rest=str(name)) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield name, False
     if isinstance(node, _COMPREHENSION):
-        # an assignment expression within binds in the function around
+        # an assignment expression binds in the enclosing function
         yield from ((leaf.target.id, False) for leaf in ast.walk(node) if isinstance(leaf, ast.NamedExpr))
     elif not isinstance(node, _SCOPES):
         for child in ast.iter_child_nodes(node):

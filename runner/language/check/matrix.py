@@ -1,4 +1,4 @@
-"""Keys of the matrix that change nothing of a case: the cases that they multiply would claim the same thing several times."""
+"""Checks for unused matrix keys: the cases of such a key would test the same thing several times."""
 
 from collections.abc import Iterator
 
@@ -11,11 +11,11 @@ from runner.language.read.anatomy import Anatomy
 from runner.language.read.matrix import REPEAT
 
 _ONLY_TEXT = ("summary", "covers")
-"""Sections that change nothing of what is run or judged."""
+"""Sections with no influence on the run and its judgement."""
 
 
 def unused_key_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Return the keys that no template, no Python and no reference reads."""
+    """Yield the problems of keys that no template, Python or reference uses."""
     keys = [key for key in anatomy.data.get("matrix", {}) if key != REPEAT]
     if not keys:
         return
@@ -23,7 +23,7 @@ def unused_key_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagno
     try:
         in_texts, in_templates = (set(_named_in_templates(anatomy.data, skip=skip)) for skip in ((), _ONLY_TEXT))
     except templates.TemplateError:
-        return  # what cannot be read may name every key
+        return  # an invalid template may use every key
     if read is None:
         return
     used = read | in_templates | {name.split(".")[1] for name in _references(anatomy) if name.startswith(f"{PARAMS}.")}
@@ -31,10 +31,10 @@ def unused_key_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagno
         return
     for key in keys:
         if key not in used:
-            where = "only its summary and covers name it" if key in in_texts else "nothing names it"
-            message = f"the matrix key '{key}' changes nothing of its cases but their seed: {where}"
-            place = f'write "{{{{ {key} }}}}" where its value belongs, or params.{key} in Python'
-            hint = f"{place}; a key that only repeats its cases is called {REPEAT}"
+            where = "only summary and covers use it" if key in in_texts else "nothing uses it"
+            message = f"the matrix key '{key}' changes nothing but the seed of its cases: {where}"
+            place = f'write "{{{{ {key} }}}}" in place of its value, or params.{key} in Python'
+            hint = f"{place}; to only repeat cases, name the key {REPEAT}"
             yield anatomy.document.problem(("matrix", key), message, hint, key=True)
 
 

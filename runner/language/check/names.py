@@ -1,4 +1,4 @@
-"""Names of options, counters and metrics: some torch must have each."""
+"""Checks names of options, counters and metrics: at least one torch version must have each."""
 
 from collections.abc import Iterator
 
@@ -14,11 +14,11 @@ OPTION_KINDS = {
     "dynamo_config": NameKind.DYNAMO_CONFIG,
     "functorch_config": NameKind.FUNCTORCH_CONFIG,
 }
-"""The sections of options, and where torch keeps each."""
+"""The sections of options, with their kinds of names."""
 
 
 def name_problems(anatomy: Anatomy, tables: NameTables) -> list[Diagnostic]:
-    """Return the names that no torch has, and the counters that may not be claimed 0."""
+    """Return the problems of unknown names, and of counters that may not be expected to be 0."""
     problems: list[Diagnostic] = []
     for document, path, kind, name, unlisted in used_names(anatomy):
         problem = name_problem(tables, kind, name)
@@ -27,13 +27,13 @@ def name_problems(anatomy: Anatomy, tables: NameTables) -> list[Diagnostic]:
         elif kind is NameKind.COUNTER and not unlisted and allows_zero(document.value(path)):
             found = tables.lookup(kind, name)
             if found.by_pattern:
-                message = f"the counter '{name}' may not be claimed 0: its name is made at run time, and a misspelt one is always 0"
-                problems.append(document.problem(path, message, found.hint or "claim at least 1", key=True))
+                message = f"the counter '{name}' may not be expected to be 0: its name is made at run time, and a misspelt one is always 0"
+                problems.append(document.problem(path, message, found.hint or "expect at least 1", key=True))
     return problems
 
 
 def value_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]:
-    """Return values that an option does not take, and unknown modes; what a template gives is judged at its point."""
+    """Yield the problems of invalid values of options and of unknown modes. Values of templates are checked at each point."""
     for document in (*anatomy.spec.defaults, anatomy.document):
         above: tuple[DataPath, ...] = ((), ("control",)) if document is anatomy.document else ((),)
         for path in above:
@@ -67,7 +67,7 @@ def value_problem(tables: NameTables, kind: NameKind, name: str, value: object) 
 
 
 def name_problem(tables: NameTables, kind: NameKind, name: str) -> tuple[str, str] | None:
-    """Return message and hint for a name that no torch has."""
+    """Return message and hint for a name that no torch has; None for a known name."""
     found = tables.lookup(kind, name)
     if found.known:
         return None
@@ -76,7 +76,7 @@ def name_problem(tables: NameTables, kind: NameKind, name: str) -> tuple[str, st
         return message, f"{found.hint}; a counter outside the tables needs unlisted: true"
     if name == "when" and kind is not NameKind.METRIC:
         return "a condition without 'set'", f"write a list: {kind.value}: [{{when: {{...}}, set: {{...}}}}]"
-    return f"unknown {_KIND_WORDS[kind]} '{name}'", found.hint or "no torch from 2.11 on has it"
+    return f"unknown {_KIND_WORDS[kind]} '{name}'", found.hint or "no torch since 2.11 has it"
 
 
 _KIND_WORDS = {
@@ -89,7 +89,7 @@ _KIND_WORDS = {
 
 
 def used_names(anatomy: Anatomy) -> Iterator[tuple[Document, DataPath, NameKind, str, bool]]:
-    """Yield every option, counter and metric that a spec names: document, path, kind, name, whether it is unlisted on purpose."""
+    """Yield every option, counter and metric of a spec: document, path, kind, name, and whether it is marked as unlisted."""
     for document in (*anatomy.spec.defaults, anatomy.document):
         for section, kind in OPTION_KINDS.items():
             for path, name in option_names(document.data.get(section), (section,)):

@@ -1,7 +1,7 @@
-"""The names of a case, and from which moment on each can be used: one scope for every place of a spec that takes a name.
+"""The names of a case and the moment from which each is available, for all places of a spec that use names.
 
-A place is a moment in the life of a case: while ``let`` makes a value, when the options are set, in a step, after a step. Every place
-takes the same names, as far as they are there at its moment.
+A place belongs to a moment in the life of a case: while ``let`` makes a value, when the options are set, in a step, after a step. All
+places may use the names that are available at their moment.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ from runner.vocabulary.expectations import EAGER, OUTPUT
 from runner.vocabulary.steps import COMPILED, StepKind
 
 Moment = tuple[int, int]
-"""A phase of a case, and a number within it; moments are compared."""
+"""A phase of a case, and a number in it; moments are ordered."""
 
 INPUTS = "inputs"
 
@@ -24,7 +24,7 @@ PRELUDE: Moment = (0, 0)
 FUNCTIONS: Moment = (1, 0)
 AFTER_LET: Moment = (3, 0)
 READY: Moment = (4, 0)
-"""Functions, values and inputs are made; the options that name something are set; no step has run."""
+"""Functions, values and inputs exist, and options with references are set; no step has run."""
 
 
 def making(index: int) -> Moment:
@@ -33,7 +33,7 @@ def making(index: int) -> Moment:
 
 
 def before(step: int) -> Moment:
-    """Return the moment at which a step looks at its arguments."""
+    """Return the moment at which the arguments of a step are resolved."""
     return (5, step)
 
 
@@ -44,7 +44,7 @@ def after(step: int) -> Moment:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """From when on a name can be used, and what to tell who uses it earlier."""
+    """The moment from which a name is available, and the hint for earlier uses."""
 
     since: Moment
     origin: str
@@ -65,24 +65,24 @@ class Scope:
                 self._bindings[name] = binding
 
     def names(self, moment: Moment) -> list[str]:
-        """Return what is there at a moment."""
+        """Return the names that are available at a moment."""
         return [name for name, binding in self._bindings.items() if binding.since <= moment]
 
     def problem(self, name: str, moment: Moment, *, without: Iterable[str] = ()) -> tuple[str, str] | None:
-        """Return (message, hint) for a name, or a dotted path, that is not there at a moment; None where only the worker can tell."""
+        """Return (message, hint) for a name or a dotted path that is not available at a moment; None if only the worker can decide."""
         first, _, rest = name.partition(".")
         binding = self._bindings.get(first)
         if first in without:
-            return f"'{first}' cannot be named here", "it is what these options make; name a function of the prelude, or a value of let"
+            return f"'{first}' cannot be named here", "these options are needed to make it; use a function of the prelude or a value of let"
         if first == "params" and rest and binding is not None and not binding.origin:
-            wanted = rest.split(".")[0]
-            return None if wanted in self._params else unknown("matrix key", wanted, self._params)
+            key = rest.split(".")[0]
+            return None if key in self._params else unknown("matrix key", key, self._params)
         if binding is not None and binding.since <= moment:
             return self._dotted_problem(name) if first == "torch" and rest else None
         if "*" in self._prelude:
             return None
         if binding is not None:
-            return f"the name '{first}' is not there yet", binding.origin
+            return f"the name '{first}' is not available yet", binding.origin
         if rest and python.is_installed(first):
             return self._dotted_problem(name)
         return unknown("name", first, [known for known in self.names(moment) if known not in without])
@@ -102,7 +102,7 @@ _GIVEN = ("torch", "params")
 
 
 def parts_of_case(anatomy: Anatomy) -> list[str]:
-    """Return the names that stand for parts of the case: its functions, what is compiled, its arguments."""
+    """Return the names of parts of the case: its functions, the compiled function, its arguments."""
     return [*anatomy.functions, *([COMPILED] if anatomy.functions else []), INPUTS]
 
 
@@ -113,9 +113,9 @@ def _bindings(anatomy: Anatomy, prelude: Iterable[str]) -> Iterator[tuple[str, B
         yield name, Binding(FUNCTIONS, "functions are made after the prelude")
     for index, name in enumerate(anatomy.data.get("let", {})):
         line = anatomy.document.position(("let", name), key=True).line
-        yield name, Binding(making(index + 1), f"let makes it at line {line}, and only what is used after that can name it")
+        yield name, Binding(making(index + 1), f"let makes it at line {line}, and it can be used only after that")
     if anatomy.functions:
-        yield COMPILED, Binding(READY, "the compiled function is there when let and the inputs are made")
+        yield COMPILED, Binding(READY, "the compiled function is made after let and the inputs")
     yield INPUTS, Binding(READY, "the inputs are made after let")
     yield from _results(anatomy)
 
@@ -125,7 +125,7 @@ def _results(anatomy: Anatomy) -> Iterator[tuple[str, Binding]]:
     for index, step in enumerate(anatomy.steps):
         line = anatomy.document.position(step.path, key=True).line
         if (name := step.parsed.bound) is not None:
-            yield name, Binding(after(index), f"it is the result of the step at line {line}, and only what comes after that can name it")
+            yield name, Binding(after(index), f"it is the result of the step at line {line}, and it can be used only after that")
         if step.traits.has_result:
             yield OUTPUT, Binding(after(index), f"the first step with a result stands at line {line}")
         if step.parsed.why_no_reference(above) is None:

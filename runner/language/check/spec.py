@@ -1,4 +1,4 @@
-"""What a spec means: the checks that no schema can say. Every problem gets a position, and none stops the others."""
+"""Semantic checks of a spec. Every problem has a position, and no problem stops the other checks."""
 
 import math
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from runner.language.read.document import DataPath, Document
 
 
 def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
-    """Return every problem of a spec that fits the schema, but for what its templates give: see ``check_templates``."""
+    """Return all problems of a spec that fits the schema, except those of its templates' values (``check_templates``)."""
     problems = list(anatomy.problems)
     for part in (
         matrix_problems,
@@ -46,12 +46,12 @@ def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagn
     ):
         problems.extend(part(anatomy, backends))
     named = [*name_problems(anatomy, names), *option_value_problems(anatomy, names)]
-    said = {problem.message for problem in named}
-    return [*(problem for problem in problems if problem.message not in said), *named]
+    reported = {problem.message for problem in named}
+    return [*(problem for problem in problems if problem.message not in reported), *named]
 
 
 def matrix_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Return what is wrong with backends, matrix and exclude: without them there are no points."""
+    """Yield the problems of backends, matrix and exclude; without valid ones there are no points."""
     for index, name in enumerate(anatomy.data["backends"]):
         if name not in backends.names:
             message, hint = unknown("backend", name, backends.names)
@@ -69,31 +69,33 @@ def matrix_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
     problems.extend(excluded := matrix.exclusion_problems(document, axes, chosen))
     yield from excluded
     if not problems and next(matrix.points(document, axes, chosen), None) is None:
-        yield document.problem(("exclude",), "every point of the matrix is excluded: the spec makes no case", "exclude less", key=True)
+        yield document.problem(("exclude",), "every point of the matrix is excluded: the spec has no cases", "exclude less", key=True)
 
 
 def _shape(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """What belongs together and what does not: function and functions, steps and expect."""
+    """Yield the problems of keys that exclude or require each other: function and functions, steps and expect."""
     document, data = anatomy.document, anatomy.data
     if "steps" in data and "expect" in data:
-        yield document.problem(("expect",), "'expect' beside 'steps'", "each step has an expect of its own", key=True)
+        yield document.problem(("expect",), "'expect' beside 'steps'", "write expect in each step", key=True)
     if "function" in data and "functions" in data:
         yield document.problem(("functions",), "'functions' beside 'function'", "put all of them into functions", key=True)
     if "entry" in data and not isinstance(data.get("function"), str):
-        yield document.problem(("entry",), "'entry' without Python in 'function'", "it names one of several top-level defs", key=True)
+        yield document.problem(("entry",), "'entry' without Python in 'function'", "entry selects one of several top-level defs", key=True)
     if not any(step.expectations for step in anatomy.steps):
         hint = "add expect: [{close: {to: eager}}], or expect: [{runs: {}}] if that is the claim"
         yield document.problem(("steps",) if "steps" in data else (), "the spec expects nothing", hint, key=True)
 
 
 def _values(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Values that have the right type and can mean nothing."""
+    """Yield the problems of values with the right type and no meaning."""
     document, data = anatomy.document, anatomy.data
     if not math.isfinite(data.get("timeout", 0)):
         yield document.problem(("timeout",), f"the timeout is {data['timeout']}", "write a number of seconds")
     compile_ = data.get("compile", {})
     if compile_.get("mode") is not None and "options" in compile_:
-        yield document.problem(("compile", "options"), "'options' beside 'mode': torch.compile takes one of them", "use config", key=True)
+        yield document.problem(
+            ("compile", "options"), "'options' beside 'mode': torch.compile accepts only one of them", "use config", key=True
+        )
     for layer in (*anatomy.spec.defaults, document):
         yield from process_problems(layer, ())
     if "control" in data:
@@ -101,7 +103,7 @@ def _values(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
 
 
 def process_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
-    """Return what no process and no generator takes, of a spec's or a backend's ``env`` and ``torch``."""
+    """Yield the problems of ``env`` and ``torch`` of a spec or a backend: values that no process or random generator accepts."""
     data = document.value(path)
     for name, value in data.get("env", {}).items():
         if isinstance(value, str) and "\0" in value:
@@ -112,18 +114,18 @@ def process_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]
 
 
 def _services(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """What is asked of a server needs one, and where it listens is the runner's to say."""
+    """Yield the problems of services: ``remote_cache`` needs a service, and the runner sets the addresses of services."""
     if "services" not in anatomy.data:
         for step in anatomy.steps:
             for expectation in step.expectations:
                 if expectation.kind == "remote_cache":
-                    hint = "add services: [redis], or the case would talk to whatever listens on this machine"
+                    hint = "add services: [redis]; otherwise the case would use any server that listens on this machine"
                     yield anatomy.document.problem(expectation.path, "'remote_cache' without a service", hint, key=True)
         return
     for document in (*anatomy.spec.defaults, anatomy.document):
         for name in document.data.get("env", {}):
             if name.startswith("TORCHINDUCTOR_REDIS_"):
-                hint = "leave it out: the runner sets where the server of a case listens"
+                hint = "remove it: the runner sets the address of the case's server"
                 yield document.problem(("env", name), f"'{name}' beside 'services'", hint, key=True)
 
 

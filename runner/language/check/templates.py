@@ -1,4 +1,4 @@
-"""What templates mean: each can be read, names only what is there, stands where it may, and gives a value that fits there."""
+"""Checks templates: syntax, names, allowed places, and whether their values are valid in these places."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,11 +15,11 @@ from runner.language.read.anatomy import Anatomy, with_data
 from runner.language.read.document import DataPath, Document
 
 _OF_A_BACKEND = frozenset(["backend", "device"])
-"""What a template may name that stands in a file for many specs; ``facts`` besides."""
+"""The names, besides ``facts``, for templates in files that many specs share."""
 
 
 def check_templates(anatomy: Anatomy, backends: Backends, found: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Return every problem of a spec's templates, and of what they give to steps; ``found`` was found without their values."""
+    """Return all problems of a spec's templates and of their values in steps. ``found`` are the problems without their values."""
     document = anatomy.document
     problems: list[Diagnostic] = []
     for layer in anatomy.spec.defaults:
@@ -28,11 +28,11 @@ def check_templates(anatomy: Anatomy, backends: Backends, found: Sequence[Diagno
     axes, _ = matrix.axes(document)
     known = {*_OF_A_BACKEND, *(axis.key for axis in axes)}
     for path, template in _parsed(document, substitution.occurrences(document.data), problems):
-        strange = sorted(template.names - known - {templates.DEFERRED_NAME})
-        problems.extend(document.problem(path, *_unknown_name(name, known)) for name in strange)
+        unknown_names = sorted(template.names - known - {templates.DEFERRED_NAME})
+        problems.extend(document.problem(path, *_unknown_name(name, known)) for name in unknown_names)
         if template.is_deferred:
             problems.extend(_deferred_problems(document, path))
-        elif not strange:
+        elif not unknown_names:
             parsed[path] = template
     if parsed and not any(matrix_problems(anatomy, backends)):
         chosen = backends.of(anatomy.data["backends"], anatomy.tags)
@@ -57,13 +57,13 @@ def _unknown_name(name: str, known: Iterable[str]) -> tuple[str, str]:
 
 
 def _deferred_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
-    """What asks for facts is evaluated on the machine that runs: it cannot stand in what is judged, printed or drawn from."""
+    """Yield a problem for a template with facts in a place that is judged, printed or used as a seed before the machine is known."""
     if path[0] in ("summary", "covers") or "expect" in path or path[-2:] == ("torch", "seed"):
-        hint = "they may stand in options, inputs and arguments; use when: for what depends on the machine"
-        yield document.problem(path, "facts are known only to the machine that runs", hint)
+        hint = "use facts in options, inputs and arguments; use when: for expectations that depend on the machine"
+        yield document.problem(path, "facts are known only on the machine that runs the case", hint)
 
 
-# -- files for many specs -------------------------------------------------------------------------------------------
+# -- files shared by many specs -------------------------------------------------------------------------------------------
 
 
 def layer_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
@@ -74,13 +74,13 @@ def layer_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
         if template.is_deferred:
             problems.extend(_deferred_problems(document, place))
         for name in sorted(template.names - _OF_A_BACKEND - {templates.DEFERRED_NAME}):
-            hint = "a file for many specs knows backend, device and facts"
+            hint = "a file shared by many specs can use backend, device and facts"
             problems.append(document.problem(place, f"unknown name '{name}' in a template", hint))
     yield from dict.fromkeys(problems)
 
 
 def check_backends(backends: Backends, names: NameTables) -> list[Diagnostic]:
-    """Return what is wrong with the options of backends; ``load_backends`` has judged the rest."""
+    """Return the problems of the options of backends; ``load_backends`` has checked the rest."""
     every = (*backends.by_name.values(), *backends.defective)
     return [problem for backend in every for problem in _backend_problems(backend, backends, names)]
 
@@ -102,7 +102,7 @@ def _backend_problems(backend: Backend, backends: Backends, names: NameTables) -
 
 
 class _Points:
-    """Judges what the templates of a spec give; a template whose names have the same values again is not judged again."""
+    """Checks the values of a spec's templates. A template is checked once for each combination of values of its names."""
 
     def __init__(
         self, anatomy: Anatomy, backends: Backends, parsed: Mapping[DataPath, templates.Template], known: Iterable[Diagnostic]
@@ -111,7 +111,7 @@ class _Points:
         self.backends = backends
         self.parsed = parsed
         self.known = {(problem.position, problem.message) for problem in known}
-        self.judges = any(path[0] in ("steps", "expect") or path[-1] == "ref" for path in parsed)
+        self.affects_steps = any(path[0] in ("steps", "expect") or path[-1] == "ref" for path in parsed)
         self.seen: set[tuple[Any, str]] = set()
 
     def problems(self, point: matrix.Point) -> list[Diagnostic]:
@@ -122,7 +122,7 @@ class _Points:
         document = self.anatomy.document
         data = document.data
         found: list[Diagnostic] = []
-        for path in self.parsed if self.judges else fresh:
+        for path in self.parsed if self.affects_steps else fresh:
             try:
                 data = substitution.replaced(data, path, _inert(self.parsed[path].evaluate(names)))
             except templates.TemplateError as error:
@@ -135,7 +135,7 @@ class _Points:
         filled = with_data(self.anatomy, data)
         if not found:
             found.extend(process_problems(filled.document, ()))
-        if not found and self.judges:
+        if not found and self.affects_steps:
             found.extend(self._meaning(filled))
         return [_at(problem, point) for problem in found if (problem.position, problem.message) not in self.known]
 

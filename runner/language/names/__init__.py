@@ -1,1 +1,1 @@
-"""The names that torch knows: options, counters, what it does once per process; and the tables of them."""
+"""Names of torch: options, counters, metrics, functions that run once per process; and the tables of names."""

@@ -1,4 +1,4 @@
-"""A table of the names that one torch has, as it is committed and as it is looked up. How it is made is ``_scan``'s."""
+"""The table of names of one torch version, for lookup and as a committed file. ``_scan`` makes it."""
 
 import re
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ CONFIG_FILES = {
 
 @dataclass(frozen=True, slots=True)
 class CounterNames:
-    """The counters of one namespace: names, and anchored patterns for names that are made at run time."""
+    """The counters of one namespace: names, and anchored patterns for names made at run time."""
 
     names: frozenset[str] = frozenset()
     patterns: tuple[str, ...] = ()
 
     def matches(self, name: str) -> bool:
-        """Whether a pattern allows the name (a graph break's name is a text of many lines)."""
+        """Whether a pattern matches the name. The name of a graph break is a text of many lines."""
         return any(re.fullmatch(pattern, name, re.DOTALL) for pattern in self.patterns)
 
     def as_json(self) -> dict[str, list[str]]:
@@ -35,20 +35,20 @@ class CounterNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """Every name that one torch has."""
+    """All names of one torch version."""
 
     version: str
     options: Mapping[str, frozenset[str]]
-    """For each key of ``CONFIG_FILES`` its dotted options."""
+    """The dotted options of each key of ``CONFIG_FILES``."""
     types: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    """For each key of ``CONFIG_FILES`` the options of which the values are known, with these (``_scan_types``)."""
+    """For each key of ``CONFIG_FILES`` the options with known values, and these values (``_scan_types``)."""
     modes: tuple[str, ...] = ()
-    """The modes of ``torch.compile``; none where the table does not say."""
+    """The modes of ``torch.compile``; empty if the table has none."""
     metrics: frozenset[str]
     counters: Mapping[str, CounterNames]
     """By namespace."""
     unresolved: tuple[str, ...] = field(default=(), compare=False)
-    """Places whose namespace could not be read: the table may lack what they count."""
+    """Source positions with an unknown namespace: the table may lack their counters."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the committed form."""

@@ -1,4 +1,4 @@
-"""The names that a torch has: options, counters, metrics. Read from its source, never imported."""
+"""Reads the names of a torch from its source, without importing it: options, counters, metrics."""
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ MODES_FILE = "_inductor/__init__.py"
 
 
 def scan(path: Path) -> Names:
-    """Return every name that the torch in ``path`` has."""
+    """Return all names of the torch in ``path``."""
     source = open_source(path)
     counters, unresolved = scan_counters(source)
     options = {kind: scan_types(source, kind) for kind in CONFIG_FILES}
@@ -37,12 +37,12 @@ def scan_options(source: Source, kind: str) -> frozenset[str]:
 
 
 def scan_types(source: Source, kind: str) -> dict[str, Allowed]:
-    """Return the dotted options of one config module, each with the values that it takes: nothing where the source does not say."""
+    """Return the dotted options of one config module with their allowed values; empty if the source does not show them."""
     return dict(_dotted(_Fields().run(parse(source, CONFIG_FILES[kind]).body).found))
 
 
 def scan_modes(source: Source) -> tuple[str, ...]:
-    """Return the modes of ``torch.compile``; none where the source does not say."""
+    """Return the modes of ``torch.compile``; empty if the source does not show them."""
     if source.read(MODES_FILE) is None:
         return ()
     for node in ast.walk(parse(source, MODES_FILE)):
@@ -56,7 +56,7 @@ def scan_modes(source: Source) -> tuple[str, ...]:
 
 
 def scan_metrics(source: Source) -> frozenset[str]:
-    """Return inductor's metrics: module variables that begin as a number or that ``reset`` sets back."""
+    """Return inductor's metrics: module variables that start as a number or that ``reset`` resets."""
     body = parse(source, METRICS_FILE).body
     assigned = {name: value for statement in body for name, value in _assigned(statement)}
     numbers = {name for name, value in assigned.items() if _is_number(value)}
@@ -76,7 +76,7 @@ def _touched(function: ast.FunctionDef) -> Iterator[str]:
 
 
 _Found = dict[str, "_Found | Allowed"]
-"""What a module or class body leaves behind: an option with the values that it takes, or a class and what it holds."""
+"""The result of a module or class body: options with their allowed values, and classes with their contents."""
 
 
 def _dotted(found: _Found, prefix: str = "") -> Iterator[tuple[str, Allowed]]:
@@ -88,10 +88,10 @@ def _dotted(found: _Found, prefix: str = "") -> Iterator[tuple[str, Allowed]]:
 
 
 class _Fields:
-    """Runs a body in mind, statement by statement, as ``install_config_module`` would find it afterwards.
+    """Evaluates a body statement by statement, without executing it, with the result of ``install_config_module``.
 
-    What counts: a variable, also a private one, whose value is data. What does not: dunders, functions, lambdas,
-    imports, names of types. Classes become groups; ``@inherit_fields_from(parent)`` copies the parent's public options.
+    Options are variables with data as values, private ones included. Dunders, functions, lambdas, imports and names of types are not
+    options. Classes become groups; ``@inherit_fields_from(parent)`` copies the parent's public options.
     """
 
     def __init__(self, outer: Mapping[str, "_Found | Allowed"] | None = None) -> None:
@@ -125,7 +125,7 @@ class _Fields:
                 self._option(name, allowed_values(annotation, whole))
 
     def _option(self, name: str, allowed: Allowed) -> None:
-        """Take an option; one that is set again, as under an ``if``, keeps the values that both allow it."""
+        """Add an option. If it is assigned twice, as under an ``if``, it takes the values of both assignments."""
         before = self.found.get(name)
         if not isinstance(before, tuple):
             self.found[name] = allowed
@@ -146,7 +146,7 @@ class _Fields:
 
 
 def _inner_statements(statement: ast.stmt) -> list[ast.stmt]:
-    """Return the statements inside an if, try, with or loop, without a branch that never runs in a public torch."""
+    """Return the statements inside an if, try, with or loop, without branches that never run in a public torch."""
     if isinstance(statement, ast.If):
         taken = _known_test(statement.test)
         return (statement.body if taken is not False else []) + (statement.orelse if taken is not True else [])
@@ -156,7 +156,7 @@ def _inner_statements(statement: ast.stmt) -> list[ast.stmt]:
 
 
 def _known_test(test: ast.expr) -> bool | None:
-    """Return how a test ends that is the same for every public torch, else None."""
+    """Return the result of a test that is the same for every public torch, else None."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             inner = _known_test(operand)
@@ -169,7 +169,7 @@ def _known_test(test: ast.expr) -> bool | None:
 
 
 def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    """List the names that an assignment binds, each with its value (for ``a, b = ...`` the whole right side)."""
+    """Yield the names that an assignment binds, each with its value (for ``a, b = ...`` the whole right side)."""
     match statement:
         case ast.Assign(targets=targets, value=value):
             names = (node for target in targets for node in ast.walk(target))
@@ -180,7 +180,7 @@ def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _is_data(value: ast.expr) -> bool:
-    """Whether a value can be an option's: no lambda, and no type such as ``Callable[..., Any]``."""
+    """Whether a value can be that of an option: not a lambda, and not a type such as ``Callable[..., Any]``."""
     match value:
         case ast.Lambda():
             return False

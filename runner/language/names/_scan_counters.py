@@ -1,8 +1,8 @@
-"""The counters that a torch has, read from the places that count.
+"""Reads the counters of a torch from the places that count.
 
-A place is ``counters[namespace][name] += ...``, an assignment, an ``update``, or a reading with constant names. A name
-that is no constant is followed as far as ``_shapes`` can and through the parameters of helper functions; what stays
-unknown becomes a hole in a pattern. ``counters["inductor"] += deltas`` names nothing new: the deltas were counted before.
+A place is ``counters[namespace][name] += ...``, an assignment, an ``update``, or a read access with constant names. Other names are
+resolved by ``_shapes`` and through the parameters of helper functions as far as possible. Unknown parts become wildcards in a pattern.
+``counters["inductor"] += deltas`` adds no names: the deltas were counted elsewhere.
 """
 
 import ast
@@ -17,7 +17,7 @@ from runner.language.names._shapes import ANYTHING, UNKNOWN, Function, Parameter
 from runner.language.names._torch_source import Source, parse, read
 
 FOLDERS = ("_dynamo", "_inductor", "_functorch", "_higher_order_ops", "fx", "_subclasses")
-"""Where torch.compile's counters are bumped, below the package ``torch``."""
+"""The folders below ``torch`` with code that increments torch.compile's counters."""
 
 _MENTION = b"counters"
 
@@ -30,13 +30,13 @@ class _Place:
 
 
 def scan_counters(source: Source, mention: str = "") -> tuple[dict[str, CounterNames], tuple[str, ...]]:
-    """Return the counters by namespace, and the places whose namespace stays unknown.
+    """Return the counters by namespace, and the places with an unknown namespace.
 
-    With ``mention`` only files are read in which that text stands: enough to look for one name.
+    With ``mention`` only files that contain this text are read, which suffices to find one name.
     """
     places = [place for path in _files_with(source, _MENTION, mention.encode()) for place in _File(source, path).places()]
-    handed = _arguments(source, {part for place in places for part in _parameters(place)})
-    places = [_Place(_filled(place.namespace, handed), _filled(place.name, handed), place.where) for place in places]
+    passed = _arguments(source, {part for place in places for part in _parameters(place)})
+    places = [_Place(_filled(place.namespace, passed), _filled(place.name, passed), place.where) for place in places]
     return _tables(places), tuple(place.where for place in places if any(literal(space) is None for space in place.namespace))
 
 
@@ -54,7 +54,7 @@ def _tables(places: Iterable[_Place]) -> dict[str, CounterNames]:
 
 
 def _least(patterns: set[str]) -> tuple[str, ...]:
-    """Return the patterns sorted; one that allows everything makes the others idle."""
+    """Return the sorted patterns. A pattern that matches everything replaces all others."""
     return (ANYTHING,) if ANYTHING in patterns else tuple(sorted(patterns))
 
 
@@ -63,7 +63,7 @@ def _files_with(source: Source, *mentions: bytes) -> list[str]:
     return [path for path in paths if (text := source.read(path)) and all(mention in text for mention in mentions)]
 
 
-# Parameters of helper functions: what their callers hand in.
+# Parameters of helper functions: the arguments of their callers.
 
 
 def _parameters(place: _Place) -> Iterator[Parameter]:
@@ -71,14 +71,14 @@ def _parameters(place: _Place) -> Iterator[Parameter]:
         yield from (part for part in shape if isinstance(part, Parameter))
 
 
-def _arguments(source: Source, wanted: set[Parameter]) -> dict[Parameter, set[Shape]]:
-    """Return for each parameter the shapes that calls in any file hand in; none when nobody calls the function."""
-    found: dict[Parameter, set[Shape]] = {parameter: set() for parameter in wanted}
-    for function in sorted({parameter.function for parameter in wanted}):
-        asked = [parameter for parameter in wanted if parameter.function == function]
+def _arguments(source: Source, parameters: set[Parameter]) -> dict[Parameter, set[Shape]]:
+    """Return for each parameter the shapes of its arguments in all files; none if the function is never called."""
+    found: dict[Parameter, set[Shape]] = {parameter: set() for parameter in parameters}
+    for function in sorted({parameter.function for parameter in parameters}):
+        own = [parameter for parameter in parameters if parameter.function == function]
         for path in _files_with(source, f"{function}(".encode()):
-            for call, parameter in product(_calls(parse(source, path), function), asked):
-                found[parameter] |= _handed(call, parameter)
+            for call, parameter in product(_calls(parse(source, path), function), own):
+                found[parameter] |= _argument(call, parameter)
     return found
 
 
@@ -89,7 +89,7 @@ def _calls(tree: ast.Module, function: str) -> Iterator[ast.Call]:
                 yield node
 
 
-def _handed(call: ast.Call, parameter: Parameter) -> set[Shape]:
+def _argument(call: ast.Call, parameter: Parameter) -> set[Shape]:
     by_keyword = [keyword.value for keyword in call.keywords if keyword.arg == parameter.name]
     by_place = [] if parameter.index is None else call.args[parameter.index : parameter.index + 1]
     spread = any(isinstance(argument, ast.Starred) for argument in call.args) or any(keyword.arg is None for keyword in call.keywords)
@@ -99,11 +99,11 @@ def _handed(call: ast.Call, parameter: Parameter) -> set[Shape]:
     return string_shapes(values[0], Scope()) if values else {(Text(parameter.default or ""),)}
 
 
-def _filled(shapes: frozenset[Shape], handed: Mapping[Parameter, set[Shape]]) -> frozenset[Shape]:
-    """Put what callers hand in where a parameter stands."""
+def _filled(shapes: frozenset[Shape], passed: Mapping[Parameter, set[Shape]]) -> frozenset[Shape]:
+    """Replace parameters by the arguments of the callers."""
     filled: set[Shape] = set()
     for shape in shapes:
-        choices = [(handed[part] or {UNKNOWN}) if isinstance(part, Parameter) else {(part,)} for part in shape]
+        choices = [(passed[part] or {UNKNOWN}) if isinstance(part, Parameter) else {(part,)} for part in shape]
         filled |= {tuple(part for piece in pieces for part in piece) for pieces in product(*choices)}
     return frozenset(filled)
 
@@ -122,7 +122,7 @@ class _File:
         yield from self._in_body(self._tree.body, Scope.of_module(self._tree))
 
     def _in_body(self, body: list[ast.stmt], scope: Scope) -> Iterator[_Place]:
-        """Walk the statements that mention counters at all; most of a file does not."""
+        """Walk the statements that mention counters, which are few."""
         for statement in body:
             if not any(statement.lineno <= line <= (statement.end_lineno or 0) for line in self._lines):
                 continue
@@ -160,7 +160,7 @@ class _File:
         return self._named(target.value, string_shapes(target.slice, scope), scope, target.lineno)
 
     def _named(self, owner: ast.expr, names: set[Shape], scope: Scope, line: int) -> Iterator[_Place]:
-        """Yield the place of ``names`` in ``owner`` when that is one namespace's counters."""
+        """Yield the place of ``names`` in ``owner`` if that is one namespace's counters."""
         for namespace in self._namespaces(owner, scope):
             yield _Place(frozenset(string_shapes(namespace, scope)), frozenset(names), f"{self._path}:{line}")
 
@@ -175,7 +175,7 @@ class _File:
                         yield value.slice
 
     def _aliases(self) -> Iterator[str]:
-        """List the module variables that are one namespace's counters."""
+        """Yield the module variables that are one namespace's counters."""
         for statement in self._tree.body:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript(value=owner)) if self._is_counters(owner):
@@ -191,7 +191,7 @@ class _File:
 
     @cached_property
     def _imported(self) -> frozenset[str]:
-        """The names under which this file has dynamo's counters."""
+        """The names of dynamo's counters in this file."""
         own = {"counters"} if self._path == "_dynamo/utils.py" else set()
         imports = (node for node in ast.walk(self._tree) if isinstance(node, ast.ImportFrom))
         aliases = (alias for node in imports if (node.module or "").split(".")[-1] == "utils" for alias in node.names)
@@ -199,5 +199,5 @@ class _File:
 
 
 def _is_known(place: _Place) -> bool:
-    """Whether a reading says exactly what it reads; ``counters["inductor"][key]`` in a loop names nothing."""
+    """Whether a read access has constant names; ``counters["inductor"][key]`` in a loop has none."""
     return all(literal(shape) is not None for shape in place.namespace | place.name)

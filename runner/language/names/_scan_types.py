@@ -1,11 +1,11 @@
-"""What values an option takes, read from its annotation and its default in torch's source: kinds of JSON values, and literals."""
+"""Reads the allowed values of an option from its annotation and default in torch's source: kinds of JSON values, and literals."""
 
 import ast
 import json
 from collections.abc import Iterable, Mapping
 
 Allowed = tuple[str, ...]
-"""Words of ``KINDS``, and literals as JSON writes them; empty where the source does not say."""
+"""Words of ``KINDS``, and literals in JSON notation; empty if the source does not show the values."""
 
 KINDS = ("bool", "int", "float", "str", "null", "list", "map")
 
@@ -15,7 +15,7 @@ _UNKNOWN = "?"
 
 
 def allowed_values(annotation: ast.expr | None, default: ast.expr | None) -> Allowed:
-    """Return what an option takes: what its annotation says and its default is; without an annotation what its default is."""
+    """Return the allowed values of an option, from its annotation and its default."""
     of_default = _kind_of(default)
     found = [*_annotated(annotation), *of_default] if annotation is not None else of_default
     if not found or _UNKNOWN in found or (annotation is None and "null" in found):
@@ -23,7 +23,7 @@ def allowed_values(annotation: ast.expr | None, default: ast.expr | None) -> All
     literals = [text for text in found if text not in KINDS]
     kinds = [kind for kind in KINDS if kind in found]
     if literals and annotation is not None:
-        # the default is one of the literals, and its kind allows no others
+        # the default is one of the literals and does not allow its whole kind
         kinds = [kind for kind in KINDS if kind in _annotated(annotation)]
     return (*sorted(set(literals)), *kinds)
 
@@ -62,7 +62,7 @@ def _joined(lists: Iterable[list[str]]) -> list[str]:
 
 
 def _kind_of(value: ast.expr | None) -> list[str]:
-    """Return the kind of a default where one look shows it; nothing where it does not."""
+    """Return the kind of a default if its expression shows it, else nothing."""
     match value:
         case ast.Constant(value=None):
             return ["null"]
@@ -84,7 +84,7 @@ def _kind_of(value: ast.expr | None) -> list[str]:
 
 
 def fits(value: object, allowed: Allowed) -> bool:
-    """Whether a value of a spec is one of those that an option takes."""
+    """Whether a value of a spec is allowed for an option."""
     kinds = _KINDS_OF.get(type(value))
     if kinds is None or any(kind in allowed for kind in kinds):
         return True
@@ -103,7 +103,7 @@ _KINDS_OF: Mapping[type, tuple[str, ...]] = {
 
 
 def shown(allowed: Allowed) -> str:
-    """Return the allowed values in words."""
+    """Return the allowed values as text."""
     words = {"null": "null", "str": "a text", "int": "a whole number", "float": "a number", "list": "a list", "map": "a map"}
     words["bool"] = "true or false"
     return " or ".join(words.get(word, word) for word in allowed)

@@ -1,7 +1,7 @@
-"""What a string expression can be, as far as its source says: texts, and holes where something is only known at run time.
+"""Possible values of a string expression as far as its source shows them: texts, and holes for parts that are known only at run time.
 
-Followed are local and module variables, ``a if b else c``, ``or``, concatenations, f-strings and the default of an
-environment variable; a parameter stays a part of its own until somebody says what callers hand in.
+The analysis follows local and module variables, ``a if b else c``, ``or``, concatenations, f-strings and the default of an environment
+variable. A parameter stays a separate part until the arguments of its callers are known.
 """
 
 import ast
@@ -12,50 +12,50 @@ from dataclasses import dataclass
 from itertools import product
 
 ANYTHING = ".*"
-"""The pattern of a string of which nothing is known."""
+"""The pattern of an unknown string."""
 _DEEPEST = 8
-"""Variables followed in a row, so that ``x = x + "a"`` ends."""
+"""The maximum number of variables followed in a row, so that ``x = x + "a"`` ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A part that is known."""
+    """A known part."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A part that only the run knows."""
+    """A part that is known only at run time."""
 
     regex: str = ".+"
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What callers hand in."""
+    """A parameter of a function, to be replaced by the arguments of its callers."""
 
     function: str
     name: str
     index: int | None
-    """Counts the positional arguments of a call; None for one that only a keyword gives."""
+    """The index among the positional arguments of a call; None for a keyword-only parameter."""
     default: str | None
-    """None when it has none, or none that is a constant string."""
+    """The default; None if there is none or it is not a constant string."""
 
 
 Shape = tuple["Text | Hole | Parameter", ...]
-"""A string as far as it is known: its parts in a row."""
+"""A string as a sequence of parts."""
 UNKNOWN: Shape = (Hole(),)
 
 
 def literal(shape: Shape) -> str | None:
-    """Return the string, or None when a part of it is unknown."""
+    """Return the string, or None if a part of it is unknown."""
     texts = [part.text for part in shape if isinstance(part, Text)]
     return "".join(texts) if len(texts) == len(shape) else None
 
 
 def pattern(shape: Shape) -> str:
-    """Return the regular expression that the string fits."""
+    """Return the regular expression that matches the string."""
     if shape == UNKNOWN:
         return ANYTHING
     return "".join(re.escape(part.text) if isinstance(part, Text) else _hole(part) for part in shape)
@@ -69,14 +69,14 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Scope:
-    """What a name may stand for, from the innermost function out to the module."""
+    """The possible values of names, from the innermost function to the module."""
 
     def __init__(self, *levels: tuple["Function | None", Mapping[str, list[ast.expr | None]]]) -> None:
         self._levels = levels
 
     @classmethod
     def of_module(cls, module: ast.Module) -> "Scope":
-        """Return the scope of a module's own statements."""
+        """Return the scope of the statements of a module."""
         return cls((None, _bound(statement for statement in module.body if not isinstance(statement, Function | ast.ClassDef))))
 
     def inside(self, function: Function) -> "Scope":
@@ -84,7 +84,7 @@ class Scope:
         return Scope(*self._levels, (function, _bound([function])))
 
     def values(self, name: str) -> "list[ast.expr | None] | Parameter":
-        """Return the expressions bound to a name (None: something that is not followed), or the parameter it is."""
+        """Return the expressions bound to a name (None for bindings that are not followed), or the parameter with this name."""
         for function, bound in reversed(self._levels):
             if name in bound:
                 return bound[name]
@@ -94,7 +94,7 @@ class Scope:
 
 
 def _bound(nodes: Iterable[ast.AST]) -> dict[str, list[ast.expr | None]]:
-    """Return what each name is bound to anywhere below the nodes; None where it is no plain assignment."""
+    """Return the values of each name that is bound below the nodes; None for bindings that are not plain assignments."""
     values: dict[ast.expr, ast.expr] = {}
     bound: dict[str, list[ast.expr | None]] = defaultdict(list)
     for node in (inner for outer in nodes for inner in ast.walk(outer)):  # a statement comes before its parts
@@ -125,7 +125,7 @@ def _parameter(function: Function, name: str) -> Parameter | None:
 
 
 def string_shapes(node: ast.expr, scope: Scope, depth: int = 0) -> set[Shape]:
-    """Return what a string expression can be."""
+    """Return the possible values of a string expression."""
     match node:
         case ast.Constant(value=str() as text):
             return {(Text(text),)}

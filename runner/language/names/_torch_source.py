@@ -10,21 +10,21 @@ from runner.core.diagnostics import UsageError
 
 VERSION_FILE = "version.py"
 _OF_TORCH = "_inductor/config.py"
-"""Tells torch's package from another folder with a version.py."""
+"""A file that distinguishes torch's package from other folders with a version.py."""
 
 
 class Source(Protocol):
-    """Torch's Python files, by their path below the package ``torch``."""
+    """Torch's Python files, by their paths below the package ``torch``."""
 
     @property
     def label(self) -> str:
-        """How messages call it."""
+        """The name in messages."""
 
     def read(self, path: str) -> bytes | None:
-        """Return a file's bytes, or None when there is no such file."""
+        """Return a file's bytes; None if there is no such file."""
 
     def below(self, folder: str) -> Iterator[str]:
-        """List the Python files of a folder and its subfolders."""
+        """Yield the Python files of a folder and its subfolders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class Wheel:
     """A wheel, or any zip archive with ``torch/`` in it."""
 
     def __init__(self, path: Path) -> None:
-        import zipfile  # only the maker of tables needs it
+        import zipfile  # only the generator of tables needs it
 
         self.label = path.name
         try:
             self._archive = zipfile.ZipFile(path)
         except zipfile.BadZipFile as problem:
-            raise UsageError(f"{path} is no wheel: {problem}") from problem
+            raise UsageError(f"{path} is not a wheel: {problem}") from problem
         self._names = sorted(self._archive.namelist())
 
     def read(self, path: str) -> bytes | None:
@@ -62,22 +62,22 @@ class Wheel:
             return None
 
     def below(self, folder: str) -> Iterator[str]:
-        wanted = f"torch/{folder}/"
-        return (name.removeprefix("torch/") for name in self._names if name.startswith(wanted) and name.endswith(".py"))
+        prefix = f"torch/{folder}/"
+        return (name.removeprefix("torch/") for name in self._names if name.startswith(prefix) and name.endswith(".py"))
 
 
 def open_source(path: Path) -> Source:
-    """Return the torch in ``path``: its package folder, the folder around that, or a wheel."""
+    """Return the torch in ``path``: its package folder, the parent of that folder, or a wheel."""
     if path.is_file():
         return Wheel(path)
     for root in (path, path / "torch"):
         if (root / VERSION_FILE).is_file() and (root / _OF_TORCH).is_file():
             return Folder(root, root.name)
-    raise UsageError(f"{path} holds no torch: looked for {VERSION_FILE} and {_OF_TORCH}")
+    raise UsageError(f"{path} contains no torch: {VERSION_FILE} or {_OF_TORCH} is missing")
 
 
 def read(source: Source, path: str) -> bytes:
-    """Return the bytes of a file that every torch has."""
+    """Return the bytes of a file that every torch has; raise ``UsageError`` if it is missing."""
     text = source.read(path)
     if text is None:
         raise UsageError(f"{source.label} has no torch/{path}")
@@ -85,8 +85,8 @@ def read(source: Source, path: str) -> bytes:
 
 
 def parse(source: Source, path: str) -> ast.Module:
-    """Return the syntax tree of a file that every torch has."""
+    """Return the syntax tree of a file that every torch has; raise ``UsageError`` if it cannot be parsed."""
     try:
         return ast.parse(read(source, path))
     except SyntaxError as problem:
-        raise UsageError(f"torch/{path} of {source.label} is not Python that this interpreter reads: {problem}") from problem
+        raise UsageError(f"torch/{path} of {source.label} is not valid for this Python version: {problem}") from problem

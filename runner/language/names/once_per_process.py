@@ -1,7 +1,7 @@
-"""What torch does once a process, and a template has done before any case is forked from it: a spy there sees nothing.
+"""Functions that torch calls once per process. The zygote has called them before any case is forked, so a spy there records nothing.
 
-The table was made by recording every call while torch 2.13 warmed up as in ``worker/warming.py``, and again for a second compile: what
-stands here was called within what torch keeps for the process (``functools.cache``), and not again.
+The table was recorded while torch 2.13 warmed up as in ``worker/warming.py`` and compiled a second time. It lists the functions that were
+called inside of values that torch caches for the process (``functools.cache``) and not again.
 """
 
 import re
@@ -13,10 +13,10 @@ from runner.language.backends import Backends
 from runner.language.read.anatomy import Anatomy
 
 _INITIALISERS = "torch registers its patterns with the first compile of a process"
-_COMPILER = "torch asks about the C++ compiler once a process"
-_VECTORS = "torch looks for vector instructions once a process"
-_BACKENDS = "torch looks for its backends with the first compile of a process"
-_LIBRARIES = "torch asks what is installed, or built in, while it prepares the first compile of a process"
+_COMPILER = "torch detects the C++ compiler once per process"
+_VECTORS = "torch detects vector instructions once per process"
+_BACKENDS = "torch registers its backends with the first compile of a process"
+_LIBRARIES = "torch detects installed libraries and features before the first compile of a process"
 
 ONCE: Mapping[str, str] = {
     r"torch\._inductor\.fx_passes\.(joint_graph|post_grad|pre_grad)\.lazy_init": _INITIALISERS,
@@ -43,13 +43,13 @@ ONCE: Mapping[str, str] = {
     r"torch\._inductor\.utils\.try_import_ck_lib": _LIBRARIES,
     r"torch\.overrides\.get_default_nowrap_functions": _LIBRARIES,
 }
-"""Paths of functions and methods, as patterns, and why each is called once."""
+"""Patterns for paths of functions and methods, with the reason why each is called only once."""
 
-HINT = "write 'isolation: process': the case gets a new Python, whose first compile is its own"
+HINT = "write 'isolation: process': the case gets a new Python process with its own first compile"
 
 
 def spy_warnings(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Return a warning for each spy on what a case in a fork is too late for. A call by another way may still be seen: no error."""
+    """Yield a warning for each spy on a function of the table. It is not an error, because the function may be called in another way."""
     chosen = [backends.by_name[name] for name in anatomy.data["backends"] if name in backends.by_name]
     if isolation_of(anatomy) == "process" or not any(backend.compiles for backend in chosen):
         return
@@ -57,12 +57,12 @@ def spy_warnings(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
         for kind in ("function", "method"):
             target = spy.get(kind)
             if isinstance(target, str) and (why := _why_once(target.replace(":", "."))):
-                message = f"the spy '{name}' may see no call of {target}: {why}, and a case begins after that"
+                message = f"the spy '{name}' may record no call of {target}: {why}, and the case starts later"
                 yield replace(anatomy.document.problem(("spies", name, kind), message, HINT), severity=Severity.WARNING)
 
 
 def isolation_of(anatomy: Anatomy) -> str:
-    """Return what a spec, or else the nearest of its defaults, says about its process."""
+    """Return the isolation of a spec, from the spec itself or the nearest defaults."""
     layers = (anatomy.document, *reversed(anatomy.spec.defaults))
     return next((str(document.data["isolation"]) for document in layers if "isolation" in document.data), "case")
 

@@ -1,7 +1,7 @@
-"""Whether a name that a spec uses exists: options, counters and metrics of torch, in committed tables and in the installed source.
+"""Looks up names of a spec: options, counters and metrics of torch, in committed tables and in the source of the installed torch.
 
-``python -m runner.language.names.torch_names SOURCE [-o FILE]`` makes the table of the torch in a folder or a wheel. Nothing here
-imports torch, and nothing is read before the first name is looked up.
+``python -m runner.language.names.torch_names SOURCE [-o FILE]`` generates the table of the torch in a folder or a wheel. This module does
+not import torch, and reads nothing before the first lookup.
 """
 
 import argparse
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 TABLES = Path(__file__).parents[1] / "data"
 _PREFIX = "names-"
 _LONGEST_VALUE = 60
-"""Characters of a value in a message."""
+"""The maximum length of a value in a message, in characters."""
 
 
 class NameKind(Enum):
-    """What a name is; the values are the words of the language and the keys of a table."""
+    """The kind of a name. The values are keys of specs and of tables."""
 
     INDUCTOR_CONFIG = "config"
     DYNAMO_CONFIG = "dynamo_config"
@@ -43,7 +43,7 @@ _OPTIONS = (NameKind.INDUCTOR_CONFIG, NameKind.DYNAMO_CONFIG, NameKind.FUNCTORCH
 
 
 class Fit(IntEnum):
-    """How a name is in a table; the greater value is the better fit."""
+    """How a table contains a name; greater is better."""
 
     NO = 0
     PATTERN = 1
@@ -52,41 +52,41 @@ class Fit(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookup:
-    """What is known about one name."""
+    """The result of a lookup."""
 
     known: bool
-    """Some torch has it: a committed table, or the installed source."""
+    """Whether a committed table or the installed source has the name."""
     here: bool
-    """The installed torch has it. Without a torch: as ``known``, because then nothing speaks against the name."""
+    """Whether the installed torch has the name. Without torch it equals ``known``."""
     versions: tuple[str, ...]
-    """The minors whose table has it, oldest first."""
+    """The minor versions whose tables have the name, oldest first."""
     hint: str = ""
-    """For an unknown name, what to type instead; also for a name that only fits a pattern but nearly is a listed one."""
+    """What to type instead of an unknown name, or of a name that only matches a pattern and resembles a listed one."""
     namespace_known: bool = True
-    """False for a counter in a namespace that no torch has."""
+    """False for a counter in an unknown namespace."""
     by_pattern: bool = False
-    """A counter whose name is made at run time: it fits a pattern, and nothing says that it is ever counted."""
+    """Whether the name is known only by a pattern of a counter with run-time names; such a counter may never be incremented."""
 
 
 class NameTables:
-    """The committed tables and the installed torch's source, each read when it is first needed."""
+    """The committed tables and the installed torch's source, each read at its first use."""
 
     def __init__(self, installed: InstalledTorch | None, folder: Path = TABLES) -> None:
         self._installed = installed
         self._folder = folder
         self._source = _InstalledSource(installed.root) if installed else None
-        self._answers: dict[tuple[NameKind, str], Lookup] = {}
+        self._found: dict[tuple[NameKind, str], Lookup] = {}
 
     @classmethod
     def load(cls, installed: InstalledTorch | None) -> "NameTables":
-        """Return the lookup for a torch, or for a machine without one."""
+        """Return the lookup for a torch; None means a machine without torch."""
         return cls(installed)
 
     def lookup(self, kind: NameKind, name: str) -> Lookup:
-        """Say what is known about a name; asked again, the answer is at hand."""
-        if (kind, name) not in self._answers:
-            self._answers[kind, name] = self._look_up(kind, name)
-        return self._answers[kind, name]
+        """Look a name up; results are cached."""
+        if (kind, name) not in self._found:
+            self._found[kind, name] = self._look_up(kind, name)
+        return self._found[kind, name]
 
     def _look_up(self, kind: NameKind, name: str) -> Lookup:
         fits = {minor: _fit(table, kind, name) for minor, table in self._tables.items()}
@@ -104,25 +104,25 @@ class NameTables:
         )
 
     def absence(self, kind: NameKind, name: str) -> str:
-        """Return why a known name makes a case unavailable here; empty when the installed torch has it."""
+        """Return why a known name makes a case unavailable here; empty if the installed torch has it."""
         found = self.lookup(kind, name)
         if found.here or not found.known or self._installed is None:
             return ""
         return f"{kind.value} {name} is not in torch {self._installed.minor}, only in {', '.join(found.versions)}"
 
     def value_problem(self, kind: NameKind, name: str, value: object) -> tuple[str, str] | None:
-        """Return (message, hint) for a value that no torch whose types are known takes for an option; None where nothing is known."""
+        """Return (message, hint) for a value that no torch with known types allows for an option; None if it is allowed or unknown."""
         known = [table.types[kind.value][name] for table in self._tables.values() if name in table.types.get(kind.value, {})]
         if not known or any(fits(value, allowed) for allowed in known):
             return None
         written = json.dumps(value, default=str)
         found = written if len(written) <= _LONGEST_VALUE else f"{written[:_LONGEST_VALUE]}..."
         literals = [json.loads(word) for word in known[-1] if word not in KINDS]
-        meant = did_you_mean(value, [word for word in literals if isinstance(word, str)]) if isinstance(value, str) else ""
-        return f"{kind.value} {name} is {found}", meant or f"it takes {shown(known[-1])}"
+        typo = did_you_mean(value, [word for word in literals if isinstance(word, str)]) if isinstance(value, str) else ""
+        return f"{kind.value} {name} is {found}", typo or f"allowed: {shown(known[-1])}"
 
     def mode_problem(self, mode: object) -> tuple[str, str] | None:
-        """Return (message, hint) for a mode that no torch.compile has."""
+        """Return (message, hint) for an unknown mode of torch.compile."""
         modes = [mode for table in self._tables.values() for mode in table.modes]
         return None if mode is None or mode in modes or not modes else unknown("mode", str(mode), list(dict.fromkeys(modes)))
 
@@ -166,7 +166,7 @@ class NameTables:
 
 
 class _InstalledSource:
-    """The names of the installed torch as its source has them, kept once they are read."""
+    """The names in the source of the installed torch, cached."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -175,13 +175,13 @@ class _InstalledSource:
 
     @cached_property
     def _torch(self) -> "Source":
-        # the scanners are imported when a name is in no table: most commands never need them
+        # imported late: the scanners are needed only for names that are in no table
         from runner.language.names._torch_source import Folder
 
         return Folder(self._root, "torch")
 
     def fit(self, kind: NameKind, name: str, *, patterns: bool) -> Fit:
-        """Look a name up. Without ``patterns`` a counter's name must stand in the source as it is, which is quick to see."""
+        """Look a name up. Without ``patterns`` a counter's name must be in the source literally, which is fast to check."""
         if kind is not NameKind.COUNTER:
             return Fit.NAME if name in self.plain(kind) else Fit.NO
         fit = _counter_fit(self._mentioning(name), name)
@@ -197,7 +197,7 @@ class _InstalledSource:
         return self._known[kind]
 
     def counters(self) -> Mapping[str, CounterNames]:
-        """Return all counters; takes seconds."""
+        """Return all counters. This takes seconds."""
         if self._every_counter is None:
             from runner.language.names._scan_counters import scan_counters
 
@@ -275,14 +275,14 @@ def _counter_hint(name: str, counters: Mapping[str, CounterNames], metrics: Iter
 
 
 def _likely_typo(name: str, counters: Mapping[str, CounterNames]) -> str:
-    """Return the listed counter that a name fitting a pattern is nearly: ``batch_layernrm`` fits ``batch_.+``."""
+    """Return a hint if a name that matches a pattern resembles a listed counter: ``batch_layernrm`` matches ``batch_.+``."""
     space, _, bare = name.partition(".")
     near = _nearest(bare, sorted(counters[space].names), cutoff=0.9) if space in counters else None
     return f"did you mean '{space}.{near}'?" if near else ""
 
 
 def _meant_counter(space: str, bare: str, counters: Mapping[str, CounterNames]) -> str | None:
-    """Return the counter that was meant: the right name in a wrong namespace, a wrong name in the right one, or both wrong."""
+    """Return the counter that was probably meant: the namespace, the name, or both may be wrong."""
     homes = [f"{other}.{bare}" for other in counters if bare in counters[other].names]
     if homes:
         return _nearest(f"{space}.{bare}", homes, cutoff=0.0)
@@ -302,12 +302,12 @@ def _nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str |
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make the table of one torch."""
+    """Generate the table of one torch."""
     parser = argparse.ArgumentParser(
-        prog="python -m runner.language.names.torch_names", description="Make the table of the names in a torch."
+        prog="python -m runner.language.names.torch_names", description="Generate the table of names of a torch."
     )
-    parser.add_argument("source", type=Path, help="a wheel, the folder of the package torch, or the folder around it")
-    parser.add_argument("-o", "--output", type=Path, help="the file to write; without it the table goes to standard output")
+    parser.add_argument("source", type=Path, help="a wheel, the folder of the package torch, or its parent")
+    parser.add_argument("-o", "--output", type=Path, help="the file to write (default: standard output)")
     options = parser.parse_args(arguments)
     from runner.language.names._scan import scan
 
@@ -319,7 +319,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(problem, file=sys.stderr)
         return 2
     for place in names.unresolved:
-        print(f"{place}: the namespace is not constant; the table may lack what is counted here", file=sys.stderr)
+        print(f"{place}: the namespace is not constant; the table may lack its counters", file=sys.stderr)
     if not options.output:
         sys.stdout.write(table_text(names))
     return 0

@@ -1,1 +1,1 @@
-"""YAML to checked shapes: files, positions, schemas, templates, the anatomy of a spec."""
+"""Reads YAML into checked data: files, positions, schemas, templates, and the parts of a spec."""

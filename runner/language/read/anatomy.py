@@ -1,4 +1,4 @@
-"""The parts of a spec by name: its blocks of Python, its functions, its steps with their expectations. No judgement yet."""
+"""The parts of a spec: its blocks of Python, its functions, and its steps with their expectations. Nothing is checked here."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ class RawExpectation:
 
 @dataclass(frozen=True, slots=True)
 class RawStep:
-    """One step as written. The short form of a spec is one call."""
+    """One step as written. A spec in the short form has one call."""
 
     kind: str
     arguments: Any
@@ -44,7 +44,7 @@ class RawStep:
 
 @dataclass(frozen=True, slots=True)
 class RawFunction:
-    """One function as written: Python with its tree (None where it does not parse), or a map."""
+    """One function as written: Python with its syntax tree (None after a syntax error), or a map."""
 
     name: str
     value: Any
@@ -55,17 +55,17 @@ class RawFunction:
 
 @dataclass(frozen=True, slots=True)
 class Anatomy:
-    """A spec taken apart."""
+    """A spec split into its parts."""
 
     spec: SpecFile
     preludes: tuple[CodeBlock, ...]
     prelude_trees: Mapping[str, ast.Module]
     functions: Mapping[str, RawFunction]
     scripts: Mapping[DataPath, RawFunction]
-    """The Python of script steps, by the path of each."""
+    """The Python of script steps, by the step's path."""
     steps: tuple[RawStep, ...]
     problems: tuple[Diagnostic, ...]
-    """Python that does not parse."""
+    """Syntax errors of Python."""
 
     @property
     def document(self) -> Document:
@@ -79,13 +79,13 @@ class Anatomy:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tags of the defaults, outermost first, then the spec's own; each once."""
+        """The tags of the defaults, outermost first, then the spec's own, without duplicates."""
         documents = (*self.spec.defaults, self.document)
         return tuple(dict.fromkeys(tag for document in documents for tag in document.data.get("tags", [])))
 
 
 def take_apart(spec: SpecFile) -> Anatomy:
-    """Return the parts of a spec that fits the schema."""
+    """Split a spec that fits the schema into its parts."""
     problems: list[Diagnostic] = []
     preludes: list[CodeBlock] = []
     trees: dict[str, ast.Module] = {}
@@ -103,7 +103,7 @@ def take_apart(spec: SpecFile) -> Anatomy:
 
 
 def with_data(anatomy: Anatomy, data: Any) -> Anatomy:
-    """Return a spec with its templates evaluated: the same places, other values."""
+    """Return a spec with evaluated templates: the same positions, other values."""
     document = replace(anatomy.document, data=data)
     return replace(anatomy, spec=replace(anatomy.spec, document=document), steps=tuple(_steps(data)))
 

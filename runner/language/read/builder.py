@@ -1,4 +1,4 @@
-"""From the events of libyaml to data with positions, within bounds."""
+"""Builds data with positions from the events of libyaml, with limits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ MAX_NODES = 100_000
 
 
 MAX_TEXT = 4 << 20
-"""Characters of all texts, once aliases are written out: more than a file without aliases can hold."""
+"""The maximum number of characters of all texts after expansion of aliases. A file without aliases cannot reach it."""
 
 
 MAX_DEPTH = 64
@@ -24,7 +24,7 @@ MAX_DEPTH = 64
 
 @dataclass(slots=True)
 class _Frame:
-    """A list or map that is still open. ``key`` is set while a map waits for the value of that key."""
+    """An open list or map. ``key`` is set while a map waits for the value of that key."""
 
     value: Any
     path: DataPath
@@ -33,7 +33,7 @@ class _Frame:
     key: str | None = None
 
     @property
-    def wants_key(self) -> bool:
+    def needs_key(self) -> bool:
         return isinstance(self.value, dict) and self.key is None
 
     @property
@@ -43,7 +43,7 @@ class _Frame:
 
 @dataclass(frozen=True, slots=True)
 class _Anchored:
-    """What an alias stands for, and how much that is once written out: values, characters, and how deep they are nested."""
+    """The value of an anchor, and its size after expansion: number of values, number of characters, depth."""
 
     value: Any
     nodes: int
@@ -52,7 +52,7 @@ class _Anchored:
 
 
 class Builder:
-    """Turns events into data. Problems are collected, so that one file shows all of them."""
+    """Builds data from events. Problems are collected, so that one pass finds all of them."""
 
     def __init__(self, file: str, kind: Kind) -> None:
         self.file = file
@@ -72,7 +72,7 @@ class Builder:
         self._too_large = False
 
     def feed(self, event: Any) -> bool:
-        """Take one event; return True when reading on makes no sense."""
+        """Process one event; return True if parsing must stop."""
         kind = type(event)
         if kind is yaml.ScalarEvent:
             self._add_scalar(event)
@@ -87,19 +87,19 @@ class Builder:
         elif kind is yaml.DocumentStartEvent:
             self._documents += 1
             if event.version not in (None, (1, 2)) or event.tags:
-                self._problem(event, "a directive (%YAML or %TAG)", "the language is YAML 1.2: remove the line")
+                self._problem(event, "a directive (%YAML or %TAG)", "specs are YAML 1.2: remove the line")
             if self._documents > 1:
-                hint = f"a file holds one {'spec' if self.kind is SPEC else 'document'}: remove the '---'"
+                hint = f"a file contains one {'spec' if self.kind is SPEC else 'document'}: remove the '---'"
                 self._problem(event, "a second document", hint, stop=True)
         return self._stopped
 
-    def give_up(self, problem: Diagnostic) -> None:
-        """Note that what follows cannot be read."""
+    def fail(self, problem: Diagnostic) -> None:
+        """Add a problem after which the rest of the file cannot be parsed."""
         self.problems.append(problem)
         self.is_whole = False
 
     def finish(self) -> None:
-        """Report a file without any content; of a file that was read up to some place keep what ended above it."""
+        """Report an empty file. Of a partly parsed file keep the top-level keys that are complete."""
         if self._documents == 0 and not self.problems:
             hint = "a spec needs at least summary, backends, function, inputs and expect" if self.kind is SPEC else self.kind.form
             self.problems.append(Diagnostic(position=Position(file=self.file), message="the file is empty", hint=hint))
@@ -109,7 +109,7 @@ class Builder:
 
     def _add_scalar(self, event: Any) -> None:
         value = self._scalar(event)
-        if self._stack and self._stack[-1].wants_key:
+        if self._stack and self._stack[-1].needs_key:
             self._key(self._stack[-1], event)
             return
         self._count(event, 1, len(event.value))
@@ -122,12 +122,12 @@ class Builder:
         if event.tag is not None and event.tag != "!":
             self._refuse_tag(event)
             return None
-        if event.style or event.tag is not None:  # libyaml says "" for plain, the pure parser says None
+        if event.style or event.tag is not None:  # a plain scalar is "" in libyaml and None in the pure parser
             return event.value
         try:
             return resolve(event.value)
         except ValueError:
-            self._lose()
+            self._mark_unread()
             self._problem(event, f"a number of more than {MAX_DIGITS} digits", "put quotes around it if it is text")
             return None
 
@@ -138,7 +138,7 @@ class Builder:
             self._too_large = True
             self._problem(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep", stop=True)
             return
-        if self._stack and self._stack[-1].wants_key:
+        if self._stack and self._stack[-1].needs_key:
             templated = event.flow_style and self._stack[-1].flow
             hint = QUOTE if templated else "a key is one plain word"
             self._problem(event, "an unquoted {{" if templated else "a key that is a list or a map", hint, stop=True)
@@ -149,7 +149,7 @@ class Builder:
         self._stack.append(_Frame(value, path, event.anchor, bool(event.flow_style)))
 
     def _refuse_tag(self, event: Any) -> None:
-        self._lose()
+        self._mark_unread()
         tag = event.tag.replace("tag:yaml.org,2002:", "!!")
         self._problem(event, f"the tag '{tag}' is not part of the language", "write the plain value")
 
@@ -163,11 +163,11 @@ class Builder:
         key = event.value
         if key == "<<" and not event.style:
             self.unread.append((*frame.path, key))
-            self._problem(event, "the merge key '<<'", "YAML 1.2 has none: write the keys out")
+            self._problem(event, "the merge key '<<'", "YAML 1.2 has no merge keys: write the keys out")
         if key in frame.value:
             self.unread.append((*frame.path, key))
             first = self.key_marks[(*frame.path, key)]
-            self._problem(event, f"the key '{key}' is repeated", f"it stands first on line {first.line}")
+            self._problem(event, f"the key '{key}' is repeated", f"it is first on line {first.line}")
         self.key_marks[(*frame.path, key)] = _mark(event)
         frame.key = key
 
@@ -175,9 +175,9 @@ class Builder:
         anchored = self._anchors.get(event.anchor)
         if anchored is None:
             inside = any(frame.anchor == event.anchor for frame in self._stack)
-            what = "stands inside what it names" if inside else "names no anchor above it"
+            what = "is inside its own anchor" if inside else "has no anchor above it"
             self._problem(event, f"the alias '*{event.anchor}' {what}", "write the value out", stop=True)
-        elif self._stack and self._stack[-1].wants_key:
+        elif self._stack and self._stack[-1].needs_key:
             self._problem(event, "an alias as a key", "a key is one plain word", stop=True)
         elif len(self._stack) + anchored.depth > MAX_DEPTH:
             self._problem(event, f"nested more than {MAX_DEPTH} deep", "no part of the language is that deep", stop=True)
@@ -186,10 +186,10 @@ class Builder:
             self.marks[_child(self._stack)] = _mark(event)
             self._attach(anchored.value)
 
-    def _lose(self) -> None:
-        """Note that the value, or the key, that stands here is not what the file says."""
+    def _mark_unread(self) -> None:
+        """Record that the current value or key could not be read."""
         frame = self._stack[-1] if self._stack else None
-        self.unread.append(frame.path if frame is not None and frame.wants_key else _child(self._stack))
+        self.unread.append(frame.path if frame is not None and frame.needs_key else _child(self._stack))
 
     def _attach(self, value: Any) -> None:
         if not self._stack:
@@ -208,7 +208,7 @@ class Builder:
         if self._nodes > MAX_NODES or self._text > MAX_TEXT:
             self._too_large = True
             much = f"{MAX_NODES:,} values" if self._nodes > MAX_NODES else f"{MAX_TEXT:,} characters"
-            self._problem(event, f"more than {much} once its aliases are written out", "use a matrix, not aliases, to multiply", stop=True)
+            self._problem(event, f"more than {much} after expansion of aliases", "use a matrix instead of aliases", stop=True)
 
     def _problem(self, event: Any, message: str, hint: str, *, stop: bool = False) -> None:
         start = event.start_mark
@@ -218,7 +218,7 @@ class Builder:
 
 
 def _child(stack: Sequence[_Frame]) -> DataPath:
-    """Return the path of the value that comes next."""
+    """Return the path of the next value."""
     return stack[-1].child if stack else ()
 
 
@@ -230,7 +230,7 @@ def _mark(event: Any) -> Mark:
 
 
 def _measure(value: Any) -> tuple[int, int, int]:
-    """Return how many values a value holds, itself included, how many characters, and how deep they are nested."""
+    """Return the number of values in a value including itself, the number of characters, and the depth."""
     if not isinstance(value, dict | list):
         return 1, len(value) if isinstance(value, str) else 0, 0
     below = [_measure(item) for item in (value.values() if isinstance(value, dict) else value)]

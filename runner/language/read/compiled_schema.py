@@ -1,7 +1,7 @@
-"""Whether a value fits a schema, as a compiled predicate: for the many documents that fit, which then need no words.
+"""Compiles a schema to a predicate, so that valid documents are checked fast and without messages.
 
-``jsonschema`` says what is wrong with the others, and is the authority: a test holds the two against each other on every
-example, every shipped spec and mutations of them. Only the keywords that our schemas use are known; another one is an error.
+``jsonschema`` describes the errors of invalid documents and is the reference. A test compares the two on every example, every shipped spec
+and mutations of them. Only the keywords of this project's schemas are supported; any other keyword is an error.
 """
 
 import functools
@@ -13,19 +13,19 @@ from typing import Any
 Predicate = Callable[[Any], bool]
 
 _ANNOTATIONS = frozenset(["$schema", "title", "description", "examples", "$defs", "then", "else"])
-"""Keywords that say nothing by themselves; ``then`` and ``else`` belong to ``if``."""
+"""Keywords without effect of their own; ``then`` and ``else`` belong to ``if``."""
 
 
 def compile_schema(node: Any) -> Predicate:
-    """Return the predicate of a schema without references; ValueError for a keyword that is not known here."""
+    """Return the predicate of a schema without references; raise ``ValueError`` for an unsupported keyword."""
     if node is True or node == {}:
         return lambda value: True
     if node is False:
         return lambda value: False
     parts = [_COMPILERS[keyword](argument, node) for keyword, argument in node.items() if keyword in _COMPILERS]
-    strange = [keyword for keyword in node if keyword not in _COMPILERS and keyword not in _ANNOTATIONS]
-    if strange:
-        raise ValueError(f"unknown schema keywords: {strange}")
+    unsupported = [keyword for keyword in node if keyword not in _COMPILERS and keyword not in _ANNOTATIONS]
+    if unsupported:
+        raise ValueError(f"unknown schema keywords: {unsupported}")
     return parts[0] if len(parts) == 1 else lambda value: all(part(value) for part in parts)
 
 
@@ -34,7 +34,7 @@ def _is_number(value: Any) -> bool:
 
 
 def is_whole(value: Any) -> bool:
-    """Whether a value is a whole number; ``4.0`` is none, because torch takes none."""
+    """Whether a value is a whole number. ``4.0`` is not, because torch does not accept it."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -55,7 +55,7 @@ def _type(argument: Any, node: Any) -> Predicate:
 
 
 def _same(value: Any, other: Any) -> bool:
-    # JSON's equality: true is not 1
+    # equality as in JSON: true is not 1
     return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)
 
 
@@ -116,7 +116,7 @@ def _pattern(argument: Any, node: Any) -> Predicate:
 
 @functools.cache
 def searcher(pattern: str) -> Callable[[str], re.Match[str] | None]:
-    """Return the search of a schema's pattern. To Python ``$`` also stands before a last newline, to JSON Schema it does not."""
+    """Return the search function of a schema's pattern. ``$`` matches only at the end, as in JSON Schema, not before a last newline."""
     return re.compile(pattern.replace("$", r"\Z")).search
 
 

@@ -1,4 +1,4 @@
-"""A YAML file that was read: its data, and the position of every key and value."""
+"""A parsed YAML file: its data, and the position of every key and value."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ DataPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Where a value stands (line and column from 1) and, for a scalar, how it was written."""
+    """The position of a value (line and column from 1) and, for a scalar, its text and style in the file."""
 
     line: int
     column: int
@@ -31,11 +31,11 @@ class Document:
     content: bytes = b""
     """The file's bytes."""
     problems: tuple[Diagnostic, ...] = ()
-    """What could not be read; ``data`` is the rest."""
+    """Parts that could not be read; ``data`` is the rest."""
     unread: tuple[DataPath, ...] = ()
-    """Paths whose values are not what the file says, because they could not be read."""
+    """Paths of values that could not be read."""
     is_whole: bool = True
-    """False when the file could be read up to some place only: ``data`` has the keys of the top that ended above it."""
+    """False if the file could be parsed only in part: ``data`` has the complete top-level keys before that place."""
 
     @property
     def digest(self) -> str:
@@ -45,7 +45,7 @@ class Document:
         return hashlib.sha256(self.content).hexdigest()
 
     def position(self, path: DataPath, *, key: bool = False) -> Position:
-        """Return where ``path`` stands; the nearest enclosing value when it stands nowhere itself."""
+        """Return the position of ``path``, or of the nearest enclosing value if it has none."""
         for end in range(len(path), -1, -1):
             table = self.key_marks if key and end == len(path) else self.marks
             mark = table.get(path[:end]) or self.marks.get(path[:end])

@@ -1,4 +1,4 @@
-"""From paths to spec files: which files are specs, below which root, and which defaults each inherits."""
+"""Finds spec files: which files are specs, their root, and the defaults that they inherit."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, one_line, shown_path
 from runner.language.read.document import DataPath, Document
-from runner.language.read.doubts import gaps_of
+from runner.language.read.follow_ups import gaps_of
 from runner.language.read.kinds import DEFAULTS as DEFAULTS_KIND
 from runner.language.read.repair import readable
 from runner.language.read.source import read_partly
@@ -17,31 +17,31 @@ from runner.system.data_dirs import folder
 DEFAULTS = "_defaults.yaml"
 SUFFIXES = (".yaml", ".yml")
 _NO_SPECS = ("backends", "waivers")
-"""Names of files beside specs that are no specs."""
+"""Names of files beside specs that are not specs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecPath:
-    """A spec file and the folder below which its area is counted."""
+    """A spec file and the root of its area."""
 
     path: Path
     root: Path
 
     @property
     def area(self) -> str:
-        """The folder below the root; empty at its top."""
+        """The folder below the root; empty for the root."""
         parent = self.path.parent.relative_to(self.root).as_posix()
         return "" if parent == "." else parent
 
     @property
     def tree(self) -> Tree:
-        """The files that may be read for it."""
+        """The files that may be read for this spec."""
         return tree_of(self.root)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecFile:
-    """A spec as read: its document and the defaults that it inherits, the outermost first."""
+    """A parsed spec: its document and the defaults that it inherits, outermost first."""
 
     document: Document
     area: str
@@ -50,10 +50,10 @@ class SpecFile:
 
 
 def discover(paths: Sequence[Path], problems: list[Diagnostic]) -> list[SpecPath]:
-    """Return every spec file below the paths, the shipped specs when there are none; raise ``UsageError`` for a path that names none.
+    """Return the spec files below the paths, or the shipped specs without paths; raise ``UsageError`` for a path without specs.
 
-    Folders that cannot be read, and names that cannot stand in an id, become problems. A file below the shipped specs has
-    the same area however its path was given, so that its id never changes.
+    Unreadable folders and names that are invalid in an id become problems. A shipped spec has the same area for every path that leads to
+    it, so that its id never changes.
     """
     shipped = folder("specs").resolve()
     found: dict[Path, SpecPath] = {}
@@ -68,14 +68,14 @@ def discover(paths: Sequence[Path], problems: list[Diagnostic]) -> list[SpecPath
         if path.is_dir() and not files and len(problems) == before:
             raise UsageError(f"no spec below {path}: specs are files that end in .yaml")
         for file in files:
-            # the first path that leads to a file says what its area is
+            # the first path that leads to a file determines its area
             found.setdefault(file, SpecPath(path=file, root=root))
     problems.extend(problem for spec in found.values() if (problem := _name_problem(spec)) is not None)
     return list(found.values())
 
 
 def names_shipped(paths: Sequence[Path]) -> bool:
-    """Whether paths name all shipped specs."""
+    """Whether the paths include all shipped specs."""
     shipped = folder("specs").resolve()
     return not paths or any(path.resolve() == shipped for path in paths)
 
@@ -84,27 +84,27 @@ def _must_name_specs(path: Path) -> None:
     try:
         is_there, is_file = path.exists(), path.is_file()
     except OSError as error:
-        raise UsageError(f"cannot look at {one_line(str(path))}: {error.strerror}") from error
+        raise UsageError(f"cannot access {one_line(str(path))}: {error.strerror}") from error
     if not is_there:
         raise UsageError(f"no such file or folder: {one_line(str(path))}")
     if is_file and path.name == DEFAULTS:
-        raise UsageError(f"{one_line(str(path))} holds defaults and no spec: name its folder")
+        raise UsageError(f"{one_line(str(path))} contains defaults and is not a spec: name its folder")
     if is_file and path.stem in _NO_SPECS:
-        raise UsageError(f"{one_line(str(path))} is no spec; --{path.stem} takes such files")
+        raise UsageError(f"{one_line(str(path))} is not a spec; use --{path.stem} for such files")
 
 
 _MEANT_IN_IDS = "[]*?,=%"
-"""Characters that mean something in an id or in a glob over ids."""
+"""Characters with a meaning in an id or in a glob over ids."""
 
 
 def _name_problem(spec: SpecPath) -> Diagnostic | None:
     name = spec.path.relative_to(spec.root).as_posix()
-    strange = next((char for char in name if char in _MEANT_IN_IDS or not char.isprintable()), None)
-    if strange is None:
+    special = next((char for char in name if char in _MEANT_IN_IDS or not char.isprintable()), None)
+    if special is None:
         return None
-    message = f"the character {strange!a} in the name of a spec"
+    message = f"the character {special!a} in the name of a spec"
     return Diagnostic(
-        position=Position(file=shown_path(spec.path)), message=message, hint="the name stands in the ids of its cases: rename it"
+        position=Position(file=shown_path(spec.path)), message=message, hint="the name is part of the ids of its cases: rename the file"
     )
 
 
@@ -128,31 +128,31 @@ def _walk(directory: Path, above: tuple[Path, ...], tree: Tree, problems: list[D
         if entry.name.startswith((".", "_")):
             continue
         if path.suffix in SUFFIXES and path.stem not in _NO_SPECS:
-            yield path  # whatever it is: reading says what is wrong with a folder of this name
+            yield path  # files and folders alike: a folder with this name is reported when it is read
         elif os.path.isdir(path):
             yield from _walk(path, (*above, real), tree, problems)
 
 
 @dataclass
 class DefaultsReader:
-    """Reads each defaults file once and collects what is wrong with them."""
+    """Reads each file of defaults once and collects its problems."""
 
     problems: list[Diagnostic] = field(default_factory=list)
     _read: dict[Path, Document | None] = field(default_factory=dict)
     _chains: dict[Path, tuple[Document, ...]] = field(default_factory=dict)
     _cuts: dict[Path, frozenset[DataPath]] = field(default_factory=dict)
-    """By file, what could not be read of it."""
+    """The unreadable parts of each file."""
     _gaps: dict[Path, frozenset[str]] = field(default_factory=dict)
-    """By folder, what its defaults would have brought and do not."""
+    """The missing parts of the defaults of each folder."""
 
     def of(self, spec: SpecPath) -> tuple[Document, ...]:
-        """Return the defaults of a spec, the outermost folder's first, each after what it extends."""
+        """Return the defaults of a spec, outermost first, each after the defaults that it extends."""
         directory = spec.path.parent
         if directory not in self._chains:
             chain: list[Document] = []
             cuts: set[DataPath] = set()
             for above in reversed(list(_folders(directory, spec.root))):
-                # also a link that leads nowhere: what cannot be read is said
+                # dangling links too: unreadable files are reported
                 if os.path.lexists(above / DEFAULTS):
                     cuts |= self._add_own(above / DEFAULTS, spec.tree, chain)
             self._chains[directory] = tuple(chain)
@@ -160,12 +160,12 @@ class DefaultsReader:
         return self._chains[directory]
 
     def gaps(self, spec: SpecPath) -> frozenset[str]:
-        """Return what could not be read of a spec's defaults, as ``gaps_of`` does."""
+        """Return the missing parts of a spec's defaults, as ``gaps_of`` does."""
         self.of(spec)
         return self._gaps[spec.path.parent]
 
     def _add_own(self, path: Path, tree: Tree, chain: list[Document]) -> frozenset[DataPath]:
-        """Add the defaults of a folder; a file that is a link must lead to a place in the tree."""
+        """Add the defaults of a folder. A link must lead to a file in the tree."""
         problem = link_problem(path, tree)
         if problem is not None:
             self._problem(problem)
@@ -173,7 +173,7 @@ class DefaultsReader:
         return self._add(path, (), tree, chain)
 
     def _add(self, path: Path, through: tuple[Path, ...], tree: Tree, chain: list[Document]) -> frozenset[DataPath]:
-        """Add a file after what it extends; return what could not be read of them."""
+        """Add a file after the file that it extends; return the unreadable parts of both."""
         document = self._document(path)
         cuts = self._cuts[Path(os.path.realpath(path))]
         if document is None or document in chain:
@@ -221,8 +221,8 @@ _EVERYTHING: frozenset[DataPath] = frozenset((key,) for key in DEFAULTS_KIND.key
 def _extends_problem(document: Document, base: str, target: Path, walked: tuple[Path, ...], tree: Tree) -> Diagnostic | None:
     path = ("extends",)
     if not tree.holds(target):
-        # said before it is looked for: whether a file elsewhere is there is not told
-        hint = "defaults extend files of their own project: copy it there"
+        # checked before existence, so that the message does not reveal whether a file outside exists
+        hint = "defaults can only extend files of their own project: copy the file there"
         return document.problem(path, f"'{base}' leads out of {shown_path(tree.root or target)}", hint)
     if target in walked:
         loop = " -> ".join(shown_path(step) for step in (*walked, target))
@@ -233,10 +233,10 @@ def _extends_problem(document: Document, base: str, target: Path, walked: tuple[
 
 
 def _folders(directory: Path, root: Path) -> Iterator[Path]:
-    """Yield the folders whose defaults hold in ``directory``, innermost first.
+    """Yield the folders whose defaults apply in ``directory``, innermost first.
 
-    They end at the folder of a project (one with .git, pyproject.toml or backends.yaml), so that it does not matter which
-    path was given; outside of any, at the root that was given: a stranger's file further up must not be taken.
+    The last one is the folder of the project (with .git, pyproject.toml or backends.yaml), so the result is the same for every given path.
+    Outside of a project it is the given root, so that files of other users further up are not used.
     """
     chain = [directory, *directory.parents]
     marked = next((index for index, place in enumerate(chain) if is_project(place)), None)

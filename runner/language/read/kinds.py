@@ -1,7 +1,7 @@
-"""The kinds of YAML file that are read, and how a file is recognised as one of them.
+"""The kinds of YAML files, and how a file is recognised as one of them.
 
-Diagnostics quote what stands in a file: keys, values, Python. A file that is not recognised may be anything, for example one
-with passwords, so its diagnostics name a position and a kind of problem, and quote nothing.
+Diagnostics quote the contents of recognised files: keys, values, Python. Any other file may contain secrets, so its diagnostics name only
+a position and a kind of problem.
 """
 
 import difflib
@@ -15,32 +15,32 @@ _ANY_KEY = re.compile(r"""(?:^|[\s{,])["']?([A-Za-z_]\w*)["']?[ \t]*:(?=\s|$)"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One kind of file: a file is recognised by ``least`` of its ``keys``, one of which is a mark."""
+    """One kind of file. A file is recognised by at least ``least`` of its ``keys``, one of them in ``marks``."""
 
     name: str
     """The name of its schema."""
     article: str
     keys: frozenset[str]
     marks: frozenset[str]
-    """Keys that other tools' files hardly have."""
+    """Keys that are rare in files of other tools."""
     least: int = 2
     anywhere: bool = False
-    """Whether keys count at any depth, and not only at the top."""
+    """Whether keys count at any depth instead of only at the top."""
     file_name: str = ""
-    """The name by which files of this kind are found: such a file needs one mark, or all its keys are nearly keys."""
+    """The fixed name of files of this kind. A file with this name needs only one mark, or only keys that are similar to ``keys``."""
     form: str
 
     def recognises(self, text: str, file_name: str = "", data: Any = None) -> bool:
-        """Whether a file is of this kind: by its keys when it could be read, else by what looks like keys in its text."""
+        """Whether a file is of this kind: by its parsed keys, or else by the keys found in its text."""
         found = set(map(str, data)) if isinstance(data, dict) and not self.anywhere else self._keys_of(text)
         if len(found & self.keys) >= self.least and found & self.marks:
             return True
-        return bool(self.file_name) and file_name == self.file_name and self._is_meant(found)
+        return bool(self.file_name) and file_name == self.file_name and self._has_similar_keys(found)
 
     def _keys_of(self, text: str) -> set[str]:
         return set((_ANY_KEY if self.anywhere else _TOP_KEY).findall(text))
 
-    def _is_meant(self, found: set[str]) -> bool:
+    def _has_similar_keys(self, found: set[str]) -> bool:
         if found & self.marks:
             return True
         return bool(found) and all(difflib.get_close_matches(key, self.keys, n=1, cutoff=0.8) for key in found)

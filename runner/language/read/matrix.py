@@ -1,4 +1,4 @@
-"""The points of a spec: every backend with every combination of its matrix, less what is excluded."""
+"""The points of a spec: every backend with every combination of matrix values, without the excluded ones."""
 
 import itertools
 import json
@@ -15,14 +15,14 @@ from runner.language.read.document import DataPath, Document
 MAX_POINTS = 10_000
 MAX_EXCLUSIONS = 1_000
 RESERVED = ("backend", "device", "facts", "params", "torch")
-"""Names that templates or preludes have for something else."""
+"""Names with another meaning in templates or preludes."""
 REPEAT = "repeat"
-"""The key that is there to run the same case several times: nothing needs to name it."""
+"""The matrix key that only repeats a case: it need not be used anywhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One key of the matrix: its values, how each stands in a case's id, and which of them were given an id of their own."""
+    """One key of the matrix: its values, the text of each in a case's id, and whether the text was given as ``id``."""
 
     key: str
     values: tuple[Any, ...]
@@ -30,7 +30,7 @@ class Axis:
     named: tuple[bool, ...]
 
     def places(self, wanted: Any) -> frozenset[int]:
-        """Return the indices of the values that an exclusion means: by value, or by the id that was given."""
+        """Return the indices of the values that an exclusion selects, by value or by given id."""
         found = zip(self.values, self.labels, self.named, strict=True)
         return frozenset(
             index for index, (value, label, named) in enumerate(found) if _same(value, wanted) or (named and label == _text(wanted))
@@ -47,7 +47,7 @@ class Point:
 
     @property
     def names(self) -> dict[str, Any]:
-        """What a template may name, but for facts."""
+        """The names that a template may use, except ``facts``."""
         return {**self.values, "backend": self.backend.name, "device": self.backend.device}
 
     @property
@@ -61,7 +61,7 @@ _SAFE = frozenset(string.ascii_letters + string.digits + "_.+-")
 
 
 def _quoted(label: str) -> str:
-    """Percent-encode what could be mistaken for a part of the id."""
+    """Percent-encode characters with a meaning in an id."""
     if _SAFE.issuperset(label):
         return label
     encoded = label.encode("utf-8", "surrogatepass")
@@ -69,20 +69,20 @@ def _quoted(label: str) -> str:
 
 
 def axes(document: Document) -> tuple[tuple[Axis, ...], list[Diagnostic]]:
-    """Read the matrix; return its axes and what is wrong with it."""
+    """Read the matrix; return its axes and its problems."""
     found: list[Axis] = []
     problems: list[Diagnostic] = []
     for key, entries in document.data.get("matrix", {}).items():
         if key in RESERVED:
             problems.append(
-                document.problem(("matrix", key), f"the matrix key '{key}' is taken", f"taken are {one_of(RESERVED)}", key=True)
+                document.problem(("matrix", key), f"the matrix key '{key}' is reserved", f"reserved keys: {one_of(RESERVED)}", key=True)
             )
         labels = [_label(document, key, index, entry) for index, entry in enumerate(entries)]
         seen: set[str] = set()
         for index, label in enumerate(labels):
             if label in seen:
                 problems.append(
-                    document.problem(("matrix", key, index), f"the value {label} of '{key}' is repeated", "give each another id")
+                    document.problem(("matrix", key, index), f"the value {label} of '{key}' is repeated", "give each a different id")
                 )
             seen.add(label)
         values = [entry["value"] if isinstance(entry, dict) else entry for entry in entries]
@@ -93,7 +93,7 @@ def axes(document: Document) -> tuple[tuple[Axis, ...], list[Diagnostic]]:
 def _label(document: Document, key: str, index: int, entry: Any) -> str:
     path = ("matrix", key, index, "id") if isinstance(entry, dict) else ("matrix", key, index)
     mark = document.marks.get(path)
-    # values stand in the id as they stand in the file; below an alias there is no mark of its own
+    # an id shows values as written in the file; values below an alias have no mark
     value = entry["id"] if isinstance(entry, dict) else entry
     if mark is None or mark.raw is None:
         return _text(value)
@@ -101,22 +101,22 @@ def _label(document: Document, key: str, index: int, entry: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return a value as YAML's core schema would write it."""
+    """Return a value as text of YAML's core schema."""
     return {True: "true", False: "false", None: "null"}[value] if value is None or isinstance(value, bool) else str(value)
 
 
 def size_problem(document: Document, axes: Sequence[Axis], backends: int) -> Diagnostic | None:
-    """Return a problem when the matrix has more points than anyone can mean, or too many exclusions to compare them with."""
+    """Return a problem if the matrix has too many points or too many exclusions."""
     count = math.prod(len(axis.values) for axis in axes) * backends
     if count > MAX_POINTS:
-        # Python refuses to write out a number of thousands of digits
+        # Python does not print numbers with thousands of digits
         shown = f"{count:,}" if count < _COUNTABLE else f"more than {_COUNTABLE:,}"
         message = f"a matrix of {shown} cases; at most {MAX_POINTS:,} are expanded"
-        return document.problem(("matrix",), message, "name fewer values, or write several specs", key=True)
+        return document.problem(("matrix",), message, "use fewer values, or write several specs", key=True)
     exclusions = len(document.data.get("exclude", []))
     if exclusions > MAX_EXCLUSIONS:
         message = f"{exclusions:,} exclusions; at most {MAX_EXCLUSIONS:,} are compared"
-        return document.problem(("exclude",), message, "a list of values stands for each of them", key=True)
+        return document.problem(("exclude",), message, "write a list of values in one exclusion", key=True)
     return None
 
 
@@ -125,7 +125,7 @@ _COUNTABLE = 10**15
 
 @dataclass(frozen=True, slots=True)
 class _Exclusion:
-    """One entry of ``exclude``: the backends that it means (None for all), and for each axis that it names the indices."""
+    """One entry of ``exclude``: its backends (None for all), and the selected indices of each axis that it names."""
 
     backends: frozenset[str] | None
     places: tuple[tuple[int, frozenset[int]], ...]
@@ -148,7 +148,7 @@ def _read_exclusion(exclusion: Mapping[str, Any], axes: Sequence[Axis]) -> _Excl
 
 
 def points(document: Document, axes: Sequence[Axis], backends: Sequence[Backend]) -> Iterator[Point]:
-    """Yield the points in the order of the file, backends outermost, without those that are excluded."""
+    """Yield the points that are not excluded, in file order, with backends outermost."""
     exclusions = [_read_exclusion(exclusion, axes) for exclusion in document.data.get("exclude", [])]
     for backend in backends:
         for indices in itertools.product(*(range(len(axis.values)) for axis in axes)):
@@ -163,12 +163,12 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _same(value: Any, other: Any) -> bool:
-    # 1 is not 1.0 nor true: each has an id of its own; NaN is NaN
+    # 1, 1.0 and true differ, because their ids differ; NaN equals NaN
     return type(value) is type(other) and bool(value == other or (value != value and other != other))
 
 
 def exclusion_problems(document: Document, axes: Sequence[Axis], backends: Sequence[Backend]) -> list[Diagnostic]:
-    """Return what is wrong with ``exclude``: unknown keys, and values that exclude nothing."""
+    """Return the problems of ``exclude``: unknown keys, and values that exclude nothing."""
     problems: list[Diagnostic] = []
     by_key = {axis.key: axis for axis in axes}
     names = {name for backend in backends for name in backend.names}
@@ -182,7 +182,7 @@ def exclusion_problems(document: Document, axes: Sequence[Axis], backends: Seque
                 problems.append(document.problem(path, message, hint, key=True))
                 continue
             if wanted == []:
-                problems.append(document.problem(path, f"an empty list for '{key}': this excludes nothing", "leave the key out"))
+                problems.append(document.problem(path, f"an empty list for '{key}': this excludes nothing", "remove the key"))
             for place, value in enumerate(_as_list(wanted)):
                 if not (str(value) in names if key == "backend" else by_key[key].places(value)):
                     message = f"'{key}' is never {json.dumps(value)}: this excludes nothing"

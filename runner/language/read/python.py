@@ -1,4 +1,4 @@
-"""Python in specs, read by ``ast`` and never executed: syntax, the function that is meant, how many arguments it takes."""
+"""Python in specs, parsed by ``ast`` and never executed: syntax, the entry function, and its number of arguments."""
 
 import ast
 import builtins
@@ -19,9 +19,9 @@ from runner.language.read.source import read_bytes
 
 
 def block_at(document: Document, path: DataPath, name: str) -> CodeBlock:
-    """Return the Python at ``path`` with the line on which it begins.
+    """Return the Python at ``path`` with its first line.
 
-    The text of a literal block (``|``) begins on the line below its mark; a plain or quoted text on its own line.
+    The text of a literal block (``|``) begins on the line after its mark; a plain or quoted text on its own line.
     """
     mark = document.marks[path]
     text = str(document.value(path))
@@ -32,27 +32,27 @@ def block_at(document: Document, path: DataPath, name: str) -> CodeBlock:
 
 
 MAX_MODULE = 16 << 20
-"""Bytes of a module that is looked into for a name."""
+"""The maximum size of a module that is searched for a name, in bytes."""
 
 _HEADER = re.compile(rb"[|>][-+1-9]*\s*(#.*)?\Z")
 
 
 def _header(document: Document, mark: Mark) -> int:
-    """Return the line of a block's ``|`` or ``>``; an anchor, where its mark is, may stand above it."""
+    """Return the line of a block's ``|`` or ``>``. The mark may be an anchor on a line before it."""
     lines = document.content.splitlines()
     return next((number for number in range(mark.line, len(lines) + 1) if _HEADER.search(lines[number - 1])), mark.line)
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A block's syntax tree, or the diagnostic that says why there is none."""
+    """A block's syntax tree, or the diagnostic of its syntax error."""
 
     tree: ast.Module | None
     problem: Diagnostic | None
 
 
 def parse(document: Document, path: DataPath, block: CodeBlock) -> Parsed:
-    """Parse a block; a syntax error gets the line of the YAML file."""
+    """Parse a block. A syntax error gets its line in the YAML file."""
     try:
         return Parsed(_tree(block.text), None)
     except SyntaxError as error:
@@ -65,11 +65,11 @@ def parse(document: Document, path: DataPath, block: CodeBlock) -> Parsed:
 
 @functools.lru_cache(maxsize=64)
 def _tree(text: str) -> ast.Module:
-    """Parse; the prelude of a folder's defaults is asked for by each of its specs."""
+    """Parse Python. Cached, because each spec of a folder parses the prelude of the defaults."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a SyntaxWarning is shown when the case runs
         tree = ast.parse(text)
-        # made and thrown away: some errors ('return' outside a function, an argument twice) only the compiler sees
+        # compiled only for errors that ast does not report ('return' outside a function, a duplicate argument)
         compile(text, "<spec>", "exec", dont_inherit=True)
         return tree
 
@@ -82,7 +82,7 @@ def _python_problem(document: Document, path: DataPath, block: CodeBlock, line: 
 
 
 def place(document: Document, path: DataPath, block: CodeBlock, line: int, column: int) -> Position:
-    """Return where a line and column of a text stand in the file; where the text begins when YAML does not keep its lines."""
+    """Return the position in the file of a line and column of a text; the start of the text if YAML does not keep its lines."""
     mark = document.marks[path]
     if not block.exact:
         return document.position(path)
@@ -103,13 +103,13 @@ def _indent(document: Document, block: CodeBlock, line: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arity:
-    """How many positional arguments a function takes; ``most`` is None for any number."""
+    """The number of positional arguments of a function; ``most`` is None for any number."""
 
     name: str
     least: int
     most: int | None
     keywords: tuple[str, ...] = ()
-    """Arguments that can only be given by keyword, and must be: no input is."""
+    """Required keyword-only arguments. Inputs are positional, so they cannot be given."""
 
     def __str__(self) -> str:
         if self.most is None:
@@ -117,7 +117,7 @@ class Arity:
         return _arguments(self.least) if self.least == self.most else f"{self.least} to {_arguments(self.most)}"
 
     def takes(self, count: int) -> bool:
-        """Whether so many arguments may be given."""
+        """Whether this number of arguments is valid."""
         return count >= self.least and (self.most is None or count <= self.most)
 
 
@@ -126,7 +126,7 @@ def _arguments(count: int) -> str:
 
 
 def arity(function: ast.FunctionDef | ast.AsyncFunctionDef, *, method: bool = False) -> Arity:
-    """Return the arity of a def; a method's first argument is not counted."""
+    """Return the arity of a def, without the first argument of a method."""
     arguments = function.args
     positional = len(arguments.posonlyargs) + len(arguments.args) - (1 if method else 0)
     most = None if arguments.vararg else positional
@@ -136,12 +136,12 @@ def arity(function: ast.FunctionDef | ast.AsyncFunctionDef, *, method: bool = Fa
 
 
 def top_level_functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
-    """Return the defs at the top of a block by name."""
+    """Return the top-level defs of a block by name."""
     return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def top_level_names(tree: ast.Module) -> set[str]:
-    """Return every name that the top of a module binds, also inside ``if``, ``for``, ``try``; ``*`` for a star import."""
+    """Return all names that a module binds at the top, also inside ``if``, ``for``, ``try``; ``*`` for a star import."""
     names: set[str] = set()
     for node in _statements(tree.body):
         match node:
@@ -173,7 +173,7 @@ def _statements(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
 
 
 def module_arity(tree: ast.Module, name: str) -> Arity | None:
-    """Return the arity of ``forward`` of a class in a prelude; None where reading cannot tell."""
+    """Return the arity of ``forward`` of a class in a prelude; None if the source does not show it."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             for item in node.body:
@@ -184,10 +184,10 @@ def module_arity(tree: ast.Module, name: str) -> Arity | None:
 
 
 def find_name(path: str, prelude: set[str]) -> tuple[str, str] | None:
-    """Return (message, hint) when reading shows that a dotted path cannot be found; None when it can, or only a worker can tell.
+    """Return (message, hint) if the source shows that a dotted path does not exist; None if it exists or only a worker can decide.
 
-    Looked up without import: the first part among the prelude's names and the installed top-level packages, the rest in the
-    package's own files as far as they say.
+    Nothing is imported. The first part is looked up among the prelude's names and the installed top-level packages, the rest in the
+    package's files as far as possible.
     """
     first, _, rest = path.replace(":", ".").partition(".")
     if "*" in prelude or (first in prelude and not (first == "torch" and rest)):
@@ -208,13 +208,13 @@ _GIVEN = {"torch", "params"}
 
 
 def is_installed(name: str) -> bool:
-    """Whether a top-level package can be found; nothing is imported."""
+    """Whether a top-level package is installed. Nothing is imported."""
     return _folders(name, tuple(sys.path)) is not None
 
 
 @functools.cache
 def _folders(package: str, search: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the folders of a package, none for a module; None when it cannot be found. Many specs name the same few."""
+    """Cached ``find_spec``: return the folders of a package, none for a module; None if it is not installed."""
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
@@ -235,10 +235,10 @@ def _find_in_files(package: str, path: str) -> tuple[str, str] | None:
         file = place / f"{part}.py"
         if file.is_file():
             if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folders[0])):
-                return None  # a link to who knows what: the names in it are not shown
+                return None  # a link out of the package: the names of its target are not shown
             return _find_in_module(file, ".".join(parts[: index + 1]), tuple(parts[index + 1 :]))
         break
-    return None  # bound by an __init__ or made at run time: only a worker can tell
+    return None  # defined by an __init__ or at run time: only a worker can decide
 
 
 @functools.cache
@@ -247,12 +247,12 @@ def _find_in_module(file: Path, module: str, rest: tuple[str, ...]) -> tuple[str
         return None
     try:
         text = read_bytes(file, limit=MAX_MODULE)
-        # a look at the text spares the tree, which costs a hundred times as much, for nearly every name that is there
+        # a search of the text finds nearly all existing names, a hundred times as fast as parsing
         if re.search(rb"^(?:def|class) %s\b|^%s\b[^\n]*=" % ((re.escape(rest[0].encode()),) * 2), text, re.MULTILINE):
             return None
         tree = ast.parse(text)
     except (SyntaxError, ValueError, InvalidSpecs):
-        return None  # not a text of a reasonable size, or not Python of this version: only a worker can tell
+        return None  # too large, or not Python of this version: only a worker can decide
     names = top_level_names(tree)
     if rest[0] in names or names & {"*", "__getattr__"}:
         return None
@@ -260,18 +260,18 @@ def _find_in_module(file: Path, module: str, rest: tuple[str, ...]) -> tuple[str
 
 
 def is_exception(name: str) -> bool:
-    """Whether a bare name is one of Python's own exceptions."""
+    """Whether a bare name is a built-in exception."""
     found = getattr(builtins, name, None)
     return isinstance(found, type) and issubclass(found, BaseException)
 
 
 def exceptions() -> list[str]:
-    """Return the names of Python's own exceptions."""
+    """Return the names of the built-in exceptions."""
     return [name for name in dir(builtins) if is_exception(name)]
 
 
 def defined(trees: Mapping[str, ast.Module]) -> set[str]:
-    """Return every name that a spec's preludes bind, and those that each worker adds."""
+    """Return all names that a spec's preludes bind, and those that every worker adds."""
     names = set(_GIVEN)
     for tree in trees.values():
         names |= top_level_names(tree)

@@ -1,7 +1,7 @@
-"""What can be checked of a file with parts of the wrong shape, so that one look finds the problems of form and of meaning.
+"""Reduces a document with problems to the part that can be checked, so that one pass finds problems of form and of meaning.
 
-Keys that are nearly right are read as what they nearly are, and what does not fit the schema is cut out. What is cut is
-remembered as gaps: a problem that may only be there because of a gap is not reported (``believed``).
+Misspelt keys are read as the keys that they resemble. Parts that do not fit the schema are cut out. The cuts are recorded as gaps: a
+problem that may be a consequence of a gap is not reported (``without_follow_ups``).
 """
 
 import re
@@ -12,27 +12,27 @@ from typing import Any
 from runner.core.diagnostics import Diagnostic
 from runner.language.read import schema, schema_words
 from runner.language.read.document import DataPath, Document, Mark
-from runner.language.read.doubts import MEANT, NEAR, likeness
+from runner.language.read.follow_ups import MEANT, NEAR, similarity
 from runner.language.read.kinds import Kind
 from runner.language.read.source import recognised
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readable:
-    """The part of a document that fits its schema. ``document`` is None when nothing can be checked."""
+    """The part of a document that fits its schema. ``document`` is None if nothing can be checked."""
 
     document: Document | None
     problems: tuple[Diagnostic, ...] = ()
     cuts: frozenset[DataPath] = frozenset()
-    """What was cut, by its path in the file. A key that was missing is cut too."""
+    """The cut parts, by their paths in the file. Missing keys are included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fill:
-    """Values for keys that must be there: where one is missing, what it belongs to can be checked all the same."""
+    """Values for required keys: if such a key is missing, the rest of its map can still be checked."""
 
     depth: int
-    """How deep in the document the maps with these keys are."""
+    """The depth of the maps with these keys in the document."""
     values: Mapping[str, Any]
 
 
@@ -40,21 +40,21 @@ _NOTHING = Fill(depth=0, values={})
 
 
 def readable(document: Document, kind: Kind, fill: Fill = _NOTHING) -> Readable:
-    """Return what of a document can be checked, and the problems of the rest."""
+    """Return the part of a document that can be checked, and the problems of the rest."""
     if not document.problems and schema.fits(kind.name)(document.data):
         return Readable(document=document)
     if not document.problems and not recognised(document.path, document.content, kind, document.data):
-        return Readable(document=None, problems=tuple(_strange(document, kind)))
+        return Readable(document=None, problems=tuple(_unrecognised(document, kind)))
     if not isinstance(document.data, dict):
         return Readable(document=None, problems=(*document.problems, *_root_problems(document, kind)))
     return _Repair(document, kind, fill).done()
 
 
-def _strange(document: Document, kind: Kind) -> Iterator[Diagnostic]:
-    """Yield what is wrong with a file that may be anything: nothing of it is quoted."""
+def _unrecognised(document: Document, kind: Kind) -> Iterator[Diagnostic]:
+    """Yield the problems of an unrecognised file, without quoting it."""
     found = "a list" if isinstance(document.data, list) else "text or nothing"
     is_map = isinstance(document.data, dict)
-    yield document.problem((), f"does not look like {kind.article}" + ("" if is_map else f": expected a map, found {found}"), kind.form)
+    yield document.problem((), f"is not {kind.article}" + ("" if is_map else f": expected a map, found {found}"), kind.form)
     if is_map:
         missing = (one for one in schema.describe(document.data, kind.name) if not one[0] and "needs the key" in one[1])
         yield from (document.problem(path, message, hint, key=key) for path, message, hint, key in missing)
@@ -74,7 +74,7 @@ class _Repair:
         self.cuts: set[DataPath] = set()
         self.document = document
         self.origins: dict[DataPath, DataPath] = {}
-        """Where values of the repaired document stand in the file; those that did not move are left out."""
+        """The path in the file of each moved value of the repaired document."""
 
     def done(self) -> Readable:
         self._cut(path for path in self.source.unread if path)
@@ -87,7 +87,7 @@ class _Repair:
         if renamed:
             after = schema.describe(self.document.data, self.kind.name)
             still = {(path, message) for path, message, _, _ in after}
-            # what was only missing because its name was misspelt is not missing
+            # a misspelt key is not missing
             found = [one for one in found if "needs " not in one[1] or (one[0], one[1]) in still or one[0] in renamed]
             problems += self._positioned([one for one in after if any(one[0][: len(path)] == path for path in renamed)])
         problems += [self.source.problem(path, message, hint, key=key) for path, message, hint, key in found]
@@ -95,14 +95,14 @@ class _Repair:
             if not self._mend(wrong):
                 return Readable(document=None, problems=tuple(problems))
         if ("steps",) in self.cuts and (self.source.is_whole or "expect" not in self.document.data):
-            self._edit({("steps",): []}, {})  # else it would seem to have the short form
+            self._edit({("steps",): []}, {})  # otherwise the spec would have the short form
         return Readable(document=self.document, problems=tuple(dict.fromkeys(problems)), cuts=frozenset(self._all_cuts()))
 
     def _positioned(self, found: Sequence[schema_words.Problem]) -> list[Diagnostic]:
         return [self.document.problem(path, message, hint, key=key) for path, message, hint, key in found]
 
     def _is_unread(self, problem: schema_words.Problem) -> bool:
-        """Whether something is missing that may stand where the file could not be read."""
+        """Whether a missing part may be in the unreadable part of the file."""
         path, message, _, _ = problem
         if "needs " not in message and "is empty" not in message:
             return False
@@ -114,23 +114,23 @@ class _Repair:
             yield from ((key,) for key in self.kind.keys if key not in self.document.data)
 
     def _rename(self, found: Sequence[schema_words.Problem]) -> set[DataPath]:
-        """Read keys that are nearly right as what they nearly are; return their paths after that."""
+        """Rename misspelt keys to the keys that they resemble; return their new paths."""
         names: dict[DataPath, str] = {}
         for path, message, hint, key in found:
             meant = MEANT.search(hint)
-            if key and message.startswith("unknown ") and meant and self._is_near(path, meant[1]) and path not in names:
+            if key and message.startswith("unknown ") and meant and self._is_similar(path, meant[1]) and path not in names:
                 names[path] = meant[1]
         if not names:
             return set()
         self._edit({}, names)
         return {(*path[:-1], name) for path, name in names.items()}
 
-    def _is_near(self, path: DataPath, meant: str) -> bool:
-        beside = self.document.value(path[:-1])
-        return meant not in beside and likeness(str(path[-1]), meant) >= NEAR
+    def _is_similar(self, path: DataPath, meant: str) -> bool:
+        siblings = self.document.value(path[:-1])
+        return meant not in siblings and similarity(str(path[-1]), meant) >= NEAR
 
     def _mend(self, wrong: Sequence[schema_words.Problem]) -> bool:
-        """Cut what does not fit, or fill in what is missing; False when nothing would be left."""
+        """Cut the invalid parts, or add missing required keys; return False if nothing would be left."""
         values: dict[DataPath, Any] = {}
         cuts: set[DataPath] = set()
         for path, message, _, _ in wrong:
@@ -138,7 +138,7 @@ class _Repair:
             if missing and missing[1] in self.fill.values and len(path) == self.fill.depth:
                 values[(*path, missing[1])] = self.fill.values[missing[1]]
             else:
-                # without its options a condition would be one of the options
+                # without 'set' the key 'when' would be read as an option
                 cuts.add(path[:-1] if path[-1:] == ("set",) and isinstance(path[-2], int) else path)
         if () in cuts:
             return False
@@ -152,7 +152,7 @@ class _Repair:
         self._edit(values or {}, dict.fromkeys(gone))
 
     def _original(self, path: DataPath) -> DataPath:
-        """Return a path by the indices of the file: entries of a list that were cut count."""
+        """Return a path with the indices of the file, before list entries were cut."""
         return self.origins.get(path, path)
 
     def _edit(self, values: Mapping[DataPath, Any], names: Mapping[DataPath, str | None]) -> None:
@@ -164,7 +164,7 @@ _MISSING = re.compile(r" needs the key '([^']*)'")
 
 
 class _Editor:
-    """Copies a document: without some paths, with other names for some keys, with values added."""
+    """Copies a document without some paths, with renamed keys and added values."""
 
     def __init__(
         self, document: Document, values: Mapping[DataPath, Any], names: Mapping[DataPath, str | None], before: Mapping[DataPath, DataPath]
@@ -194,13 +194,13 @@ class _Editor:
         if origin != new:
             self.origins[new] = origin
         if isinstance(value, dict):
-            return {name: self._copy(item, (*old, key), (*new, name)) for key, item, name in self._kept(value.items(), old)}
+            return {name: self._copy(item, (*old, key), (*new, name)) for key, item, name in self._remaining(value.items(), old)}
         if isinstance(value, list):
-            kept = self._kept(enumerate(value), old)
-            return [self._copy(item, (*old, key), (*new, index)) for index, (key, item, _) in enumerate(kept)]
+            items = self._remaining(enumerate(value), old)
+            return [self._copy(item, (*old, key), (*new, index)) for index, (key, item, _) in enumerate(items)]
         return value
 
-    def _kept(self, items: Iterable[tuple[Any, Any]], path: DataPath) -> Iterator[tuple[Any, Any, Any]]:
+    def _remaining(self, items: Iterable[tuple[Any, Any]], path: DataPath) -> Iterator[tuple[Any, Any, Any]]:
         for key, item in items:
             name = self.names.get((*path, key), key)
             if name is not None:
@@ -208,5 +208,5 @@ class _Editor:
 
 
 def edited(document: Document, cuts: Collection[DataPath], values: Mapping[DataPath, Any] | None = None) -> Document:
-    """Return a document without the values at some paths, and with others in their place."""
+    """Return a document without the values at some paths, and with other values added."""
     return _Editor(document, values or {}, dict.fromkeys(cuts), {}).edited()

@@ -1,11 +1,11 @@
-"""YAML 1.2 scalars: which text is null, a boolean, a number."""
+"""YAML 1.2 scalars: which texts are null, booleans or numbers."""
 
 import math
 import re
 from typing import Any
 
 MAX_DIGITS = 100
-"""Of a whole number. Python refuses to write out one of more than 4,300, and no product of a few may get there."""
+"""The maximum of a whole number. Python does not print numbers with more than 4,300 digits; arithmetic in templates stays below that."""
 
 
 _NULL = {"", "~", "null", "Null", "NULL"}
@@ -33,7 +33,7 @@ _NAN = {".nan", ".NaN", ".NAN"}
 
 
 def resolve(text: str) -> Any:
-    """Return the YAML 1.2 core value of a plain scalar. ValueError for a number with more digits than anyone can mean."""
+    """Return the YAML 1.2 core value of a plain scalar; raise ``ValueError`` for a number with too many digits."""
     if text in _NULL:
         return None
     if text in _BOOL:

@@ -1,4 +1,4 @@
-"""Holds documents against the JSON Schemas and says in words what does not fit, with its position."""
+"""Validates documents against the JSON Schemas and describes the errors with their positions."""
 
 import functools
 import json
@@ -26,7 +26,7 @@ def validator(name: str) -> Any:
 
 @functools.cache
 def _strict() -> Any:
-    """Return the class of validators: draft 2020-12, where ``4.0`` is no whole number and ``$`` is the end and nothing but the end."""
+    """Return the validator class: draft 2020-12, but ``4.0`` is not an integer and ``$`` matches only at the end."""
     from jsonschema import Draft202012Validator, ValidationError
     from jsonschema.validators import extend
 
@@ -35,26 +35,26 @@ def _strict() -> Any:
             yield ValidationError("does not match")
 
     whole = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: is_whole(value))
-    return extend(Draft202012Validator, {"pattern": pattern}, type_checker=whole)  # type: ignore[no-untyped-call]  # jsonschema types it not
+    return extend(Draft202012Validator, {"pattern": pattern}, type_checker=whole)  # type: ignore[no-untyped-call]  # jsonschema is untyped
 
 
 @functools.cache
 def fits(name: str) -> Predicate:
-    """Return a predicate that only says whether a value fits the schema ``name``: many times as quick as ``validator``."""
+    """Return a predicate that checks a value against the schema ``name`` without messages, many times as fast as ``validator``."""
     return compile_schema(resolved(name))
 
 
 @functools.cache
 def resolved(name: str) -> Any:
-    """Return the schema ``name`` with every reference written out: no schema refers to itself, and looking up is slow.
+    """Return the schema ``name`` with all references resolved. No schema is recursive, and resolving on each use is slow.
 
-    What stands below ``allOf`` is for editors: names, which code checks, with better hints (see ``published``).
+    ``allOf`` is removed: it contains names for editors, which are checked by code with better hints (see ``published``).
     """
     return _resolve(load(name), name)
 
 
 def resolve_definition(file: str, name: str) -> Any:
-    """Return one definition of a schema with its references written out."""
+    """Return one definition of a schema with all references resolved."""
     return _resolve(load(file)["$defs"][name], file)
 
 
@@ -75,35 +75,35 @@ def _resolve(node: Any, file: str) -> Any:
 
 
 def problems(document: Document, name: str) -> list[Diagnostic]:
-    """Return every way in which the document does not fit the schema ``name``."""
+    """Return all errors of the document against the schema ``name``."""
     return [document.problem(path, message, hint, key=key) for path, message, hint, key in describe(document.data, name)]
 
 
 def describe(value: Any, name: str) -> list[Problem]:
-    """Return the problems of plain data."""
+    """Return the errors of plain data."""
     if fits(name)(value):
         return []
-    return _without_echoes([problem for error in validator(name).iter_errors(value) for problem in in_words(error)])
+    return _without_duplicates([problem for error in validator(name).iter_errors(value) for problem in in_words(error)])
 
 
-def _without_echoes(found: list[Problem]) -> list[Problem]:
-    """Leave out what says nothing new: the same with another hint, "one kind" beside its typo, "two keys" beside the missing one."""
+def _without_duplicates(found: list[Problem]) -> list[Problem]:
+    """Remove errors that repeat another one: the same error with another hint, and counts of keys beside an unknown or missing key."""
     unknown_at = {path[:-1] for path, message, _, key in found if key and message.startswith("unknown")}
     missing_at = {path for path, message, _, _ in found if "needs the key" in message}
     once: dict[tuple[DataPath, str], Problem] = {}
     for path, message, hint, key in found:
-        is_echo = (path in unknown_at and "needs exactly one of" in message) or (path in missing_at and "needs at least" in message)
-        if not is_echo and len(hint) >= len(once.get((path, message), ("", "", "", False))[2]):
+        is_duplicate = (path in unknown_at and "needs exactly one of" in message) or (path in missing_at and "needs at least" in message)
+        if not is_duplicate and len(hint) >= len(once.get((path, message), ("", "", "", False))[2]):
             once[path, message] = (path, message, hint, key)
     return list(once.values())
 
 
 def describe_as(value: Any, file: str, definition: str) -> list[Problem]:
-    """Return the problems of a value that one definition describes and no schema reaches: schemas do not refer to themselves."""
+    """Return the errors of a value against one definition, for values that no schema covers, because schemas are not recursive."""
     part = _definition(file, definition)
     if _compiled(part)(value):
         return []
-    return _without_echoes([problem for error in _validator_of(part).iter_errors(value) for problem in in_words(error)])
+    return _without_duplicates([problem for error in _validator_of(part).iter_errors(value) for problem in in_words(error)])
 
 
 @functools.cache
@@ -112,7 +112,7 @@ def _definition(file: str, name: str) -> Any:
 
 
 def describe_at(data: Any, name: str, path: DataPath) -> list[Problem]:
-    """Return the problems of the value at ``path`` alone: what a template put there, in a document that fits otherwise."""
+    """Return the errors of the value at ``path`` alone: the value of a template in an otherwise valid document."""
     value = data
     for key in path:
         value = value[key]
@@ -128,7 +128,7 @@ def describe_at(data: Any, name: str, path: DataPath) -> list[Problem]:
 
 
 def _parts_at(node: Any, value: Any, path: DataPath) -> list[Any]:
-    """Return the parts of a schema that hold for the value at ``path``."""
+    """Return the parts of a schema that apply to the value at ``path``."""
     if not path:
         return [node]
     found: list[Any] = []
@@ -154,7 +154,7 @@ _predicates: dict[int, tuple[Any, Predicate]] = {}
 
 
 def _compiled(part: Any) -> Predicate:
-    """Return the predicate of a part of a schema; the part is kept, so that its id stays its own."""
+    """Return the predicate of a part of a schema. The part is stored too, so that its id is not reused."""
     if id(part) not in _predicates:
         _predicates[id(part)] = (part, compile_schema(part))
     return _predicates[id(part)][1]

@@ -1,4 +1,4 @@
-"""The errors of jsonschema as diagnostics: what was found, what is allowed, what to type."""
+"""Messages for errors of jsonschema: what was found, what is allowed, what to type."""
 
 import json
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ TEMPLATE_PATTERN = r"^\{\{.*\}\}$"
 
 
 Problem = tuple[DataPath, str, str, bool]
-"""Path, message, hint, and whether the path's key is meant rather than its value."""
+"""Path, message, hint, and whether the problem is the path's key instead of its value."""
 
 
 def in_words(error: Any) -> Iterator[Problem]:
-    """Yield the problems that one error of jsonschema stands for."""
+    """Yield the problems of one error of jsonschema."""
     path = tuple(error.absolute_path)
-    # what stands below propertyNames is about the key; its path is the map's
+    # an error below propertyNames is about a key; its path is that of the map
     of_key = "propertyNames" in error.absolute_schema_path
     writer = _bad_key if of_key else _WRITERS.get(error.validator, _other)
     for suffix, message, hint, key in writer(error):
@@ -38,7 +38,7 @@ def _extra_keys(error: Any) -> Iterator[_Piece]:
     what = {"expectation": "expectation", "step": "step", "input": "input kind", "condition": "condition"}.get(title, "key")
     for key in error.instance:
         if key not in allowed:
-            # a step is what is done; beside it stands what is expected
+            # a step is a kind, with 'expect' beside it
             is_expect = what == "step" and bool(did_you_mean(str(key), ["expect"], cutoff=0.8))
             word = "key" if is_expect else what
             message, hint = unknown(word, str(key), [one for one in allowed if (one == "expect") is is_expect or what != "step"])
@@ -78,7 +78,7 @@ def _found(value: Any) -> str:
     return f"the number {value!s:.40}"
 
 
-def _wanted(schema: Any) -> str:
+def _expected(schema: Any) -> str:
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else list(kinds)
     templated = schema.get("pattern") == TEMPLATE_PATTERN
@@ -87,7 +87,7 @@ def _wanted(schema: Any) -> str:
 
 
 def _wrong_type(error: Any) -> Iterator[_Piece]:
-    yield (), f"expected {_wanted(error.schema)}, found {_found(error.instance)}", str(error.schema.get("description", "")), False
+    yield (), f"expected {_expected(error.schema)}, found {_found(error.instance)}", str(error.schema.get("description", "")), False
 
 
 def _wrong_text(error: Any) -> Iterator[_Piece]:
@@ -95,8 +95,8 @@ def _wrong_text(error: Any) -> Iterator[_Piece]:
         yield from _wrong_type(error)
         return
     examples = [example for example in error.schema.get("examples", []) if isinstance(example, str)]
-    hint = f"for example {' or '.join(examples[:2])}" if examples else f"it is written as {error.validator_value}"
-    yield (), f"{_found(error.instance)} is no {_title(error)}", hint, False
+    hint = f"for example {' or '.join(examples[:2])}" if examples else f"it must match {error.validator_value}"
+    yield (), f"{_found(error.instance)} is not a valid {_title(error)}", hint, False
 
 
 def _wrong_word(error: Any) -> Iterator[_Piece]:
@@ -106,7 +106,7 @@ def _wrong_word(error: Any) -> Iterator[_Piece]:
 
 
 def _wrong_constant(error: Any) -> Iterator[_Piece]:
-    yield (), f"expected {json.dumps(error.validator_value)}, found {_found(error.instance)}", "leave the key out otherwise", False
+    yield (), f"expected {json.dumps(error.validator_value)}, found {_found(error.instance)}", "otherwise remove the key", False
 
 
 def _any_of(error: Any) -> Iterator[_Piece]:
@@ -121,7 +121,7 @@ def _any_of(error: Any) -> Iterator[_Piece]:
 
 def _one_of_kinds(error: Any) -> Iterator[_Piece]:
     if not isinstance(error.instance, dict):
-        return  # its type is wrong, and that is reported
+        return  # the wrong type is reported already
     kinds = list(dict.fromkeys(key for branch in error.validator_value for key in branch.get("required", [])))
     given = [kind for kind in kinds if kind in error.instance]
     found = " and ".join(given) if given else "none"
@@ -136,10 +136,10 @@ def _size(error: Any) -> Iterator[_Piece]:
             message = f"{_title(error)} is empty" if bound == 1 else f"{_title(error)} needs at least {bound} {_UNITS[error.validator]}"
         case "maxProperties":
             extra = " and ".join(str(key) for key in error.instance)
-            message = f"{_title(error)} takes one kind, found {extra}"
+            message = f"{_title(error)} takes one key, found {extra}"
         case _:
             message = f"{_title(error)} takes at most {bound} {_UNITS[error.validator]}"
-    hint = "write each in an entry of its own" if error.validator == "maxProperties" else str(error.schema.get("description", ""))
+    hint = "write each in its own entry" if error.validator == "maxProperties" else str(error.schema.get("description", ""))
     yield (), message, hint, False
 
 
@@ -156,7 +156,7 @@ def _repeated(error: Any) -> Iterator[_Piece]:
     for index, item in enumerate(error.instance):
         written = json.dumps(item, sort_keys=True)
         if written in seen:
-            yield (index,), f"{_found(item)} is repeated", "leave it out", False
+            yield (index,), f"{_found(item)} is repeated", "remove it", False
         seen.add(written)
 
 
@@ -164,16 +164,16 @@ def _dependent(error: Any) -> Iterator[_Piece]:
     for key, needed in error.validator_value.items():
         for other in needed:
             if key in error.instance and other not in error.instance:
-                yield (key,), f"'{key}' goes with '{other}'", f"add '{other}'", True
+                yield (key,), f"'{key}' requires '{other}'", f"add '{other}'", True
 
 
 def _bad_key(error: Any) -> Iterator[_Piece]:
-    hint = f"it is written as {error.validator_value}" if error.validator == "pattern" else ""
-    yield (str(error.instance),), f"'{error.instance}' is no name that may stand here", hint, True
+    hint = f"it must match {error.validator_value}" if error.validator == "pattern" else ""
+    yield (str(error.instance),), f"'{error.instance}' is not a valid name here", hint, True
 
 
 def _other(error: Any) -> Iterator[_Piece]:
-    yield (), f"does not fit: {error.message[:200]}", "", False
+    yield (), f"does not fit the schema: {error.message[:200]}", "", False
 
 
 _WRITERS = {

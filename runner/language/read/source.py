@@ -1,8 +1,8 @@
-"""Reads one YAML file into plain data with a position for every value. Never runs anything.
+"""Parses one YAML file into plain data with a position for every value. Never executes anything.
 
-The reader is built on the event stream of libyaml, not on PyYAML's constructors: that gives YAML 1.2 core scalars
-(``1e-3`` is a number, ``on`` is a string, ``012`` is 12), a position and the raw text of each value, repeated keys as
-errors, and bounds on size, depth and alias growth that hold before anything is built.
+The parser uses the event stream of libyaml instead of PyYAML's constructors. This gives YAML 1.2 core scalars (``1e-3`` is a number, ``on``
+is a string, ``012`` is 12), a position and the raw text of each value, errors for repeated keys, and limits on size, depth and aliases that
+apply before data is built.
 """
 
 import os
@@ -22,11 +22,11 @@ from runner.language.read.syntax import ESCAPES, FOREIGN_BREAK, failure, line_co
 MAX_BYTES = 1 << 20
 
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is eight times as fast; a PyYAML without it still works
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is eight times as fast, but PyYAML without it works too
 
 
 def read(path: Path, kind: Kind = SPEC) -> Document:
-    """Read one YAML file; raise ``InvalidSpecs`` with a positioned diagnostic for whatever is wrong with it."""
+    """Parse one YAML file; raise ``InvalidSpecs`` with a positioned diagnostic for each problem."""
     document = read_partly(path, kind)
     if document.problems:
         raise InvalidSpecs(document.problems)
@@ -34,9 +34,9 @@ def read(path: Path, kind: Kind = SPEC) -> Document:
 
 
 def read_partly(path: Path, kind: Kind = SPEC) -> Document:
-    """Read what can be read of one YAML file; raise ``InvalidSpecs`` when that is nothing.
+    """Parse one YAML file as far as possible; raise ``InvalidSpecs`` if nothing can be parsed.
 
-    Of a file that is not of the kind that was expected no diagnostic quotes anything.
+    Diagnostics of a file that is not of the expected kind quote nothing.
     """
     data = read_bytes(path, article=kind.article)
     try:
@@ -51,20 +51,20 @@ def read_partly(path: Path, kind: Kind = SPEC) -> Document:
 
 
 def recognised(path: Path, content: bytes, kind: Kind, data: Any = None) -> bool:
-    """Whether a file is of a kind. A link has the name of the file that it leads to."""
+    """Whether a file is of a kind. The name of a link is that of its target."""
     return kind.recognises(content.decode("utf-8-sig", "replace"), os.path.basename(os.path.realpath(path)), data)
 
 
 def read_bytes(path: Path, limit: int = MAX_BYTES, article: str = "a spec") -> bytes:
-    """Return the file's bytes, or raise ``InvalidSpecs`` for what cannot be a spec: too large, a device, unreadable.
+    """Return the file's bytes; raise ``InvalidSpecs`` for a file that cannot be a spec: too large, a device, unreadable.
 
-    ``article`` says in hints what kind of file is expected.
+    ``article`` names the expected kind of file in hints.
     """
     try:
-        # before it is opened: opening alone does something to some devices
+        # checked before opening, because opening has side effects on some devices
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise failure(path, "is not a regular file", f"{article} is a text file")
-        # O_NONBLOCK: a named pipe that took its place must not make the reader wait for a writer that never comes
+        # O_NONBLOCK: opening a named pipe that has replaced the file must not block
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
         raise failure(path, f"cannot be read: {error.strerror}", "check the path and its permissions") from error
@@ -74,7 +74,7 @@ def read_bytes(path: Path, limit: int = MAX_BYTES, article: str = "a spec") -> b
         raise failure(path, "is not a regular file", f"{article} is a text file")
     with os.fdopen(descriptor, "rb") as stream:
         try:
-            # a file of /proc says that it is empty, gives what it likes, and may have nothing to give at the moment
+            # a file of /proc has the size 0, any contents, and may return None
             data = b"" if status.st_size > limit else stream.read(limit + 1) or b""
         except OSError as error:
             raise failure(path, f"cannot be read: {error.strerror}", f"{article} is a text file") from error
@@ -88,10 +88,10 @@ def read_bytes(path: Path, limit: int = MAX_BYTES, article: str = "a spec") -> b
 
 def _decode(path: Path, data: bytes, article: str) -> str:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise failure(path, "is not UTF-8: it begins as UTF-16 does", "save the file as UTF-8")
+        raise failure(path, "is not UTF-8: it begins with a UTF-16 byte order mark", "save the file as UTF-8")
     if b"\0" in data:
         line, column = line_column(data, data.index(b"\0"))
-        raise failure(path, "is a binary file: it holds a NUL byte", f"{article} is UTF-8 text", line, column)
+        raise failure(path, "is a binary file: it contains a NUL byte", f"{article} is UTF-8 text", line, column)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -101,7 +101,7 @@ def _decode(path: Path, data: bytes, article: str) -> str:
 
 
 def parse(text: str, *, path: Path, content: bytes = b"", kind: Kind = SPEC) -> Document:
-    """Parse YAML text that came from ``path``; raise ``InvalidSpecs`` for whatever is wrong with it."""
+    """Parse YAML text of the file ``path``; raise ``InvalidSpecs`` with a diagnostic for each problem."""
     document = _parse(text, path=path, content=content, kind=kind)
     if document.problems:
         raise InvalidSpecs(document.problems)
@@ -109,12 +109,12 @@ def parse(text: str, *, path: Path, content: bytes = b"", kind: Kind = SPEC) -> 
 
 
 def _parse(text: str, *, path: Path, content: bytes, kind: Kind) -> Document:
-    """Parse what can be parsed."""
+    """Parse as far as possible."""
     file = shown_path(path)
     foreign = FOREIGN_BREAK.search(text)
     if foreign is not None:
-        # libyaml counts these as the ends of lines, as YAML 1.1 did: every position below would be wrong
-        message = f"the character U+{ord(foreign[0]):04X} ends a line for some readers and not for others"
+        # libyaml counts these as line ends, as in YAML 1.1: all later positions would be wrong
+        message = f"the character U+{ord(foreign[0]):04X} is a line end for some parsers only"
         line, column = place(text, foreign.start())
         raise failure(path, message, f'write it as an escape in a double-quoted string: "{ESCAPES[foreign[0]]}"', line, column)
     builder = Builder(file, kind)
@@ -123,7 +123,7 @@ def _parse(text: str, *, path: Path, content: bytes, kind: Kind) -> Document:
             if builder.feed(event):
                 break
     except yaml.YAMLError as error:
-        builder.give_up(syntax_problem(file, text, error))
+        builder.fail(syntax_problem(file, text, error))
     builder.finish()
     return Document(
         path=path,
@@ -139,7 +139,7 @@ def _parse(text: str, *, path: Path, content: bytes, kind: Kind) -> Document:
 
 
 def _events(text: str) -> Iterator[Any]:
-    # libyaml is driven event by event: no recursion that a deeply nested file could exhaust
+    # event by event, without recursion that a deeply nested file could exhaust
     loader = _LOADER(text)
     try:
         while loader.check_event():

@@ -1,4 +1,4 @@
-"""Where templates stand in a spec, and putting values in their place."""
+"""Finds the templates of a spec and replaces them by values."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ SECTIONS = frozenset(
     ["summary", "covers", "config", "dynamo_config", "functorch_config", "env", "torch", "context", "function", "functions"]
     + ["let", "spies", "handlers", "inputs", "compile", "steps", "expect", "timeout", "control"]
 )
-"""The keys below which a ``{{`` is a template."""
+"""The top-level keys in whose values ``{{`` begins a template."""
 
 _PATTERNS = (("filecheck",), ("filecheck", "checks"), ("raises", "match"), ("text", "matches"), ("log", "matches"))
-"""What in an expectation is a pattern: there ``{{`` is FileCheck's."""
+"""Patterns in expectations. ``{{`` belongs to FileCheck there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """A template over facts: evaluated on the machine that runs the case."""
+    """A template that uses facts. It is evaluated on the machine that runs the case."""
 
     template: templates.Template
     names: Mapping[str, Any]
@@ -37,7 +37,7 @@ def occurrences(data: Any) -> Iterator[tuple[DataPath, str]]:
 
 
 def templates_below(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
-    """Yield the path and text of every template of a value that stands at ``path``."""
+    """Yield the path and text of every template in the value at ``path``."""
     if isinstance(value, str):
         if "{{" in value and not _is_code(path):
             yield path, value
@@ -62,7 +62,7 @@ _PYTHON_OF_STEPS = frozenset((word, kind.traits.python) for word, kind in STEPS.
 
 
 def replaced(data: Any, path: DataPath, value: Any) -> Any:
-    """Return ``data`` with ``value`` at ``path``; what is not on the way is shared, nothing is changed in place."""
+    """Return ``data`` with ``value`` at ``path``. Nothing is changed in place; parts off the path are shared."""
     if not path:
         return value
     copy: Any = list(data) if isinstance(data, list) else dict(data)
@@ -71,7 +71,7 @@ def replaced(data: Any, path: DataPath, value: Any) -> Any:
 
 
 def filled(value: Any, names: Mapping[str, Any]) -> Any:
-    """Return ``value`` with every template evaluated over ``names``, or deferred where it asks for facts."""
+    """Return ``value`` with every template evaluated with ``names``, or deferred if it uses facts."""
     if templates.is_template(value):
         template = templates.parse(value)
         return Deferred(template, names) if template.is_deferred else template.evaluate(names)
@@ -94,7 +94,7 @@ def resolve_facts(value: Any, facts: Mapping[str, Any]) -> Any:
 
 
 def as_text(value: Any) -> Any:
-    """Return ``value`` with every deferred template as its text, for people and for digests."""
+    """Return ``value`` with every deferred template as its text, for messages and digests."""
     if isinstance(value, Deferred):
         return value.template.text
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Diagnostics for what YAML or its bytes do not allow: positions, hints, text that may be quoted."""
+"""Diagnostics for invalid YAML and invalid bytes: positions, hints, and messages without quotations."""
 
 import re
 from dataclasses import replace
@@ -13,7 +13,7 @@ _QUOTED = re.compile(r"'.*'|but found .*|byte 0x[0-9a-f]+|U\+[0-9A-F]+", re.DOTA
 
 
 def unquoted(problem: Diagnostic) -> Diagnostic:
-    """Return a problem of reading without what it quotes of the file. The words of libyaml's C parser, and all hints, are fixed."""
+    """Return a problem without its quotations of the file. Messages of libyaml's C parser and all hints are fixed texts."""
     fixed = problem.message.startswith("YAML syntax: ") and hasattr(yaml, "CSafeLoader")
     message = problem.message if fixed else _QUOTED.sub("...", problem.message)
     return replace(problem, message=message)
@@ -43,7 +43,7 @@ def place(text: str, offset: int) -> tuple[int, int]:
 
 
 def syntax_problem(file: str, text: str, error: yaml.YAMLError) -> Diagnostic:
-    """Return the diagnostic for what PyYAML refused."""
+    """Return the diagnostic of an error of PyYAML."""
     if isinstance(error, yaml.reader.ReaderError):
         return _reader_problem(file, text, error)
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
@@ -60,17 +60,17 @@ QUOTE = 'put quotes around it: "{{ ... }}"'
 
 
 _SYNTAX_HINTS = {
-    "end of stream": "the quoted text that begins on line {} has no closing quote",
-    "',' or ']'": "the list that begins on line {} has no ']', or a ',' is missing",
-    "',' or '}'": "the map that begins on line {} has no '}}', or a ',' is missing",
+    "end of stream": "the quoted text from line {} has no closing quote",
+    "',' or ']'": "the list from line {} has no ']', or a ',' is missing",
+    "',' or '}'": "the map from line {} has no '}}', or a ',' is missing",
     "escape": "in double quotes a backslash begins an escape: write \\\\, or use single quotes",
     "comment or line break": "the text begins on the line below the | or >",
     "directive": "remove the line that begins with %",
-    "mapping values": "check the indentation, and put quotes around a value that holds ': '",
+    "mapping values": "check the indentation, and put quotes around a value that contains ': '",
     "alphabetic or numeric": "put quotes around a value that begins with * or &",
     "cannot start any token": "put quotes around a value that begins with a special character",
 }
-"""By a part of libyaml's words: what to do. ``{}`` is the line on which the part that is not closed begins."""
+"""Hints by a part of libyaml's message. ``{}`` is the first line of the unclosed part."""
 
 
 def _syntax_hint(problem: str, error: yaml.YAMLError) -> str:

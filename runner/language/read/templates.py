@@ -1,7 +1,7 @@
-"""``{{ expr }}`` in a value: one Jinja2 expression, evaluated over plain data.
+"""Templates: ``{{ expr }}`` in a value is one Jinja2 expression, evaluated with plain data.
 
-Jinja2 parses; the evaluation is ours and knows a closed list of node types, so that there is nothing to escape from: no calls,
-no filters, no attributes of Python objects, no operator whose result can grow without end.
+Jinja2 only parses. The evaluation is implemented here for a closed list of node types, so templates cannot escape: no calls, no filters, no
+attributes of Python objects, no operator with unbounded results.
 """
 
 import functools
@@ -19,14 +19,14 @@ MAX_EXPRESSION = 200
 MAX_RESULT = 10_000
 MAX_DEPTH = 20
 MAX_BITS = 1_000
-"""Of a whole number: about 300 digits."""
+"""The maximum size of a whole number: about 300 digits."""
 
 DEFERRED_NAME = "facts"
-"""Names below it are known only to the machine that runs the case."""
+"""The name whose attributes are known only on the machine that runs the case."""
 
 
 class TemplateError(Exception):
-    """A template that cannot be used; the message says why, ``hint`` what to type instead."""
+    """An invalid template; the message is the reason, ``hint`` what to type instead."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -43,17 +43,17 @@ class Template:
 
     @property
     def is_single(self) -> bool:
-        """Exactly one expression: its value keeps its type."""
+        """Whether the template is exactly one expression: its value keeps its type."""
         return len(self.parts) == 1 and not isinstance(self.parts[0], str)
 
     @property
     def is_deferred(self) -> bool:
-        """Only the machine that runs the case can evaluate it."""
+        """Whether only the machine that runs the case can evaluate the template."""
         return DEFERRED_NAME in self.names
 
     def evaluate(self, names: Mapping[str, Any]) -> Any:
-        """Return the value over ``names``; raise ``TemplateError``."""
-        # every name, also one behind an 'or' or an 'if' that is not reached with these values
+        """Return the value with ``names``; raise ``TemplateError``."""
+        # all names, also those in branches of 'or' and 'if' that are not evaluated
         missing = self.names - names.keys()
         if missing:
             _name(min(missing), names)
@@ -64,13 +64,13 @@ class Template:
 
 
 def is_template(value: object) -> bool:
-    """Whether a value of a spec is a template at all."""
+    """Whether a value of a spec is a template."""
     return isinstance(value, str) and "{{" in value
 
 
 @dataclass(frozen=True, slots=True)
 class _PlainName:
-    """An expression that is one name with its attributes; most are, and reading them takes no parser."""
+    """An expression that is one name with attributes. Most are, and they need no parser."""
 
     name: str
     attributes: tuple[str, ...]
@@ -86,12 +86,12 @@ _PLAIN = re.compile(r"\{\{\s*([A-Za-z][A-Za-z0-9_]*(?:\.[A-Za-z][A-Za-z0-9_]*)*)
 _WORDS = frozenset(
     ["true", "false", "none", "True", "False", "None", "not", "and", "or", "in", "is", "if", "else", "for", "recursive", "loop", "self"]
 )
-"""Words that mean something else than a name to Jinja2."""
+"""Words that are not names in Jinja2."""
 
 
 @functools.lru_cache(maxsize=4096)
 def parse(text: str) -> Template:
-    """Parse ``text``; raise ``TemplateError`` for whatever is not one of the allowed expressions."""
+    """Parse ``text``; raise ``TemplateError`` for any other expression than the allowed ones."""
     pieces = _PLAIN.split(text)
     found, rest = [_PlainName.parse(dotted) for dotted in pieces[1::2]], pieces[0::2]
     names = frozenset(one.name for one in found)
@@ -134,7 +134,7 @@ def _check_lengths(text: str) -> None:
 
 def _check_lexed_lengths(text: str) -> None:
     expression, depth = "", 0
-    # the lexer knows which braces stand inside a string of an expression
+    # the lexer recognises braces inside a string of an expression
     for _, kind, piece in _environment().lex(text):
         if kind == "variable_end":
             _check_length(expression)
@@ -154,7 +154,7 @@ def _check_length(expression: str) -> None:
 def _environment() -> Any:
     from jinja2 import Environment
 
-    # only parsed with, never rendered: no loader, no globals; trailing newlines are part of a YAML value
+    # only for parsing: no loader, no globals; trailing newlines are part of a YAML value
     return Environment(autoescape=False, keep_trailing_newline=True)  # noqa: S701 - nothing is rendered to HTML here
 
 
@@ -166,10 +166,10 @@ def _check(node: Any, names: set[str]) -> None:
         )
     if kind == "Name":
         if node.name.startswith("_"):
-            raise TemplateError(f"the name '{node.name}' in a template", "names that begin with '_' are refused")
+            raise TemplateError(f"the name '{node.name}' in a template", "names that begin with '_' are not allowed")
         names.add(node.name)
     if kind == "Getattr" and node.attr.startswith("_"):
-        raise TemplateError(f"the attribute '{node.attr}' in a template", "attributes that begin with '_' are refused")
+        raise TemplateError(f"the attribute '{node.attr}' in a template", "attributes that begin with '_' are not allowed")
     if kind == "CondExpr" and node.expr2 is None:
         raise TemplateError("an 'if' without 'else' in a template", "write {{ a if condition else b }}")
     for child in node.iter_child_nodes():
@@ -251,7 +251,7 @@ def _name(name: str, names: Mapping[str, Any]) -> Any:
 def _attribute(value: Any, attribute: str) -> Any:
     if not isinstance(value, Mapping):
         raise TemplateError(
-            f"the attribute '{attribute}' of a value that has none", "only matrix values that are maps, and facts, have attributes"
+            f"the attribute '{attribute}' of a value without attributes", "only matrix values that are maps, and facts, have attributes"
         )
     if attribute not in value:
         message, hint = unknown("attribute", attribute, value)
@@ -284,14 +284,14 @@ def _arithmetic(node: Any, names: Mapping[str, Any]) -> Any:
     except (ZeroDivisionError, OverflowError) as error:
         raise TemplateError(f"{left!r:.40} {node.operator} {right!r:.40} in a template: {error}", "check the matrix values") from error
     if result.bit_length() > MAX_BITS if isinstance(result, int) else not math.isfinite(result):
-        raise TemplateError(f"a result of '{node.operator}' in a template that is too large", "check the matrix values")
+        raise TemplateError(f"the result of '{node.operator}' in a template is too large", "check the matrix values")
     return result
 
 
 def _number(value: Any, symbol: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         message = f"'{symbol}' on {value!r:.40} in a template"
-        raise TemplateError(message, "arithmetic takes numbers; strings and lists are not repeated")
+        raise TemplateError(message, "arithmetic needs numbers; strings and lists cannot be repeated")
     return value
 
 

@@ -1,7 +1,7 @@
-"""Which files may be read: those of the tree around a path that was named. A link that leads out of it is refused.
+"""The files that may be read for a given path: those of its tree. Links that lead out of the tree are rejected.
 
-The tree is the project that the path lies in (the nearest folder above it with ``.git``, else with ``pyproject.toml``, else
-with ``backends.yaml``), outside of any project the path's own folder. What is installed with the package is trusted.
+The tree is the project of the path (the nearest folder above it with ``.git``, else with ``pyproject.toml``, else with ``backends.yaml``).
+Outside of a project it is the path's own folder. Files that are installed with the package are trusted.
 """
 
 import os
@@ -12,21 +12,21 @@ from runner.core.diagnostics import Diagnostic, Position, shown_path
 from runner.system.data_dirs import folder
 
 MARKS = (".git", "pyproject.toml", "backends.yaml")
-"""What makes a folder a project's, the strongest mark first."""
+"""Files that mark the folder of a project, the strongest mark first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The files below a folder; ``root`` is its real path, None where every file is trusted."""
+    """The files below a folder. ``root`` is its real path; None if all files are trusted."""
 
     root: Path | None
 
     def holds(self, path: Path) -> bool:
-        """Whether a path leads to a place in the tree, through whatever links."""
+        """Whether a path leads to a place in the tree, after links are resolved."""
         return self.root is None or Path(os.path.realpath(path)).is_relative_to(self.root)
 
     def refusal(self, path: Path, what: str = "this file") -> Diagnostic:
-        """Return the problem of a path that leads out. Where it leads is not said: the link may be a stranger's."""
+        """Return the problem of a path that leads out of the tree, without the target, because the link may belong to another user."""
         hint = "put a copy there instead of the link, or name the real path on the command line"
         message = f"{what} is reached through a link that leads out of {shown_path(self.root or path)}"
         return Diagnostic(position=Position(file=shown_path(path)), message=message, hint=hint)
@@ -38,7 +38,7 @@ def link_problem(path: Path, tree: Tree) -> Diagnostic | None:
 
 
 def is_project(place: Path) -> bool:
-    """Whether a folder is a project's. Neither the home folder nor the root of the file system is one."""
+    """Whether a folder is the root of a project. The home folder and the root of the file system never are."""
     return _may_be_project(place) and any(os.path.exists(place / mark) for mark in MARKS)
 
 
@@ -47,7 +47,7 @@ def _may_be_project(place: Path) -> bool:
 
 
 def tree_of(root: Path) -> Tree:
-    """Return the tree that belongs to a folder that was named, or to the folder of a file that was named."""
+    """Return the tree of a given folder, or of the folder of a given file."""
     real = Path(os.path.realpath(root))
     if real.is_relative_to(shipped := folder("specs").resolve()) and shipped.parent.name == "_data":
         return Tree(None)

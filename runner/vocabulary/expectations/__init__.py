@@ -1,4 +1,4 @@
-"""Every kind of expectation, in one table. A new one is a module here, an entry below, its schema entry and its test."""
+"""The table of all expectations. A new kind needs a module here, an entry below, a schema definition and a test."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -40,7 +40,7 @@ EXPECTATIONS: Mapping[str, type[Expectation]] = {
     "dead": Dead,
     "remote_cache": RemoteCache,
 }
-"""The word of the language, and the class that it builds."""
+"""The class of each expectation, by its key in a spec."""
 
 MEASURES: Mapping[str, Callable[[Mapping[str, Any], Callable[[str], Any]], Json]] = {
     "close": close.measure,
@@ -51,10 +51,10 @@ MEASURES: Mapping[str, Callable[[Mapping[str, Any], Callable[[str], Any]], Json]
     "log": log.measure,
     "dead": dead.measure,
 }
-"""What the worker measures for a kind; kinds that every step's facts suffice for are absent."""
+"""Measurements in the worker, by kind. Kinds that use only the facts of every step are absent."""
 
 ALWAYS_MEASURED = ("log", "dead")
-"""Kinds that ask for no result, and are measured also after an exception."""
+"""Kinds that need no result and are measured after an exception too."""
 
 __all__ = [
     "ALWAYS_MEASURED",

@@ -6,16 +6,16 @@ from runner.core.expectation import Expectation, Judgement, Mutant, StepFacts
 from runner.core.observation import Raised
 
 OUTPUT = "output"
-"""The name of a step's own result."""
+"""The name of a step's result."""
 
 EAGER = "eager"
-"""The name of the reference."""
+"""The name of the eager reference."""
 
 
 class BadExpectation(Exception):
-    """An expectation that has the right shape and no meaning.
+    """An expectation that fits the schema but is invalid.
 
-    ``path`` leads from the expectation's body to the value that is wrong; ``line`` is a line within that value, from 0.
+    ``path`` leads from the expectation's body to the invalid value; ``line`` and ``column`` are a position in that value, 0 if it has none.
     """
 
     def __init__(self, message: str, hint: str = "", *, path: tuple[str | int, ...] = (), line: int = 0, column: int = 0) -> None:
@@ -27,7 +27,7 @@ class BadExpectation(Exception):
 
 
 def text_of(value: Any) -> str:
-    """Return a value as a person would write it, cut to a line."""
+    """Return a value as text, cut to one line."""
     shown = value if isinstance(value, str) else repr(value)
     return shown if len(shown) <= 200 else shown[:200] + "..."
 

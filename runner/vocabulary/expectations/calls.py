@@ -1,4 +1,4 @@
-"""``calls``: what a spy saw."""
+"""``calls``: the calls that a spy recorded."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,45 +38,45 @@ class Calls:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """No named values: spies have names of their own."""
+        """No named values: spies have their own names."""
         return ()
 
     def measurement(self) -> Mapping[str, Json] | None:
-        """Every step has what the spies saw."""
+        """None: every step has the calls of its spies."""
         return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge the number of entries that fit ``where``."""
+        """Judge the number of entries that match ``where``."""
         if not holds(self.when, here):
             return [Judgement.not_applicable()]
-        wanted = _AT_LEAST_ONE if self.count is None else self.count
+        required = _AT_LEAST_ONE if self.count is None else self.count
         what = f"calls of {self.of}" + (f" where {text_of(dict(self.where))}" if self.where else "")
         found = facts.calls.get(self.of)
         if found is None:
-            return [Judgement.error("no such spy was set", expected=what)]
+            return [Judgement.error("the case has no such spy", expected=what)]
         entries = [decode(entry) for entry in found.entries]
         if self.where and len(entries) < found.count:
-            return [Judgement.error(f"only {len(entries)} of {found.count} entries were kept", expected=what)]
-        number = sum(_fits(entry, self.where) for entry in entries) if self.where else found.count
-        judged = judge_count(wanted, number, here, leaf="", absent="")
+            return [Judgement.error(f"only {len(entries)} of {found.count} entries were recorded", expected=what)]
+        number = sum(_matches(entry, self.where) for entry in entries) if self.where else found.count
+        judged = judge_count(required, number, here, leaf="", absent="")
         shown = "\n".join(text_of(entry) for entry in entries[:20])
         return [Judgement(status=judged.status, expected=f"{what}: {judged.expected}", observed=judged.observed, detail=shown)]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """More entries and fewer of those that fit; and none that fits, where some must."""
+        """More matching entries and fewer; and none, if some are required."""
         found = facts.calls.get(self.of)
         if found is None or not holds(self.when, here):
             return
-        wanted = _AT_LEAST_ONE if self.count is None else self.count
-        fitting = [entry for entry in found.entries if _fits(decode(entry), self.where or {})]
+        required = _AT_LEAST_ONE if self.count is None else self.count
+        fitting = [entry for entry in found.entries if _matches(decode(entry), self.where or {})]
         others = [entry for entry in found.entries if entry not in fitting] if self.where else []
         number = len(fitting) if self.where else found.count
 
         def changed(count: float) -> StepFacts:
-            entries = ((fitting or [_like(self.where or {})]) * int(count))[: int(count)]
+            entries = ((fitting or [_matching_entry(self.where or {})]) * int(count))[: int(count)]
             return _with(facts, self.of, [*others, *entries])
 
-        yield from count_mutants(wanted, number, here, changed)
+        yield from count_mutants(required, number, here, changed)
         if self.where and fitting:
             yield Mutant(name="entries that do not fit", facts=_with(facts, self.of, [*others, *[{}] * len(fitting)]))
 
@@ -85,19 +85,19 @@ def _with(facts: StepFacts, spy: str, entries: Sequence[Mapping[str, Json]]) -> 
     return replace(facts, calls={**facts.calls, spy: SpyCalls(count=len(entries), entries=tuple(entries))})
 
 
-def _like(where: Mapping[str, Any]) -> dict[str, Json]:
-    """Return an entry that fits."""
+def _matching_entry(where: Mapping[str, Any]) -> dict[str, Json]:
+    """Return an entry that matches ``where``."""
     return {key: encode(value["contains"] if isinstance(value, Mapping) else value) for key, value in where.items()}
 
 
-def _fits(entry: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
-    return all(key in entry and _agrees(entry[key], wanted) for key, wanted in where.items())
+def _matches(entry: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    return all(key in entry and _matches_value(entry[key], expected) for key, expected in where.items())
 
 
-def _agrees(value: Any, wanted: Any) -> bool:
-    if isinstance(wanted, Mapping) and set(wanted) == {"contains"}:
-        parts = wanted["contains"] if isinstance(wanted["contains"], list) else [wanted["contains"]]
+def _matches_value(value: Any, expected: Any) -> bool:
+    if isinstance(expected, Mapping) and set(expected) == {"contains"}:
+        parts = expected["contains"] if isinstance(expected["contains"], list) else [expected["contains"]]
         if isinstance(value, str):
             return all(isinstance(part, str) and part in value for part in parts)
         return isinstance(value, list) and all(any(same(item, part) for item in value) for part in parts)
-    return same(value, wanted)
+    return same(value, expected)

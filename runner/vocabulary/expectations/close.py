@@ -1,7 +1,7 @@
-"""``close``: every tensor of a value is near its counterpart.
+"""``close``: every tensor of a value is close to its reference.
 
-Elementwise closeness needs no tensors to be judged: |a - b| <= atol + rtol * |b| everywhere is the same as
-max(|a - b| - rtol * |b|) <= atol. The worker sends that maximum (in float64), and what stands at its place.
+The judge needs no tensors: |a - b| <= atol + rtol * |b| for all elements is the same as max(|a - b| - rtol * |b|) <= atol. The worker sends
+that maximum in float64, with the values at its position.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from runner.vocabulary.expectations.stand_ins import NAMES, measure_other_inputs
 from runner.vocabulary.expectations.tolerances import default_tolerance
 
 NOTHING_DIFFERS = "any stand-in"
-"""What survives where no stand-in is applicable and the case claims nothing else."""
+"""The mutant that survives if no stand-in is applicable and the case has no other expectation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +39,10 @@ class Close:
 
     @classmethod
     def parse(cls, body: Any) -> "Close":
-        """Read the arguments; a comparison that nothing could fail is an error."""
+        """Read the arguments; raise ``BadExpectation`` for a comparison that cannot fail."""
         for word in ("atol", "rtol"):
             if not 0 <= body.get(word, 0) < math.inf:
-                raise BadExpectation(f"{word} is {body[word]}", "a tolerance is a finite number from 0", path=(word,))
+                raise BadExpectation(f"{word} is {body[word]}", "a tolerance is a finite number, at least 0", path=(word,))
         found = cls(**body)
         if found.of == found.to:
             raise BadExpectation(f"'{found.of}' is compared with itself", "name another value in 'of' or 'to'", path=("to",))
@@ -50,15 +50,15 @@ class Close:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The value and its counterpart."""
+        """The value and its reference."""
         return (self.of, self.to)
 
     def measurement(self) -> Mapping[str, Json] | None:
-        """The worker measures with the tolerance that will be judged."""
+        """The worker measures with the tolerance of the judgement."""
         return {"of": self.of, "to": self.to, "atol": self.atol, "rtol": self.rtol, "equal_nan": self.equal_nan}
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge structure first, then each leaf; one failing leaf is shown."""
+        """Judge the structure first, then each leaf. The judgement shows the first failed leaf."""
         if not holds(self.when, here):
             return [Judgement.not_applicable()]
         expected = f"{self.of} close to {self.to}"
@@ -72,10 +72,10 @@ class Close:
         problems = [problem for leaf in measured["leaves"] if (problem := self.problem(leaf)) is not None]
         if problems:
             return [problems[0]]
-        return [Judgement.held(expected=expected, observed=f"{len(measured['leaves'])} values within tolerance")]
+        return [Judgement.passed(expected=expected, observed=f"{len(measured['leaves'])} values within tolerance")]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """Each leaf by itself, with each stand-in that the worker measured in its place."""
+        """One mutant for each leaf and each stand-in that the worker measured for it."""
         leaves = facts.measured["leaves"]
         for index, leaf in enumerate(leaves):
             where = f"{self.of}{leaf['path']}"
@@ -87,7 +87,7 @@ class Close:
                     yield Mutant(name=name, facts=replace(facts, measured={**facts.measured, "leaves": changed}), where=where)
 
     def problem(self, leaf: Mapping[str, Any]) -> Judgement | None:
-        """Return the judgement of a value that is not near its reference; None for one that is."""
+        """Return the judgement of a value that is not close to its reference; None if it is."""
         where = f"{self.of}{leaf['path']}"
         for fact in ("type", "shape", "dtype", "device"):
             if leaf[fact] != leaf[f"reference_{fact}"]:
@@ -126,11 +126,11 @@ def _stand_ins(leaf: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]
         yield "another value", {"equal": False, "value": "another"}
         return
     for name in NAMES:
-        yield name, leaf.get("stand_ins", {}).get(name, {"why_not": "the run did not measure it"})
+        yield name, leaf.get("stand_ins", {}).get(name, {"why_not": "it was not measured in the run"})
 
 
 def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
-    """Measure in the worker. ``value`` gives a named value; tensors may lie on any device, of any floating dtype."""
+    """Measure in the worker. ``value`` returns a named value; tensors may be on any device and have any dtype."""
     from torch.utils import _pytree as pytree
 
     leaves, structure = pytree.tree_flatten_with_path(_unnested(value(arguments["of"])))
@@ -143,17 +143,17 @@ def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
     return facts
 
 
-def wants_other_inputs(arguments: Mapping[str, Any]) -> bool:
-    """Whether the reference's answer to other inputs, or a part of it, is a stand-in of this measurement."""
+def has_other_inputs(arguments: Mapping[str, Any]) -> bool:
+    """Whether the stand-in "other inputs" applies: the output, or a part of it, is compared with the same part of eager."""
     (first, part), (other, same_part) = (name.partition(".")[::2] for name in (arguments["of"], arguments["to"]))
     return (first, other) == (OUTPUT, EAGER) and part == same_part
 
 
 def add_other_inputs(facts: dict[str, Any], arguments: Mapping[str, Any], reference: Any, answer: Callable[[], Any]) -> None:
-    """Put the stand-in "other inputs" into what ``measure`` gave.
+    """Add the stand-in "other inputs" to the result of ``measure``.
 
-    ``reference`` is what eager was compared with, ``answer`` gives its answer to other inputs. It is asked when the case has ended: the
-    case must not see one more call of its function.
+    ``reference`` is the eager value of the comparison, ``answer`` returns its value for other inputs. It is called after the case ends,
+    because the case must not see another call of its function.
     """
     from torch.utils import _pytree as pytree
 
@@ -166,13 +166,13 @@ def add_other_inputs(facts: dict[str, Any], arguments: Mapping[str, Any], refere
 
 
 def _others(answer: Callable[[], Any], count: int) -> list[Any]:
-    """Return each leaf of the answer to other inputs, or why there is none."""
+    """Return each leaf of the eager value for other inputs, or the reason why it is missing."""
     import torch
     from torch.utils import _pytree as pytree
 
     try:
         leaves = [leaf for leaf in pytree.tree_leaves(_unnested(answer())) if leaf is not None]
-    except Exception as error:  # code of a spec may raise anything on inputs that it was not written for
+    except Exception as error:  # a spec's code may raise anything for unexpected inputs
         return [f"{type(error).__name__}: {error}"[:300]] * count
     if len(leaves) != count:
         return ["other inputs give another structure"] * count
@@ -180,9 +180,9 @@ def _others(answer: Callable[[], Any], count: int) -> list[Any]:
 
 
 def _unnested(value: Any) -> Any:
-    """Return a value as tensors with numbers for shapes: nested tensors as their components, sparse ones dense, arrays as tensors.
+    """Return a value as tensors with shapes: nested tensors as their components, sparse ones as dense, numpy arrays as tensors.
 
-    A dataclass that pytree does not know is opened as a map of its fields.
+    A dataclass that is unknown to pytree becomes a map of its fields.
     """
     from torch.utils import _pytree as pytree
 
@@ -206,7 +206,7 @@ def _opened(leaf: Any) -> Any:
 
 def _structure(spec: Any) -> str:
     text = str(spec)
-    # what is left out still counts
+    # the digest covers the part that is cut
     return text if len(text) <= 2000 else f"{text[:2000]}... (sha256 {hashlib.sha256(text.encode()).hexdigest()})"
 
 
@@ -216,13 +216,13 @@ def _leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, 
         rtol, atol = facts["rtol"], facts["atol"]
         against = functools.partial(differences, rtol=rtol, atol=atol, equal_nan=arguments["equal_nan"])
         facts["stand_ins"] = measure_stand_ins(reference, rtol=rtol, atol=atol, against=against)
-        if not wants_other_inputs(arguments):
-            facts["stand_ins"]["other inputs"] = {"why_not": "only eager is asked for other inputs"}
+        if not has_other_inputs(arguments):
+            facts["stand_ins"]["other inputs"] = {"why_not": "only eager has a value for other inputs"}
     return facts
 
 
 def describe_leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of a value and its reference, and how far apart they are where both are tensors of one shape."""
+    """Return the facts of a value and its reference, and their differences if both are tensors of one shape."""
     import torch
 
     described = _describe(leaf)
@@ -241,7 +241,7 @@ def describe_leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> di
 
 
 def _is_equal(value: Any, reference: Any, arguments: Mapping[str, Any]) -> bool:
-    """Whether two plain values of one type are equal; floats within the tolerance, else float32's, in which torch computed them."""
+    """Whether two plain values of one type are equal. Floats are compared with the tolerance, by default that of float32."""
     if value is reference:
         return True
     if type(value) is float:
@@ -266,9 +266,9 @@ _CHUNK = 1 << 24
 
 
 def differences(actual: Any, reference: Any, *, rtol: float, atol: float, equal_nan: bool = True) -> dict[str, Any]:
-    """Return the sizes of the differences of two tensors of one shape, in float64 (complex: of the absolute values).
+    """Return the differences of two tensors of one shape, in float64; for complex numbers those of the absolute values.
 
-    Elements that are infinite on either side count as equal where they are the same and as ``inf_mismatches`` otherwise.
+    Infinite elements count as equal if both are the same infinity, otherwise as ``inf_mismatches``.
     """
     total: dict[str, Any] = {"nan_mismatches": 0, "inf_mismatches": 0, "mismatches": 0, "excess": 0.0, "max_abs": 0.0}
     total.update(worst_index=[], worst_value=None, worst_reference=None)
@@ -289,7 +289,7 @@ def _wide(part: Any) -> Any:
 
 
 def _distance(actual: Any, reference: Any, a: Any, b: Any) -> Any:
-    """Return |a - b| in float64. Integers are subtracted as such: two that differ are never 0 apart, however large they are."""
+    """Return |a - b| in float64. Integers are subtracted exactly, so different integers never have the distance 0."""
     import torch
 
     if any(part.is_floating_point() or part.is_complex() for part in (actual, reference)):

@@ -1,4 +1,4 @@
-"""``counter``: values of ``torch._dynamo.utils.counters`` at a point of the case."""
+"""``counter``: values of ``torch._dynamo.utils.counters`` after a step."""
 
 import functools
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ class Counter:
 
     @classmethod
     def parse(cls, body: Any) -> "Counter":
-        """Read the counts by ``namespace.name``."""
+        """Read the counts by ``namespace.name``; raise ``BadExpectation``."""
         for name, count in body.items():
             _check(name, count)
         return cls(counts=dict(body))
@@ -32,23 +32,23 @@ class Counter:
         return ()
 
     def measurement(self) -> Mapping[str, Json] | None:
-        """Every step has its counters."""
+        """None: every step has its counters."""
         return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge each counter by itself. One that torch never touched counts 0, as in torch."""
+        """Judge each counter on its own. A counter that torch has not touched is 0, as in torch."""
         return [
             judge_count(count, _read(facts, name), here, leaf=name, absent="no counters were read") for name, count in self.counts.items()
         ]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """Each counter by itself, counted otherwise."""
+        """Each counter on its own, with another count."""
         for name, count in self.counts.items():
             yield from count_mutants(count, _read(facts, name), here, functools.partial(_with, facts, name), leaf=name)
 
 
 def is_unlisted(count: Any) -> bool:
-    """Whether the spec says that the name is in no table, and means it."""
+    """Whether the spec marks the counter with ``unlisted: true``: its name is in no table."""
     if isinstance(count, list):
         return any(is_unlisted(entry.get("value")) for entry in count)
     return isinstance(count, dict) and count.get("unlisted") is True
@@ -62,12 +62,12 @@ def _check(name: str, count: Any) -> None:
     except BadExpectation as error:
         raise BadExpectation(str(error), error.hint, path=(name, *error.path)) from error
     if is_unlisted(count) and allows_zero(count):
-        hint = "a misspelt name is always 0: claim at least 1"
-        raise BadExpectation(f"the unlisted counter '{name}' may not be claimed 0", hint, path=(name,))
+        hint = "a misspelt name is always 0: expect at least 1"
+        raise BadExpectation(f"the unlisted counter '{name}' may not be expected to be 0", hint, path=(name,))
 
 
 def allows_zero(count: Any) -> bool:
-    """Whether a counter that is never touched would hold."""
+    """Whether an untouched counter passes."""
     if isinstance(count, list):
         return any(allows_zero(entry["value"]) for entry in count)
     if isinstance(count, dict):

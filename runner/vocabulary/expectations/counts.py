@@ -1,4 +1,4 @@
-"""Counts: a number, a range, or a value under conditions. Shared by ``counter``, ``metric`` and ``generated_files``."""
+"""Counts: a number, a range, or a value with conditions. Used by ``counter``, ``metric``, ``generated_files`` and others."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """A closed range of whole numbers; ``least == most`` for an exact one."""
+    """A closed range of numbers; ``least == most`` for an exact one. None means no bound."""
 
     least: float | None
     most: float | None
@@ -23,28 +23,28 @@ class Count:
         return f"at most {self.most}" if self.least is None else f"{self.least} to {self.most}"
 
     def holds(self, number: float) -> bool:
-        """Whether the number lies in the range."""
+        """Whether the number is in the range."""
         return (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
 
 
 def parse_count(body: Any) -> Count:
-    """Read a number or a range; raise ``BadExpectation`` for one that holds nothing or everything."""
+    """Read a number or a range; raise ``BadExpectation`` for a range with no number or all numbers."""
     numbers = [body.get(word) for word in ("value", "min", "max")] if isinstance(body, dict) else [body]
     for number in numbers:
         if number is not None and number < 0:
-            raise BadExpectation(f"{number} is less than 0: nothing is counted so", "write a number from 0")
+            raise BadExpectation(f"{number} is less than 0, and counts are not negative", "write 0 or more")
     if isinstance(body, dict):
         if "value" in body:
             if "min" in body or "max" in body:
-                raise BadExpectation("value beside min or max", "write one or the other")
+                raise BadExpectation("value together with min or max", "use one of them")
             return Count(least=body["value"], most=body["value"])
         least, most = body.get("min"), body.get("max")
         if least is None and most is None:
             raise BadExpectation("a range without min and max", "write {min: 1}, {max: 3} or a number")
         if least is not None and most is not None and least > most:
-            raise BadExpectation(f"the range from {least} to {most} holds nothing", "min is at most max")
+            raise BadExpectation(f"the range from {least} to {most} is empty", "min must not be greater than max")
         if most is None and least is not None and least <= 0:
-            raise BadExpectation(f"{{min: {least}}} holds for every count", "write {min: 1}")
+            raise BadExpectation(f"{{min: {least}}} is true for every count", "write {min: 1}")
         return Count(least=least, most=most)
     return Count(least=body, most=body)
 
@@ -62,14 +62,14 @@ def check_count(body: Any) -> None:
 
 
 def judge_count(body: Any, observed: float | None, here: Surroundings, *, leaf: str, absent: str) -> Judgement:
-    """Judge one count; ``absent`` says what it means that nothing was observed."""
+    """Judge one count. ``absent`` is the error text for a missing observation."""
     applies, value = choose(body, here)
     if not applies:
         return Judgement.not_applicable(leaf)
-    wanted = parse_count(value)
+    required = parse_count(value)
     if observed is None:
-        return Judgement.error(absent, expected=f"{leaf} {wanted}".strip(), leaf=leaf)
-    return Judgement.of(wanted.holds(observed), expected=f"{leaf} {wanted}".strip(), observed=str(observed), leaf=leaf)
+        return Judgement.error(absent, expected=f"{leaf} {required}".strip(), leaf=leaf)
+    return Judgement.of(required.holds(observed), expected=f"{leaf} {required}".strip(), observed=str(observed), leaf=leaf)
 
 
 COUNT_MUTATIONS = ("one more", "one less", "just below its least", "just above its most")
@@ -79,24 +79,24 @@ COUNT_MUTATIONS = ("one more", "one less", "just below its least", "just above i
 def count_mutants(
     body: Any, observed: float | None, here: Surroundings, changed: Callable[[float], StepFacts], *, leaf: str = "", where: str = ""
 ) -> Iterator[Mutant]:
-    """Yield one more and one less of an exact count, and the numbers just outside of a range; ``changed`` makes facts with a number."""
+    """Yield one more and one less for an exact count, or the numbers just outside of a range. ``changed`` makes facts with a number."""
     applies, value = choose(body, here)
     if not applies or observed is None:
         return
     for name, number in _outside(parse_count(value), observed):
         if number < 0:
-            yield Mutant.not_applicable(name, "nothing is counted less than 0", leaf=leaf, where=where)
+            yield Mutant.not_applicable(name, "counts are not negative", leaf=leaf, where=where)
         else:
             yield Mutant(name=name, facts=changed(number), leaf=leaf, where=where)
 
 
-def _outside(wanted: Count, observed: float) -> Iterator[tuple[str, float]]:
-    if wanted.least is not None and wanted.least == wanted.most:
+def _outside(required: Count, observed: float) -> Iterator[tuple[str, float]]:
+    if required.least is not None and required.least == required.most:
         yield "one more", observed + 1
         yield "one less", observed - 1
         return
-    if wanted.least is not None:
-        # a least below 1 is a metric's: just below it is nothing at all
-        yield "just below its least", 0 if 0 < wanted.least < 1 else wanted.least - 1
-    if wanted.most is not None:
-        yield "just above its most", wanted.most + 1
+    if required.least is not None:
+        # only metrics have a least below 1: 0 is just below it
+        yield "just below its least", 0 if 0 < required.least < 1 else required.least - 1
+    if required.most is not None:
+        yield "just above its most", required.most + 1

@@ -1,4 +1,4 @@
-"""``equals`` and ``differs``: named values against what is written, or against each other. Exact."""
+"""``equals`` and ``differs``: exact comparison of named values with literals or with each other."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ def _with(facts: StepFacts, name: str, fact: Json) -> StepFacts:
 
 
 def _others(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the names and values of what is nearly the same."""
+    """Yield names and values of small changes of a value."""
     match value:
         case bool():
             yield _CHANGED, not value
@@ -48,7 +48,7 @@ def _others(value: Any) -> Iterator[tuple[str, Any]]:
             yield "an element less", {key: item for key, item in value.items() if key != first}
             yield _CHANGED, {**value, first: _changed(value[first])}
         case _:
-            # nothing, NaN, and numbers so great that one more is no difference
+            # None, NaN, and numbers so large that adding 1 changes nothing
             yield _CHANGED, "changed"
 
 
@@ -58,9 +58,9 @@ def _changed(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pairs:
-    """Names with what each is compared with; the two kinds differ in the answer that they want."""
+    """Named values with the values to compare. The two kinds differ in the expected result."""
 
-    wants_equal: ClassVar[bool]
+    expects_equal: ClassVar[bool]
     pairs: Mapping[str, Any]
 
     @classmethod
@@ -70,25 +70,25 @@ class _Pairs:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Both sides' names."""
+        """The names on both sides."""
         return _references(self.pairs)
 
     def measurement(self) -> Mapping[str, Json] | None:
-        """The worker sends plain values, and compares two named ones itself."""
+        """The worker sends plain values; it compares two named values itself."""
         return {"pairs": encode(dict(self.pairs))}
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge each pair."""
-        return [_judge(name, other, facts, equal=self.wants_equal) for name, other in self.pairs.items()]
+        return [_judge(name, other, facts, equal=self.expects_equal) for name, other in self.pairs.items()]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """Each pair by itself: changed where it is equal, equal where it differs."""
+        """Each pair on its own: changed if equality is expected, made equal if a difference is."""
         for name, other in self.pairs.items():
             fact = facts.measured[name]
             if is_reference(other):
-                changed = {**fact, "equal": not self.wants_equal, "why": "changed"}
-                yield Mutant(name=_CHANGED if self.wants_equal else _MADE_EQUAL, facts=_with(facts, name, changed), leaf=name)
-            elif self.wants_equal:
+                changed = {**fact, "equal": not self.expects_equal, "why": "changed"}
+                yield Mutant(name=_CHANGED if self.expects_equal else _MADE_EQUAL, facts=_with(facts, name, changed), leaf=name)
+            elif self.expects_equal:
                 for mutation, value in _others(decode(fact["value"])):
                     yield Mutant(name=mutation, facts=_with(facts, name, {"value": encode(value)}), leaf=name)
             else:
@@ -101,7 +101,7 @@ class Equals(_Pairs):
 
     kind: ClassVar[str] = "equals"
     mutations: ClassVar[tuple[str, ...]] = ("one more", "one less", "changed", "an element more", "an element less")
-    wants_equal: ClassVar[bool] = True
+    expects_equal: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class Differs(_Pairs):
 
     kind: ClassVar[str] = "differs"
     mutations: ClassVar[tuple[str, ...]] = ("made equal",)
-    wants_equal: ClassVar[bool] = False
+    expects_equal: ClassVar[bool] = False
 
 
 def _checked(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -121,8 +121,8 @@ def _checked(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _judge(name: str, other: Any, facts: StepFacts, *, equal: bool) -> Judgement:
-    wanted = f"the value of {other['ref']}" if is_reference(other) else text_of(other)
-    expected = f"{name} {'equal to' if equal else 'different from'} {wanted}"
+    literal = f"the value of {other['ref']}" if is_reference(other) else text_of(other)
+    expected = f"{name} {'equal to' if equal else 'different from'} {literal}"
     if facts.measured is None or name not in facts.measured:
         return Judgement.error("nothing was measured", expected=expected, leaf=name)
     fact = facts.measured[name]
@@ -135,19 +135,19 @@ def _judge(name: str, other: Any, facts: StepFacts, *, equal: bool) -> Judgement
     return Judgement.of(same(value, other) is equal, expected=expected, observed=text_of(value), leaf=name)
 
 
-def same(value: Any, wanted: Any) -> bool:
-    """Whether two plain values are equal; NaN equals NaN, 1 equals 1.0, and true equals neither."""
-    if isinstance(value, list) and isinstance(wanted, list):
-        return len(value) == len(wanted) and all(map(same, value, wanted))
-    if isinstance(value, dict) and isinstance(wanted, dict):
-        return value.keys() == wanted.keys() and all(same(value[key], wanted[key]) for key in value)
-    if isinstance(value, bool) or isinstance(wanted, bool):
-        return value is wanted
-    return bool(value == wanted) or (value != value and wanted != wanted)
+def same(value: Any, expected: Any) -> bool:
+    """Whether two plain values are equal. NaN equals NaN, 1 equals 1.0, and true equals neither."""
+    if isinstance(value, list) and isinstance(expected, list):
+        return len(value) == len(expected) and all(map(same, value, expected))
+    if isinstance(value, dict) and isinstance(expected, dict):
+        return value.keys() == expected.keys() and all(same(value[key], expected[key]) for key in value)
+    if isinstance(value, bool) or isinstance(expected, bool):
+        return value is expected
+    return bool(value == expected) or (value != value and expected != expected)
 
 
 def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
-    """Measure in the worker: a plain value as it is, a tensor as nested lists, and two named values against each other."""
+    """Measure in the worker: plain values as they are, tensors as nested lists, and the comparison of two named values."""
     facts: dict[str, Any] = {}
     for name, other in arguments["pairs"].items():
         left = value(name)
@@ -201,7 +201,7 @@ def _leaf_difference(leaf: Any, other: Any) -> str:
 
 
 def _parts(tensor: Any) -> Any:
-    """Return a tensor with one more dimension, in which stand the real and the imaginary part, or the element alone."""
+    """Return a tensor with one more dimension: the real and the imaginary part, or the element alone."""
     import torch
 
     plain = tensor.detach().resolve_conj().resolve_neg()

@@ -1,4 +1,4 @@
-"""``exit``: how the child of a ``spawn`` step ended."""
+"""``exit``: the exit code and standard error of the child of a ``spawn`` step."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,10 +23,10 @@ class Exit:
 
     @classmethod
     def parse(cls, body: Any) -> "Exit":
-        """Read code and text; a child that fails to start has a non-zero code too."""
+        """Read code and text. A non-zero code needs a text, because a child that fails to start has a non-zero code too."""
         if body.get("code") != 0 and "stderr" not in body:
-            hint = "add stderr: a text that only this failure writes; a child that cannot even start ends so too"
-            raise BadExpectation("a non-zero exit without its text", hint)
+            hint = "add stderr: a text that only this failure prints; a child that fails to start has a non-zero code too"
+            raise BadExpectation("a non-zero exit code without 'stderr'", hint)
         return cls(**body)
 
     @property
@@ -35,7 +35,7 @@ class Exit:
         return ()
 
     def measurement(self) -> Mapping[str, Json] | None:
-        """Every spawn step has its exit."""
+        """None: every spawn step has its exit."""
         return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
@@ -50,7 +50,7 @@ class Exit:
             return [Judgement.failed(expected=expected, observed=f"exit code {code}", detail=facts.exit.stderr)]
         if self.stderr is not None:
             return [judge_text(facts.exit.stderr, parts_of(self.stderr), None, what=f"{expected} and standard error")]
-        return [Judgement.held(expected=expected, observed=f"exit code {code}")]
+        return [Judgement.passed(expected=expected, observed=f"exit code {code}")]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """Another code, and standard error without its text."""

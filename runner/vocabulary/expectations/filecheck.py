@@ -1,4 +1,4 @@
-"""``filecheck``: LLVM FileCheck directives on the code that a step generated."""
+"""``filecheck``: LLVM FileCheck directives on the generated code of a step."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,21 +13,21 @@ from runner.core.model import Json
 from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
 
 ALL = "all"
-"""Of ``code``: every piece."""
+"""A value of ``code``: all pieces."""
 
 WHOLE = "whole"
-"""Of ``text``: comments and boilerplate too."""
+"""A value of ``text``: with comments and boilerplate."""
 
 COMMENTED_OUT = "all code commented out"
 
 IN_THE_REST = (
-    "the directives match the whole text: what this one looks for is in a comment or in boilerplate, which is no code"
-    " (text: whole looks there too)"
+    "the directives match the whole text: the match of this one is in a comment or in boilerplate, which is not code"
+    " (text: whole includes both)"
 )
 
 
-class _AsRead(str):
-    """A text of which comments and boilerplate were taken already."""
+class _CodeOnly(str):
+    """Text from which comments and boilerplate are already removed."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ class FileCheck:
 
     @classmethod
     def parse(cls, body: Any) -> "FileCheck":
-        """Read the directives; whatever FileCheck would ignore is an error."""
+        """Read the directives; raise ``BadExpectation`` for lines that FileCheck would ignore."""
         options: Mapping[str, Any] = {"checks": body} if isinstance(body, str) else body
         path = () if isinstance(body, str) else ("checks",)
         try:
@@ -60,11 +60,11 @@ class FileCheck:
         return ()
 
     def measurement(self) -> Mapping[str, Json] | None:
-        """Every step has its code."""
+        """None: every step has its code."""
         return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Run the directives over the chosen code."""
+        """Match the directives against the selected code."""
         if not holds(self.when, here):
             return [Judgement.not_applicable()]
         try:
@@ -75,28 +75,28 @@ class FileCheck:
         except PatternTooSlow:
             return [Judgement.error("pattern too slow", expected="an answer within the time limit")]
         except EmptyText:
-            return [Judgement.error(self._why_empty(facts.code), expected="code to look at")]
-        expected = "every directive matches" if outcome.held else f"line {outcome.line}: {outcome.directive}"
+            return [Judgement.error(self._why_empty(facts.code), expected="generated code")]
+        expected = "every directive matches" if outcome.passed else f"line {outcome.line}: {outcome.directive}"
         observed = outcome.reason or "matched"
-        if not outcome.held and self._holds_for_the_whole(facts.code):
+        if not outcome.passed and self._passes_on_whole_text(facts.code):
             observed = f"{observed}: {IN_THE_REST}"
-        return [Judgement.of(outcome.held, expected=expected, observed=observed, detail=_detail(outcome))]
+        return [Judgement.of(outcome.passed, expected=expected, observed=observed, detail=_detail(outcome))]
 
-    def _holds_for_the_whole(self, code: tuple[str, ...]) -> bool:
+    def _passes_on_whole_text(self, code: tuple[str, ...]) -> bool:
         if self.text == WHOLE:
             return False
         chosen = self._choose(code, WHOLE)
         try:
-            return isinstance(chosen, Code) and run(self.checks, chosen.text).held
+            return isinstance(chosen, Code) and run(self.checks, chosen.text).passed
         except PatternTooSlow:
-            return False  # the verdict stands already
+            return False  # the verdict does not depend on it
 
     def _why_empty(self, code: tuple[str, ...]) -> str:
         blank = self.text == WHOLE or not any(piece.strip() for piece in code)
-        return "the generated code is blank" if blank else "the generated code has nothing but comments and boilerplate"
+        return "the generated code is blank" if blank else "the generated code has only comments and boilerplate"
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """Each directive by itself: what it matched is removed, what it forbids is put in; then all that is code is made a comment."""
+        """Each directive on its own: its match removed, or its forbidden line inserted; then all code commented out."""
         chosen = self._choose(facts.code, self.text)
         if isinstance(chosen, Judgement):
             return
@@ -105,8 +105,8 @@ class FileCheck:
             if change.text is None:
                 yield Mutant.not_applicable(change.kind.value, change.why_not, where=where)
             else:
-                # what is put in may be no code, and what is left of a line may read otherwise
-                text = change.text if change.kind is Change.FORBIDDEN else _AsRead(change.text)
+                # an inserted line may not be code; the rest of a line after a removal must not be parsed again
+                text = change.text if change.kind is Change.FORBIDDEN else _CodeOnly(change.text)
                 yield Mutant(name=change.kind.value, facts=replace(facts, code=self._with(facts.code, text)), where=where)
         yield Mutant(name=COMMENTED_OUT, facts=replace(facts, code=tuple(map(commented_out, facts.code))))
 
@@ -117,9 +117,9 @@ class FileCheck:
         return (*code[:index], text, *code[index + 1 :])
 
     def _choose(self, code: tuple[str, ...], text: str) -> Code | Judgement:
-        """Return what is looked at; raise ``PatternTooSlow`` where it cannot be read in time."""
+        """Return the selected code; raise ``PatternTooSlow`` if parsing takes too long."""
         if not code:
-            return Judgement.error("the step generated no code", expected="code to look at")
+            return Judgement.error("the step generated no code", expected="generated code")
         if self.code == ALL:
             return joined([_read(piece, text) for piece in code])
         if self.code is None and len(code) > 1:
@@ -131,7 +131,7 @@ class FileCheck:
 
 
 def _read(piece: str, text: str) -> Code:
-    return whole(piece) if text == WHOLE or isinstance(piece, _AsRead) else code_of(piece)
+    return whole(piece) if text == WHOLE or isinstance(piece, _CodeOnly) else code_of(piece)
 
 
 def _detail(outcome: CheckOutcome) -> str:

@@ -1,4 +1,4 @@
-"""``generated_files``: how many pieces of code a step generated or loaded from a cache."""
+"""``generated_files``: the number of pieces of code that a step generated or loaded from a cache."""
 
 import functools
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ class GeneratedFiles:
         return ()
 
     def measurement(self) -> Mapping[str, Json] | None:
-        """Every step has its code."""
+        """None: every step has its code."""
         return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
@@ -44,5 +44,5 @@ class GeneratedFiles:
 
 
 def _with(facts: StepFacts, number: float) -> StepFacts:
-    wanted = int(number)
-    return replace(facts, code=(*facts.code[:wanted], *[""] * (wanted - len(facts.code))))
+    size = int(number)
+    return replace(facts, code=(*facts.code[:size], *[""] * (size - len(facts.code))))

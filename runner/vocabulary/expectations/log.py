@@ -1,4 +1,4 @@
-"""``log``: what was written to standard error during a step, by the case and by its children."""
+"""``log``: the standard error of a step, from the case and its children."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from runner.vocabulary.expectations.base import Judgement, Mutant, StepFacts
 from runner.vocabulary.expectations.texts import TEXT_MUTATIONS, check_text, judge_text, parts_of, text_mutants
 
 STDERR = "<stderr>"
-"""What a worker gives its standard error of the step under; no value of a spec can have this name."""
+"""The name of the worker's standard error of the step; no value of a spec can have this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Log:
         return ()
 
     def measurement(self) -> Mapping[str, Json] | None:
-        """The worker sends what the step wrote."""
+        """The worker sends the step's standard error."""
         return {}
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
@@ -47,12 +47,12 @@ class Log:
         return [judge_text(facts.measured["text"], parts_of(self.contains), self.matches, what="standard error")]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """The text without what is asked for."""
+        """The text without the expected parts and matches."""
         if holds(self.when, here):
             changed = lambda text: replace(facts, measured={**facts.measured, "text": text})  # noqa: E731 - one line, used once
             yield from text_mutants(facts.measured["text"], parts_of(self.contains), self.matches, changed)
 
 
 def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
-    """Measure in the worker: the end of what the step wrote."""
+    """Measure in the worker: the end of the step's standard error."""
     return {"text": value(STDERR)}

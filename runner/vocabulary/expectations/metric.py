@@ -1,4 +1,4 @@
-"""``metric``: values of ``torch._inductor.metrics`` at a point of the case."""
+"""``metric``: values of ``torch._inductor.metrics`` after a step."""
 
 import functools
 from collections.abc import Iterator, Mapping
@@ -35,16 +35,16 @@ class Metric:
         return ()
 
     def measurement(self) -> Mapping[str, Json] | None:
-        """Every step has its metrics."""
+        """None: every step has its metrics."""
         return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge each metric by itself. A metric that torch does not have is an error: it would be 0 for ever."""
+        """Judge each metric on its own. A metric that torch lacks is an error, because it would always be 0."""
         absent = "this torch has no such metric"
         return [judge_count(count, facts.metrics.get(name), here, leaf=name, absent=absent) for name, count in self.counts.items()]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """Each metric by itself, counted otherwise."""
+        """Each metric on its own, with another count."""
         for name, count in self.counts.items():
             yield from count_mutants(count, facts.metrics.get(name), here, functools.partial(_with, facts, name), leaf=name)
 

@@ -1,4 +1,4 @@
-"""``raises``: the step ended with this exception."""
+"""``raises``: the step ends with a certain exception."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -30,7 +30,8 @@ class Raises:
         pattern = body.get("match")
         reason = check_pattern(pattern) if pattern is not None else None
         if reason is not None:
-            raise BadExpectation(f"the pattern is no regular expression: {reason}", "escape ( ) [ ] { } . * + ? with \\", path=("match",))
+            message = f"the pattern is not a regular expression: {reason}"
+            raise BadExpectation(message, "escape ( ) [ ] { } . * + ? with \\", path=("match",))
         return cls(type=body["type"], match=pattern, when=body.get("when"))
 
     @property
@@ -39,11 +40,11 @@ class Raises:
         return ()
 
     def measurement(self) -> Mapping[str, Json] | None:
-        """Every step records its exception."""
+        """None: every step records its exception."""
         return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge the type (a subclass will do), then the text."""
+        """Judge the type (a subclass passes), then the text."""
         if not holds(self.when, here):
             return [Judgement.not_applicable()]
         expected = self.type + (f" with text matching /{self.match}/" if self.match else "")
@@ -59,7 +60,7 @@ class Raises:
         return [Judgement.of(matches, expected=expected, observed=observed, detail="" if matches else facts.raised.message)]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """No exception, one of a type that nothing inherits from, and another text where the text counts."""
+        """No exception, one of an unrelated type, and another text if the text is expected."""
         if facts.raised is None:
             return
         yield Mutant(name="none raised", facts=replace(facts, raised=None))

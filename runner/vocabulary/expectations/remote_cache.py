@@ -1,4 +1,4 @@
-"""``remote_cache``: what torch counted for each of its caches behind a server."""
+"""``remote_cache``: torch's statistics of its remote caches."""
 
 import functools
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from runner.vocabulary.expectations.counter import allows_zero
 from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, check_count, count_mutants, judge_count
 
 CACHES = ("RemoteFxGraphCache", "RemoteAOTAutogradCache", "RemoteAutotuneCache", "RemoteBundledAutotuneCache", "RemoteDynamoPGOCache")
-"""The caches that torch counts, by the names of their classes."""
+"""The remote caches with statistics in torch, by class name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class RemoteCache:
                 except BadExpectation as error:
                     raise BadExpectation(str(error), error.hint, path=(cache, word, *error.path)) from error
         if all(allows_zero(count) for counts in body.values() for count in counts.values()):
-            raise BadExpectation("every count may be 0: it holds where no cache was asked", "claim a hit, a miss or a put")
+            raise BadExpectation("every count may be 0: it passes without any request to a cache", "expect a hit, a miss or a put")
         return cls(caches={cache: dict(counts) for cache, counts in body.items()})
 
     @property
@@ -46,11 +46,11 @@ class RemoteCache:
         return ()
 
     def measurement(self) -> Mapping[str, Json] | None:
-        """Every step has its statistics."""
+        """None: every step has its statistics."""
         return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge each count by itself. A cache that torch never asked counts 0."""
+        """Judge each count on its own. A cache without requests from torch has the counts 0."""
         return [
             judge_count(count, _read(facts, cache, word), here, leaf=f"{cache} {word}", absent=_ABSENT)
             for cache, counts in self.caches.items()
@@ -58,7 +58,7 @@ class RemoteCache:
         ]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """Each count by itself, counted otherwise."""
+        """Each count on its own, with another number."""
         for cache, counts in self.caches.items():
             for word, count in counts.items():
                 changed = functools.partial(_with, facts, cache, word)

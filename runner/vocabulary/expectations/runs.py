@@ -1,4 +1,4 @@
-"""``runs``: the step ran to its end without an exception."""
+"""``runs``: the step ends without an exception."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -28,11 +28,11 @@ class Runs:
         return ()
 
     def measurement(self) -> Mapping[str, Json] | None:
-        """Every step records its exception."""
+        """None: every step records its exception."""
         return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge that nothing was raised."""
+        """Judge that there is no exception."""
         if not holds(self.when, here):
             return [Judgement.not_applicable()]
         observed = "no exception" if facts.raised is None else f"{facts.raised.type} while {facts.raised.phase}"

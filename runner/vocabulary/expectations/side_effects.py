@@ -1,7 +1,7 @@
-"""What a call changes beside its result: its arguments, and the parameters and buffers of its modules, are compared with eager's.
+"""Side effects of a call: arguments, parameters and buffers after the call are compared with those of eager.
 
-No word of a spec asks for it: it is judged for every ``call`` and ``aot`` step of a case that has an eager reference, unless the step says
-``side_effects: false``. The tolerance is that of the step's ``close: {to: eager}``, else that of another step's, else the dtype's.
+A spec has no key for it. Every ``call`` and ``aot`` step of a case with an eager reference is judged, except with ``side_effects: false``.
+The tolerance is that of the step's ``close: {to: eager}``, else that of another step's, else the dtype's.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,14 +22,14 @@ _EXPECTED = "arguments, parameters and buffers as eager leaves them"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideEffects:
-    """The comparison of one step, with its tolerance; None for the dtype's."""
+    """The comparison of one step with its tolerance; None for the dtype's default."""
 
     rtol: float | None = None
     atol: float | None = None
     equal_nan: bool = True
 
     def measurement(self) -> Mapping[str, Json]:
-        """The worker measures with the tolerance that will be judged."""
+        """The worker measures with the tolerance of the judgement."""
         return {"rtol": self.rtol, "atol": self.atol, "equal_nan": self.equal_nan}
 
     def judge(self, facts: Effects | None) -> Judgement:
@@ -41,7 +41,7 @@ class SideEffects:
         if problems:
             return problems[0]
         apart = f"; {len(facts.apart)} differed before the call" if facts.apart else ""
-        return Judgement.held(expected=_EXPECTED, observed=f"{facts.compared} values within tolerance{apart}")
+        return Judgement.passed(expected=_EXPECTED, observed=f"{facts.compared} values within tolerance{apart}")
 
 
 def of_step(step: Step, steps: Iterable[Step], here: Surroundings) -> SideEffects | None:

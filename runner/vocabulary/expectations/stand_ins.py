@@ -1,7 +1,7 @@
-"""Answers that ``close`` must refuse: each stands in for the right one, and is measured against the same reference.
+"""Stand-ins: wrong results that ``close`` must reject, each measured against the same reference.
 
-A stand-in is made of the reference, which is what a right answer is but for rounding: so rows that are swapped in it are equal
-exactly where its own rows are. What is measured is a part of a large tensor first; a stand-in that is wrong in a part is wrong.
+Stand-ins are made of the reference, which equals a right result except for rounding: swapped rows of the reference are equal exactly where
+its rows are. Of a large tensor a part is measured first; a stand-in that is wrong in a part is wrong.
 """
 
 import math
@@ -11,26 +11,26 @@ from typing import Any
 from runner.core.model import Json
 
 NAMES = ("zeros", "negated", "rows swapped", "one element off", "NaN", "other inputs")
-"""The stand-ins, as a spec may name them."""
+"""The names of the stand-ins in a spec."""
 
 FAR = 10
-"""How many times the tolerance one element is off."""
+"""The error of "one element off", in multiples of the tolerance."""
 
 EQUAL = "it equals the reference"
 
 _PART = 1 << 16
-"""About how many elements are measured first."""
+"""The approximate number of elements that are measured first."""
 
 Measure = Callable[[Any, Any], Mapping[str, Any]]
-"""From two tensors of one shape to their ``differences``."""
+"""Returns the ``differences`` of two tensors of one shape."""
 
 
 class Impossible(Exception):
-    """There is no such stand-in for this reference."""
+    """The stand-in is impossible for this reference."""
 
 
 def measure_stand_ins(reference: Any, *, rtol: float, atol: float, against: Measure) -> dict[str, Json]:
-    """Return, for each name but "other inputs", ``excess``, ``nan_mismatches`` and ``inf_mismatches`` of the stand-in, or ``why_not``.
+    """Return for each stand-in except "other inputs" ``excess``, ``nan_mismatches`` and ``inf_mismatches``, or ``why_not``.
 
     ``reference`` is a tensor of any shape, dtype and device.
     """
@@ -49,7 +49,7 @@ def measure_stand_ins(reference: Any, *, rtol: float, atol: float, against: Meas
 
 
 def measure_other_inputs(reference: Any, other: Any, against: Measure) -> Mapping[str, Json]:
-    """Return the same facts of the answer to other inputs; ``other`` is that answer, or why there is none."""
+    """Return the same facts for the stand-in "other inputs". ``other`` is eager's value for other inputs, or why it is missing."""
     return {"why_not": other} if isinstance(other, str) else _tried(_other, other, reference.detach(), against)
 
 
@@ -58,7 +58,7 @@ def _tried(function: Callable[..., Mapping[str, Json]], *arguments: Any) -> Mapp
         return function(*arguments)
     except Impossible as why:
         return {"why_not": str(why)}
-    except Exception as error:  # a dtype that lacks the operation, a device without room: the case itself is not concerned
+    except Exception as error:  # unsupported dtype, device out of memory: the case itself is not affected
         return {"why_not": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]}
 
 
@@ -95,15 +95,15 @@ def _facts(measured: Mapping[str, Any]) -> dict[str, Json]:
 
 
 def _parts(tensor: Any) -> Iterator[Any]:
-    """Yield a part of a large tensor with two rows at least, then the whole."""
+    """Yield a part of a large tensor with at least two rows, then the whole tensor."""
     if tensor.numel() == 0:
         return
     if tensor.numel() > 2 * _PART:
         part, left, rows = tensor, _PART, _row_dimension(tensor)
         for dimension in reversed(range(tensor.ndim)):
-            kept = min(tensor.shape[dimension], max(left, 2 if dimension == rows else 1))
-            part = part.narrow(dimension, 0, kept)
-            left //= kept
+            size = min(tensor.shape[dimension], max(left, 2 if dimension == rows else 1))
+            part = part.narrow(dimension, 0, size)
+            left //= size
         yield part
     yield tensor
 
@@ -133,7 +133,7 @@ def _swapped(part: Any) -> Any:
 
 
 def _finite(part: Any) -> Any:
-    """Return the first finite element as a tensor of one; an element's error is the whole tensor's."""
+    """Return the first finite element as a tensor of one. One wrong element makes the whole tensor wrong."""
     flat = part.reshape(-1)
     places = flat.isfinite().nonzero()
     if not len(places):
@@ -153,7 +153,7 @@ def _one_off(part: Any, rtol: float, atol: float) -> tuple[Any, Any]:
     value = right.item()
     off = torch.full_like(right, value + FAR * (atol + rtol * abs(value)))
     if _same(off, right):
-        # nothing may differ, or ten times the tolerance is less than this dtype can say
+        # the tolerance is 0, or ten times the tolerance is below the resolution of the dtype
         off = torch.nextafter(right, torch.full_like(right, math.inf))
     return off, right
 

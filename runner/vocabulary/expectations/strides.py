@@ -1,4 +1,4 @@
-"""``strides``: the strides of tensors, in elements, or the memory format in which they are contiguous."""
+"""``strides``: the strides of tensors in elements, or the memory format in which they are contiguous."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ class Strides:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The value."""
+        """The name of the value."""
         return (self.of,)
 
     def measurement(self) -> Mapping[str, Json] | None:
@@ -36,7 +36,7 @@ class Strides:
         return {"of": self.of}
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge each chosen tensor; the first that is otherwise is shown."""
+        """Judge each selected tensor. The judgement shows the first that fails."""
         if not holds(self.when, here):
             return [Judgement.not_applicable()]
         if facts.measured is None:
@@ -49,7 +49,7 @@ class Strides:
         return [next((judgement for judgement in judgements if judgement.status.value != "held"), judgements[0])]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """Each chosen tensor by itself, with strides and formats that it does not have."""
+        """Each selected tensor on its own, with other strides and formats."""
         tensors = facts.measured["tensors"]
         for index in self._chosen(len(tensors)):
             tensor = tensors[index]
@@ -72,10 +72,10 @@ class Strides:
             return Judgement.failed(expected=f"{where} with strides {self.equals}", observed=observed)
         if self.contiguous is not None:
             format_ = self.contiguous if isinstance(self.contiguous, str) else "contiguous_format"
-            wanted = self.contiguous is not False
-            expected = f"{where} {'' if wanted else 'not '}contiguous as {format_}"
-            return Judgement.of((format_ in tensor["formats"]) is wanted, expected=expected, observed=observed)
-        return Judgement.held(expected=f"{where} with strides {self.equals}", observed=observed)
+            required = self.contiguous is not False
+            expected = f"{where} {'' if required else 'not '}contiguous as {format_}"
+            return Judgement.of((format_ in tensor["formats"]) is required, expected=expected, observed=observed)
+        return Judgement.passed(expected=f"{where} with strides {self.equals}", observed=observed)
 
 
 _FORMATS = ("contiguous_format", "channels_last", "channels_last_3d")

@@ -1,4 +1,4 @@
-"""``text``: what a value that is a text holds."""
+"""``text``: the contents of a value that is a text."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ class Text:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The value."""
+        """The name of the value."""
         return (self.of,)
 
     def measurement(self) -> Mapping[str, Json] | None:
@@ -47,13 +47,13 @@ class Text:
         return [judge_text(facts.measured["text"], parts_of(self.contains), self.matches, what=self.of)]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """The text without what is asked for."""
+        """The text without the expected parts and matches."""
         if holds(self.when, here):
             changed = lambda text: replace(facts, measured={**facts.measured, "text": text})  # noqa: E731 - one line, used once
             yield from text_mutants(facts.measured["text"], parts_of(self.contains), self.matches, changed)
 
 
 def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
-    """Measure in the worker: the text, or null and the type of what is none."""
+    """Measure in the worker: the text, or null for a value of another type; and the type."""
     found = value(arguments["of"])
     return {"text": found[-MOST:] if isinstance(found, str) else None, "type": f"a {type(found).__name__}"}

@@ -1,4 +1,4 @@
-"""What ``text``, ``log`` and ``exit`` ask of a text: parts that it holds, and a regular expression."""
+"""Shared by ``text``, ``log`` and ``exit``: expected parts of a text, and a regular expression."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from runner.core.matching.time_limit import PatternTooSlow
 from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
 
 MOST = 1_000_000
-"""How many characters of a text a worker sends: its end."""
+"""The maximum length of a text from the worker, in characters, counted from the end."""
 
 
 TEXT_MUTATIONS = ("its part removed", "its match removed")
@@ -16,7 +16,7 @@ TEXT_MUTATIONS = ("its part removed", "its match removed")
 
 
 def parts_of(body: str | list[str] | None) -> tuple[str, ...]:
-    """Return the parts that are asked for."""
+    """Return the expected parts."""
     return () if body is None else (body,) if isinstance(body, str) else tuple(body)
 
 
@@ -25,15 +25,15 @@ def check_text(body: Any) -> None:
     pattern = body.get("matches")
     reason = check_pattern(pattern) if pattern is not None else None
     if reason is not None:
-        raise BadExpectation(f"the pattern is no regular expression: {reason}", "escape ( ) [ ] { } . * + ? with \\", path=("matches",))
+        raise BadExpectation(f"the pattern is not a regular expression: {reason}", "escape ( ) [ ] { } . * + ? with \\", path=("matches",))
     if pattern is not None and search(pattern, "") is not None:
         raise BadExpectation(
-            "the pattern matches an empty text: it holds for every text", "ask for at least one character", path=("matches",)
+            "the pattern matches an empty text, so it matches every text", "match at least one character", path=("matches",)
         )
 
 
 def judge_text(text: str, contains: tuple[str, ...], pattern: str | None, *, what: str) -> Judgement:
-    """Judge a text; the first part that is missing is shown."""
+    """Judge a text. The judgement shows the first missing part."""
     for part in contains:
         if part not in text:
             return Judgement.failed(expected=f"{what} with {part!r}", observed=_shown(text), detail=text[-4000:])
@@ -46,12 +46,12 @@ def judge_text(text: str, contains: tuple[str, ...], pattern: str | None, *, wha
 
 
 def text_mutants(text: str, contains: tuple[str, ...], pattern: str | None, changed: Callable[[str], StepFacts]) -> Iterator[Mutant]:
-    """Yield the text without each part, and without what the pattern matches; ``changed`` makes facts with a text."""
+    """Yield the text without each part, and without the matches of the pattern. ``changed`` makes facts with a text."""
     for part in contains:
         yield Mutant(name="its part removed", facts=changed(text.replace(part, "")), where=repr(part))
     if pattern is None:
         return
-    # what stands around a match may match again
+    # the text around a removed match may match again
     for _ in range(100):
         found = search(pattern, text)
         if found is None:

@@ -1,4 +1,4 @@
-"""The default tolerance of each dtype, as torch.testing.assert_close documents them: (rtol, atol)."""
+"""The default tolerances (rtol, atol) by dtype, from the documentation of torch.testing.assert_close."""
 
 DEFAULTS: dict[str, tuple[float, float]] = {
     "float64": (1e-7, 1e-7),
@@ -11,6 +11,6 @@ DEFAULTS: dict[str, tuple[float, float]] = {
 
 
 def default_tolerance(*dtypes: str) -> tuple[float, float]:
-    """Return the widest (rtol, atol) of the dtypes; (0, 0) for those that are exact."""
+    """Return the largest (rtol, atol) of the dtypes; (0, 0) for exact dtypes."""
     pairs = [DEFAULTS.get(dtype, (0.0, 0.0)) for dtype in dtypes]
     return max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)

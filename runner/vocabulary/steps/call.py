@@ -49,7 +49,7 @@ class Calling(StepKind):
         """Yield that there is no function of its name, that this takes other inputs, and that a backend compiles nothing."""
         yield from self._backend_problems(around)
         if not around.functions:
-            yield around.problem((), "spec needs the key 'function'", "what is compiled; a spec of api steps alone needs none")
+            yield around.problem((), "spec needs the key 'function'", "the function to compile; a spec with only api steps needs none")
         name = self.function if self.function is not None else ONLY if ONLY in around.functions else None
         if name is None:
             if len(around.functions) != 1:

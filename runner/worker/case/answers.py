@@ -43,7 +43,7 @@ class OtherAnswers:
 
     def defer(self, facts: dict[str, Any], arguments: Mapping[str, Any], value: Callable[[str], Any]) -> None:
         """Complete what ``close`` measured with the stand-in "other inputs", when the case has ended."""
-        if not close.wants_other_inputs(arguments):
+        if not close.has_other_inputs(arguments):
             return
         reference = value(arguments["to"])
         part = arguments["to"].partition(".")[2]

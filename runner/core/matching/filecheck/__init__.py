@@ -1,16 +1,15 @@
-"""LLVM's FileCheck over a text: what stands in it, in which order, and what may not.
+"""LLVM FileCheck: which lines a text must contain, in which order, and which it must not contain.
 
-``parse`` turns the lines of ``checks`` into directives and refuses whatever a person may have mistyped; ``run`` judges
-a text by them. Both are pure: nothing is printed, and no file is read or written.
+``parse`` turns the lines of ``checks`` into directives and rejects probable typing errors; ``run`` matches them against a text. Both are
+pure: they print nothing and touch no files.
 
-The ``filecheck`` package gives the parts of a pattern (``ops``) and makes an expression of them (``compiler``). Its parser
-and its matcher are not used. The parser skips what it does not know. The matcher prints, ends the region of a
-CHECK-NOT after the next match instead of before it, never looks at the last character, and lets CHECK-NEXT pass over a
-match on the same line; each is woven into the whole.
+The ``filecheck`` package supplies the parts of a pattern (``ops``) and compiles them to a regular expression (``compiler``). Its parser and
+its matcher are not used. The parser skips unknown lines. The matcher prints, ends the region of a CHECK-NOT after the next match instead of
+before it, ignores the last character, and accepts a CHECK-NEXT on the line of the previous match. None of this can be switched off.
 
-Verdicts are LLVM's. What LLVM takes but a person hardly means is an error here: CHECK-NOTs alone, patterns that any text
-satisfies, variables that may be empty or are used before they are defined, numeric substitution, ``\\d`` and its like,
-``.*`` outside of ``{{ }}``, a ``}}`` without its ``{{``, two directives on one line, a line that is no directive.
+Verdicts are LLVM's. Errors here, although LLVM accepts them: only CHECK-NOTs, patterns that match any text, variables that may be empty or
+are used before their definition, numeric substitution, ``\\d`` etc., ``.*`` outside of ``{{ }}``, a ``}}`` without its ``{{``,
+two directives on one line, and a line without a directive.
 """
 
 from collections.abc import Sequence
@@ -26,22 +25,21 @@ __all__ = ["CheckFile", "CheckOutcome", "ChecksError", "Directive", "EmptyText",
 
 
 class EmptyText(Exception):
-    """The text holds nothing but blanks: a verdict about it would be vacuous."""
+    """The text is blank, so a verdict about it would be vacuous."""
 
 
 def directives(checkfile: CheckFile) -> tuple[Directive, ...]:
-    """Return the directives in the order of their lines."""
+    """Return the directives in line order."""
     return checkfile.directives
 
 
 def run(checkfile: CheckFile, text: str, *, seconds: float = 5.0, numbers: Sequence[int] = ()) -> CheckOutcome:
-    """Judge a text; raise ``EmptyText`` for one without content and ``PatternTooSlow`` when time runs out.
+    """Match a text; raise ``EmptyText`` for a blank text and ``PatternTooSlow`` after ``seconds``.
 
-    ``numbers`` are those by which its lines are shown, where it is a part of another text. Like every time limit it works in the main
-    thread only.
+    ``numbers`` are the line numbers to show, if the text is a part of another one. The time limit works only in the main thread.
     """
     if not text.strip():
-        raise EmptyText("there is no text to look at")
+        raise EmptyText("the text is blank")
     original = text.replace("\r\n", "\n")
     matcher = Matcher(text=canonical(original))
     try:
@@ -49,4 +47,4 @@ def run(checkfile: CheckFile, text: str, *, seconds: float = 5.0, numbers: Seque
             matcher.run(checkfile.directives)
     except Mismatch as mismatch:
         return describe(mismatch, matcher, original.expandtabs(TAB).rstrip("\n").split("\n"), numbers)
-    return CheckOutcome(held=True)
+    return CheckOutcome(passed=True)

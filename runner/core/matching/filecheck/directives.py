@@ -1,4 +1,4 @@
-"""The directives of FileCheck as values, and the mistakes that a person can make in them."""
+"""The directives of FileCheck as values, and the error for invalid ``checks``."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from filecheck.ops import UOp
 
 
 class ChecksError(Exception):
-    """A line of ``checks`` that is wrong; line and column count from 1."""
+    """An invalid line of ``checks``; line and column count from 1."""
 
     def __init__(self, line: int, column: int, message: str, hint: str = "") -> None:
         super().__init__(f"{line}:{column}: {message}" + (f" ({hint})" if hint else ""))
@@ -18,7 +18,7 @@ class ChecksError(Exception):
 
 
 class Kind(Enum):
-    """The directives, by the word that a person writes."""
+    """The kinds of directives, by the word in the text."""
 
     CHECK = "CHECK"
     NEXT = "CHECK-NEXT"
@@ -39,17 +39,17 @@ class Directive:
     """As written, without the blanks around it."""
     line: int
     column: int
-    """Where the pattern begins; line and column count from 1."""
+    """The start of the pattern; line and column count from 1."""
     literal: bool
     count: int
-    """How often it must match: 1 but for CHECK-COUNT."""
+    """The required number of matches; 1 except for CHECK-COUNT."""
     parts: tuple[UOp, ...]
     ambiguous: bool
     spans_lines: bool
 
     @property
     def positive(self) -> bool:
-        """Whether it asks for something, rather than forbidding it."""
+        """Whether the directive requires a match instead of forbidding it."""
         return self.kind is not Kind.NOT
 
     def __str__(self) -> str:
@@ -66,4 +66,4 @@ class CheckFile:
 
 ADJACENT = (Kind.NEXT, Kind.SAME, Kind.EMPTY)
 FLOATING = (Kind.DAG, Kind.NOT)
-"""Directives that do not move the place from which the next one looks; LLVM does not count them as a previous match."""
+"""Directives that do not move the start of the next search. LLVM does not count them as a previous match."""

@@ -1,4 +1,4 @@
-"""Says where a text does not fit: the lines around the place, and the line that was perhaps meant."""
+"""Explains a mismatch: the lines around its position, and the line that was probably meant."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,30 +16,31 @@ from runner.core.matching.time_limit import PatternTooSlow, time_limit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOutcome:
-    """Whether a text holds what the directives say; all but ``held`` speak of the first directive that failed."""
+    """Whether a text passes the directives. All other fields describe the first directive that failed."""
 
-    held: bool
+    passed: bool
     line: int | None = None
     directive: str = ""
     reason: str = ""
     excerpt: str = ""
-    """The lines of the text around the place where the directive stood."""
+    """The lines of the text around the position of the mismatch."""
     possible: str = ""
-    """The line that was perhaps meant."""
+    """The line that was probably meant."""
 
 
 _BEFORE, _AFTER, _WIDTH, TAB = 2, 4, 140, 4
-"""Lines of an excerpt before and after the one pointed to, characters of a line, and those of a tab."""
+"""Lines of an excerpt before and after the marked line, characters of a line, columns of a tab."""
 _PATIENCE = 1.0
-"""Seconds for the search of a possible match."""
+"""The time limit of the search for a possible match, in seconds."""
 _SHARED, _SIMILAR, _NEAR = 0.5, 0.75, 40
-"""What makes a line a possible match: the share of the pattern's pieces that it holds, or else, for this many lines, how alike
-its best place is."""
+"""A possible match shares this part of the pattern's pieces. Otherwise, within this many lines, its most similar place reaches this
+similarity.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Lines(Sequence[str]):
-    """A text as a person sees it, and the numbers of its lines where they are not 1, 2, 3."""
+    """A text as displayed, with its line numbers if they are not 1, 2, 3."""
 
     lines: Sequence[str]
     numbers: Sequence[int]
@@ -57,18 +58,18 @@ class _Lines(Sequence[str]):
         return self.lines[index]
 
     def number(self, at: int) -> int:
-        """Return the number that the line at a place, from 1, is shown by."""
+        """Return the displayed number of a line, given its index from 1."""
         return self.numbers[at - 1] if at <= len(self.numbers) else at
 
 
 def describe(mismatch: Mismatch, matcher: Matcher, text: Sequence[str], numbers: Sequence[int] = ()) -> CheckOutcome:
-    """Return the outcome of a text in which a directive did not hold; ``text`` has the lines as a person sees them."""
+    """Return the outcome of a text that fails a directive; ``text`` are the lines as displayed."""
     lines = _Lines(text, numbers)
     directive = mismatch.directive
     found = mismatch.found
     start = mismatch.region.start
     return CheckOutcome(
-        held=False,
+        passed=False,
         line=directive.line,
         directive=str(directive),
         reason=mismatch.reason,
@@ -78,7 +79,7 @@ def describe(mismatch: Mismatch, matcher: Matcher, text: Sequence[str], numbers:
 
 
 def _possible_in_time(mismatch: Mismatch, matcher: Matcher, lines: _Lines) -> str:
-    """The verdict stands already: a slow pattern may cost the hint, not the verdict."""
+    """Search for a possible match; return nothing if the time is up. The verdict does not depend on it."""
     try:
         with time_limit(_PATIENCE):
             return _possible(mismatch, matcher, lines)
@@ -102,7 +103,7 @@ def _excerpt(text: str, lines: _Lines, span: Span, note: str) -> str:
 
 
 def _line(lines: Sequence[str], number: int) -> str:
-    """Return a line of the text; a newline at the very end has an empty one behind it."""
+    """Return a line of the text. A newline at the end of the text has an empty line after it."""
     return lines[number - 1] if number <= len(lines) else ""
 
 
@@ -112,13 +113,13 @@ def _end_of_line(text: str, at: int) -> int:
 
 
 def _column(line: str, offset: int) -> int:
-    """Return the place in a line of which ``offset`` counts with runs of blanks made one."""
+    """Return the column in a line for ``offset`` in the same line with runs of blanks made one."""
     tokens = re.finditer(r"[ \t]+|[^ \t]", line)
     return next((token.start() for index, token in enumerate(tokens) if index == offset), len(line))
 
 
 def _possible(mismatch: Mismatch, matcher: Matcher, lines: _Lines) -> str:
-    """Name the line that was perhaps meant: one that matches elsewhere, or else one that looks alike."""
+    """Return text that names the line that was probably meant: one that matches elsewhere, or else a similar one."""
     text, region, directive = matcher.text, mismatch.region, mismatch.directive
     elsewhere = matcher.find(directive, Span(0, len(text))) if directive.count == 1 else None
     if elsewhere is not None:
@@ -129,7 +130,7 @@ def _possible(mismatch: Mismatch, matcher: Matcher, lines: _Lines) -> str:
     example = _example(directive, matcher.variables)
     if not example:
         return ""
-    number = _sharing_most(example, lines, first, last) or _looking_alike(example, lines, first, min(last, first + _NEAR))
+    number = _sharing_most(example, lines, first, last) or _most_similar(example, lines, first, min(last, first + _NEAR))
     return "" if number is None else _named(lines, number)
 
 
@@ -138,28 +139,28 @@ def _named(lines: _Lines, number: int) -> str:
 
 
 def _example(directive: Directive, variables: Mapping[str, str]) -> str:
-    """Return the text of a pattern without its expressions."""
+    """Return the literal text of a pattern, without its expressions."""
     parts = without_variables(directive.parts, variables)
     return "".join(part.content for part in parts if isinstance(part, Literal)).strip()
 
 
 def _sharing_most(example: str, lines: Sequence[str], first: int, last: int) -> int | None:
-    """Return the number of the line that shares most three-letter pieces with the example, if enough."""
+    """Return the number of the line that shares most three-letter pieces with the example; None if it shares too few."""
     pieces = {example[at : at + 3] for at in range(len(example) - 2)}
     scores = ((sum(piece in lines[at - 1] for piece in pieces), -at) for at in range(first, last + 1))
     score, number = max(scores, default=(0, 0))
     return -number if score and score >= _SHARED * len(pieces) else None
 
 
-def _looking_alike(example: str, lines: Sequence[str], first: int, last: int) -> int | None:
-    """Return the number of the line with the place most like the example, if it is like it: for typing errors in short words."""
-    likeness = SequenceMatcher(b=example, autojunk=False)
+def _most_similar(example: str, lines: Sequence[str], first: int, last: int) -> int | None:
+    """Return the number of the line with the place most similar to the example, for typing errors in short words; None below the limit."""
+    similarity = SequenceMatcher(b=example, autojunk=False)
     best, number = _SIMILAR, None
     for at in range(first, last + 1):
-        likeness.set_seq1(lines[at - 1][:_WIDTH])
-        common = likeness.find_longest_match()
+        similarity.set_seq1(lines[at - 1][:_WIDTH])
+        common = similarity.find_longest_match()
         start = max(0, common.a - common.b)
-        likeness.set_seq1(lines[at - 1][start : start + len(example)])
-        if likeness.ratio() > best:
-            best, number = likeness.ratio(), at
+        similarity.set_seq1(lines[at - 1][start : start + len(example)])
+        if similarity.ratio() > best:
+            best, number = similarity.ratio(), at
     return number

@@ -1,4 +1,4 @@
-"""From a directive to a regular expression, with the help of the ``filecheck`` package's parts and compiler."""
+"""Compiles a directive to a regular expression, with the parts and the compiler of the ``filecheck`` package."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,21 +10,20 @@ from filecheck.options import Options
 from runner.core.matching.filecheck.directives import Directive, Kind
 
 _OPTIONS = Options(match_filename="", strict_whitespace=True)
-"""For the library: blanks are made equal here, before it sees them."""
+"""Options for the library. Blanks are normalised here, before the library gets the text."""
 _EMPTY_LINE = re.compile(r"\n$", re.MULTILINE)
 _RUN_OF_BLANKS = re.compile(r"[ \t]{2,}|\t")
 
 
 def canonical(text: str) -> str:
-    """Make any run of blanks one space, as FileCheck does to checks and text alike."""
+    """Replace each run of blanks by one space, as FileCheck does in checks and text."""
     return _RUN_OF_BLANKS.sub(" ", text)
 
 
 def compile_pattern(directive: Directive, variables: Mapping[str, str]) -> re.Pattern[str]:
-    """Let the library make an expression of text and expressions alone.
+    """Compile a directive, with its variables replaced by text or by named groups.
 
-    Variables are put in here, as text or as named groups, because the library finds its captures by counting
-    parentheses, and miscounts.
+    The library is given no variables: it finds its captures by counting parentheses, and counts wrong.
     """
     if directive.kind is Kind.EMPTY:
         return _EMPTY_LINE
@@ -34,7 +33,7 @@ def compile_pattern(directive: Directive, variables: Mapping[str, str]) -> re.Pa
 
 
 def without_variables(parts: Iterable[UOp], variables: Mapping[str, str]) -> Iterator[UOp]:
-    """Yield the parts with variables as the text that they stand for, or as named groups where they are defined."""
+    """Yield the parts with each variable as its text, or as a named group where it is defined."""
     here: set[str] = set()
     for part in parts:
         match part:
@@ -50,5 +49,5 @@ def without_variables(parts: Iterable[UOp], variables: Mapping[str, str]) -> Ite
 
 
 def group_name(variable: str) -> str:
-    """Return the name of a group for a variable, which may begin with a dollar sign."""
+    """Return the name of the group of a variable. A variable may begin with a dollar sign."""
     return f"global_{variable[1:]}" if variable.startswith("$") else f"local_{variable}"

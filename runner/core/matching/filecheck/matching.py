@@ -1,4 +1,4 @@
-"""Walks directives over a text, as LLVM's FileCheck does."""
+"""Matches directives against a text, as LLVM's FileCheck does."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,14 +19,14 @@ class Span(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A directive that moves on, and the CHECK-DAGs and CHECK-NOTs before it; without one it stands for the text's end."""
+    """A directive that moves on, with the CHECK-DAGs and CHECK-NOTs before it; ``main`` is None for the end of the text."""
 
     before: tuple[Directive, ...]
     main: Directive | None
 
 
 class Mismatch(Exception):
-    """A directive that does not hold: where it looked, and what it found there although, or where, it must not."""
+    """A directive that fails. ``region`` is the searched part of the text, ``found`` the forbidden or misplaced match, if there is one."""
 
     def __init__(self, directive: Directive, reason: str, *, region: Span, found: Span | None = None) -> None:
         super().__init__(reason)
@@ -37,11 +37,11 @@ class Mismatch(Exception):
 
 
 _REACH = 1000
-"""How many characters beyond Python's match a longer one is looked for."""
+"""How many characters after Python's match a longer match may end."""
 
 
 def _blocks(found: Iterable[Directive]) -> Iterator[list[_Step]]:
-    """Yield the steps up to each CHECK-LABEL, and those from the last one to the end of the text."""
+    """Yield the steps up to each CHECK-LABEL, then those up to the end of the text."""
     block: list[_Step] = []
     before: list[Directive] = []
     for directive in found:
@@ -58,13 +58,13 @@ def _blocks(found: Iterable[Directive]) -> Iterator[list[_Step]]:
 
 @dataclass(slots=True, kw_only=True)
 class Matcher:
-    """Walks the directives over a text. All offsets are those of ``text``."""
+    """Matches directives against a text. All offsets refer to ``text``."""
 
     text: str
     variables: dict[str, str] = field(default_factory=dict)
 
     def run(self, found: Iterable[Directive]) -> None:
-        """Match every directive; raise ``Mismatch`` for the first that does not hold."""
+        """Match every directive; raise ``Mismatch`` for the first one that fails."""
         at = 0
         for block in _blocks(found):
             end = self.end_of_block(block[-1].main, at)
@@ -73,11 +73,11 @@ class Matcher:
             at = end
 
     def end_of_block(self, label: Directive | None, at: int) -> int:
-        """Find a label before anything else, so that nothing can match beyond it."""
+        """Find the label before any other match, so that nothing matches after it."""
         return len(self.text) if label is None else self.expect(label, Span(at, len(self.text))).end
 
     def take(self, step: _Step, region: Span) -> int:
-        """Match one step and return where the next one looks from."""
+        """Match one step and return the start of the next search."""
         at, forbidden = self.unordered(step.before, region)
         region = Span(at, region.end)
         if step.main is None:
@@ -89,8 +89,8 @@ class Matcher:
         return span.end
 
     def find(self, directive: Directive, region: Span) -> Span | None:
-        """Return the leftmost and then longest match, and remember its variables."""
-        # A copy, because ^ and $ hold at the ends of what is left, as they do in LLVM.
+        """Return the leftmost and then longest match, and store its variables."""
+        # A copy, because ^ and $ match at the ends of the remaining text, as in LLVM.
         text = self.text[region.start : region.end]
         pattern = compile_pattern(directive, self.variables)
         match = pattern.search(text)
@@ -112,7 +112,7 @@ class Matcher:
         return span
 
     def expect_all(self, directive: Directive, region: Span) -> Span:
-        """Match as often as CHECK-COUNT asks for, one after the other."""
+        """Match as often as CHECK-COUNT requires, one match after the other."""
         first = span = self.expect(directive, region)
         for already in range(1, directive.count):
             reason = f"matched {already} of {directive.count} times"
@@ -120,7 +120,7 @@ class Matcher:
         return Span(first.start, span.end)
 
     def require_adjacent(self, directive: Directive, region: Span, span: Span) -> None:
-        """Raise ``Mismatch`` when CHECK-NEXT, CHECK-SAME or CHECK-EMPTY matched on another line than it may."""
+        """Raise ``Mismatch`` if CHECK-NEXT, CHECK-SAME or CHECK-EMPTY matched on a wrong line."""
         newlines = self.text.count("\n", region.start, span.start)
         match directive.kind:
             case Kind.NEXT | Kind.EMPTY if newlines == 0:
@@ -134,16 +134,16 @@ class Matcher:
         raise Mismatch(directive, reason, region=region, found=span)
 
     def refuse(self, forbidden: Iterable[Directive], region: Span) -> None:
-        """Raise ``Mismatch`` when a CHECK-NOT matches."""
+        """Raise ``Mismatch`` if a CHECK-NOT matches."""
         for directive in forbidden:
             span = self.find(directive, region)
             if span is not None:
                 raise Mismatch(directive, "matched a forbidden line", region=region, found=span)
 
     def unordered(self, before: Sequence[Directive], region: Span) -> tuple[int, list[Directive]]:
-        """Match the groups of CHECK-DAGs; return where the last one ends and the CHECK-NOTs that follow it.
+        """Match the groups of CHECK-DAGs; return the end of the last match and the CHECK-NOTs after it.
 
-        CHECK-NOTs divide the groups, and hold from the end of one group to the first match of the next.
+        CHECK-NOTs separate the groups. They apply from the end of one group to the first match of the next.
         """
         at = region.start
         forbidden: list[Directive] = []
@@ -160,7 +160,7 @@ class Matcher:
         return at, forbidden
 
     def find_free(self, directive: Directive, taken: Sequence[Span], region: Span) -> Span:
-        """Find the first match that overlaps none of those taken."""
+        """Return the first match that overlaps no match in ``taken``."""
         at = region.start
         while True:
             span = self.expect(directive, Span(at, region.end))
@@ -171,14 +171,14 @@ class Matcher:
 
 
 def _longest(directive: Directive, pattern: re.Pattern[str], match: re.Match[str]) -> re.Match[str]:
-    """Return the longest match with the same start: POSIX takes it, Python the first alternative that fits."""
+    """Return the longest match with the same start, as POSIX does; Python returns the first alternative that matches."""
     if not directive.ambiguous:
         return match
     text = match.string
     line_end = text.find("\n", match.end())
     limit = len(text) if directive.spans_lines or line_end < 0 else line_end
     for end in range(min(limit, match.end() + _REACH), match.end(), -1):
-        # Python lets $ match wherever a search is told to end.
+        # In Python $ also matches at the end position of a search.
         if "$" in pattern.pattern and end != len(text) and text[end] != "\n":
             continue
         if longer := pattern.fullmatch(text, match.start(), end):

@@ -1,4 +1,4 @@
-"""Texts that checks which held must refuse: what a directive matched is removed, what a CHECK-NOT forbids is put in."""
+"""Mutants of a text that its passing checks must reject: a match removed, or a forbidden line inserted."""
 
 import itertools
 import re
@@ -16,11 +16,11 @@ from runner.core.matching.time_limit import PatternTooSlow, time_limit
 _SECONDS = 5.0
 
 _REMOVALS = 200
-"""How often what a directive finds next is removed, one match at a time, before all that fits goes at once."""
+"""How many matches of a directive are removed one by one, before the rest is removed at once."""
 
 
 class Change(Enum):
-    """What is done to a text."""
+    """The change to a text."""
 
     REMOVED = "its match removed"
     FILLED = "its empty line filled"
@@ -29,7 +29,7 @@ class Change(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """A text that is changed for one directive; None where none could be made, and ``why_not``."""
+    """A text changed for one directive; None if no such text was found, with the reason in ``why_not``."""
 
     directive: Directive
     kind: Change
@@ -39,13 +39,13 @@ class Changed:
 
 @dataclass(slots=True, kw_only=True)
 class _Witness(Matcher):
-    """A matcher that remembers what each directive matched, and where each CHECK-NOT looked."""
+    """A matcher that records the match of each directive and the searched region of each CHECK-NOT."""
 
     matched: dict[int, Span] = field(default_factory=dict)
     """By the directive's line."""
     searched: dict[int, tuple[Span, Mapping[str, str]]] = field(default_factory=dict)
 
-    # a dataclass with slots is made anew: super() would look for the first one
+    # a dataclass with slots is a new class: super() would use the original one
 
     def expect_all(self, directive: Directive, region: Span) -> Span:
         span = self.matched[directive.line] = Matcher.expect_all(self, directive, region)
@@ -63,12 +63,12 @@ class _Witness(Matcher):
 
 
 def changes(checks: CheckFile, text: str) -> Iterator[Changed]:
-    """Yield a changed text for each directive of checks that hold for ``text``; blanks are as FileCheck sees them.
+    """Yield a changed text for each directive of checks that pass for ``text``. Blanks are normalised as in FileCheck.
 
-    A match is removed wherever the directive finds another in its stead: to hold, it needs just one. One that matches the empty text
-    cannot be removed, and the text that it still holds for is yielded. Raise ``PatternTooSlow`` when time runs out.
+    Matches are removed until the directive finds no other one, because one match is enough to pass. A match of the empty text cannot be
+    removed: then the text still passes and is yielded as it is. Raise ``PatternTooSlow`` after the time limit.
     """
-    seen = _look(checks, canonical(text.replace("\r\n", "\n")))
+    seen = _witness(checks, canonical(text.replace("\r\n", "\n")))
     if seen is None:
         return
     for directive in checks.directives:
@@ -81,8 +81,8 @@ def changes(checks: CheckFile, text: str) -> Iterator[Changed]:
             yield Changed(directive=directive, kind=Change.REMOVED, text=_without(checks, directive, seen))
 
 
-def _look(checks: CheckFile, text: str) -> _Witness | None:
-    """Return what was matched where; None when the checks do not hold."""
+def _witness(checks: CheckFile, text: str) -> _Witness | None:
+    """Return the matches of the checks; None if the checks fail."""
     witness = _Witness(text=text)
     try:
         with time_limit(_SECONDS):
@@ -102,7 +102,7 @@ def _without(checks: CheckFile, directive: Directive, seen: _Witness) -> str:
         if span.start == span.end:
             return text
         text = text[: span.start] + text[span.end :]
-        found = _look(checks, text) if text.strip() else None
+        found = _witness(checks, text) if text.strip() else None
         if found is None:
             return text
         seen = found
@@ -111,10 +111,10 @@ def _without(checks: CheckFile, directive: Directive, seen: _Witness) -> str:
 
 
 def _with_forbidden(checks: CheckFile, directive: Directive, seen: _Witness) -> Changed:
-    """Put a line where it is forbidden, and where the directive itself refuses it: what stands around may take it, or be parted by it."""
+    """Insert a matching line where the directive forbids it, preferably where the directive itself rejects it and not its neighbours."""
     region, variables = seen.searched[directive.line]
     pattern = compile_pattern(directive, variables)
-    line = _fitting(pattern)
+    line = _matching_line(pattern)
     if line is None:
         why_not = "no text could be made that its pattern matches"
         return Changed(directive=directive, kind=Change.FORBIDDEN, text=None, why_not=why_not)
@@ -125,7 +125,7 @@ def _with_forbidden(checks: CheckFile, directive: Directive, seen: _Witness) -> 
 
 
 def _refusal(checks: CheckFile, text: str) -> Directive | None:
-    """Return the directive that does not hold; None when all do."""
+    """Return the directive that fails; None if all pass."""
     try:
         with time_limit(_SECONDS):
             Matcher(text=text).run(checks.directives)
@@ -135,7 +135,7 @@ def _refusal(checks: CheckFile, text: str) -> Directive | None:
 
 
 def _with_line(text: str, region: Span, line: str) -> Iterator[str]:
-    """Yield the text with a line of its own in a region, and with the line's text at its end: what follows may have to stand beside it."""
+    """Yield the text with a new line in a region, then with the line's text at the end of the region, for directives on the same line."""
     newline = text.find("\n", region.start, region.end)
     if region.start == 0 or newline >= 0:
         at = newline + 1 if region.start else 0
@@ -146,9 +146,9 @@ def _with_line(text: str, region: Span, line: str) -> Iterator[str]:
 # -- a text for a pattern -------------------------------------------------------------------------------------------
 
 
-def _fitting(pattern: re.Pattern[str]) -> str | None:
-    """Return a line that the pattern matches; None where none is found by taking what comes first at each place."""
-    from re import _parser  # type: ignore[attr-defined]  # typeshed does not know it
+def _matching_line(pattern: re.Pattern[str]) -> str | None:
+    """Return a line that the pattern matches; None if the first choice at each place gives none."""
+    from re import _parser  # type: ignore[attr-defined]  # missing in typeshed
 
     for once in (False, True):
         line = _Sample(once=once).of(_parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE))
@@ -163,10 +163,10 @@ _Node = tuple[Any, Any]
 
 @dataclass(slots=True, kw_only=True)
 class _Sample:
-    """Makes a text from the tree of a regular expression."""
+    """Makes a matching text from the parse tree of a regular expression."""
 
     once: bool
-    """Whether what may be missing is there once."""
+    """Whether optional parts occur once."""
     groups: dict[int, str] = field(default_factory=dict)
 
     def of(self, tree: Iterable[_Node]) -> str:

@@ -1,4 +1,4 @@
-"""Reads ``checks``: whatever LLVM would ignore, and whatever a person may have mistyped, is an error with its place."""
+"""Parses ``checks``. Lines that LLVM would ignore and probable typing errors are errors with a position."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -16,13 +16,13 @@ from runner.core.matching.posix import BadPattern, from_posix
 
 _BLANKS = " \t\r"
 _LEADER = r"[ \t]*(?:(?:#|//|;)[ \t]*)?"
-"""A directive may stand in a comment, as it does in LLVM's own tests."""
+"""A directive may be in a comment, as in LLVM's own tests."""
 _SUFFIXES = "|".join(kind.value.removeprefix("CHECK-") for kind in Kind if kind not in (Kind.CHECK, Kind.COUNT))
 _DIRECTIVE = rf"(?P<word>CHECK(?:-(?:{_SUFFIXES}|COUNT-(?P<count>[0-9]{{1,6}})))?)(?P<literal>\{{LITERAL\}})?:"
 _LED_DIRECTIVE = re.compile(_LEADER + _DIRECTIVE)
 _DIRECTIVE_WITHIN = re.compile(r"(?<![\w-])" + _DIRECTIVE)
 _COLON = re.compile("[:\uff1a]")
-"""The second is what an input method for Chinese writes."""
+"""The second one is the colon of Chinese input methods."""
 _COMBINATION = re.compile(rf"CHECK(?:-(?:{_SUFFIXES}|COUNT-[0-9]+)){{2,}}")
 _PLAIN = re.compile(r".+?(?=\{\{|\[\[|$)")
 _VARIABLE = re.compile(r"(?P<name>\$?[A-Za-z_][A-Za-z0-9_]*)(?::(?P<expression>.*))?")
@@ -31,7 +31,7 @@ _FORMS = tuple(f"{kind.value}{'-<n>' if kind is Kind.COUNT else ''}:" for kind i
 
 
 def parse(checks: str) -> CheckFile:
-    """Read directives, one a line; raise ``ChecksError`` for the first that is wrong."""
+    """Parse directives, one a line; raise ``ChecksError`` for the first invalid one."""
     lines = enumerate(checks.replace("\r\n", "\n").split("\n"), start=1)
     found = tuple(_directive(text, number) for number, text in lines if text.strip(_BLANKS))
     _require_a_claim(found)
@@ -53,7 +53,7 @@ def _directive(text: str, line: int) -> Directive:
     reader = _PatternReader(text=rest.strip(_BLANKS), line=line, column=column, word=found["word"])
     reader.read(literal=found["literal"] is not None)
     if kind is Kind.LABEL and any(isinstance(part, Capture | Subst) for part in reader.parts):
-        raise ChecksError(line, column, "CHECK-LABEL takes no variable", "labels are found before any variable is known")
+        raise ChecksError(line, column, "CHECK-LABEL takes no variable", "labels are matched before variables are defined")
     return Directive(
         kind=kind,
         pattern=reader.text,
@@ -71,38 +71,38 @@ def _kind(found: re.Match[str], line: int) -> Kind:
     if found["count"] is None:
         return Kind(found["word"])
     if not int(found["count"]):
-        raise ChecksError(line, found.start("count") + 1, "a count of 0 asks for nothing", "to forbid a text write CHECK-NOT:")
+        raise ChecksError(line, found.start("count") + 1, "a count of 0 requires nothing", "to forbid a text write CHECK-NOT:")
     return Kind.COUNT
 
 
 def _refuse_invisible(text: str, line: int) -> None:
-    """Refuse characters that look like a blank or like nothing: with one of them a CHECK-NOT would never match."""
+    """Reject characters that are invisible or similar to a blank: a CHECK-NOT with one of them would never match."""
     for column, character in enumerate(text, start=1):
         if character not in _BLANKS and category(character) in ("Cc", "Cf", "Zs", "Zl", "Zp"):
             raise ChecksError(line, column, f"invisible character U+{ord(character):04X}", "use a plain space")
 
 
 def _not_a_directive(text: str) -> tuple[str, str]:
-    """Return message and hint for a line; the word that was to be a directive ends at a colon, or else at a blank."""
+    """Return message and hint for a line without a directive. The supposed directive ends at a colon, or else at a blank."""
     before_colon, *rest = _COLON.split(text, maxsplit=1)
     word = before_colon.strip() if rest else text.split()[0]
     if word in ("COM", "RUN"):
-        return f"no directive: '{word}:'", "comments go into the YAML, behind a #"
+        return f"not a directive: '{word}:'", "write comments in the YAML, after a #"
     if _COMBINATION.fullmatch(word):
-        return f"no directive: '{word}:'", "kinds cannot be combined: write one line for each"
+        return f"not a directive: '{word}:'", "kinds cannot be combined: write one line for each"
     guess = did_you_mean(f"{word.upper().replace('_', '-')}:", [*_FORMS, "CHECK{LITERAL}:"])
-    return f"no directive: '{text[:60]}'", guess or f"a line is blank or begins with one of {' '.join(_FORMS)}"
+    return f"not a directive: '{text[:60]}'", guess or f"a line is blank or begins with one of {' '.join(_FORMS)}"
 
 
 def _check_presence(kind: Kind, rest: str, line: int, end: int) -> None:
-    """``rest`` is what follows the colon, which stands in column ``end``."""
+    """Check that a pattern is there if the kind needs one. ``rest`` is the text after the colon, which is in column ``end``."""
     present = bool(rest.strip(_BLANKS))
     if present and kind is Kind.EMPTY:
-        raise ChecksError(line, end + 1, "CHECK-EMPTY takes no pattern", "the pattern of the line after it: CHECK-NEXT:")
+        raise ChecksError(line, end + 1, "CHECK-EMPTY takes no pattern", "write the pattern of the next line as CHECK-NEXT:")
     if not present and kind is not Kind.EMPTY:
         raise ChecksError(line, end, f"{kind.value} without a pattern", "for an empty line write CHECK-EMPTY:")
     if rest.startswith(":"):
-        raise ChecksError(line, end + 1, "two colons", "where the pattern begins with a colon, put a space before it")
+        raise ChecksError(line, end + 1, "two colons", "if the pattern begins with a colon, put a space before it")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class _PatternReader:
             self.parts.append(Literal(canonical(self.text)))
             return
         if within := _DIRECTIVE_WITHIN.search(self.text):
-            self.fail(within.start(), "a second directive on one line", f"give it a line of its own; {self.verbatim()}")
+            self.fail(within.start(), "a second directive on one line", f"put it on a line of its own; {self.verbatim()}")
         while self.at < len(self.text):
             if self.text.startswith("{{", self.at):
                 self.read_expression()
@@ -138,14 +138,14 @@ class _PatternReader:
         raise ChecksError(self.line, self.column + offset, message, hint)
 
     def verbatim(self) -> str:
-        return f"for this very text write {self.word}{{LITERAL}}:"
+        return f"to match this text literally, write {self.word}{{LITERAL}}:"
 
     def read_plain(self) -> None:
         found = _PLAIN.match(self.text, self.at)
         plain = found[0] if found else ""
         if meant := _EXPRESSION_OUTSIDE.search(plain):
             message = f"'{meant[0]}' is plain text outside {{{{ }}}}"
-            self.fail(self.at + meant.start(), message, f"put {{{{ }}}} around it; {self.verbatim()}")
+            self.fail(self.at + meant.start(), message, f"put it between {{{{ and }}}}; {self.verbatim()}")
         self.parts.append(Literal(canonical(plain)))
         self.at += len(plain)
 
@@ -157,7 +157,7 @@ class _PatternReader:
         self.at = end + 2
 
     def translated(self, start: int, end: int) -> str:
-        """Return the POSIX expression between two offsets in Python's words."""
+        """Return the POSIX expression between two offsets as a Python expression."""
         try:
             posix = from_posix(canonical(self.text[start:end]))
         except BadPattern as problem:
@@ -173,7 +173,7 @@ class _PatternReader:
             self.fail(self.at, "numeric substitution [[#...]] is not supported", "capture text: [[NAME:[0-9]+]]")
         found = _VARIABLE.fullmatch(inner)
         if found is None:
-            self.fail(self.at, f"no variable: '[[{inner}]]'", self.verbatim())
+            self.fail(self.at, f"not a variable: '[[{inner}]]'", self.verbatim())
         if found["expression"] is None:
             self.parts.append(Subst(found["name"]))
         else:
@@ -186,11 +186,11 @@ class _PatternReader:
         expression = self.translated(start, end)
         if re.search(expression, "", re.MULTILINE):
             # LLVM never matches a reference to empty text: a CHECK-NOT with it could not fail.
-            self.fail(start, f"{name} may be empty", "let it match one character at least: + instead of *")
+            self.fail(start, f"{name} may be empty", "let it match at least one character: + instead of *")
         self.parts.append(Capture(name, expression, str))
 
     def end_of_variable(self) -> int:
-        """Return where the closing ``]]`` stands; brackets within the expression come in pairs or behind a backslash."""
+        """Return the offset of the closing ``]]``. Brackets in the expression are paired or escaped by a backslash."""
         at, depth = self.at + 2, 0
         while at < len(self.text):
             if depth == 0 and self.text.startswith("]]", at):
@@ -203,7 +203,7 @@ class _PatternReader:
         self.fail(self.at, "[[ without its ]]", f"close it; {self.verbatim()}")
 
     def refuse_unopened(self, opening: str, closing: str) -> None:
-        """Refuse ``foo}}`` and ``{foo}}``: likely a block whose beginning was mistyped, and as text it would never match."""
+        """Reject ``foo}}`` and ``{foo}}``: probably the opening braces are mistyped, and as text they would never match."""
         plain = "".join(part.content for part in self.parts if isinstance(part, Literal))
         if closing * 2 in plain and plain.count(opening) < plain.count(closing):
             self.fail(self.text.rfind(closing * 2), f"{closing * 2} without its {opening * 2}", f"open it; {self.verbatim()}")
@@ -211,17 +211,17 @@ class _PatternReader:
 
 def _require_a_claim(found: Sequence[Directive]) -> None:
     if not found:
-        raise ChecksError(1, 1, "no directive: nothing would be checked", f"write one of {' '.join(_FORMS)}")
+        raise ChecksError(1, 1, "no directives: nothing would be checked", f"write one of {' '.join(_FORMS)}")
     if not any(directive.positive for directive in found):
-        message = "only CHECK-NOT: holds for any text that lacks it, even the wrong one"
-        raise ChecksError(found[0].line, 1, message, "add a CHECK: for a line that must be there")
+        message = "only CHECK-NOT: any text without these lines passes, even a wrong one"
+        raise ChecksError(found[0].line, 1, message, "add a CHECK: for a required line")
 
 
 def _require_something_before(found: Iterable[Directive]) -> None:
     anchored = False
     for directive in found:
         if directive.kind in ADJACENT and not anchored:
-            message = f"{directive.kind.value} without a line before it to be next to"
+            message = f"{directive.kind.value} without a CHECK: before it"
             raise ChecksError(directive.line, 1, message, "begin with CHECK: or CHECK-LABEL:")
         anchored |= directive.kind not in FLOATING
 
@@ -233,23 +233,23 @@ def _require_definitions(found: Iterable[Directive]) -> None:
         for part in directive.parts:
             if isinstance(part, Subst) and part.variable not in known | here:
                 column = directive.column + directive.pattern.find(f"[[{part.variable}]]")
-                hint = did_you_mean(part.variable, known) or f"define it on a line before: [[{part.variable}:...]]"
+                hint = did_you_mean(part.variable, known) or f"define it on an earlier line: [[{part.variable}:...]]"
                 raise ChecksError(directive.line, column, f"[[{part.variable}]] is not defined", hint)
             if isinstance(part, Capture):
                 here.add(part.name)
-        # What a CHECK-NOT defines is never found.
+        # A variable of a CHECK-NOT is never defined.
         known |= here if directive.positive else set()
 
 
 def _require_substance(found: Iterable[Directive]) -> None:
-    """Refuse checks whose every pattern is satisfied by no text at all, such as ``{{.*}}``."""
+    """Reject checks if all their patterns match the empty text, such as ``{{.*}}``."""
     positive = [directive for directive in found if directive.positive]
     if all(directive.kind is not Kind.EMPTY and _matches_nothing(directive) for directive in positive):
         raise ChecksError(positive[0].line, positive[0].column, "every pattern matches the empty text: nothing is checked")
 
 
 def _matches_nothing(directive: Directive) -> bool:
-    """Return whether the pattern matches the empty text, a variable standing for some text."""
+    """Return whether the pattern matches the empty text, with each variable replaced by some text."""
     known = {part.variable: "x" for part in directive.parts if isinstance(part, Subst)}
     try:
         return compile_pattern(directive, known).search("") is not None

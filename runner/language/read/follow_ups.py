@@ -1,4 +1,4 @@
-"""Which problems may follow only from what was cut out of a document, and are left out."""
+"""Filters problems that may only be consequences of parts that were cut out of a document."""
 
 import difflib
 import re
@@ -9,7 +9,7 @@ from runner.core.diagnostics import Diagnostic, Position
 from runner.language.read.document import DataPath, Document
 
 _NAMED = ("let", "functions", "spies", "matrix")
-"""Sections whose keys are names that other parts of a spec use."""
+"""Sections whose keys define names for other parts of a spec."""
 
 MEANT = re.compile(r"did you mean '([^']*)'\?")
 
@@ -17,7 +17,7 @@ NEAR = 0.8
 
 
 def gaps_of(cuts: Iterable[DataPath], data: Any = None) -> frozenset[str]:
-    """Return what is missing in a spec or in defaults, in the words of ``_FOLLOW_UPS``. ``data`` is the file as it was read."""
+    """Return what is missing in a spec or in defaults, as keys of ``_FOLLOW_UPS``. ``data`` is the parsed file."""
     return frozenset(gap for path in cuts for gap in _gaps(path, data))
 
 
@@ -30,7 +30,7 @@ def _gaps(path: DataPath, data: Any) -> Iterator[str]:
     elif section in _NAMED:
         yield f"name {path[1]}" if len(path) == 2 else f"part of {section}"
     elif section in ("inputs", "function"):
-        # an input of which a part is missing still counts
+        # an incomplete input still counts as an input
         yield section if len(path) == 2 else f"part of {section}"
     else:
         yield section
@@ -46,14 +46,14 @@ def _gaps_of_step(path: DataPath, data: Any) -> Iterator[str]:
     else:
         yield "entry of steps"
         names = [*_given_names(_below(data, path[:2]))]
-        # a step that gives no name that can be read may give any, unless what is wrong with it is elsewhere
+        # a broken step without a readable name may define any name, unless the broken part defines none
         yield from (f"name {name}" for name in names) if names or path[3:4] in _NAMELESS else ("steps",)
-        # an unknown key may have been meant as any
+        # an unknown key may be any misspelt key
         yield from () if path[3:4] in _NAMELESS else ("functions", "inputs")
 
 
 _NAMELESS = (("context",), ("eager",), ("args",), ("kwargs",), ("call",))
-"""Parts of steps that give no names."""
+"""Parts of steps that define no names."""
 
 
 def _below(data: Any, path: DataPath) -> Any:
@@ -66,7 +66,7 @@ def _below(data: Any, path: DataPath) -> Any:
 
 
 def _given_names(value: Any) -> Iterator[str]:
-    """Yield the names that a step gives, wherever below it they stand."""
+    """Yield the names that a step defines at any depth."""
     if isinstance(value, dict):
         yield from (item for key, item in value.items() if key == "as" and isinstance(item, str) and item.isidentifier())
         yield from (name for item in value.values() for name in _given_names(item))
@@ -93,22 +93,22 @@ _FOLLOW_UPS: Sequence[tuple[re.Pattern[str], frozenset[str]]] = [
         (r"the control sets", ["config", "dynamo_config", "functorch_config", "env", "torch", "compile", "control"]),
     )
 ]
-"""Problems that something's absence makes, by how their messages begin, and the gaps that may be the cause."""
+"""Problems that a missing part may cause, by the beginning of their messages, with the missing parts that may be the cause."""
 
 
 _WORD = re.compile(r"'([^']*)'")
 
 
 Region = tuple[tuple[int, int], tuple[int, int]]
-"""Two places of a file, by line and column: from the first, to before the second."""
+"""A region of a file: start and end as (line, column); the end is excluded."""
 
 
 _COUNTED = ("counter", "metric")
-"""Expectations each of whose entries has its meaning alone."""
+"""Expectations with independent entries."""
 
 
-def doubts_of(document: Document, cuts: Iterable[DataPath]) -> Iterator[Region]:
-    """Yield where the expectations stand of which a part was cut: what seems to be wrong with the rest may follow from that."""
+def uncertain_regions(document: Document, cuts: Iterable[DataPath]) -> Iterator[Region]:
+    """Yield the regions of expectations with a cut part: problems there may be consequences of the cut."""
     for path in cuts:
         for depth in range(len(path) - 3):
             if path[depth] == "expect" and path[depth + 2] not in _COUNTED:
@@ -123,27 +123,29 @@ def _region(document: Document, path: DataPath) -> Region:
     return begin, min((place for place in (*others, *items) if place > begin), default=(1 << 60, 0))
 
 
-_SURE = re.compile(r"unknown |undefined |no name |no package |the pattern ")
-"""How problems begin that no missing part of an expectation makes."""
+_INDEPENDENT = re.compile(r"unknown |undefined |no name |no package |the pattern ")
+"""The beginnings of problems that a missing part of an expectation cannot cause."""
 
 
-def believed(problems: Iterable[Diagnostic], gaps: frozenset[str], doubts: Sequence[Region] = ()) -> list[Diagnostic]:
-    """Return the problems that would be there without the gaps too."""
-    is_whole = not gaps and not doubts
+def without_follow_ups(problems: Iterable[Diagnostic], gaps: frozenset[str], uncertain: Sequence[Region] = ()) -> list[Diagnostic]:
+    """Return the problems that do not depend on the missing parts."""
+    is_whole = not gaps and not uncertain
     return [
         problem
         for problem in problems
-        if not _may_follow(problem, gaps) and not _is_doubtful(problem, doubts) and (is_whole or not _OF_THE_WHOLE.match(problem.message))
+        if not _may_follow(problem, gaps)
+        and not _is_uncertain(problem, uncertain)
+        and (is_whole or not _OF_THE_WHOLE.match(problem.message))
     ]
 
 
 _OF_THE_WHOLE = re.compile(r"the matrix key '.*' changes nothing")
-"""How problems begin that any missing part of the spec may make."""
+"""The beginnings of problems that any missing part of the spec may cause."""
 
 
-def _is_doubtful(problem: Diagnostic, doubts: Sequence[Region]) -> bool:
+def _is_uncertain(problem: Diagnostic, uncertain: Sequence[Region]) -> bool:
     place = (problem.position.line, problem.position.column)
-    return any(begin <= place < end for begin, end in doubts) and not _SURE.match(problem.message)
+    return any(begin <= place < end for begin, end in uncertain) and not _INDEPENDENT.match(problem.message)
 
 
 def _may_follow(problem: Diagnostic, gaps: frozenset[str]) -> bool:
@@ -151,28 +153,28 @@ def _may_follow(problem: Diagnostic, gaps: frozenset[str]) -> bool:
     if word and problem.message.startswith(("unknown ", "undefined ")) and f"name {word[1]}" in gaps:
         return True
     causes = next((causes for pattern, causes in _FOLLOW_UPS if pattern.match(problem.message)), frozenset())
-    return bool(causes & gaps) and not _is_meant(problem, causes)
+    return bool(causes & gaps) and not _is_misspelt(problem, causes)
 
 
-def _is_meant(problem: Diagnostic, causes: frozenset[str]) -> bool:
-    """Whether a name was most likely meant to be one that is known: a backend that is nearly one, or a part of every case."""
+def _is_misspelt(problem: Diagnostic, causes: frozenset[str]) -> bool:
+    """Whether a name is probably a misspelt known name: a backend similar to a known one, or a part of every case."""
     word, meant = _WORD.search(problem.message), MEANT.search(problem.hint)
     if word is None or meant is None:
         return False
-    return "files of backends" in causes or (meant[1] in _ALWAYS and likeness(word[1], meant[1]) >= NEAR)
+    return "files of backends" in causes or (meant[1] in _ALWAYS and similarity(word[1], meant[1]) >= NEAR)
 
 
-def likeness(word: str, other: str) -> float:
-    """Return how similar two words are, from 0 to 1."""
+def similarity(word: str, other: str) -> float:
+    """Return the similarity of two words, from 0 to 1."""
     return difflib.SequenceMatcher(None, word, other).ratio()
 
 
 _ALWAYS = ("eager", "output", "inputs", "function", "compiled")
-"""Names that every spec may use."""
+"""Names that are defined in every spec."""
 
 
 def sections_with(document: Document, problems: Iterable[Diagnostic]) -> frozenset[str]:
-    """Return the keys at the top of a document below which problems stand."""
+    """Return the top-level keys of a document with problems below them."""
     starts = sorted((mark.line, mark.column, str(path[0])) for path, mark in document.key_marks.items() if len(path) == 1)
     found = (_section_at(starts, problem.position) for problem in problems if problem.position.file == document.file)
     return frozenset(section for section in found if section)
