@@ -93,7 +93,7 @@ def _built_for(build: devices.Build, machine: Machine, argument: str) -> Answer:
 
 def _has_gpu(machine: Machine, what: str) -> Answer:
     if machine.gpus is None:
-        return _unknown(f"whether torch sees {what} is known only when it runs")
+        return _unknown(f"whether torch sees {what} is known only when torch runs")
     return YES if machine.gpus > 0 else _no(f"no {what.partition(' ')[2]} is visible")
 
 
@@ -117,7 +117,7 @@ def _look_for_compiler() -> tuple[str, ...]:
 
 
 def _cxx(machine: Machine, argument: str) -> Answer:
-    return YES if machine.found.get("cxx") else _no("no C++ compiler: neither CXX nor g++ nor clang++ names one")
+    return YES if machine.found.get("cxx") else _no("no C++ compiler: neither $CXX nor g++ nor clang++ is one")
 
 
 def _look_for_redis() -> tuple[str, ...]:
@@ -128,7 +128,7 @@ def _look_for_redis() -> tuple[str, ...]:
 def _redis(machine: Machine, argument: str) -> Answer:
     found = machine.found.get("redis", ())
     if "redis" not in found:
-        return _no("the Python package redis is not installed (the extra 'remote' brings it)")
+        return _no("the Python package redis is not installed (install the extra 'remote')")
     if "fakeredis" in found or "redis" in machine.servers:
         return YES
     return _no("the Python package fakeredis is not installed (install the extra 'remote'), and no --service names a server")
