@@ -1,4 +1,4 @@
-"""What the reference answers to other inputs, which ``close`` must refuse; the functions are called when the case has ended."""
+"""Reference results for other inputs, which ``close`` must reject. They are computed after the last step."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from runner.worker.torch_compat import compiling, devices
 
 
 class OtherAnswers:
-    """The calls that are still to be made."""
+    """The deferred calls of a case."""
 
     def __init__(self, plan: Mapping[str, Any], reference: Reference, unseen: Unseen, phases: Phases) -> None:
         self._plan = plan
@@ -28,9 +28,9 @@ class OtherAnswers:
         self._deferred: list[Callable[[], None]] = []
 
     def of_step(self) -> Callable[[], Any]:
-        """Return what gives the reference's answer of this step to other inputs; raise ``LookupError`` where there is none.
+        """Return a function that computes this step's reference result for other inputs; raise ``LookupError`` where that is not possible.
 
-        The copies are made now and called when the case has ended: code of the case that counts its calls must not see one more.
+        The copies are made now. The call is made after the last step, because code of the case may count its calls.
         """
         side, asked = self._reference.side, self._reference.asked
         if side is None or asked is None or not self._reference.is_there:
@@ -42,7 +42,7 @@ class OtherAnswers:
         return functools.partial(self._answer, called, asked)
 
     def defer(self, facts: dict[str, Any], arguments: Mapping[str, Any], value: Callable[[str], Any]) -> None:
-        """Complete what ``close`` measured with the stand-in "other inputs", when the case has ended."""
+        """Schedule the measurement of the stand-in "other inputs", which completes the facts of ``close``."""
         if not close.wants_other_inputs(arguments):
             return
         reference = value(arguments["to"])
@@ -62,7 +62,7 @@ class OtherAnswers:
                 add()
 
     def _answer(self, called: list[Any], asked: Asked) -> Any:
-        # from the state in which the reference began: what differs is the inputs' doing
+        # the generators' state is that of the reference call, so that only the inputs differ
         devices.restore_generators(asked.generators)
         with self._unseen(), compiling.reference_stance(), torch.enable_grad():
             forget_gradients(called)

@@ -53,7 +53,7 @@ class Settings:
                     found[name] = str(now)[:200]
             except (
                 Exception
-            ) as error:  # torch raises after a mix of its old and new API for one setting; a case's own object can raise anything
+            ) as error:  # torch raises after a mix of old and new API for one setting; a case's own object can raise anything
                 found[name] = f"unreadable: {error}"[:200]
         return found
 

@@ -54,7 +54,7 @@ def _forget(before: dict[int, int], counters: registered.Counters) -> None:
 
 
 def trace_something() -> None:
-    """Trace small functions with dynamo and AOTAutograd, and discard them. No device is used, no pattern is registered, nothing is built."""
+    """Trace small functions with dynamo and AOTAutograd, and discard them. This uses no device, registers no pattern, builds no kernel."""
     before, counters = cache_sizes(), registered.Counters()
     with torch.no_grad():
         torch.compile(_pointwise, backend="aot_eager")(torch.rand(8, 8), torch.rand(8))
@@ -78,7 +78,7 @@ def _pointwise(x: Any, y: Any) -> Any:
     return (x * 2 + 1).relu(), (x.sum(1) + y.mean()).softmax(0)
 
 
-def _product(x: Any, y: Any) -> Any:
+def _matmul(x: Any, y: Any) -> Any:
     return (x @ y).sin()
 
 
@@ -95,7 +95,7 @@ def _helper(x: Any, *, factor: int) -> Any:
 _EXAMPLES: tuple[tuple[Callable[..., Any], tuple[tuple[int, ...], ...], bool], ...] = (
     (_pointwise, ((8, 8), (8,)), False),
     # its backward is traced and not run: a run would compile it and start autograd's threads
-    (_product, ((4, 4), (4, 4)), True),
+    (_matmul, ((4, 4), (4, 4)), True),
 )
 """Functions, the shapes of their arguments, and whether these require gradients."""
 
