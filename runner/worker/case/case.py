@@ -74,7 +74,7 @@ def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) 
 
 
 def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any], undo: contextlib.ExitStack) -> None:
-    import runner.vocabulary.expectations  # noqa: F401 - what measures is sealed with the rest
+    import runner.vocabulary.expectations  # noqa: F401 - imported before the seal is taken, which then covers it
     from runner.worker.case.session import Session
 
     lookup.refuse_other_torch(plan.get("torch_root"))

@@ -2,7 +2,7 @@
 
 A worker receives JSON messages on a socket.
 
-- ``{"plan": FILE, "last": BOOL, "word": WORD}`` runs a case. The message carries three descriptors: the case's pipe, its stdout, its stderr.
+- ``{"plan": FILE, "last": BOOL, "word": WORD}`` runs a case. It carries three descriptors: the case's pipe, its stdout, its stderr.
   After a case with ``last`` the worker exits. After any other case it replies ``{"done": TEXT, "contaminated": TEXT, "word": WORD}``:
   ``done`` is the state that could not be restored, ``contaminated`` the measuring code that the case replaced, ``word`` the case's own.
 - ``{"warm": KINDS}`` warms the worker up for these kinds of devices. The reply is ``{"warm": KINDS}``.

@@ -1,4 +1,4 @@
-"""Detects replaced functions, classes, table entries and registrations in the modules of torch, Python and this program; resets counters."""
+"""Detects replaced functions and table entries in the modules of torch, Python and this program, and registrations; resets counters."""
 
 import ast
 import builtins
