@@ -164,7 +164,7 @@ def test_a_file_that_is_not_ours_is_not_believed(tmp_path: Path, monkeypatch: py
 
 def test_a_folder_that_cannot_be_written_to_fails_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert probed(tmp_path / "gone", VecISA("avx512", AVX512))
-    assert "is not kept: " in capsys.readouterr().err
+    assert "are not cached: " in capsys.readouterr().err
 
 
 def test_a_torch_without_the_probe_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,7 +181,7 @@ def test_a_command_that_torch_builds_otherwise_is_probed_as_ever(
     isa = VecISA("avx512", AVX512)
     assert probed(tmp_path, isa)
     assert isa.probes == 1
-    assert "is not kept: KeyError" in capsys.readouterr().err
+    assert "is not cached: KeyError" in capsys.readouterr().err
 
 
 def test_an_exception_of_the_probe_is_torchs_to_see(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ class Reference:
             )
 
     def call(self, side: Side, name: str, given: list[Any] | None, enter: Enter, *, may_raise: bool) -> None:
-        """Call a function of the eager side, then restore the generators. With ``may_raise``, an exception leaves the step without result."""
+        """Call a function of the eager side, then restore the generators. With ``may_raise``, the step has no result after an exception."""
         state = devices.generator_state()
         self.asked = Asked(state, enter)
         result = None

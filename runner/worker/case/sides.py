@@ -66,7 +66,7 @@ class Compiled:
 
 
 def entering(context: Sequence[Any], scope: Scope, device: str) -> Enter:
-    """Return a function that enters the contexts of a call; raise ``LookupError`` for an unknown name."""
+    """Return a function that enters the contexts of a call; raise as ``Scope.named`` for an unknown name."""
     return functools.partial(_entered, parts.resolved(list(context), scope.named), device)
 
 
