@@ -20,7 +20,7 @@ from runner.worker.torch_compat.devices import DeviceApi
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReferenceCall:
     """The conditions of a reference call, so that it can be repeated."""
 
     generators: devices.GeneratorState
@@ -56,14 +56,14 @@ class Reference:
         self.output: Any = None
         self.is_there = False
         """Whether ``output`` is the result of this step."""
-        self.asked: Asked | None = None
+        self.latest_call: ReferenceCall | None = None
         self._named: dict[str, Any] = {}
         """The eager side's results under the names that a backward step uses."""
 
     def forget(self) -> None:
         """Discard the result, and the conditions under which it was computed."""
         self.is_there = False
-        self.asked = None
+        self.latest_call = None
 
     def keep(self, result: Any) -> None:
         """Store a copy of a result as the result of this step."""
@@ -89,7 +89,7 @@ class Reference:
     def call(self, side: Side, name: str, given: list[Any] | None, enter: Enter, *, may_raise: bool) -> None:
         """Call a function of the eager side, then restore the generators. With ``may_raise``, the step has no result after an exception."""
         state = devices.generator_state()
-        self.asked = Asked(state, enter)
+        self.latest_call = ReferenceCall(state, enter)
         result = None
         try:
             with self._phases("eager"), self.running():
@@ -106,7 +106,7 @@ class Reference:
         """Run backward where the eager side has a result of this name, and store the gradients as the result."""
         has_reference = of is None or self._has(of)
         if self.side is not None and has_reference:
-            self.asked = None if self.asked is None or of is not None else replace(self.asked, gradients=True)
+            self.latest_call = None if self.latest_call is None or of is not None else replace(self.latest_call, gradients=True)
             with self._phases("eager"), self.running():
                 reference = self.side.result if of is None else self._of(self.side, of)
                 self.keep(gradients_of(reference, self.side.called))

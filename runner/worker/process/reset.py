@@ -77,7 +77,7 @@ class Baseline:
         changed = list(self._of_ours())
         remaining += [
             *self._bring_back(),
-            *_failure("function caches of torch", lambda: warming.forget_answers(sizes)),
+            *_failure("function caches of torch", lambda: warming.clear_grown_caches(sizes)),
             *self._not_restorable(),
         ]
         changed += self._of_python()  # after the settings are restored: some of them are part of it

@@ -18,10 +18,10 @@ from runner.worker.torch_compat import counting, output_folders, resets
 _ONCE = functools.cache(lambda: None)
 _CACHE_TYPE = type(_ONCE)
 
-_ANSWERS_OF_THE_COMPILER = ("torch._inductor.cpp_builder", "torch._inductor.cpu_vec_isa")
+_COMPILER_CACHES = ("torch._inductor.cpp_builder", "torch._inductor.cpu_vec_isa")
 """Modules whose function caches hold results of the C++ compiler. The keys hold all inputs, so these caches are not cleared."""
 
-_ANSWERS_OF_FILES = ("_precompile_header", "triton_key")
+_FILE_CACHES = ("_precompile_header", "triton_key")
 """Functions whose caches depend on installed files alone: torch's headers, Triton's sources."""
 
 
@@ -48,7 +48,7 @@ def _forget(before: dict[int, int], counters: registered.Counters) -> None:
     counting.clear_counters()
     counting.clear_metrics()
     resets.forget_compiles()
-    forget_answers(before)
+    clear_grown_caches(before)
     gc.collect()
     counters.set_back(also_names=True)
 
@@ -115,7 +115,7 @@ def _caches() -> Iterator[Any]:
     yield from (found for found in gc.get_objects() if type(found) is _CACHE_TYPE)
 
 
-def forget_answers(before: dict[int, int]) -> None:
+def clear_grown_caches(before: dict[int, int]) -> None:
     """Clear the function caches that have grown since ``before`` and may depend on options, variables or devices of a case."""
     for cache in list(_caches()):
         if cache.cache_info().currsize > before.get(id(cache), 0) and not _may_stay(cache):
@@ -126,7 +126,7 @@ def _may_stay(cache: Any) -> bool:
     module, name = str(getattr(cache, "__module__", "")), str(getattr(cache, "__qualname__", ""))
     if not module.startswith(("torch.", "triton.")):
         return True
-    return module in _ANSWERS_OF_THE_COMPILER or name in _ANSWERS_OF_FILES or _was_for_effect(cache)
+    return module in _COMPILER_CACHES or name in _FILE_CACHES or _was_for_effect(cache)
 
 
 def _was_for_effect(cache: Any) -> bool:

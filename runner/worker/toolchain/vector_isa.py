@@ -64,10 +64,10 @@ def read(path: str) -> frozenset[str]:
         return frozenset()
     if len(data) > _MOST_BYTES or not isinstance(known, dict) or known.get("format") != _FORMAT:
         return frozenset()
-    answers = known.get("works")
-    if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
+    digests = known.get("works")
+    if not isinstance(digests, list) or not all(isinstance(digest, str) for digest in digests):
         return frozenset()
-    return frozenset(answers)
+    return frozenset(digests)
 
 
 def write(path: str, works: frozenset[str]) -> None:
@@ -84,7 +84,7 @@ def write(path: str, works: frozenset[str]) -> None:
 
 
 @contextlib.contextmanager
-def kept(folder: str | None) -> Iterator[None]:
+def cached_probes(folder: str | None) -> Iterator[None]:
     """Serve torch's probes from the cache in ``folder`` in this context, and store new results at its end; None disables the cache."""
     from torch._inductor import cpu_vec_isa
 
@@ -98,12 +98,12 @@ def kept(folder: str | None) -> Iterator[None]:
         yield
         return
     probes = _Probes(os.path.join(folder, "vector-isa.json"), original)
-    cpu_vec_isa.VecISA.check_build = lambda isa, code: probes.answer(isa, code)
+    cpu_vec_isa.VecISA.check_build = lambda isa, code: probes.result(isa, code)
     try:
         yield
     finally:
         cpu_vec_isa.VecISA.check_build = original
-    probes.keep()
+    probes.store()
 
 
 class _Probes:
@@ -120,8 +120,8 @@ class _Probes:
         except OSError:
             self._flags = frozenset()
 
-    def answer(self, isa: Any, code: str) -> bool:
-        name = self._question(isa, code)
+    def result(self, isa: Any, code: str) -> bool:
+        name = self._digest(isa, code)
         if name in self._known:
             return True
         works = bool(self._probe(isa, code))
@@ -129,7 +129,7 @@ class _Probes:
             self._found.add(name)
         return works
 
-    def _question(self, isa: Any, code: str) -> str | None:
+    def _digest(self, isa: Any, code: str) -> str | None:
         """Return the digest of all inputs of a probe; None where its result must not be cached."""
         arch_flags = str(isa.build_arch_flags())
         if not has(self._flags, str(isa), arch_flags):
@@ -143,9 +143,9 @@ class _Probes:
         made_by = compiler.identity(command.split()[0], flags)
         if made_by is None:
             return None
-        return question(str(isa), code, command, made_by, compiler.torch_build(), self._flags, os.environ)
+        return probe_digest(str(isa), code, command, made_by, compiler.torch_build(), self._flags, os.environ)
 
-    def keep(self) -> None:
+    def store(self) -> None:
         """Add the new results to the file."""
         if self._found:
             try:
@@ -161,7 +161,7 @@ def _command(isa: Any) -> str:
     return str(CppBuilder("o", ["i"], CppTorchOptions(vec_isa=isa, warning_all=False)).get_command_line())
 
 
-def question(
+def probe_digest(
     isa: str, code: str, command: str, made_by: tuple[str, ...], torch: list[str], flags: frozenset[str], environ: Mapping[str, str]
 ) -> str:
     """Return the digest of all inputs of a probe."""

@@ -14,7 +14,7 @@ from runner.worker.toolchain import vector_isa
 
 
 @contextlib.contextmanager
-def _without_asking_drivers() -> Iterator[None]:
+def _without_driver_calls() -> Iterator[None]:
     """Replace ``is_available`` of accelerators by a check of their device nodes in this context.
 
     Torch calls it while inductor is imported (2.11 and 2.12) and when it selects vector instructions. The original uses NVML, which starts
@@ -53,7 +53,7 @@ def arch_of(properties: Any) -> str:
 
 def import_inductor() -> None:
     """Import the modules of a compile. Disable the monitor thread of tqdm, which torch uses while it registers patterns."""
-    with _without_asking_drivers():
+    with _without_driver_calls():
         import torch._dynamo
         import torch._inductor.compile_fx  # noqa: F401 - imported for its effect: a fork inherits it
     with contextlib.suppress(ImportError):
@@ -108,7 +108,7 @@ def without_devices() -> Iterator[None]:
     def refuse() -> Any:
         raise RuntimeError("devices are disabled during this compile")
 
-    answers: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+    replacements: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
         *((module, "is_available", lambda: False) for _, module in modules()),
         *((module, "device_count", lambda: 0) for _, module in modules()),
         *((module, "current_device", refuse) for _, module in modules()),
@@ -121,10 +121,10 @@ def without_devices() -> Iterator[None]:
         (torch._C, "_ensureCUDADeviceGuardSet", lambda: None),
     )
     with contextlib.ExitStack() as stack:
-        for owner, name, answer in answers:
+        for owner, name, replacement in replacements:
             if hasattr(owner, name):
                 stack.callback(setattr, owner, name, getattr(owner, name))
-                setattr(owner, name, answer)
+                setattr(owner, name, replacement)
         yield
 
 
@@ -132,7 +132,7 @@ def pick_vector_isa() -> str:
     """Return the vector instructions that inductor selects, which it caches for the process and its forks."""
     from torch._inductor import cpu_vec_isa
 
-    with _without_asking_drivers(), vector_isa.kept(os.environ.get(protocol.KEPT)):
+    with _without_driver_calls(), vector_isa.cached_probes(os.environ.get(protocol.KEPT)):
         return str(cpu_vec_isa.pick_vec_isa())
 
 
