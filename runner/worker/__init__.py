@@ -1,1 +1,1 @@
-"""What runs with torch: the template, the worker and what they do."""
+"""The processes that import torch: the zygote and its workers."""

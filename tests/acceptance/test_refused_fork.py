@@ -35,4 +35,4 @@ def test_a_template_with_a_thread_is_not_forked(tmp_path: Path) -> None:
     (result,) = read_run(tmp_path / "out" / "run.jsonl").results
     assert result.outcome is Outcome.PASS
     assert result.isolation == "process"
-    assert "warning: cases got a new process each instead of a fork, which is slow: the template has 2 threads" in done.stderr
+    assert "warning: cases got a new process each instead of a fork, which is slow: the zygote has 2 threads" in done.stderr

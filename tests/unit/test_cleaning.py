@@ -289,7 +289,7 @@ def ways(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str
         "the code of a function": (code_of_measure, "runner.vocabulary.expectations.close.measure.__code__"),
         "the defaults of a function": (
             lambda: patch.setattr(case._exception, "__defaults__", ("",)),
-            "what is in runner.worker.case.case._exception",
+            "the content of runner.worker.case.case._exception",
         ),
         "a method": (lambda: patch.setattr(hooks.Witness, "take", another), "runner.worker.case.hooks.Witness.take"),
         "an attribute of a class": (lambda: patch.setattr(hooks.Seen, "entered", 7), "runner.worker.case.hooks.Seen.entered"),
@@ -466,7 +466,7 @@ def test_a_hook_of_every_module_is_said(baseline: Baseline) -> None:
 def test_a_thread_is_said(baseline: Baseline) -> None:
     go_on = threading.Event()
     thread = threading.Thread(target=go_on.wait, name="left-behind", daemon=True)
-    assert after(baseline, thread.start) == "thread left-behind goes on"
+    assert after(baseline, thread.start) == "thread left-behind is still running"
     go_on.set()
     thread.join(timeout=60)
     assert after(baseline, lambda: None) == ""
@@ -490,7 +490,7 @@ def test_what_cannot_be_cleaned_is_said_and_the_rest_is_done(baseline: Baseline,
         torch.set_default_dtype(torch.float64)
 
     said = after(baseline, change)
-    assert "what torch had compiled cannot be brought back: ValueError: not today" in said
+    assert "compiled code of torch cannot be restored: ValueError: not today" in said
     assert "torch._dynamo.reset stays replaced" in said
     assert torch.get_default_dtype() is torch.float32
 
@@ -503,7 +503,7 @@ def test_an_undoing_that_fails_is_said(baseline: Baseline) -> None:
         undo.callback(torch.set_default_dtype, torch.float32)
         undo.callback(refuse)
         torch.set_default_dtype(torch.float64)
-    assert odd.text == "what it had changed cannot be brought back: KeyError: 'gone'"
+    assert odd.text == "changes of the case cannot be restored: KeyError: 'gone'"
     assert torch.get_default_dtype() is torch.float32
 
 
@@ -517,7 +517,7 @@ def test_an_option_that_takes_no_value_any_more_is_said(baseline: Baseline, monk
 
     try:
         said = after(baseline, change)
-        assert "option torch._inductor.config.max_autotune cannot be brought back: AttributeError: closed" in said
+        assert "option torch._inductor.config.max_autotune cannot be restored: AttributeError: closed" in said
         assert "option torch._inductor.config.max_autotune stays changed" in said
     finally:
         torch._inductor.config.max_autotune = False
@@ -560,7 +560,7 @@ def cost(work: Callable[[], object], bound: float) -> float:
 
 @pytest.fixture
 def frozen() -> Iterator[None]:
-    """Take what is alive out of the garbage collector's sight, as a template does before it forks."""
+    """Take what is alive out of the garbage collector's sight, as a zygote does before it forks."""
     gc.collect()
     gc.freeze()
     yield

@@ -184,12 +184,12 @@ def test_a_template_that_the_system_gives_no_process_says_so(monkeypatch):
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(os, "fork", fork)
-    made = zygote.Template(theirs)
+    made = zygote.Zygote(theirs)
     made._fork(7, theirs.fileno())
     assert select.select([mine], [], [], 0)[0]
     assert json.loads(mine.recv(1000)) == {
         "refused": 7,
-        "why": "the system has no process for a fork: Resource temporarily unavailable",
+        "why": "fork failed: Resource temporarily unavailable",
     }
     assert len(tries) > 1
     for end in (made._wake, made._waker):
@@ -399,11 +399,11 @@ def test_a_worker_is_heard_that_began_while_another_had_closed_its_pipe_and_not_
 
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[zygote.Template, socket.socket]]:
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[zygote.Zygote, socket.socket]]:
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for name in ("signal", "set_wakeup_fd"):
         monkeypatch.setattr(zygote.signal, name, lambda *_, **__: None)
-    made = zygote.Template(theirs)
+    made = zygote.Zygote(theirs)
     yield made, mine
     for end in (made._wake, made._waker):
         os.close(end)

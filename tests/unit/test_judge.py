@@ -109,8 +109,8 @@ def test_how_the_process_ended_is_named_with_its_phase(ending: Ending, outcome: 
 
 
 def test_a_note_stands_beside_a_crash():
-    found = verdict_of(case(step(HOLDS)), None, ending=KILLED, note="the template ended")
-    assert found.reason.endswith("(the template ended)")
+    found = verdict_of(case(step(HOLDS)), None, ending=KILLED, note="the zygote ended")
+    assert found.reason.endswith("(the zygote ended)")
 
 
 PROBLEM = "the worker answered twice"
@@ -133,7 +133,7 @@ def test_a_worker_that_broke_the_protocol_claims_nothing(ending: Ending, facts: 
 
 
 def test_a_note_about_the_template_changes_nothing():
-    assert verdict_of(case(step(HOLDS)), observation(seen()), note="the template has 2 threads").outcome is Outcome.PASS
+    assert verdict_of(case(step(HOLDS)), observation(seen()), note="the zygote has 2 threads").outcome is Outcome.PASS
 
 
 # -- observations that make no sense --------------------------------------------------------------------------------

@@ -113,8 +113,8 @@ def test_a_module_with_a_state_of_its_own_keeps_it(start: Start) -> None:
         (DOUBLE + "inputs: [{randint: [3], high: 9}, 2]", {}, "no argument is a floating tensor"),
         (DOUBLE + "inputs: [{rand: [3], on_device: true}, 2]", {}, "on the device"),
         (DOUBLE + "inputs: [{zeros: [4096, 4097]}, 2]", {}, "larger than 64 MiB"),
-        (DOUBLE + "inputs: [{rand: [3]}, 2]", {"dead": ["x"]}, "would see one more call"),
-        (DOUBLE + "inputs: [{rand: [3]}, 2]", {"handlers": {"ops": 1}}, "would see one more call"),
+        (DOUBLE + "inputs: [{rand: [3]}, 2]", {"dead": ["x"]}, "would observe an additional one"),
+        (DOUBLE + "inputs: [{rand: [3]}, 2]", {"handlers": {"ops": 1}}, "would observe an additional one"),
     ],
 )
 def test_where_there_is_none(start: Start, text: str, body: dict[str, Any], why: str) -> None:

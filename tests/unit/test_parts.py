@@ -95,5 +95,5 @@ def test_a_context_is_an_object_or_what_a_function_makes_for_each_call(parts, to
             pass
     assert made == [1, 1]
     for wrong in (3, lambda: 3):
-        with pytest.raises(TypeError, match="a int in 'context' is no context manager"):
+        with pytest.raises(TypeError, match="a int in 'context' is neither a context manager nor a function"):
             parts.entered_as(wrong)

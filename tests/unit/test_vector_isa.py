@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from runner.worker.toolchain import compiler, vector_isa
-from runner.worker.toolchain.vector_isa import cpu_flags, has, kept, question, read, write
+from runner.worker.toolchain.vector_isa import cached_probes, cpu_flags, has, probe_digest, read, write
 
 FLAGS = frozenset("avx2 fma f16c avx512f avx512dq avx512bw avx512vl avx512_vnni amx_tile amx_bf16 amx_int8".split())
 AVX512 = "-mavx512f -mavx512dq -mavx512vl -mavx512bw -mfma"
@@ -55,7 +55,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def probed(folder: Path | None, isa: VecISA, code: str = "code") -> bool:
-    with kept(str(folder) if folder else None):
+    with cached_probes(str(folder) if folder else None):
         return isa.check_build(code)
 
 
@@ -105,7 +105,7 @@ def test_no_answer_claims_what_the_cpu_does_not_have(tmp_path: Path, monkeypatch
     probed(tmp_path, VecISA("avx512", AVX512))
     (right,) = answers(tmp_path)
     monkeypatch.setattr(vector_isa, "cpu_flags", lambda _: FLAGS - {missing})
-    monkeypatch.setattr(vector_isa, "question", lambda *_: right)
+    monkeypatch.setattr(vector_isa, "probe_digest", lambda *_: right)
     isa = VecISA("avx512", AVX512, works=False)
     assert not probed(tmp_path, isa)
     assert isa.probes == 1
@@ -164,12 +164,12 @@ def test_a_file_that_is_not_ours_is_not_believed(tmp_path: Path, monkeypatch: py
 
 def test_a_folder_that_cannot_be_written_to_fails_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert probed(tmp_path / "gone", VecISA("avx512", AVX512))
-    assert "is not kept: " in capsys.readouterr().err
+    assert "are not cached: " in capsys.readouterr().err
 
 
 def test_a_torch_without_the_probe_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys.modules["torch._inductor.cpu_vec_isa"], "VecISA", SimpleNamespace())
-    with kept(str(tmp_path)):
+    with cached_probes(str(tmp_path)):
         pass
     assert "not available in this torch" in capsys.readouterr().err
 
@@ -181,12 +181,12 @@ def test_a_command_that_torch_builds_otherwise_is_probed_as_ever(
     isa = VecISA("avx512", AVX512)
     assert probed(tmp_path, isa)
     assert isa.probes == 1
-    assert "is not kept: KeyError" in capsys.readouterr().err
+    assert "is not cached: KeyError" in capsys.readouterr().err
 
 
 def test_an_exception_of_the_probe_is_torchs_to_see(tmp_path: Path) -> None:
     isa = VecISA("avx512", AVX512)
-    with pytest.raises(ZeroDivisionError), kept(str(tmp_path)):
+    with pytest.raises(ZeroDivisionError), cached_probes(str(tmp_path)):
         isa.check_build(1 / 0)
 
 
@@ -208,8 +208,8 @@ def test_an_exception_of_the_probe_is_torchs_to_see(tmp_path: Path) -> None:
 def test_whatever_an_answer_depends_on_makes_another_question(changed: dict[str, Any]) -> None:
     asked: dict[str, Any] = {"isa": "avx512", "code": "code", "command": "g++", "made_by": ("g++",)}
     asked |= {"torch": ["2.13.0", "abc"], "flags": FLAGS, "environ": {"HOME": "/root"}}
-    assert question(**asked) == question(**{**asked, "environ": {}})
-    assert question(**asked) != question(**{**asked, **changed})
+    assert probe_digest(**asked) == probe_digest(**{**asked, "environ": {}})
+    assert probe_digest(**asked) != probe_digest(**{**asked, **changed})
 
 
 def test_the_flags_are_those_that_every_processor_has() -> None:

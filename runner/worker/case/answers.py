@@ -1,4 +1,4 @@
-"""What the reference answers to other inputs, which ``close`` must refuse; the functions are called when the case has ended."""
+"""Reference results for other inputs, which ``close`` must reject. They are computed after the last step."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -12,12 +12,12 @@ from runner.vocabulary.steps.gradients import forget_gradients, gradients_of
 from runner.worker.case import other_inputs
 from runner.worker.case.hooks import Phases
 from runner.worker.case.parts import follow
-from runner.worker.case.reference import Asked, Reference, Unseen
+from runner.worker.case.reference import Reference, ReferenceCall, Unseen
 from runner.worker.torch_compat import compiling, devices
 
 
 class OtherAnswers:
-    """The calls that are still to be made."""
+    """The deferred calls of a case."""
 
     def __init__(self, plan: Mapping[str, Any], reference: Reference, unseen: Unseen, phases: Phases) -> None:
         self._plan = plan
@@ -28,32 +28,32 @@ class OtherAnswers:
         self._deferred: list[Callable[[], None]] = []
 
     def of_step(self) -> Callable[[], Any]:
-        """Return what gives the reference's answer of this step to other inputs; raise ``LookupError`` where there is none.
+        """Return a function that computes this step's reference result for other inputs; raise ``LookupError`` where that is not possible.
 
-        The copies are made now and called when the case has ended: code of the case that counts its calls must not see one more.
+        The copies are made now. The call is made after the last step, because code of the case may count its calls.
         """
-        side, asked = self._reference.side, self._reference.asked
-        if side is None or asked is None or not self._reference.is_there:
+        side, call = self._reference.side, self._reference.latest_call
+        if side is None or call is None or not self._reference.is_there:
             raise LookupError("no eager reference was run in this step")
         called = other_inputs.drawn(side.called, self._plan)
         self._drawn_bytes += other_inputs.bytes_of(called)
         if self._drawn_bytes > other_inputs.MOST_BYTES_OF_CASE:
             raise LookupError(f"the copies for earlier steps are larger than {other_inputs.MOST_BYTES_OF_CASE >> 20} MiB")
-        return functools.partial(self._answer, called, asked)
+        return functools.partial(self._repeat, called, call)
 
     def defer(self, facts: dict[str, Any], arguments: Mapping[str, Any], value: Callable[[str], Any]) -> None:
-        """Complete what ``close`` measured with the stand-in "other inputs", when the case has ended."""
+        """Schedule the measurement of the stand-in "other inputs", which completes the facts of ``close``."""
         if not close.has_other_inputs(arguments):
             return
         reference = value(arguments["to"])
         part = arguments["to"].partition(".")[2]
         try:
-            answer = self.of_step()
+            result = self.of_step()
         except Exception as error:  # copying modules and arguments of a spec may raise anything
             close.add_other_inputs(facts, arguments, reference, functools.partial(_raise, error))
         else:
-            asked = functools.partial(_part_of, answer, part)
-            self._deferred.append(functools.partial(close.add_other_inputs, facts, arguments, reference, asked))
+            other = functools.partial(_part_of, result, part)
+            self._deferred.append(functools.partial(close.add_other_inputs, facts, arguments, reference, other))
 
     def add_all(self) -> None:
         """Call the functions with other inputs, after the last step."""
@@ -61,19 +61,20 @@ class OtherAnswers:
             for add in self._deferred:
                 add()
 
-    def _answer(self, called: list[Any], asked: Asked) -> Any:
-        # from the state in which the reference began: what differs is the inputs' doing
-        devices.restore_generators(asked.generators)
+    def _repeat(self, called: list[Any], call: ReferenceCall) -> Any:
+        """Repeat a reference call with other inputs; return its result or its gradients."""
+        # the generators' state is that of the reference call, so that only the inputs differ
+        devices.restore_generators(call.generators)
         with self._unseen(), compiling.reference_stance(), torch.enable_grad():
             forget_gradients(called)
-            with asked.enter():
+            with call.enter():
                 result = called[0](*called[1:])
-            return gradients_of(result, called) if asked.gradients else result
+            return gradients_of(result, called) if call.gradients else result
 
 
 def _raise(error: Exception) -> None:
     raise error
 
 
-def _part_of(answer: Callable[[], Any], part: str) -> Any:
-    return follow(answer(), part, EAGER)
+def _part_of(result: Callable[[], Any], part: str) -> Any:
+    return follow(result(), part, EAGER)

@@ -1,4 +1,4 @@
-"""Runs one case: reads its plan, does its steps, measures what is asked, and sends the facts."""
+"""Runs one case: reads its plan, runs its steps, measures, and sends the facts."""
 
 import contextlib
 import json
@@ -29,15 +29,15 @@ class Channel:
         self._descriptor = descriptor
 
     def phase(self, name: str) -> None:
-        """Say which phase begins."""
+        """Send the name of the phase that begins."""
         self._send({"phase": name})
 
     def step(self, index: int) -> None:
-        """Say which step begins."""
+        """Send the index of the step that begins."""
         self._send({"step": index})
 
     def observation(self, facts: Mapping[str, Any]) -> None:
-        """Send the facts; once."""
+        """Send the facts. Called once."""
         self._send({"observation": protocol.encode(facts), "word": self._word})
 
     def _send(self, message: Mapping[str, Any]) -> None:
@@ -47,10 +47,10 @@ class Channel:
 
 
 def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) -> None:
-    """Run the case of a plan; whatever happens to its code, an observation is sent.
+    """Run the case of a plan, and send its observation, also after an exception of any kind.
 
-    The observation carries ``word``, which only this worker was given. What the case changes in this process goes onto ``undo``: a worker
-    of one case never looks there.
+    The observation carries ``word``, a token that only this worker received. The changes that the case makes in this process are registered
+    with ``undo``. A shared worker closes it after the case; a worker of one case exits instead.
     """
     from runner.vocabulary.steps.session import NotCarriedOut
 
@@ -74,7 +74,7 @@ def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) 
 
 
 def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any], undo: contextlib.ExitStack) -> None:
-    import runner.vocabulary.expectations  # noqa: F401 - what measures is sealed with the rest
+    import runner.vocabulary.expectations  # noqa: F401 - imported before the seal is taken, which then covers it
     from runner.worker.case.session import Session
 
     lookup.refuse_other_torch(plan.get("torch_root"))
@@ -87,7 +87,7 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
         session.prepare()
         seal.check()
         undo.enter_context(option_state.patched_options(parts.resolved(naming, session.scope.named)))
-        # what preludes and values compiled or counted shows nothing of the case's functions
+        # graphs and counts of preludes and values are not those of the case's functions
         witness.take()
         counting.clear_counters()
         counting.clear_metrics()
@@ -105,8 +105,8 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
 
 
 def _use_own_folders(plan: Mapping[str, Any]) -> parts.Sections:
-    """Let all that the case and torch write lie in the case's folders; return the options that name some of them."""
-    os.chdir(plan["folder"])  # what code of a spec leaves in its working folder stays with the case
+    """Redirect all files of the case and of torch to the case's folders; return the options that name such paths."""
+    os.chdir(plan["folder"])  # files that code of a spec writes to its working folder stay with the case
     output_folders.use_cache_dir(os.path.join(plan["cache"], "cache"))
     own_files.redirect(plan["folder"], plan["cache"])
     own_files.write_no_bytecode()
@@ -134,7 +134,7 @@ def _set_up(plan: Mapping[str, Any], paths: parts.Sections, phases: Phases, witn
 
 
 def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[str, Any], witness: Witness) -> tuple[dict[str, Any], bool]:
-    """Return the step's facts and whether the case goes on after it."""
+    """Return the step's facts, and whether the case continues after it."""
     from runner.vocabulary.steps import STEPS
     from runner.vocabulary.steps.session import NotCarriedOut
 
@@ -144,7 +144,7 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
         session.do(step)
     except NotCarriedOut:
         raise
-    except BaseException as error:  # torch's answer to the case may be any exception, and its code may ask to end the process
+    except BaseException as error:  # torch may raise any exception, and code of the case may raise SystemExit
         phase = getattr(error, "_conformance_phase", step["kind"])
         if not STEPS[step["kind"]].traits.claims or (not isinstance(error, Exception) and phase in ("inputs", "eager")):
             raise
@@ -214,7 +214,7 @@ def _message(error: BaseException) -> str:
 
 
 def _exit_code(code: Any) -> str:
-    """Say what Python would have ended with: a text is printed, and the code is 1."""
+    """Describe the exit of Python with this code: for a text, Python prints it and exits with 1."""
     if code is None or isinstance(code, int):
         return f"exit code {int(code or 0)}"
     return f"exit code 1: {str(code)[:_MAX_MESSAGE]}"

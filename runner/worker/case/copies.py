@@ -1,4 +1,4 @@
-"""Copies of what a case made: later steps, and code of the case, cannot change them."""
+"""Copies of the values of a case. Later steps and code of the case cannot change them."""
 
 import copy
 import enum
@@ -21,25 +21,25 @@ _IMMUTABLE = (
 
 
 class Live:
-    """Takes the place of an object that cannot be copied: what it was when it got its name is not known later."""
+    """Stands for an object that cannot be copied. Its value at the time of naming is unknown later."""
 
     def __init__(self, kind: type, why: Exception) -> None:
         self.kind = f"{kind.__module__}.{kind.__qualname__}"
         self.why = f"{type(why).__name__}: {why}"[:200]
 
     def refuse(self, name: str) -> LookupError:
-        """Return why a comparison of the named value is refused."""
+        """Return the error of a comparison with the named value."""
         return LookupError(
-            f"'{name}' holds a {self.kind}, which cannot be copied ({self.why}): what it was when it got this name is not known; "
-            "give the name to plain values or tensors instead"
+            f"'{name}' holds a {self.kind}, which cannot be copied ({self.why}): its value at the time of naming is unknown; "
+            "bind the name to plain values or tensors instead"
         )
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor of a Python subclass as the base class sees its storage.
+    """Return a plain ``torch.Tensor`` that shares the storage of a tensor of a Python subclass.
 
-    ``__torch_function__`` of the subclass has no part in what is measured then. Wrapper subclasses and nested tensors have no storage of
-    their own and are returned as they are.
+    A measurement of it does not call ``__torch_function__`` of the subclass. Wrapper subclasses and nested tensors have no storage of their
+    own; they are returned unchanged, and so are sparse tensors.
     """
     kind = type(tensor)
     if kind in _PLAIN or is_traceable_wrapper_subclass(tensor):
@@ -61,12 +61,12 @@ def _has_memory(tensor: torch.Tensor) -> bool:
 
 
 def measured(value: Any) -> Any:
-    """Return a value with every tensor in it as ``plain`` gives it."""
+    """Return a value with ``plain`` applied to every tensor in it."""
     return pytree.tree_map_only(torch.Tensor, plain, value)
 
 
 def apart(value: Any) -> Any:
-    """Return a deep copy; raise ``TypeError`` where a module or a tensor of it is the original: the two sides would share it."""
+    """Return a deep copy; raise ``TypeError`` where it shares a module or a tensor with the original."""
     made = copy.deepcopy(value)
     ours = {id(part): part for part in _parts(value)}
     for part in _parts(made):
@@ -85,14 +85,14 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def snapshot(value: Any) -> Any:
-    """Return a copy of a value's tensors that later steps cannot change; strides and gaps between elements are kept."""
+    """Return a value with every tensor copied. Shape, dtype, strides and gaps between elements are preserved."""
     return pytree.tree_map_only(torch.Tensor, _copy, value)
 
 
 def frozen(value: Any) -> Any:
-    """Return a copy of a value: of its tensors and of every other object in it; one that cannot be copied becomes ``Live``.
+    """Return a copy of a value, of its tensors and of every other object in it. An object that cannot be copied becomes a ``Live``.
 
-    Objects that occur twice in the value are one object in the copy.
+    An object, not a tensor, that occurs twice in the value is one object in the copy.
     """
     return pytree.tree_map(functools.partial(_frozen, memo={}), value)
 
@@ -128,5 +128,5 @@ def _with_gaps(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def same_object(one: Any, other: Any) -> bool:
-    """Whether two names stand for one object that can change: a comparison of the two cannot fail."""
+    """Whether two names refer to one mutable object: a comparison of the two cannot fail."""
     return one is other and not isinstance(one, _IMMUTABLE) and one != ()

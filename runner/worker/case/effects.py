@@ -1,7 +1,7 @@
-"""Side effects of a call: what became of its arguments, parameters and buffers, on the compiled side and on the eager one.
+"""Side effects of a call: compares arguments, parameters and buffers of the compiled side with those of the eager side.
 
-Both sides begin with equal copies. What is compared after a call is what was equal, or near, before it: where a step that runs on one
-side alone has set them apart, the call is not to blame, and the path is reported as ``apart``.
+Both sides begin with equal copies. A value is compared after a call only if it was equal, or close, before the call. A step that runs on
+one side alone can make the two differ; then the call is not the cause, and the path is reported as ``apart``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,31 +16,31 @@ from runner.worker.case.copies import plain
 from runner.worker.torch_compat import compiling
 
 _DEPTH = 3
-"""How deep attributes of objects are followed."""
+"""The maximum depth to which attributes of objects are followed."""
 
 MOST = 50
-"""How many differing values are sent."""
+"""The maximum number of differing values that are sent."""
 
 Leaves = dict[str, Any]
 
 
 @dataclass
 class Effects:
-    """What a call changed, compared; ``facts`` is what the runner judges."""
+    """Compares the side effects of one call: ``before`` and then ``after`` it."""
 
     tolerance: Mapping[str, Any]
-    """``rtol`` and ``atol`` (both None for those of the dtype) and ``equal_nan``."""
+    """``rtol``, ``atol`` (both None for the dtype's defaults) and ``equal_nan``."""
     parameters: bool
     """Whether parameters and buffers are compared: a package compiled ahead of time has its own."""
     _apart: set[str] = field(default_factory=set)
 
     def before(self, compiled: Sequence[Any], eager: Sequence[Any]) -> None:
-        """Note what differs already before the call. Both are the target and its arguments."""
+        """Record the paths that differ before the call. Each sequence is the target followed by its arguments."""
         ours, theirs = self._leaves(compiled), self._leaves(eager)
         self._apart = {path for path in ours if path not in theirs or self._problem(path, ours[path], theirs[path]) is not None}
 
     def after(self, compiled: Sequence[Any], eager: Sequence[Any]) -> dict[str, Any]:
-        """Return how many values were compared, which were not, and the facts of those that differ."""
+        """Return ``compared`` (a count), ``apart`` (paths) and ``leaves`` (facts of the values that differ)."""
         ours, theirs = self._leaves(compiled), self._leaves(eager)
         differing = []
         compared = [path for path in {**theirs, **ours} if path not in self._apart]
@@ -51,7 +51,7 @@ class Effects:
         return {"compared": len(compared), "apart": sorted(self._apart)[:MOST], "leaves": differing[:MOST]}
 
     def _leaves(self, called: Sequence[Any]) -> Leaves:
-        """Return the values that a call can change, by their paths: tensors once each, and what containers hold."""
+        """Return the values that a call can change, by path. Each tensor occurs once."""
         found: Leaves = {}
         seen: set[int] = set()
         target, *arguments = called
@@ -64,11 +64,11 @@ class Effects:
         return found
 
     def _add(self, found: Leaves, seen: set[int], name: str, leaf: Any, depth: int) -> None:
-        """Add what a leaf of the arguments holds; attributes of objects too, a few levels deep."""
+        """Add the values of a leaf of the arguments, with attributes of objects down to ``_DEPTH``."""
         if isinstance(leaf, torch.nn.Module):
             self._add_module(found, seen, name, leaf)
         elif isinstance(leaf, torch.Tensor) and leaf.is_nested:
-            # its components have numbers for shapes
+            # compared by component: a nested tensor has no regular shape
             found.update({f"{name}[{index}]": part for index, part in enumerate(leaf.unbind())})
         elif _is_value(leaf) or isinstance(leaf, set | frozenset):
             if not isinstance(leaf, torch.Tensor) or id(leaf) not in seen:
@@ -91,20 +91,20 @@ class Effects:
                 found[f"{name}.{path}"] = tensor
 
     def _problem(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
-        """Return the facts of two values that are not alike; None where they are, and for parameters that freezing has erased."""
+        """Return the facts of two values that differ; None for close values and for parameters that freezing has erased."""
         if compiling.is_erased(ours) or (ours is theirs and not isinstance(ours, torch.Tensor)):
             return None
         if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
             ours, theirs = plain(ours), plain(theirs)
             if _equal(ours, theirs):
-                # parameters may be laid out anew while compiling
+                # a compile may change the layout of parameters
                 return _other_form(ours, theirs) if path.startswith("argument") else None
         facts: dict[str, Any] = describe_leaf(ours, theirs, self.tolerance)
         return None if _is_near(facts) else facts
 
 
 class Absent:
-    """Stands where one side has no such value."""
+    """The value of a path that one side does not have."""
 
     def __repr__(self) -> str:
         return "absent"
@@ -128,7 +128,7 @@ def _equal(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
 
 
 def _other_form(ours: torch.Tensor, theirs: torch.Tensor) -> dict[str, Any] | None:
-    """Return the facts of two equal tensors that are laid out otherwise, or of which only one wants gradients."""
+    """Return the facts of two equal tensors that differ in strides or ``requires_grad``; None when they do not."""
     if ours.layout is not torch.strided or ours.is_nested:
         return None
     forms = [f"strides {list(one.stride())}, requires_grad {one.requires_grad}" for one in (ours, theirs)]

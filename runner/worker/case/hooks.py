@@ -1,4 +1,4 @@
-"""Watches torch while a case runs: the phase it is in, the graphs it compiles and calls, the code it writes, the choices it times."""
+"""Hooks in torch that record a case: its phase, compiled and called graphs, generated code, timed choices."""
 
 import contextlib
 import functools
@@ -14,11 +14,11 @@ from runner.worker.torch_compat import compiling
 
 _MOST_REASONS = 20
 _MOST_REASON = 500
-"""How many reasons for abandoned frames are sent, and how many characters of each."""
+"""The maximum number of reasons for abandoned frames that are sent, and of characters of each."""
 
 
 class Phases:
-    """A stack of phases. Each second counts for the innermost one; entering tells the runner, in case nothing more comes."""
+    """A stack of phases. Time counts for the innermost phase, in seconds. Each change is announced, for the case that the worker dies."""
 
     def __init__(self, announce: Callable[[str], None]) -> None:
         self.seconds: dict[str, float] = {}
@@ -65,8 +65,8 @@ class _Phase:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if error is not None and not hasattr(error, "_conformance_phase"):
-            with contextlib.suppress(AttributeError):  # an exception with slots: its phase is the step's
-                error._conformance_phase = self.name  # type: ignore[attr-defined]  # a note on a stranger's exception
+            with contextlib.suppress(AttributeError):  # an exception with slots has no such attribute: the step's kind is used
+                error._conformance_phase = self.name  # type: ignore[attr-defined]  # an attribute added to any exception
         self.phases.leave()
 
 
@@ -81,28 +81,28 @@ class Seen:
     executed: dict[str, int] = field(default_factory=dict)
     """Calls of graphs that the case's own ``torch.compile`` compiled, by device: forward, and backward whenever it was compiled."""
     executed_others: dict[str, int] = field(default_factory=dict)
-    """Calls of all other compiled graphs, by device: packages that were compiled ahead, and what code of the spec compiled itself."""
+    """Calls of all other compiled graphs, by device: ahead-of-time packages, and graphs that code of the spec compiled itself."""
     abandoned: list[str] = field(default_factory=list)
-    """A reason for each frame that dynamo gave up after an error or at its recompile limit: it runs eagerly, and torch raises nothing."""
+    """The reasons of frames that dynamo gave up, after an error or at its recompile limit. They run eagerly, without an exception."""
     code: list[str] = field(default_factory=list)
     choices: list[dict[tuple[str, str], float]] = field(default_factory=list)
-    """For each autotuning the time of each choice, by its name and class."""
+    """For each autotuning the time of each choice in milliseconds, by its name and class."""
 
 
 class Witness:
-    """Records what the hooks see. ``paused`` keeps what is not the case's doing out of the record."""
+    """The record of the hooks. ``paused`` excludes work that the runner does itself."""
 
     def __init__(self) -> None:
         self.seen = Seen()
 
     def take(self) -> Seen:
-        """Return what was recorded since the last call, and start anew."""
+        """Return the record since the last call, and start a new one."""
         seen, self.seen = self.seen, Seen()
         return replace(seen, code=list(dict.fromkeys(seen.code)))
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[Seen]:
-        """Record into the given ``Seen`` instead, until the context ends."""
+        """Record into the yielded ``Seen`` instead, until the context ends."""
         kept, self.seen = self.seen, Seen()
         try:
             yield self.seen
@@ -112,22 +112,22 @@ class Witness:
 
 @dataclass
 class Watch:
-    """What the hooks of this process know of the case that runs; a worker of several cases has the hooks once."""
+    """The state of the hooks for the running case. The hooks themselves are installed once per process."""
 
     phases: Phases
     witness: Witness
     backends: list[Any] = field(default_factory=list)
-    """The backend objects with which dynamo compiles the case's functions."""
+    """Dynamo's backend objects of the case's functions."""
     depth: int = 0
-    """How many calls of these are on the stack."""
+    """The number of calls of these backends on the stack."""
     own: dict[int, weakref.ref[Any]] = field(default_factory=dict)
-    """The graphs that they compiled, by ``id``."""
+    """The graphs that these backends compiled, by ``id``."""
     contexts: dict[int, Any] = field(default_factory=dict)
-    """Torch's contexts of their compiles, by ``id``: a backward that is compiled when it is first run is compiled in its forward's."""
+    """Torch's contexts of these compiles, by ``id``. A backward that is compiled at its first run is compiled in its forward's context."""
 
     @property
     def seen(self) -> Seen:
-        """Where hooks write."""
+        """The record that hooks write to."""
         return self.witness.seen
 
 
@@ -136,7 +136,7 @@ _installed: list[bool] = []
 
 
 def watch(phases: Phases, witness: Witness) -> None:
-    """Record for a case from here on."""
+    """Record for a new case from now on."""
     _watch.phases, _watch.witness = phases, witness
     _watch.backends, _watch.depth, _watch.own, _watch.contexts = [], 0, {}, {}
 
@@ -147,7 +147,7 @@ def claim(backend: Any) -> None:
 
 
 def install() -> None:
-    """Put the hooks into torch, for the rest of the process; once."""
+    """Install the hooks in torch for the rest of the process; later calls do nothing."""
     if _installed:
         return
     _installed.append(True)
@@ -185,8 +185,8 @@ def _counting_entries(original: Callable[..., Any]) -> Callable[..., Any]:
         _watch.seen.entered += 1
         try:
             return original(*args, **kwargs)
-        except Exception as error:  # torch may raise anything here: it is noted and raised again
-            # dynamo may take it for a graph break and go on eagerly; where it does not, the step raises
+        except Exception as error:  # torch may raise anything here: it is recorded and raised again
+            # dynamo may treat it as a graph break and continue eagerly; otherwise the step raises
             reason = _reason(error)
             if not compiling.is_restart(error) and reason not in _watch.seen.abandoned:
                 _watch.seen.abandoned.append(reason)
@@ -212,7 +212,7 @@ def _compiling_own(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _errors = threading.local()
-"""The last exception that left a conversion of a frame in this thread."""
+"""``last``: the latest exception from the conversion of a frame in this thread."""
 
 
 def _keeping_errors(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -238,7 +238,7 @@ def _noticing_abandoned(original: Callable[..., Any]) -> Callable[..., Any]:
                 _watch.seen.abandoned.append(_reason(error))
             return made
         finally:
-            _errors.last = None  # its traceback holds the frames' values
+            _errors.last = None  # its traceback keeps the frames' values alive
 
     return wrapper
 
@@ -247,7 +247,7 @@ def _reason(error: Exception) -> str:
     try:
         return f"{type(error).__name__}: {error}"[:_MOST_REASON]
     except Exception as other:  # __str__ of an exception of a spec may raise anything
-        return f"{type(error).__name__}, without a text: {type(other).__name__}"
+        return f"{type(error).__name__}: <no text: {type(other).__name__}>"
 
 
 def _recording_graphs(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -304,7 +304,7 @@ def _counting_ahead(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_facts(seen: Seen) -> Mapping[str, Any]:
-    """Return what was seen as plain data, but for the code, which goes to files. A choice that could not be timed counts as infinity."""
+    """Return the record as plain data, without the code, which goes to files. A choice that could not be timed (infinity) is left out."""
     choices = [[{"name": n, "class": c} for (n, c), time in sorted(timed.items()) if math.isfinite(time)] for timed in seen.choices]
     return {
         "entered": seen.entered,

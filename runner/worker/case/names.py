@@ -1,4 +1,4 @@
-"""What the names of a case stand for when an expectation is measured: copies of the moment at which each was given."""
+"""The values of a case's names when an expectation is measured. A name that a step bound has a copy from the time of binding."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from runner.worker.case.scope import Scope
 
 
 class Names:
-    """Looks up what expectations name."""
+    """Looks up the names of expectations."""
 
     def __init__(self, scope: Scope, reference: Reference, output: Callable[[], Any], log: Callable[[], str]) -> None:
         self._scope = scope
@@ -25,23 +25,23 @@ class Names:
         self.weak: Mapping[str, Any] = {}
         """Weak references to objects that must be dead at some step."""
         self.snapshots: dict[str, Any] = {}
-        """What names bound by steps stood for then; of those that an expectation names."""
+        """Copies of the values of names that steps bound and that an expectation uses."""
         self._bound: str | None = None
-        """The name that the current step gave its result."""
+        """The name of the current step's result; None before it is bound."""
 
     def begin_step(self) -> None:
-        """Note that no result has a name yet."""
+        """Reset the name of the step's result."""
         self._bound = None
 
     def bind(self, name: str, value: Any, *, is_compared: bool) -> None:
-        """Give a result a name; what later comparisons see is a copy made now."""
+        """Bind a name to a result. With ``is_compared``, later comparisons use a copy made now."""
         self._scope.values[name] = value
         self._bound = name
         if is_compared:
             self.snapshots[name] = copies.frozen(value)
 
     def values(self) -> Callable[[str], Any]:
-        """Return what gives the values that one expectation names; it refuses two names for one object that can change."""
+        """Return the lookup for one expectation. It raises ``LookupError`` for two names of one mutable object, and for unknown names."""
         objects: dict[str, Any] = {}
 
         def value(name: str) -> Any:
@@ -56,7 +56,7 @@ class Names:
         return value
 
     def value(self, name: str) -> Any:
-        """Return what an expectation names: output, eager, the copy of a named value, or a part of one of them."""
+        """Return the value of a name: output, eager, the copy of a named value, or a part of one of them."""
         first, _, rest = name.partition(".")
         if first == OUTPUT:
             return follow(self._output(), rest, first)
@@ -78,7 +78,7 @@ class Names:
 
 
 def _known(name: str, value: Any) -> Any:
-    """Return a copy, or raise where a part of it could not be copied."""
+    """Return the value; raise ``LookupError`` where a part of it could not be copied."""
     for leaf in pytree.tree_leaves(value):
         if isinstance(leaf, copies.Live):
             raise leaf.refuse(name)

@@ -1,4 +1,4 @@
-"""Other inputs of the same shapes, for an answer that ``close`` must refuse."""
+"""Other inputs of the same shapes, for a result that ``close`` must reject."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -8,22 +8,21 @@ import torch
 from torch.utils import _pytree as pytree
 
 MOST_BYTES = 64 << 20
-"""Of modules and arguments together: what is larger is not copied once more."""
-
+"""The maximum size of modules and arguments of one copy, in bytes."""
 
 MOST_BYTES_OF_CASE = 256 << 20
-"""Of the copies of all steps together: they are kept until the case has ended."""
+"""The maximum size of the copies of all steps, in bytes. They are alive until the case has ended."""
 
 
 def drawn(called: Sequence[Any], plan: Mapping[str, Any]) -> list[Any]:
-    """Return copies of a target and its arguments, with every floating tensor among these drawn anew.
+    """Return copies of a target and its arguments, with new random numbers in every floating-point tensor of the arguments.
 
-    Numbers lie within the range of those that they replace, so that a function finds what it was written for. Raise ``LookupError``
-    where the case would notice, where too much would be copied, and where nothing is floating.
+    The numbers are uniform in the range of those that they replace, so that the function's domain is respected. Raise ``LookupError`` where
+    the case could observe the additional call, where the copies are too large, and where no argument is a floating-point tensor.
     """
     body = plan["body"]
     if any(body.get(word) for word in ("spies", "handlers", "dead")) or "log" in _measured_kinds(plan):
-        raise LookupError("the case watches what runs: it would see one more call")
+        raise LookupError("the case observes calls (spies, handlers, dead, log): it would observe an additional one")
     if any(isinstance(entry, Mapping) and entry.get("on_device") for entry in body["inputs"]):
         raise LookupError("the inputs are made on the device")
     if bytes_of(called) > MOST_BYTES:
@@ -31,7 +30,7 @@ def drawn(called: Sequence[Any], plan: Mapping[str, Any]) -> list[Any]:
     if not any(_may_be_drawn(leaf) for leaf in pytree.tree_leaves(list(called[1:]))):
         raise LookupError("no argument is a floating tensor")
     target, *arguments = copy.deepcopy(list(called))
-    # a generator of its own, and not the case's seed: the same numbers would give the same answer
+    # another seed than the case's: the same numbers would give the same result
     generator = torch.Generator().manual_seed(plan["seed"] ^ 0x5DEECE66D)
     return [target, *pytree.tree_map(lambda leaf: _redrawn(leaf, generator) if _may_be_drawn(leaf) else leaf, arguments)]
 

@@ -1,7 +1,7 @@
-"""Where torch and Triton write what nobody asked a path for: into the case's folder, whatever the working folder or a variable says.
+"""Redirects the files that torch and Triton write to default paths into the case's folder, by environment variables.
 
-Torch computes some of these paths when it is imported, which happens once for all cases of an environment. So they are set twice: to the
-run's scratch folder before the import, and to the case's folder before the case. Imports no torch.
+Torch computes some of these paths at its import, which happens once for all cases of an environment. Hence the variables are set twice: to
+the run's scratch folder before the import, and to the case's folder before the case. This module does not import torch.
 """
 
 import os
@@ -16,10 +16,10 @@ ALWAYS: Mapping[str, str] = {
     "TORCH_FR_DUMP_TEMP_FILE": "nccl_trace_rank_",
     "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "nccl_trace_rank_",
 }
-"""Variables whose default lies in the working folder, the home folder or /tmp, and the name of each below the case's folder."""
+"""Variables whose default path is in the working folder, the home folder or /tmp: the name of each below the case's folder."""
 
 CACHES: Mapping[str, str] = {"TORCH_EXTENSIONS_DIR": "torch_extensions", "QUACK_CACHE_DIR": "quack"}
-"""The same for caches, which are deleted with the scratch folder of the case."""
+"""The same for caches. They are placed in the case's scratch folder, which is deleted."""
 
 WHERE_NAMED: Mapping[str, str] = {
     "TORCH_TRACE": "torch_trace",
@@ -35,16 +35,16 @@ WHERE_NAMED: Mapping[str, str] = {
     "TRITON_REPRODUCER_PATH": "triton_reproducer.mlir",
     "NCCL_DEBUG_FILE": "nccl_debug.txt",
 }
-"""Variables that ask for a file or folder by naming it: it is written, and lies below the case's folder under this name."""
+"""Variables that enable a file or folder by its path: where one is set, its path is replaced by this name below the case's folder."""
 
 _SWITCH_OR_FILE = {"TORCH_COMPILE_DYNAMO_PROFILER": "dynamo_profile.prof"}
-"""Variables that are a switch, or name a file."""
+"""Variables that hold a switch or a path. Only a path is replaced."""
 
 _SWITCHES = ("", "0", "1", "true", "false", "True", "False")
 
 
 def redirect(folder: str, cache: str, environ: MutableMapping[str, str] = os.environ) -> None:
-    """Let every variable name a place in these folders."""
+    """Set the variables to paths in ``folder``, those of caches to paths in ``cache``."""
     environ.update({name: os.path.join(folder, place) if place else folder for name, place in ALWAYS.items()})
     environ.update({name: os.path.join(cache, place) for name, place in CACHES.items()})
     environ.update({name: os.path.join(folder, place) for name, place in WHERE_NAMED.items() if environ.get(name)})
@@ -54,7 +54,7 @@ def redirect(folder: str, cache: str, environ: MutableMapping[str, str] = os.env
 
 
 def begin_in_scratch() -> None:
-    """Leave the folder in which the runner was started, before torch is imported: nothing that an import or a crash writes lies there."""
+    """Change to the scratch folder before torch is imported, so that an import or a crash does not write to the runner's folder."""
     temporary = os.environ.get("TMPDIR")
     if temporary and os.path.isdir(temporary):
         os.chdir(temporary)
@@ -62,6 +62,6 @@ def begin_in_scratch() -> None:
 
 
 def write_no_bytecode() -> None:
-    """Write no ``__pycache__`` beside the modules that a case, or a child of it, imports."""
+    """Disable ``__pycache__`` for the modules that a case, or a child of it, imports."""
     sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"

@@ -1,4 +1,4 @@
-"""Parts of values by a path of keys, indices and attributes, and values of the case in the place of ``{ref: NAME}``."""
+"""Parts of values by a path of keys, indices and attributes; replacement of ``{ref: NAME}`` by values of the case."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -11,11 +11,11 @@ from runner.vocabulary.steps import STEPS
 
 
 class MissingPart(LookupError, AttributeError):
-    """A path that leads nowhere; the message names what there is."""
+    """A path without a value; the message lists the parts that exist."""
 
 
 def follow(found: Any, path: str, name: str = "") -> Any:
-    """Return what a path leads to from ``found``, which is called ``name``; raise ``MissingPart``."""
+    """Return the part of ``found`` at a dotted path; raise ``MissingPart``. Messages call ``found`` by ``name``."""
     for part in path.split(".") if path else []:
         found = _part(found, part, name or f"a {type(found).__name__}")
         name = f"{name}.{part}" if name else ""
@@ -63,7 +63,7 @@ def is_reference(value: Any) -> bool:
 
 
 def resolved(value: Any, named: Callable[[str], Any]) -> Any:
-    """Return a value of an option or a context with each ``{ref: NAME}`` replaced by what it names; nothing else is changed."""
+    """Return a value of an option or a context with each ``{ref: NAME}`` replaced by the named value."""
     if is_reference(value):
         return named(str(value["ref"]))
     if isinstance(value, Mapping):
@@ -78,7 +78,7 @@ def _names_something(value: Any) -> bool:
 
 
 def differentiated(plan: Mapping[str, Any]) -> set[str]:
-    """Return the names of results that some backward step runs on: the eager side keeps its own results of these."""
+    """Return the names of results that a backward step differentiates. The eager side stores its own results of these."""
     found = (STEPS[step["kind"]].parse(step["arguments"]).differentiated for step in plan["steps"])
     return {name for name in found if name is not None}
 
@@ -87,7 +87,7 @@ Sections = Mapping[str, Mapping[str, Any]]
 
 
 def parted(sections: Sections) -> tuple[Sections, Sections]:
-    """Return the options that are plain data, and those that name a value of the case: these can be set once it is there."""
+    """Split options into plain data and those with a ``{ref: NAME}``. The latter can be set only after the value is made."""
     plain, naming = (
         {
             section: {name: value for name, value in options.items() if _names_something(value) is wanted}
@@ -99,8 +99,8 @@ def parted(sections: Sections) -> tuple[Sections, Sections]:
 
 
 def entered_as(found: Any) -> AbstractContextManager[Any]:
-    """Return the context manager that an entry of ``context`` stands for: the object itself, or what a function makes for each call."""
+    """Return the context manager of an entry of ``context``: the object itself, or the result of a function; raise ``TypeError``."""
     made = found if hasattr(type(found), "__enter__") or not callable(found) else found()
     if not hasattr(type(made), "__enter__"):
-        raise TypeError(f"a {type(made).__name__} in 'context' is no context manager, and no function that returns one")
+        raise TypeError(f"a {type(made).__name__} in 'context' is neither a context manager nor a function that returns one")
     return cast("AbstractContextManager[Any]", made)

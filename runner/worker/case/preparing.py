@@ -1,4 +1,4 @@
-"""What is made before the first step of a case: preludes, spies, functions, values, inputs, and the eager side."""
+"""Preparation of a case before its first step: preludes, spies, functions, values, inputs, and the eager side."""
 
 import contextlib
 import functools
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def prepare(session: "Session", undo: contextlib.ExitStack) -> None:
-    """Make all of it, in the order in which a spec may name it. What must be undone goes onto ``undo``."""
+    """Prepare the case. Each part may use the names of earlier parts. Changes of the process are registered with ``undo``."""
     session.reseed()
     body = session.plan["body"]
     if body["preludes"]:
@@ -34,7 +34,7 @@ def prepare(session: "Session", undo: contextlib.ExitStack) -> None:
     arguments = [inputs.make(entry, session.maker) for entry in body["inputs"]]
     session.compiled = Side(targets, arguments)
     if session.plan["needs_eager"]:
-        # one deepcopy, so that a module that is both target and argument stays one
+        # one deepcopy for both, so that a module that is target and argument remains one object
         session.reference.side = Side(*copies.apart((targets, arguments)))
     session.scope.parts.update(inputs=lambda: arguments, compiled=lambda: session.compiled_functions.named(session.compiled))
     session.scope.parts.update({name: functools.partial(session.names.value, name) for name in (OUTPUT, EAGER)})

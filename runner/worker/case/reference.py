@@ -1,4 +1,4 @@
-"""The eager reference of a case: how it runs unseen, and what it answered."""
+"""The eager reference of a case: how it runs without being recorded, and its result."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -20,8 +20,8 @@ from runner.worker.torch_compat.devices import DeviceApi
 
 
 @dataclass(frozen=True)
-class Asked:
-    """How the reference of a step was had: for asking it again."""
+class ReferenceCall:
+    """The conditions of a reference call, so that it can be repeated."""
 
     generators: devices.GeneratorState
     enter: Enter
@@ -30,52 +30,52 @@ class Asked:
 
 @dataclass(frozen=True)
 class Unseen:
-    """Does what is no doing of the case: the witness, counters, metrics and spies do not record it."""
+    """Runs work of the runner itself. The witness, counters, metrics and spies do not record it."""
 
     witness: Witness
     spies: Mapping[str, spies.Spy]
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[hooks.Seen]:
-        """Record into what is returned until the context ends."""
+        """Suspend the records until the context ends; yield a separate record of the hooks."""
         with self.witness.paused() as seen, counting.counts_kept(), spies.paused(self.spies.values()):
             yield seen
 
 
 class Reference:
-    """The eager side's answer in a step."""
+    """The result of the eager side in a step."""
 
     def __init__(self, unseen: Unseen, phases: Phases, device_api: DeviceApi, is_of_a_call: Callable[[], bool]) -> None:
         self._unseen = unseen
         self._phases = phases
         self._device_api = device_api
         self._is_of_a_call = is_of_a_call
-        """Whether the latest result of the case is what the last call gave on both sides."""
+        """Whether the latest result of the case is that of the last call, on both sides."""
         self.side: Side | None = None
-        """None where nothing compares with it."""
+        """None where no expectation uses it."""
         self.output: Any = None
         self.is_there = False
-        """Whether it answered in this step."""
-        self.asked: Asked | None = None
+        """Whether ``output`` is the result of this step."""
+        self.latest_call: ReferenceCall | None = None
         self._named: dict[str, Any] = {}
-        """What the eager side has in the place of a named result that a backward step names."""
+        """The eager side's results under the names that a backward step uses."""
 
     def forget(self) -> None:
-        """Let the step have no answer until it is given one, and none to other inputs."""
+        """Discard the result, and the conditions under which it was computed."""
         self.is_there = False
-        self.asked = None
+        self.latest_call = None
 
     def keep(self, result: Any) -> None:
-        """Take a copy of a result for the answer."""
-        # the compiled call may write to what the reference returned, a buffer or a set that both sides share
+        """Store a copy of a result as the result of this step."""
+        # the compiled call may write to an object that both sides share, such as a global buffer
         self.output = copies.frozen(result)
         self.is_there = True
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Run the eager side: compilation is off, and neither counters nor spies see it.
+        """Run the eager side in this context. Compilation is disabled, and counters and spies do not record.
 
-        A compiled graph that runs all the same makes it no reference; then, as after any exception, ``NotCarriedOut`` is raised.
+        Raise ``NotCarriedOut`` after any exception, and when a compiled graph ran: then the result is not a reference.
         """
         with self._unseen() as seen, needed("the eager reference"), compiling.reference_stance():
             yield
@@ -87,26 +87,26 @@ class Reference:
             )
 
     def call(self, side: Side, name: str, given: list[Any] | None, enter: Enter, *, may_raise: bool) -> None:
-        """Call a function of the eager side, and set the generators back. Where it may raise, an exception leaves no answer."""
+        """Call a function of the eager side, then restore the generators. With ``may_raise``, the step has no result after an exception."""
         state = devices.generator_state()
-        self.asked = Asked(state, enter)
+        self.latest_call = ReferenceCall(state, enter)
         result = None
         try:
             with self._phases("eager"), self.running():
                 result = side.run(side.targets[name], name, given, enter)
                 self.keep(result)
         except NotCarriedOut:
-            if not may_raise:  # else eager may raise too: the compiled call shows what the spec wants to see
+            if not may_raise:  # else the spec expects an exception of the compiled call, and eager may raise it too
                 raise
         devices.restore_generators(state)
         if not _has_history(result):
-            side.result = None  # no backward will ask for it, and the copy is enough
+            side.result = None  # no backward can use it, and the copy is sufficient
 
     def backward(self, of: str | None) -> None:
-        """Run backward where the eager side has a result of this name, and keep the gradients."""
+        """Run backward where the eager side has a result of this name, and store the gradients as the result."""
         has_reference = of is None or self._has(of)
         if self.side is not None and has_reference:
-            self.asked = None if self.asked is None or of is not None else replace(self.asked, gradients=True)
+            self.latest_call = None if self.latest_call is None or of is not None else replace(self.latest_call, gradients=True)
             with self._phases("eager"), self.running():
                 reference = self.side.result if of is None else self._of(self.side, of)
                 self.keep(gradients_of(reference, self.side.called))
@@ -121,7 +121,7 @@ class Reference:
         return follow(side.result if first == OUTPUT else self._named[first], rest, EAGER)
 
     def bind(self, name: str, *, is_differentiated: bool) -> None:
-        """Note that the latest result has a name: the eager side keeps its own where a backward step runs on it."""
+        """Bind a name to the eager side's latest result where a backward step differentiates that name."""
         self._named.pop(name, None)
         if self.side is not None and is_differentiated and self._is_of_a_call():
             self._named[name] = self.side.result

@@ -1,4 +1,4 @@
-"""One case in the worker while its steps run: its functions, arguments and named values, compiled and eager side by side."""
+"""The session of a case while its steps run: functions, arguments and named values of the compiled and the eager side."""
 
 import contextlib
 import os
@@ -26,14 +26,14 @@ from runner.worker.torch_compat.devices import DeviceApi
 
 
 class Params:
-    """What preludes see as ``params``: the case's matrix values, its backend and its device, as attributes."""
+    """The ``params`` of preludes: the case's matrix values, its backend and its device, as attributes."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.__dict__.update(values)
 
 
 class Session:
-    """The state of a case while its steps run. ``vocabulary/steps/session.py`` says what a step may use of it."""
+    """The state of a case while its steps run. The protocol in ``vocabulary/steps/session.py`` is the part that steps may use."""
 
     def __init__(self, plan: Mapping[str, Any], phases: Phases, undo: contextlib.ExitStack, witness: Witness | None = None) -> None:
         self.plan = plan
@@ -44,12 +44,12 @@ class Session:
         self.torch = for_steps
         self.device_api = DeviceApi(plan["device"])
         self.kept: dict[str, Any] = {}
-        """What kinds of steps keep until the case ends, by their names."""
+        """Storage of kinds of steps until the case ends, by kind."""
         self.output: Any = None
         self.exit: dict[str, Any] | None = None
         self.bench: dict[str, Any] | None = None
         self.effects: dict[str, Any] | None = None
-        """What the current step's call changed, compared with what eager's changed."""
+        """The side effects of the current step's call, compared with those of the eager call."""
         self._step: Mapping[str, Any] = {}
         self._log_begin = 0
         self.compiled = Side({}, [])
@@ -67,15 +67,15 @@ class Session:
 
     @property
     def eager(self) -> Side | None:
-        """The eager side; None where nothing compares with it."""
+        """The eager side; None where no expectation uses it."""
         return self.reference.side
 
     def prepare(self) -> None:
-        """Execute the preludes, set spies, make functions, values and arguments, and the copies for the eager side."""
+        """Execute preludes, set spies, create functions, values and arguments, and copy them for the eager side."""
         preparing.prepare(self, self._undo)
 
     def function_of(self, block: Mapping[str, Any], entry: str) -> Callable[..., Any]:
-        """Return the function that a block of Python defines."""
+        """Return the function ``entry`` that a block of Python defines."""
         found: Callable[..., Any] = self.module.function(block, entry)
         return found
 
@@ -84,11 +84,11 @@ class Session:
         torch.manual_seed(self.plan["seed"])
 
     def close(self) -> None:
-        """Close what let and the steps made, the last first, and give back the handlers."""
+        """Close the resources of ``let`` and of steps, the last first, and restore the handlers."""
         self._closing.close()
 
     def begin_step(self, step: Mapping[str, Any]) -> None:
-        """Note what a step of the plan wants, and where its part of standard error begins."""
+        """Begin a step of the plan: reset its results, and store the position in standard error."""
         self._step = step
         self.exit, self.bench, self.effects = None, None, None
         self.names.begin_step()
@@ -96,7 +96,7 @@ class Session:
         self._log_begin = os.fstat(2).st_size
 
     def do(self, step: Mapping[str, Any]) -> None:
-        """Do the step, and give its result its name."""
+        """Run the step, and bind the name of its result."""
         kind = STEPS[step["kind"]]
         with needed("the plan of the step"):
             arguments = kind.parse(step["arguments"])
@@ -106,7 +106,7 @@ class Session:
             self.reference.bind(name, is_differentiated=name in parts.differentiated(self.plan))
 
     def call(self, wanted: Call) -> None:
-        """Call a function: its reference first, from the same state of the generators. Its result is ``output``."""
+        """Call a function and set ``output``. Its reference runs first, from the same state of the generators."""
         with needed("the context"):
             enter = self.entered(wanted.context)
         with self.phases("inputs"), needed("the arguments"):
@@ -122,7 +122,7 @@ class Session:
                 self.effects = effects.after(self.compiled.called, self.eager.called)
 
     def _call_reference(self, side: Side, wanted: Call, given: list[Any] | None, enter: Enter) -> Effects | None:
-        """Call the reference; return what compares side effects, None where the step compares none."""
+        """Call the reference; return the ``Effects`` of the call, None where the step compares no side effects."""
         name = wanted.function
         with needed("the eager reference"):
             copied = copies.apart(given)
@@ -135,22 +135,22 @@ class Session:
         return effects
 
     def compiled_target(self, name: str) -> Callable[..., Any]:
-        """Return a function as ``torch.compile`` gives it; it is compiled when it is first called."""
+        """Return ``torch.compile`` of a function. The compile happens at the first call."""
         return self.compiled_functions.target(self.compiled, name)
 
     def entered(self, context: Sequence[Any] | None) -> Enter:
-        """Return what enters these contexts; the spec's for None."""
+        """Return a function that enters these contexts; None stands for the spec's contexts."""
         return entering(self.plan["body"]["context"] if context is None else context, self.scope, self.device_api.name)
 
     def copy(self, value: Any) -> Any:
-        """Return a copy of a value's tensors that later steps cannot change."""
+        """Return a value with every tensor copied: later steps cannot change the copy."""
         return copies.snapshot(value)
 
     def _is_of_a_call(self) -> bool:
         return self.eager is not None and self.reference.is_there and self.output is self.compiled.result
 
     def log_of_step(self) -> str:
-        """Return the end of what was written to standard error since the step began."""
+        """Return the text written to standard error since the step began, at most its last ``MOST`` bytes."""
         sys.stderr.flush()
         with open("/proc/self/fd/2", "rb") as stream:
             size = stream.seek(0, os.SEEK_END)

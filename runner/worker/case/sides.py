@@ -1,4 +1,4 @@
-"""The two worlds of a case: what is compiled, and its eager reference. Each has its own functions and arguments."""
+"""The compiled and the eager side of a case. Each has its own functions and arguments."""
 
 import contextlib
 import functools
@@ -21,20 +21,20 @@ Enter = Callable[[], contextlib.AbstractContextManager[None]]
 
 @dataclass
 class Side:
-    """One of the two."""
+    """The functions, the arguments and the latest result of one side."""
 
     targets: dict[str, Any]
     arguments: list[Any]
     result: Any = None
     called: list[Any] = field(default_factory=list)
-    """Target and arguments of the last call, for its gradients."""
+    """The target and the arguments of the last call, for its gradients."""
 
     def calling(self, name: str, given: list[Any] | None) -> list[Any]:
-        """Return a function and its arguments: the given ones, else those of the spec."""
+        """Return a function followed by its arguments: the given ones, else those of the spec."""
         return [self.targets[name], *(self.arguments if given is None else given)]
 
     def run(self, target: Any, name: str, given: list[Any] | None, enter: Enter) -> Any:
-        """Call what a function has become, and return the result."""
+        """Call ``target`` with the arguments of the function ``name``, and return the result."""
         self.called = self.calling(name, given)
         forget_gradients(self.called)
         with enter():
@@ -43,7 +43,7 @@ class Side:
 
 
 class Compiled:
-    """The functions as ``torch.compile`` gives them; each is compiled when it is first called."""
+    """``torch.compile`` of the functions; each is compiled at its first call."""
 
     def __init__(self, options: Mapping[str, Any], scope: Scope) -> None:
         self._options = options
@@ -51,7 +51,7 @@ class Compiled:
         self.made: dict[str, Callable[..., Any]] = {}
 
     def target(self, side: Side, name: str) -> Callable[..., Any]:
-        """Return a function of a side, compiled."""
+        """Return ``torch.compile`` of a function of a side; the same object for each call."""
         if name not in self.made:
             with needed("an option of compile"):
                 options = parts.resolved(self._options, self._scope.named)
@@ -60,13 +60,13 @@ class Compiled:
         return self.made[name]
 
     def named(self, side: Side) -> Any:
-        """Return what ``compiled`` names: the compiled function, or the compiled functions by name."""
+        """Return the value of ``compiled``: the compiled function, or a namespace of several."""
         made = {name: self.target(side, name) for name in side.targets}
         return next(iter(made.values())) if len(made) == 1 else types.SimpleNamespace(**made)
 
 
 def entering(context: Sequence[Any], scope: Scope, device: str) -> Enter:
-    """Return what enters the contexts of a call; raise where one of them names what is not there."""
+    """Return a function that enters the contexts of a call; raise as ``Scope.named`` for an unknown name."""
     return functools.partial(_entered, parts.resolved(list(context), scope.named), device)
 
 
@@ -79,7 +79,7 @@ def _entered(contexts: Sequence[Any], device: str) -> Iterator[None]:
 
 
 def _context_of(entry: Any, device: str) -> Any:
-    """Return the context manager that an entry of ``context`` means."""
+    """Return the context manager of an entry of ``context``."""
     if isinstance(entry, Mapping):
         arguments = entry["autocast"]
         dtype = getattr(torch, arguments["dtype"]) if "dtype" in arguments else None

@@ -1,4 +1,4 @@
-"""Python of a spec as real Python: compiled so that tracebacks, Dynamo and Triton name the YAML file and its lines."""
+"""Compiles the Python of a spec so that tracebacks, Dynamo and Triton report the YAML file and its lines."""
 
 import ast
 import contextlib
@@ -19,13 +19,13 @@ _PREFIX = "conformance_spec_"
 
 
 def forget_all() -> None:
-    """Forget the modules of earlier cases."""
+    """Remove the modules of earlier cases from ``sys.modules``."""
     for name in [name for name in sys.modules if name.startswith(_PREFIX)]:
         del sys.modules[name]
 
 
 class SpecModule:
-    """The module in which a spec's preludes and functions live. Its name is stable, so that what it defines can be pickled."""
+    """The module of a spec's preludes and functions. Its name depends on the key alone, so that its objects can be pickled."""
 
     def __init__(self, key: str, given: Mapping[str, Any]) -> None:
         name = _PREFIX + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -36,11 +36,11 @@ class SpecModule:
 
     @property
     def namespace(self) -> dict[str, Any]:
-        """The names that the spec's Python defined, and those that it was given."""
+        """The names of the module: those that were given, and those that the spec's Python defined."""
         return vars(self.module)
 
     def let_children_import(self, folder: str, blocks: Sequence[Block], params: Mapping[str, Any]) -> None:
-        """Write the module of these blocks into a folder that every Python started from here on looks into."""
+        """Write the module of these blocks to a folder, and add it to ``sys.path`` and to ``PYTHONPATH`` of children."""
         os.makedirs(folder, exist_ok=True)
         kept = [{key: block[key] for key in ("file", "line", "text")} for block in blocks]
         text = _CHILD.format(blocks=json.dumps(kept), params=json.dumps(dict(params), default=repr))
@@ -54,7 +54,7 @@ class SpecModule:
         exec(self._compile(block), self.namespace)
 
     def function(self, block: Block, entry: str) -> Any:
-        """Execute the block of a function in a namespace of its own that sees the module's, and return the entry.
+        """Execute the block of a function in a copy of the module's namespace, and return the object ``entry``.
 
         Two functions of a spec may have the same name, and each may have helpers.
         """
@@ -64,13 +64,16 @@ class SpecModule:
 
     def _compile(self, block: Block) -> types.CodeType:
         file = self._place(block)
-        # a class is looked for in its module's file; without one inspect takes it for a builtin, and Dynamo does not trace it
+        # inspect reads the source of a class from its module's file; without a file Dynamo treats the class as a builtin
         self.module.__file__ = file
         padded = "\n" * (block["line"] - 1) + block["text"]
         return compile(padded, file, "exec", dont_inherit=True)
 
     def _place(self, block: Block) -> str:
-        """Give ``linecache`` the block's lines at their numbers, alone: ``inspect.getsource`` must not run into YAML."""
+        """Register the block's lines in ``linecache`` under a file name, and return that name.
+
+        All other lines are empty, so that ``inspect.getsource`` does not read YAML.
+        """
         file = str(block["file"])
         text = block["text"].splitlines()
         wanted = range(block["line"], block["line"] + len(text))
@@ -86,7 +89,7 @@ class SpecModule:
 
 
 def _functions_by_line(text: str) -> dict[int, str]:
-    """Return the qualified name of the innermost function or class for each line in one."""
+    """Return the qualified name of the innermost function or class, by line number."""
     found: dict[int, str] = {}
 
     def walk(node: ast.AST, within: str) -> None:
@@ -97,7 +100,7 @@ def _functions_by_line(text: str) -> dict[int, str]:
                 found.update(dict.fromkeys(range(child.lineno, (child.end_lineno or child.lineno) + 1), name))
             walk(child, name)
 
-    with contextlib.suppress(SyntaxError):  # two blocks on one line; the names are for messages alone
+    with contextlib.suppress(SyntaxError):  # two blocks on one line; the names are only used in messages
         walk(ast.parse(text), "")
     return found
 
@@ -113,4 +116,4 @@ params = types.SimpleNamespace(**json.loads({params!r}))
 for _block in json.loads({blocks!r}):
     exec(compile("\\n" * (_block["line"] - 1) + _block["text"], _block["file"], "exec", dont_inherit=True), globals())
 '''
-"""What a child imports under the name of the spec's module."""
+"""The source of the module that children import under the name of the spec's module."""

@@ -1,4 +1,4 @@
-"""Spies: what a spec watches, changes or replaces in torch, each call of which leaves an entry."""
+"""Spies: functions of torch that a spec observes, changes or replaces. Each call is recorded as an entry."""
 
 import functools
 import importlib
@@ -11,20 +11,20 @@ from runner.worker.case import parts
 from runner.worker.case.scope import Scope
 
 KEPT = 2000
-"""How many entries of each spy are sent; all are counted."""
+"""The maximum number of entries of a spy that are sent. All are counted."""
 
 Function = Callable[..., Any]
 
 
 class Spy:
-    """One spy: what it does at each call, and the entries that the calls left."""
+    """One spy: its functions, and the entries of its calls."""
 
     def __init__(self, scope: Scope, spec: Mapping[str, Any]) -> None:
         self.spec = spec
         self.count = 0
         self.entries: list[Any] = []
         self.is_paused = False
-        """Whether calls leave no entry: what the runner itself calls is no doing of the case."""
+        """Whether calls are not recorded, as during calls by the runner itself."""
         self._record = self._function(scope, "record")
         self._result = self._function(scope, "result")
         instead = spec.get("instead")
@@ -34,7 +34,7 @@ class Spy:
         return scope.find(self.spec[word]) if word in self.spec else None
 
     def around(self, original: Function) -> Function:
-        """Return the wrapper that takes the original's place."""
+        """Return the wrapper that replaces the original."""
 
         @functools.wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -45,7 +45,7 @@ class Spy:
         return wrapper
 
     def saw(self, *args: Any, **kwargs: Any) -> None:
-        """Keep an entry of a call."""
+        """Record a call; raise ``TypeError`` where ``record`` returns neither a map nor a list of maps."""
         if self.is_paused:
             return
         found = {} if self._record is None else self._record(*args, **kwargs)
@@ -57,17 +57,17 @@ class Spy:
                 self.entries.append(encode(entry))
 
     def facts(self) -> dict[str, Any]:
-        """Return the entries as plain data."""
+        """Return ``count`` and ``entries`` as plain data."""
         return {"count": self.count, "entries": list(self.entries)}
 
     def clear(self) -> None:
-        """Forget the entries."""
+        """Delete the entries."""
         self.count, self.entries = 0, []
 
 
 @contextmanager
 def paused(spies: Iterable[Spy]) -> Iterator[None]:
-    """Let calls leave no entries while the context lasts."""
+    """Do not record calls of these spies in this context."""
     kept = list(spies)
     for spy in kept:
         spy.is_paused = True
@@ -83,7 +83,7 @@ def _returning(value: Any, scope: Scope) -> Function:
 
 
 def _put(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
-    """Put a value in the place of what stands there, until it is undone."""
+    """Set an attribute, and register its restoration with ``undo``."""
     if name in vars(owner):
         undo.callback(setattr, owner, name, vars(owner)[name])
     else:
@@ -92,17 +92,17 @@ def _put(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
 
 
 def set_function(spy: Spy, scope: Scope, undo: ExitStack) -> None:
-    """Watch a function, where its callers look it up."""
+    """Observe a function at the name where its callers look it up."""
     owner, name = _owner(spy.spec["function"])
     _put(undo, owner, name, spy.around(getattr(owner, name)))
 
 
 def set_method(spy: Spy, scope: Scope, undo: ExitStack) -> None:
-    """Watch a method of a class, or of one object."""
+    """Observe a method of a class, or of one object."""
     target = spy.spec["method"]
     if isinstance(target, list):
         found, name = scope.named(target[0]["ref"]), target[1]
-        setattr(found, name, spy.around(getattr(found, name)))  # an object of the case, which goes with it
+        setattr(found, name, spy.around(getattr(found, name)))  # an object of the case: nothing to restore
         return
     owner, name = _owner(target)
     raw = owner.__dict__[name] if name in vars(owner) else getattr(owner, name)
@@ -113,17 +113,17 @@ def set_method(spy: Spy, scope: Scope, undo: ExitStack) -> None:
 
 
 def set_class(spy: Spy, scope: Scope, undo: ExitStack) -> None:
-    """Count the constructions of a class, or of the one that takes its place; it stays a class."""
+    """Observe the constructor of a class, or of its replacement. The result is a subclass; raise ``TypeError`` for another object."""
     owner, name = _owner(spy.spec["class"])
     original = spy.replacement or getattr(owner, name)
     if not isinstance(original, type):
-        raise TypeError(f"{spy.spec.get('instead', name)} is no class")
+        raise TypeError(f"{spy.spec.get('instead', name)} is not a class")
 
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
         spy.saw(*args, **kwargs)
-        original.__init__(self, *args, **kwargs)  # type: ignore[misc]  # of whatever class it is
+        original.__init__(self, *args, **kwargs)  # type: ignore[misc]  # of any class
 
-    # __module__ and name stay: what is pickled must be found again
+    # with __module__ and name of the original, so that pickle finds the class
     watched = type(
         original.__name__, (original,), {"__init__": construct, "__module__": original.__module__, "__qualname__": original.__qualname__}
     )
@@ -131,7 +131,7 @@ def set_class(spy: Spy, scope: Scope, undo: ExitStack) -> None:
 
 
 def set_lowering(spy: Spy, scope: Scope, undo: ExitStack) -> None:
-    """Watch the lowering of an operator."""
+    """Observe the lowering of an operator; raise ``LookupError`` where inductor has none."""
     import torch
     from torch._inductor.lowering import lowerings
 
@@ -145,9 +145,9 @@ def set_lowering(spy: Spy, scope: Scope, undo: ExitStack) -> None:
 
 
 def set_graph(spy: Spy, scope: Scope, undo: ExitStack) -> None:
-    """Look at each graph that inductor compiles: before, or after when its passes have changed it."""
+    """Observe each graph that inductor compiles, before the compile or after it, when the passes have changed the graph."""
     module = importlib.import_module("torch._inductor.compile_fx")
-    # what users' and torch's own entries call; compile_fx_inner itself is bound as a default argument
+    # all entry points call this function; compile_fx_inner itself is bound early, as a default argument
     original = module._compile_fx_inner
 
     @functools.wraps(original)
@@ -173,24 +173,24 @@ TARGETS: Mapping[str, Callable[[Spy, Scope, ExitStack], None]] = {
 
 
 def needs_values(spec: Mapping[str, Any]) -> bool:
-    """Whether the spy watches an object of the case, and can be set only when that is there."""
+    """Whether the spy observes an object of the case, and so must be set after the values are made."""
     return isinstance(spec.get("method"), list)
 
 
 def set_spy(spec: Mapping[str, Any], scope: Scope, undo: ExitStack) -> Spy:
-    """Set a spy until it is undone."""
+    """Set a spy; its removal is registered with ``undo``."""
     spy = Spy(scope, spec)
     TARGETS[next(word for word in TARGETS if word in spec)](spy, scope, undo)
     return spy
 
 
 def _owner(path: str) -> tuple[Any, str]:
-    """Return the module or class that holds what a path names, and its name there."""
+    """Return the module or class that holds the object of a dotted path, and the object's name there."""
     from runner.worker.torch_compat import lookup
 
     parent, _, name = path.replace(":", ".").rpartition(".")
     if not parent:
-        raise LookupError(f"'{path}' is no dotted path")
+        raise LookupError(f"'{path}' is not a dotted path")
     owner = lookup.resolve(parent)
     getattr(owner, name)
     return owner, name

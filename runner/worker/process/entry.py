@@ -1,8 +1,11 @@
-"""The beginning of a worker's life, in a fork of the template or in a process of its own, and the cases that it is given.
+"""Entry of a worker: start it in a fork of the zygote or in a new process, then run cases.
 
-It takes messages on a socket: ``{"plan": FILE, "last": true}`` with three descriptors, the case's pipe, its stdout and its stderr; with
-``last`` the worker ends when the case does, else it says ``{"done": TEXT, "contaminated": TEXT, "word": WORD}``: what was odd afterwards,
-what the case changed of what measures it, and the word that came with the case. ``{"warm": KINDS}`` is answered by ``{"warm": KINDS}``.
+A worker receives JSON messages on a socket.
+
+- ``{"plan": FILE, "last": BOOL, "word": WORD}`` runs a case. It carries three descriptors: the case's pipe, its stdout, its stderr.
+  After a case with ``last`` the worker exits. After any other case it replies ``{"done": TEXT, "contaminated": TEXT, "word": WORD}``:
+  ``done`` is the state that could not be restored, ``contaminated`` the measuring code that the case replaced, ``word`` the case's own.
+- ``{"warm": KINDS}`` warms the worker up for these kinds of devices. The reply is ``{"warm": KINDS}``.
 """
 
 import contextlib
@@ -27,46 +30,46 @@ _ORPHANED = 71
 
 
 def follow(parent: int) -> None:
-    """Be killed when the parent ends; end now when it has ended already."""
+    """Let the kernel kill this process when the parent exits; exit now if the parent has exited already."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(_ORPHANED)
 
 
-def follow_nobody() -> None:
-    """Live on when the parent ends."""
+def unfollow() -> None:
+    """Undo ``follow``: this process survives its parent."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of what descendants leave behind, in whatever session, so that it can be counted and ended."""
+    """Become the subreaper: orphans of any descendant become children of this process, in any session, so that it can kill them."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def begin(parent: int) -> None:
-    """Leave the parent's session, die with the parent, and keep what descendants leave behind until then."""
+    """Start a session, exit with the parent, adopt orphans, and enable stack dumps by SIGUSR1."""
     if os.getsid(0) != os.getpid():
         os.setsid()
     follow(parent)
     adopt_orphans()
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as stream:
-        stream.write("1000")  # where memory ends, a case dies and the runner tells of it
+        stream.write("1000")  # out of memory, the kernel kills the case and not the runner, which reports it
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
     faulthandler.enable()
-    # the runner asks for the stack of a case that hangs before it kills it
+    # the runner requests the stack of a hanging case before it kills the worker
     faulthandler.register(signal.SIGUSR1, all_threads=True)
 
 
 def show_where_it_exits() -> None:
-    """Let ``os._exit`` print the Python stack of the case that calls it in this process, as a fatal signal does."""
+    """Wrap ``os._exit``: a call in this process prints the Python stack, as a fatal signal does."""
     exit_now, worker = os._exit, os.getpid()
 
     @functools.wraps(exit_now)
     def show_and_exit(status: int) -> NoReturn:
         if os.getpid() == worker:
-            with contextlib.suppress(Exception):  # its stderr may be gone
+            with contextlib.suppress(Exception):  # stderr may be closed
                 faulthandler.dump_traceback()
         exit_now(status)
 
@@ -74,7 +77,7 @@ def show_where_it_exits() -> None:
 
 
 def serve(control: socket.socket) -> None:
-    """Take cases until one is the last, or the runner hangs up; ends the process."""
+    """Run cases until one has ``last`` or the socket is closed; then exit the process. This function does not return."""
     code = 0
     exit_now = os._exit
     show_where_it_exits()
@@ -96,24 +99,24 @@ def serve(control: socket.socket) -> None:
                 _work(message["plan"], pipe, contextlib.ExitStack(), message["word"])
                 break
             baseline = baseline or _baseline(message["plan"])
-            with baseline.kept() as (undo, odd):
+            with baseline.kept() as (undo, contamination):
                 _work(message["plan"], pipe, undo, message["word"])
             os.close(pipe)
-            said = {"done": odd.text[:500], "contaminated": odd.contaminated, "word": message["word"]}
-            control.send(json.dumps(said).encode())
-    except BaseException:  # nothing may return into the template's loop; the exit code and stderr tell
+            reply = {"done": contamination.text[:500], "contaminated": contamination.contaminated, "word": message["word"]}
+            control.send(json.dumps(reply).encode())
+    except BaseException:  # nothing may return into the zygote's loop; the exit code and stderr report it
         import traceback
 
         traceback.print_exc()
         code = FAILED
     finally:
         _flush()
-        # no atexit handlers: torch's would wait for pools that belong to the template or to the case
+        # no atexit handlers: torch's would wait for pools that belong to the zygote or to the case
         exit_now(code)
 
 
 def _print_to(stdout: int, stderr: int) -> None:
-    """Print into the case's own files."""
+    """Redirect stdout and stderr to the case's files."""
     _flush()
     for source, target in ((stdout, 1), (stderr, 2)):
         os.dup2(source, target)
@@ -131,7 +134,7 @@ def _warm(kinds: list[str]) -> None:
     from runner.worker.process import warming
     from runner.worker.torch_compat import math_library
 
-    # after a fork torch replaces its pool of threads when it is first asked for; autograd's threads, asking at once, would abort
+    # after a fork, the first use of torch's thread pool replaces it; concurrent first uses by autograd's threads would abort
     math_library.set_threads(int(os.environ.get(protocol.THREADS, "1")))
     for kind in kinds:
         warming.compile_something(kind, with_gradients=True)
@@ -141,14 +144,14 @@ def _baseline(plan_file: str) -> Any:
     from runner.worker.process.reset import Baseline
     from runner.worker.toolchain import objects
 
-    # what it wraps stays wrapped, and is nothing that a case has replaced
+    # install the wrapper before the baseline is taken: else the baseline would report it as replaced by the case
     with open(plan_file, "rb") as stream:
         objects.install(json.load(stream).get("objects"))
     return Baseline()
 
 
 def _work(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) -> None:
-    """Do what the plan file says. A plan named ``facts`` asks what the machine is."""
+    """Run the case of a plan file. The plan file ``facts`` requests the facts of the machine instead."""
     from runner.core import protocol
     from runner.worker.case import case
 
@@ -161,7 +164,7 @@ def _work(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str
 
 
 def main() -> None:
-    """Take cases in a new process: ``python -m runner.worker.process.entry SOCKET PARENT``."""
+    """Run cases in a new process: ``python -m runner.worker.process.entry SOCKET PARENT``."""
     control, parent = map(int, sys.argv[1:])
     begin(parent)
     own_files.begin_in_scratch()
@@ -170,7 +173,7 @@ def main() -> None:
 
 
 def _import() -> None:
-    """Import what a template has imported: a case finds the same modules wherever it runs."""
+    """Import what a zygote imports, so that a case finds the same modules in every worker."""
     from runner.worker.torch_compat import imports
 
     imports.import_inductor()

@@ -1,4 +1,4 @@
-"""What stands in torch's modules, and in Python's and our own, where a case could have put something else: functions, tables, counters."""
+"""Detects replaced functions and table entries in the modules of torch, Python and this program, and registrations; resets counters."""
 
 import ast
 import builtins
@@ -12,41 +12,41 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 OURS = frozenset({"runner"})
-"""This program: of its modules and classes everything is watched, constants and containers too, and no name may be added."""
+"""This program. All members of its modules and classes are compared, also constants and containers, and no name may be added."""
 
 PYTHON = frozenset(sys.stdlib_module_names)
-"""What this program and every spec uses of Python."""
+"""The standard library."""
 
 TORCH = frozenset({"torch", "triton"})
 
 _COUNTED = ("torch._dynamo", "torch._functorch", "torch._inductor")
-"""Packages whose counters begin anew with each case: they stand in generated code and in logs."""
+"""Packages whose counters are reset for each case: their values occur in generated code and in logs."""
 
 _METHODS = (types.FunctionType, classmethod, staticmethod, property)
 _CALLED = (types.FunctionType, types.BuiltinFunctionType, type(functools.cache(len)), type)
 
 _DYNAMO_PUTS = ("__compiled_fn", "__resume_at")
-"""How the names begin under which dynamo puts what it compiled into the module of a function, and takes it away when it forgets it."""
+"""Prefixes of the names under which dynamo stores compiled code in the module of a function. A reset of dynamo removes these names."""
 
 Held = tuple[Mapping[Any, Any], Any, Any, str]
-"""A namespace or table, a key, what stood there, and the path of the namespace."""
+"""A namespace or table, a key, the value at the time of the baseline, and the path of the namespace."""
 
 
 class Places:
-    """What stood in the watched modules, in their classes and in their tables of functions; and what functions are made of.
+    """A record of the members of modules, of their classes and of their tables of functions, and of the functions' code.
 
-    ``roots`` names the packages.
+    ``roots`` holds the top-level names of the packages.
     """
 
     def __init__(self, roots: frozenset[str] = TORCH) -> None:
         with _collector_paused():
             self.replaced: Callable[[], Iterator[str]] = _check_of(roots)
-        """Yields the paths of what is gone, is another now, or was added."""
+        """Yields the paths of members that were removed, replaced or added."""
 
 
 @contextlib.contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Keep the garbage collector from running: while ninety thousand entries are made it would walk the whole heap several times."""
+    """Pause the garbage collector: while the 90,000 entries are made it would scan the whole heap several times."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -57,7 +57,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _check_of(roots: frozenset[str]) -> Callable[[], Iterator[str]]:
-    """Return the check of what stands now in the packages of these names."""
+    """Record the state of these packages; return the check that compares a later state with it."""
     modules = _modules(roots)
     held = list(_places(modules))
     loaded = {name: module for name, module in modules.items() if name != "__main__"}
@@ -71,7 +71,7 @@ def _check_of(roots: frozenset[str]) -> Callable[[], Iterator[str]]:
 def _check(
     held: list[Held], modules: Mapping[str, Any], names: list[Any], codes: list[Any], parts: list[Any]
 ) -> Callable[[], Iterator[str]]:
-    """Return the check. What it uses is bound when it is made: a case may have replaced builtins, or what stands in this module."""
+    """Return the check. Its names are bound now: a case may replace builtins or names of this module later."""
     loaded, text, made_of, added = sys.modules, str, _bound(_made_of), _bound(_added)
 
     def replaced() -> Iterator[str]:
@@ -89,14 +89,14 @@ def _check(
                 yield f"{path}.{key}.__code__"
         for thing, wanted, path, key in parts:
             if made_of(thing) != wanted:
-                yield f"what is in {path}.{key}"
+                yield f"the content of {path}.{key}"
 
     checked: Callable[[], Iterator[str]] = _bound(replaced)
     return checked
 
 
 def _bound(function: Any) -> Any:
-    """Return a copy of a function that has its own globals, so that nothing that is put into this module or into builtins reaches it."""
+    """Return a copy of a function with its own globals and builtins: later changes of this module or of builtins do not affect the copy."""
     own = {**globals(), "__builtins__": dict(vars(builtins))}
     own["_content"] = types.FunctionType(_content.__code__, own)
     return types.FunctionType(function.__code__, own, function.__name__, function.__defaults__, function.__closure__)
@@ -121,8 +121,8 @@ def _places(modules: Mapping[str, Any]) -> Iterator[Held]:
         is_ours = _is_ours(name)
         for key, value in list(vars(module).items()):
             if name == "sys" and str(key).startswith("last_"):
-                continue  # Python's own note of the last exception
-            # isinstance would ask proxies for their class
+                continue  # Python stores the last exception there
+            # not isinstance: it reads __class__, which proxies forward
             if (is_ours and key not in _OF_MODULES) or (issubclass(type(value), _CALLED) and not str(key).startswith(_DYNAMO_PUTS)):
                 yield vars(module), key, value, name
             if type(value) is dict:
@@ -142,12 +142,12 @@ def _entries(table: dict[Any, Any], path: str) -> Iterator[Held]:
 _OF_MODULES = ("__warningregistry__", "__builtins__", "__cached__")
 
 _OF_DYNAMO = (*_DYNAMO_PUTS, "__import_", "__builtins_dict__")
-"""How the names begin that dynamo puts into the module of a function that it traces."""
+"""Prefixes of the names that dynamo adds to the module of a function that it traces."""
 
 _MODULE = types.ModuleType
 
 _SHADOWABLE = frozenset(vars(builtins))
-"""Names that a module finds in builtins until it has its own."""
+"""Names of builtins, which a module-level name would hide."""
 
 
 def _namespaces(modules: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
@@ -163,7 +163,7 @@ def _namespaces(modules: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
 
 
 def _added(namespace: Any, path: str) -> set[Any]:
-    """Return the names of a namespace to which none may be added: all of ours and of builtins, and elsewhere those that hide a builtin."""
+    """Return the names that are compared for additions: all in our modules and in builtins, elsewhere those that hide a builtin."""
     if path == "builtins":
         return {key for key in namespace if key != "_"}
     if path.split(".")[0] in ("runner", "__main__"):
@@ -173,7 +173,7 @@ def _added(namespace: Any, path: str) -> set[Any]:
 
 
 def _functions(held: list[Held]) -> Iterator[tuple[Any, str, Any]]:
-    """Yield each function with the path and the key of where it stands, not joined: making the text of each would cost most of the scan."""
+    """Yield each function with the path and key of its place. The two are not joined: formatting would take most of the scan's time."""
     for _, key, value, path in held:
         inner = getattr(value, "__func__", None) if type(value) in (classmethod, staticmethod) else value
         inner = value.fget if type(value) is property else inner
@@ -197,18 +197,18 @@ def _made_of(thing: Any) -> tuple[Any, ...]:
 def _content(cell: Any) -> Any:
     try:
         return cell.cell_contents
-    except ValueError:  # it is empty
+    except ValueError:  # an empty cell
         return None
 
 
 class Tables:
-    """What was registered with torch: what a case adds changes what later ones compile to."""
+    """A record of the registrations with torch. A registration by one case changes the code that later cases compile to."""
 
     def __init__(self) -> None:
         self._held = _tables()
 
     def grown(self) -> Iterator[str]:
-        """Yield the tables that hold something else now."""
+        """Yield the tables that have changed, each with at most three added and three removed entries."""
         changed = {name: now for name, now in _tables().items() if now != self._held.get(name, now)}
         own = _own_operators() if any(map(_is_of_operators, changed)) else set()
         for name, now in changed.items():
@@ -223,7 +223,7 @@ def _is_of_operators(name: str) -> bool:
 
 
 def _own_operators() -> set[Any]:
-    """Return what modules of torch have registered, which it imports when it needs them."""
+    """Return the registrations made by modules of torch itself, some of which torch imports late."""
     found: set[Any] = set()
     for name, module in list(sys.modules.items()):
         if not name.startswith("torch.") or type(module) is not types.ModuleType:
@@ -254,7 +254,7 @@ def _registry(value: Any) -> Collection[Any] | None:
     match type(value).__name__:
         case "PatternMatcherPass":
             return _patterns(value)
-        case "FunctionIdSet" if value.function_ids is not None:  # else torch has not looked it up yet
+        case "FunctionIdSet" if value.function_ids is not None:  # None until torch first uses it
             return frozenset(value.function_ids)
     return None
 
@@ -295,19 +295,19 @@ _TABLES = (
     "torch.nn.modules.module._global_parameter_registration_hooks",
     "torch.nn.modules.module._global_buffer_registration_hooks",
 )
-"""Where torch keeps what is registered with it."""
+"""Tables and hooks of torch that hold registrations."""
 
 
 class Counters:
-    """The counters of torch's modules and classes that only go up: what they count stands in names, in generated code and in logs."""
+    """The monotonic counters of torch's modules and classes. Their values occur in names, in generated code and in logs."""
 
     def __init__(self) -> None:
         self._held = {(id(owner), name): repr(value) for owner, name, value in _counters()}
 
     def set_back(self, *, also_names: bool = False) -> None:
-        """Let each count from where it stood, those of modules that were imported since from 0.
+        """Set each counter to its recorded value, and those of modules that were imported later to 0.
 
-        ``also_names`` is for a process in which nothing compiled is alive: dynamo puts what it compiled into modules, under numbered names.
+        ``also_names`` also resets the numbers in dynamo's names of compiled functions. That is safe only where no compiled code is alive.
         """
         for owner, name, value in list(_counters()):
             wanted = self._held.get((id(owner), name), _FROM_ZERO[type(value)])
@@ -320,11 +320,11 @@ _OF_NAMES = "_unique_id_counter"
 _FROM_ZERO: Mapping[type, str] = {int: "0", itertools.count: "count(0)"}
 
 _NUMBERS = (("torch._functorch._aot_autograd.logging_utils", "nth_graph"), ("torch._dynamo.utils", "op_count"))
-"""Numbers that are counters, by their module and name."""
+"""Counters that are plain integers: module and name."""
 
 
 def _counter(text: str) -> Any:
-    """Return the counter whose representation this is: it cannot be copied."""
+    """Return a counter from its ``repr``: ``itertools.count`` is stored as text, not as a copy."""
     numbers = ast.literal_eval(text.removeprefix("count"))
     if not text.startswith("count"):
         return numbers

@@ -1,20 +1,21 @@
-"""The state in which a worker of several cases began, to which it is brought back after each; what stays otherwise is said.
+"""The baseline of a shared worker: its state before the first case. It is restored after each case; state that remains is reported.
 
-What is brought back: what the case put on its stack (options, spies), all options of torch, ``settings.SETTINGS``, counters and
-metrics, what torch remembers of compiles, modules of specs and of generated code, the working folder. What is only said, after which the
-worker gets no further case: functions, classes and entries of tables that were replaced, what was registered with torch, threads,
-memory of a GPU. The runner looks for processes and growth itself.
+Restored: the entries of the case's undo stack (options, spies), all options of torch, ``settings.SETTINGS``, counters and metrics, torch's
+records of compiles, modules of specs and of generated code, the working folder.
 
-What was changed in this program's own modules, in Python's standard library or in builtins makes the case *contaminated*: it could have
-changed how it is measured, so the runner does not believe it and runs it again alone. Of our modules every name, constant, table, list,
-class attribute and function is compared (code, defaults, closures too), and that no name was added; of the standard library what can be
-called, and that no name was added that hides a builtin.
+Only reported: replaced functions, classes and table entries, registrations with torch, threads, GPU memory. After such a report the worker
+gets no further case. The runner checks child processes and memory growth itself.
 
-What nobody sees: what the text of ``settings.SETTINGS`` names; attributes of objects that are no modules or classes; attributes of classes
-outside of our modules where they are no methods; tables within tables; what was put into other packages (numpy, sympy); what was changed
-in C, through ``ctypes`` or the garbage collector, or in this check itself; what was registered in C++; that torch patches optimizers,
-``torch.jit`` and distributions when it first compiles; what was changed and changed back. A case that does such things says
-``isolation: case``, or leaves it unsaid.
+A case is *contaminated* when it changed a module of this program, Python's standard library or builtins: the change may affect how the
+case is measured. The runner discards its result and retries the case alone. In our modules every name, constant, table, list, class
+attribute and function is compared (also code, defaults and closures), and no name may be added. In the standard library every callable is
+compared, and no name may be added that hides a builtin.
+
+Not detected: the state that the text after ``settings.SETTINGS`` lists; attributes of objects other than modules and classes; class
+attributes other than methods, outside of our modules; nested tables; changes of other packages (numpy, sympy); changes made in C, through
+``ctypes`` or the garbage collector, or to this check itself; registrations in C++; torch's own patches of optimizers, ``torch.jit`` and
+distributions at its first compile; changes that the case undid itself. A spec with such a case sets ``isolation: case`` or leaves the key
+out.
 """
 
 import contextlib
@@ -39,16 +40,17 @@ from runner.worker.torch_compat import counting, devices, option_state, resets
 
 
 @dataclass
-class Odd:
-    """What could not be brought back."""
+class Contamination:
+    """State that a case changed and that could not be restored; both fields are empty after a clean case."""
 
     text: str = ""
+    """All of it, as one line."""
     contaminated: str = ""
-    """What it changed of what measures it."""
+    """The part that may affect how the case is measured. Not empty: the result is discarded."""
 
 
 class Baseline:
-    """What this process was before its first case."""
+    """The state of this process before its first case."""
 
     def __init__(self) -> None:
         hooks.install()
@@ -57,36 +59,36 @@ class Baseline:
         self._settings = Settings()
         self._counters = Counters()
         self._places = Places()
-        # bound here, and looked at before anything of ours that a case may have replaced
+        # bound here: a case may replace the names in this module
         self._of_ours, self._of_python = Places(OURS).replaced, Places(PYTHON).replaced
         self._tables = Tables()
         self._threads = set(threading.enumerate())
         self._allocated = devices.allocated()
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[tuple[contextlib.ExitStack, Odd]]:
-        """Run a case; what it puts on the stack is undone, and all else that we know of brought back, or said."""
-        odd = Odd()
+    def kept(self) -> Iterator[tuple[contextlib.ExitStack, Contamination]]:
+        """Run a case in this context. Its end undoes the stack, restores the baseline, and fills in the ``Contamination``."""
+        contamination = Contamination()
         sizes = warming.cache_sizes()
         with contextlib.ExitStack() as undo:
-            yield undo, odd
-            kept = undo.pop_all()
-        said = [*_failure("what it had changed", kept.close)]
+            yield undo, contamination
+            changes = undo.pop_all()
+        remaining = [*_failure("changes of the case", changes.close)]
         changed = list(self._of_ours())
-        said += [
+        remaining += [
             *self._bring_back(),
-            *_failure("answers that torch had kept", lambda: warming.forget_answers(sizes)),
-            *self._oddities(),
+            *_failure("function caches of torch", lambda: warming.clear_grown_caches(sizes)),
+            *self._not_restorable(),
         ]
-        changed += self._of_python()  # what a setting is brought back by is in it
-        odd.contaminated = ", ".join(changed)[:_MOST_TEXT]
-        odd.text = "; ".join([*(f"{path} stays replaced" for path in changed), *said])
+        changed += self._of_python()  # after the settings are restored: some of them are part of it
+        contamination.contaminated = ", ".join(changed)[:_MOST_TEXT]
+        contamination.text = "; ".join([*(f"{path} stays replaced" for path in changed), *remaining])
 
     def _bring_back(self) -> Iterator[str]:
         yield from _failure("the working folder", lambda: os.chdir("/"))
         yield from self._bring_back_options()
         yield from self._settings.bring_back()
-        yield from _failure("what torch had compiled", _forget)
+        yield from _failure("compiled code of torch", _forget)
         self._counters.set_back()
 
     def _bring_back_options(self) -> Iterator[str]:
@@ -98,33 +100,34 @@ class Baseline:
         now = option_state.option_values()
         return {key: held for key, held in self._options.items() if key not in now or now[key] != held}
 
-    def _oddities(self) -> Iterator[str]:
+    def _not_restorable(self) -> Iterator[str]:
+        """Yield changes that are only reported."""
         yield from (f"{path} stays replaced" for path in self._places.replaced())
         yield from self._tables.grown()
-        yield from (f"thread {thread.name} goes on" for thread in threading.enumerate() if thread not in self._threads)
+        yield from (f"thread {thread.name} is still running" for thread in threading.enumerate() if thread not in self._threads)
         if (more := devices.allocated() - self._allocated) > 0:
             yield f"{more} bytes of GPU memory stay allocated"
         if devices.has_other_stream():
-            yield "another stream stays the current one"
+            yield "the current stream is not the default stream"
 
 
 _MOST_TEXT = 300
 
 
 def _import_all() -> None:
-    """Import all that a later case may import of this program: a case could leave something else in its place."""
+    """Import every module of this program that a case may import, so that the baseline covers it."""
     for package in (vocabulary, worker):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if found.name.rpartition(".")[2] not in ("zygote", "entry"):  # the program that runs, which would be there twice
+            if found.name.rpartition(".")[2] not in ("zygote", "entry"):  # the running program; an import would load it a second time
                 importlib.import_module(found.name)
 
 
 def _failure(what: str, clean: Callable[[], object]) -> Iterator[str]:
-    """Clean; yield why that cannot be done: a case may have broken whatever is used here."""
+    """Call ``clean``; yield the error where it raises, because a case may have broken any function that it uses."""
     try:
         clean()
-    except Exception as error:  # code of torch that a case may have replaced can raise anything; what is not clean is told, and retires us
-        yield f"{what} cannot be brought back: {type(error).__name__}: {error}"[:300]
+    except Exception as error:  # replaced code of torch can raise anything; the report retires this worker
+        yield f"{what} cannot be restored: {type(error).__name__}: {error}"[:300]
 
 
 def _forget() -> None:

@@ -1,8 +1,8 @@
-"""Whether code of a case has replaced a part of the runner, or of torch what measures: such a worker is not believed.
+"""The seal: detects that code of a case replaced a part of the runner, or an operation of torch that measures. Such results are discarded.
 
-The seal is taken before code of the spec runs, and compared with what is there after each step. It finds functions, classes, their
-members and tables of ``runner`` that were replaced, functions whose code was changed in place, and replaced operations of torch by which
-tensors are compared. It does not find code that restores what it replaced before the comparison; SECURITY.md names that.
+The seal is taken before code of the spec runs, and checked after each step. It detects replaced functions, classes, class members and
+table entries of ``runner``, functions whose code was changed in place, and replaced operations of torch that compare tensors. It does not
+detect code that undoes its replacement before the check; SECURITY.md describes this limit.
 """
 
 import inspect
@@ -29,7 +29,7 @@ _COMPARING = {
 """Operations by which tensors are compared."""
 
 Held = tuple[Mapping[Any, Any], Any, Any, str]
-"""A namespace, a key, what stood there, and the path of the namespace."""
+"""A namespace, a key, the sealed value, and the path of the namespace."""
 
 
 class Broken(Exception):
@@ -37,7 +37,7 @@ class Broken(Exception):
 
 
 class Seal:
-    """What stood in the modules of the runner when it was made."""
+    """The members of the runner's modules at the time of construction."""
 
     def __init__(self) -> None:
         self._held = list(_held())
@@ -46,12 +46,12 @@ class Seal:
         self._code = [(value, _body(value), path) for _, key, value, path in self._held for path in [f"{path}.{key}"] if _has_body(value)]
 
     def check(self) -> None:
-        """Raise ``Broken`` when a part of the runner is another one now."""
+        """Raise ``Broken`` when a part of the runner was replaced."""
         altered = (path for function, body, path in self._code if _body(function) != body)
         changed = [*self._replaced(), *self._added(), *self._replaced_in_torch(), *altered]
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-            raise Broken(f"code of the case replaced {changed[0]}{more}: what this worker measured is not believed")
+            raise Broken(f"code of the case replaced {changed[0]}{more}: the measurements of this worker are discarded")
 
     def _replaced(self) -> Iterator[str]:
         for namespace, key, value, path in self._held:
@@ -59,7 +59,7 @@ class Seal:
                 yield f"{path}.{key}" if isinstance(key, str) else f"{path}[{key!r}]"
 
     def _added(self) -> Iterator[str]:
-        """Yield new members of classes: one may hide what a class inherits."""
+        """Yield new members of classes: a new member may hide an inherited one."""
         for members, known, path in self._members:
             yield from (f"{path}.{name}" for name in sorted(_names(members) - known))
 
@@ -106,7 +106,7 @@ def _held() -> Iterator[Held]:
 
 
 def _is_ours(member: str, held: Any) -> bool:
-    """Whether a class has a member by its own text; Python and the standard library put others there."""
+    """Whether the source of a class defines a member; Python and the standard library add others."""
     return isinstance(held, _METHODS) or not member.startswith("_")
 
 

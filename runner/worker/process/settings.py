@@ -1,4 +1,4 @@
-"""What a process is set to, beside torch's options: how each setting is read and written, and how all are brought back."""
+"""Settings of a process other than torch's options: how each is read and written, and how all are restored."""
 
 import contextlib
 import copy
@@ -18,16 +18,16 @@ import torch._dynamo
 from runner.core import devices
 
 Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
-"""How a setting is read, and how it is written."""
+"""The reader and the writer of a setting."""
 
 
 class Settings:
-    """What this process was set to when this was made."""
+    """The values of all settings at the time of construction."""
 
     def __init__(self) -> None:
         self._held: dict[str, Any] = {}
         self.unreadable: dict[str, str] = {}
-        """Settings that this torch does not have, and what it said."""
+        """Settings that this torch does not have, and the text of the exception."""
         for name, (read, _) in SETTINGS.items():
             try:
                 self._held[name] = read()
@@ -35,23 +35,25 @@ class Settings:
                 self.unreadable[name] = str(error)
 
     def bring_back(self) -> Iterator[str]:
-        """Set everything to what it was; yield what could not be."""
-        # more than once: what is set through one of torch's doors changes what is read through another
+        """Restore every setting; yield those that could not be restored."""
+        # several rounds: writing one setting of torch can change the value of another
         for _ in range(_ROUNDS):
             for name in self._changed():
-                with contextlib.suppress(Exception):  # a case may have broken whatever is asked
+                with contextlib.suppress(Exception):  # a case may have broken the reader or the writer
                     SETTINGS[name][1](self._held[name])
         yield from (f"{name} stays {now}" for name, now in self._changed().items())
 
     def _changed(self) -> dict[str, str]:
-        """Return what is set to something else now, and to what."""
+        """Return the settings that differ now, and the text of their values."""
         found: dict[str, str] = {}
         for name, held in self._held.items():
             try:
                 now = SETTINGS[name][0]()
                 if now != held:
                     found[name] = str(now)[:200]
-            except Exception as error:  # torch raises where one thing was set through an old and a new door; a case's own object, anything
+            except (
+                Exception
+            ) as error:  # torch raises after a mix of old and new API for one setting; a case's own object can raise anything
                 found[name] = f"unreadable: {error}"[:200]
         return found
 
@@ -64,7 +66,7 @@ def _attribute(owner: Any, name: str) -> Setting:
 
 
 def _everywhere(path: str, name: str) -> Setting:
-    """A setting below ``torch.backends``, which not every torch has."""
+    """Return a setting below ``torch.backends``. It is looked up late, because not every torch has it."""
 
     def owner() -> Any:
         return functools.reduce(getattr, path.split("."), torch.backends) if path else torch.backends
@@ -102,7 +104,7 @@ def _write_handlers(held: Mapping[int, Any]) -> None:
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signal.SIGPIPE, signal.SIGUSR2)
-"""SIGUSR1 is the runner's: faulthandler has it."""
+"""Without SIGUSR1, which faulthandler uses for the runner."""
 
 
 def _default_device() -> Any:
@@ -140,7 +142,7 @@ def _autocast(device: str) -> Setting:
 
 
 def _loggers() -> dict[str, Any]:
-    """Return what each logger is set to, and what torch was told to log."""
+    """Return the state of each logger, and torch's own state of logging."""
     manager = logging.Logger.manager
     loggers = {"": logging.root, **{name: found for name, found in manager.loggerDict.items() if isinstance(found, logging.Logger)}}
     state = torch._logging._internal.log_state
@@ -165,7 +167,7 @@ def _write_loggers(held: Mapping[str, Any]) -> None:
             level, logger.propagate, logger.disabled, logger.handlers[:], logger.filters[:] = held["loggers"][name]
             logger.setLevel(level)
         elif hasattr(logger, "artifact_name"):
-            # of a module of torch that was imported since: as it would have been
+            # a module of torch that was imported later: configure its logger as torch does
             logger.setLevel(logging.NOTSET)
             torch._logging._internal.configure_artifact_log(logger)
         else:
@@ -173,7 +175,7 @@ def _write_loggers(held: Mapping[str, Any]) -> None:
 
 
 class _Loggers:
-    """What loggers were set to; equal to what they are when those that were there are set alike."""
+    """The state of the loggers. Two states are equal when the loggers in both have equal settings."""
 
     def __init__(self) -> None:
         self.held = _loggers()
@@ -208,11 +210,11 @@ SETTINGS: Mapping[str, Setting] = {
     "the trace function": (sys.gettrace, sys.settrace),
     "the profile function": (sys.getprofile, sys.setprofile),
     "garbage collection": (gc.isenabled, lambda held: gc.enable() if held else gc.disable()),
-    "its thresholds": (gc.get_threshold, lambda held: gc.set_threshold(*held)),
+    "thresholds of garbage collection": (gc.get_threshold, lambda held: gc.set_threshold(*held)),
     "the umask": (_umask, os.umask),
     "signal handlers": (_handlers, _write_handlers),
     "warnings filters": _list(lambda: cast("list[Any]", warnings.filters)),
-    "what shows a warning": _attribute(warnings, "showwarning"),
+    "warnings.showwarning": _attribute(warnings, "showwarning"),
     "loggers": (_Loggers, lambda held: _write_loggers(held.held)),
     "grad mode": (torch.is_grad_enabled, torch.set_grad_enabled),
     "inference mode": (torch.is_inference_mode_enabled, lambda _: None),
@@ -237,22 +239,22 @@ SETTINGS: Mapping[str, Setting] = {
         lambda held: torch.use_deterministic_algorithms(held[0], warn_only=held[1]),
     ),
     "filling of new memory": (torch._C._get_deterministic_fill_uninitialized_memory, torch._C._set_deterministic_fill_uninitialized_memory),
-    "warnings each time": (torch.is_warn_always_enabled, torch.set_warn_always),
+    "torch.set_warn_always": (torch.is_warn_always_enabled, torch.set_warn_always),
     "how tensors are printed": (
         lambda: copy.copy(vars(torch._tensor_str.PRINT_OPTS)),
         lambda held: vars(torch._tensor_str.PRINT_OPTS).update(held),
     ),
     "precision": _everywhere("", "fp32_precision"),
-    "precision of CUDA's products": _everywhere("cuda.matmul", "fp32_precision"),
+    "precision of CUDA's matmuls": _everywhere("cuda.matmul", "fp32_precision"),
     "precision of cuDNN": _everywhere("cudnn", "fp32_precision"),
     "precision of cuDNN's convolutions": _everywhere("cudnn.conv", "fp32_precision"),
     "precision of cuDNN's recurrent networks": _everywhere("cudnn.rnn", "fp32_precision"),
     "precision of oneDNN": _everywhere("mkldnn", "fp32_precision"),
-    "precision of oneDNN's products": _everywhere("mkldnn.matmul", "fp32_precision"),
+    "precision of oneDNN's matmuls": _everywhere("mkldnn.matmul", "fp32_precision"),
     "precision of oneDNN's convolutions": _everywhere("mkldnn.conv", "fp32_precision"),
     "precision of oneDNN's recurrent networks": _everywhere("mkldnn.rnn", "fp32_precision"),
     "matmul precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    "TF32 of products": _everywhere("cuda.matmul", "allow_tf32"),
+    "TF32 of matmuls": _everywhere("cuda.matmul", "allow_tf32"),
     "TF32 of convolutions": _everywhere("cudnn", "allow_tf32"),
     "reduced precision of float16": _everywhere("cuda.matmul", "allow_fp16_reduced_precision_reduction"),
     "reduced precision of bfloat16": _everywhere("cuda.matmul", "allow_bf16_reduced_precision_reduction"),
@@ -268,11 +270,11 @@ SETTINGS: Mapping[str, Setting] = {
     "memory-efficient attention": _sdp("mem_efficient"),
     "plain attention": _sdp("math"),
     "cuDNN's attention": _sdp("cudnn"),
-    "library of linear algebra": (torch.backends.cuda.preferred_linalg_library, torch.backends.cuda.preferred_linalg_library),
-    "library of products": (torch.backends.cuda.preferred_blas_library, torch.backends.cuda.preferred_blas_library),
+    "linear algebra library": (torch.backends.cuda.preferred_linalg_library, torch.backends.cuda.preferred_linalg_library),
+    "BLAS library": (torch.backends.cuda.preferred_blas_library, torch.backends.cuda.preferred_blas_library),
 }
-"""What a case may set in its process; brought back in this order. What has no writer can only be told.
+"""Settings that a case may change; restored in this order. A setting whose writer does nothing is only reported.
 
-Read by nobody, and so neither brought back nor told: ``torch.set_flush_denormal``, what warns once in C++, the number of
-threads between operators, limits of the process (``setrlimit``), native threads, timers and what C libraries keep.
+Neither restored nor reported: ``torch.set_flush_denormal``, warnings that C++ code issues once, the number of inter-op threads,
+process limits (``setrlimit``), native threads, timers and the state of C libraries.
 """

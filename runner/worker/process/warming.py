@@ -1,7 +1,7 @@
-"""What every first compile of a process does once, done before a case needs it: in the template, or in a worker that waits for its case.
+"""Warm-up: does the work of the first compile of a process before a case runs, in the zygote or in an idle worker.
 
-What is compiled here is forgotten again. What stays is what torch imports, registers and asks the compiler once a process: a worker's
-first compile then takes what its second would have.
+The compiled code is discarded. Imports, registrations and compiler probes remain, which torch does once per process. A worker's first
+compile then takes as long as its second.
 """
 
 import functools
@@ -18,24 +18,25 @@ from runner.worker.torch_compat import counting, output_folders, resets
 _ONCE = functools.cache(lambda: None)
 _CACHE_TYPE = type(_ONCE)
 
-_ANSWERS_OF_THE_COMPILER = ("torch._inductor.cpp_builder", "torch._inductor.cpu_vec_isa")
-"""Modules whose caches hold what the C++ compiler of this machine answered; their keys hold what was asked."""
+_COMPILER_CACHES = ("torch._inductor.cpp_builder", "torch._inductor.cpu_vec_isa")
+"""Modules whose function caches hold results of the C++ compiler. The keys hold all inputs, so these caches are not cleared."""
 
-_ANSWERS_OF_FILES = ("_precompile_header", "triton_key")
-"""Functions whose caches hold what was made from installed files: torch's headers, Triton's sources."""
+_FILE_CACHES = ("_precompile_header", "triton_key")
+"""Functions whose caches depend on installed files alone: torch's headers, Triton's sources."""
 
 
 def compile_something(device: str, *, with_gradients: bool) -> str:
-    """Compile and run small functions on a device, and forget them; return what torch raised meanwhile, which the next case will see too.
+    """Compile and run small functions on a device, and discard them; return the text of torch's exception, empty when none was raised.
 
-    Tracing gradients starts torch's autograd, which asks every driver that torch is built for: nothing for a process that is forked from.
+    An exception is not raised here: the next case will run into it and report it. ``with_gradients`` starts torch's autograd, which
+    initializes every driver that torch is built for. A process that forks later must not do that.
     """
     before, counters = cache_sizes(), registered.Counters()
     problem = ""
     try:
         with tempfile.TemporaryDirectory() as folder, output_folders.cache_folder(folder):
             _compile(device, with_gradients=with_gradients)
-    except Exception as error:  # without a compiler that works there is nothing to do beforehand
+    except Exception as error:  # without a working compiler there is no warm-up
         problem = f"{type(error).__name__}: {error}"
     _forget(before, counters)
     return problem
@@ -47,13 +48,13 @@ def _forget(before: dict[int, int], counters: registered.Counters) -> None:
     counting.clear_counters()
     counting.clear_metrics()
     resets.forget_compiles()
-    forget_answers(before)
+    clear_grown_caches(before)
     gc.collect()
     counters.set_back(also_names=True)
 
 
 def trace_something() -> None:
-    """Let dynamo and AOTAutograd trace small functions, and forget them: asks no device, registers no pattern and builds nothing."""
+    """Trace small functions with dynamo and AOTAutograd, and discard them. This uses no device, registers no pattern, builds no kernel."""
     before, counters = cache_sizes(), registered.Counters()
     with torch.no_grad():
         torch.compile(_pointwise, backend="aot_eager")(torch.rand(8, 8), torch.rand(8))
@@ -69,7 +70,7 @@ def _compile(device: str, *, with_gradients: bool) -> None:
         with torch.set_grad_enabled(wants_gradients):
             torch.compile(function)(*arguments)
         resets.reset_dynamo()
-    # what is called in it makes dynamo import what it knows of functions; no kernel is built for that
+    # the calls in it make dynamo import its handlers of functions; no kernel is built
     torch.compile(_calls, backend="eager")(torch.rand(4, 4, device=device))
 
 
@@ -77,7 +78,7 @@ def _pointwise(x: Any, y: Any) -> Any:
     return (x * 2 + 1).relu(), (x.sum(1) + y.mean()).softmax(0)
 
 
-def _product(x: Any, y: Any) -> Any:
+def _matmul(x: Any, y: Any) -> Any:
     return (x @ y).sin()
 
 
@@ -93,29 +94,29 @@ def _helper(x: Any, *, factor: int) -> Any:
 
 _EXAMPLES: tuple[tuple[Callable[..., Any], tuple[tuple[int, ...], ...], bool], ...] = (
     (_pointwise, ((8, 8), (8,)), False),
-    # its backward is traced, and compiled only where it is run: that would start autograd's threads
-    (_product, ((4, 4), (4, 4)), True),
+    # its backward is traced and not run: a run would compile it and start autograd's threads
+    (_matmul, ((4, 4), (4, 4)), True),
 )
-"""Functions, the shapes of their arguments, and whether those want gradients."""
+"""Functions, the shapes of their arguments, and whether these require gradients."""
 
 
 def cache_sizes() -> dict[int, int]:
-    """Return how much each of functools' caches holds, by the identity of the cache."""
+    """Return the number of entries of each ``functools`` cache, by the ``id`` of the cache."""
     return {id(found): found.cache_info().currsize for found in _caches()}
 
 
 _frozen: list[Any] = []
-"""The caches that were there when the heap was frozen: the collector does not show them any more."""
+"""The caches at the time of ``freeze``: ``gc.get_objects`` does not return frozen objects."""
 
 
 def _caches() -> Iterator[Any]:
-    # isinstance would ask proxies for their class, and a dead one raises
+    # not isinstance: it reads __class__, and a dead weak proxy raises then
     yield from _frozen
     yield from (found for found in gc.get_objects() if type(found) is _CACHE_TYPE)
 
 
-def forget_answers(before: dict[int, int]) -> None:
-    """Empty what was cached since, where it may depend on options, variables or devices, which the next case sets otherwise."""
+def clear_grown_caches(before: dict[int, int]) -> None:
+    """Clear the function caches that have grown since ``before`` and may depend on options, variables or devices of a case."""
     for cache in list(_caches()):
         if cache.cache_info().currsize > before.get(id(cache), 0) and not _may_stay(cache):
             cache.cache_clear()
@@ -125,11 +126,11 @@ def _may_stay(cache: Any) -> bool:
     module, name = str(getattr(cache, "__module__", "")), str(getattr(cache, "__qualname__", ""))
     if not module.startswith(("torch.", "triton.")):
         return True
-    return module in _ANSWERS_OF_THE_COMPILER or name in _ANSWERS_OF_FILES or _was_for_effect(cache)
+    return module in _COMPILER_CACHES or name in _FILE_CACHES or _was_for_effect(cache)
 
 
 def _was_for_effect(cache: Any) -> bool:
-    """Whether every call returned nothing: it registered something, and would register it again. One that warns once is to warn again."""
+    """Whether every cached result is None: such calls register something, which must happen once. A function that warns once is cleared."""
     if "warn" in str(getattr(cache, "__qualname__", "")):
         return False
     values = [value for held in gc.get_referents(cache) if isinstance(held, dict) and held is not vars(cache) for value in held.values()]
@@ -137,7 +138,7 @@ def _was_for_effect(cache: Any) -> bool:
 
 
 def freeze() -> None:
-    """Move what is alive to a generation that is never collected: a worker would copy its pages only to look through them."""
+    """Exclude all live objects from garbage collection: a scan in a worker would copy the pages that it shares with the zygote."""
     gc.collect()
     _frozen.extend(list(_caches()))
     gc.freeze()

@@ -1,8 +1,8 @@
-"""The template: a process with torch warm and one thread that forks workers, reaps them and says how they ended.
+"""The zygote: a single-threaded process with torch imported and warmed up. It forks workers, reaps them and reports their exit status.
 
-It takes messages on a socket, each with the worker's end of a socket on which that is given its cases.
-``{"fork": 7}`` is answered by ``{"started": 7, "pid": PID}`` and later ``{"ended": 7, "status": WAITSTATUS}``, or at
-once by ``{"refused": 7, "why": TEXT}`` when a fork would not be safe.
+The zygote receives JSON messages on a socket. ``{"fork": 7}`` carries one descriptor, the worker's end of its control socket. The reply is
+``{"started": 7, "pid": PID}`` and later ``{"ended": 7, "status": WAITSTATUS, "held": PIDS}``, or ``{"refused": 7, "why": TEXT}`` when a
+fork is not safe or fails.
 """
 
 import contextlib
@@ -23,20 +23,20 @@ from runner.worker.case import own_files
 from runner.worker.process import entry
 
 _END_SECONDS = 5.0
-"""How long what was killed may take to end when the template itself ends; a process that the system holds is not waited for."""
+"""Time limit for killed processes to exit when the zygote exits. A process in uninterruptible sleep can take longer."""
 
 _ORPHANS_SECONDS = 1.0
-"""How long what an ended worker left behind may take to end before the worker's own end is reported all the same."""
+"""Time limit for the orphans of an ended worker to exit. After it the worker's end is reported in any case."""
 
 _POLL_SECONDS = 0.002
-"""How often killed processes are looked for; meanwhile the template forks."""
+"""Interval of the checks whether killed processes have exited. The zygote serves forks in between."""
 
 _FORK_SECONDS = 10.0
-"""How long the system may have no process for us."""
+"""Time limit for retries of a fork that fails, for example with EAGAIN."""
 
 
 def end_children() -> None:
-    """Kill our children, and those that they leave behind, who come to us next."""
+    """Kill all children, and the orphans that become children of this process after that."""
     until = time.monotonic() + _END_SECONDS
     while (children := _children()) and time.monotonic() < until:
         kill(children)
@@ -44,7 +44,7 @@ def end_children() -> None:
 
 
 def kill(children: Iterable[int]) -> set[int]:
-    """Kill processes that are our children, and return those that have not ended yet."""
+    """Kill children of this process and reap them; return those that have not exited yet."""
     left = set()
     for pid in children:
         with contextlib.suppress(OSError):
@@ -63,9 +63,9 @@ def _children() -> list[int]:
 
 
 def warm(kinds: list[str]) -> float:
-    """Import torch and do what every first compile of a process does once; return the seconds it took.
+    """Import torch and do the work that torch does once per process; return the seconds it took.
 
-    Builds nothing and touches no device: a fork of a process with threads, an OpenMP region or a CUDA context can hang.
+    No thread, OpenMP region or device context is created: a fork of such a process can hang.
     """
     begin = time.perf_counter()
     import torch
@@ -84,7 +84,7 @@ def warm(kinds: list[str]) -> float:
         with imports.without_devices(), _served_to_itself():
             warming.compile_something(devices.CPU, with_gradients=not imports.is_built_for_gpus())
     if devices.any_accelerator(kinds):
-        # what needs the device, each worker does before it has a case
+        # the part that needs the device is done by each worker before its first case
         with imports.without_devices():
             imports.import_for_gpus()
             warming.trace_something()
@@ -94,7 +94,7 @@ def warm(kinds: list[str]) -> float:
 
 @contextlib.contextmanager
 def _served_to_itself() -> Iterator[None]:
-    """Let what the template builds for nobody but itself, and torch's precompiled header, come from where an earlier template left it."""
+    """Serve the zygote's own builds, and torch's precompiled header, from the object cache of earlier zygotes."""
     from runner.worker.toolchain import objects
 
     folder = os.environ.get(protocol.KEPT)
@@ -106,21 +106,21 @@ def _served_to_itself() -> Iterator[None]:
 
 
 def danger() -> str:
-    """Return why a fork would not be safe now; empty when it is."""
+    """Return why a fork is not safe now; empty when it is safe."""
     from runner.worker.torch_compat import devices as of_torch
 
     threads = _threads()
     if len(threads) != 1:
-        return f"the template has {len(threads)} threads ({', '.join(threads)})"
+        return f"the zygote has {len(threads)} threads ({', '.join(threads)})"
     if used := of_torch.used():
-        return f"the template has a {used} context"
+        return f"the zygote has a {used} context"
     if refused := of_torch.refused_to_forks():
-        return f"the template cannot pass {refused} on to a fork"
+        return f"the zygote cannot pass {refused} on to a fork"
     return ""
 
 
 def _threads() -> list[str]:
-    """Return the names of this process's threads; those of libraries are known to the system alone."""
+    """Return the names of this process's native threads, which include those that libraries started."""
     names = []
     for entry_ in os.scandir("/proc/self/task"):
         with contextlib.suppress(OSError), open(f"{entry_.path}/comm", encoding="utf-8", errors="replace") as stream:
@@ -130,23 +130,23 @@ def _threads() -> list[str]:
 
 @dataclass(frozen=True)
 class Ended:
-    """A worker that has ended, and whose end is not reported yet."""
+    """A reaped worker whose end is not reported yet."""
 
     number: int
     status: int
     until: float
-    """The moment from which its orphans are not waited for."""
+    """The deadline for its orphans to exit, in ``time.monotonic`` seconds."""
 
 
-class Template:
-    """The loop of the template."""
+class Zygote:
+    """The event loop of the zygote."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._workers: dict[int, int] = {}
         self._ended: list[Ended] = []
         self._held: set[int] = set()
-        """Processes that were killed and that the system holds."""
+        """Orphans that were killed and have not exited within the limit."""
         self._wake, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
         os.set_blocking(self._wake, False)
@@ -154,7 +154,7 @@ class Template:
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
 
     def run(self) -> None:
-        """Serve until the runner hangs up."""
+        """Serve until the runner closes the socket."""
         self._send({"ready": os.getpid()})
         while True:
             ready, _, _ = select.select([self._control.fileno(), self._wake], [], [], _POLL_SECONDS if self._ended else None)
@@ -184,25 +184,25 @@ class Template:
         try:
             pid = self._new_process()
         except OSError as error:
-            self._send({"refused": number, "why": f"the system has no process for a fork: {error.strerror}"})
+            self._send({"refused": number, "why": f"fork failed: {error.strerror}"})
             return
         if pid == 0:
             try:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                # nothing by which a worker could speak for the template, or keep it from hearing of an end
+                # a worker must not write to the zygote's socket or pipe, nor hold them open
                 self._control.close()
                 os.close(self._wake)
                 os.close(self._waker)
                 entry.begin(parent)
                 entry.serve(socket.socket(fileno=control))
-            finally:  # whatever goes wrong, a worker never becomes a second template
+            finally:  # a worker never returns into the loop, even after an error
                 os._exit(entry.FAILED)
         self._workers[pid] = number
         self._send({"started": number, "pid": pid})
 
     def _new_process(self) -> int:
-        """Fork; where the system has no process for us, wait for workers to end."""
+        """Fork. While that fails, reap workers and retry; raise ``OSError`` after ``_FORK_SECONDS``."""
         until = time.monotonic() + _FORK_SECONDS
         while True:
             try:
@@ -214,12 +214,12 @@ class Template:
             self._reap()
 
     def _reap(self) -> None:
-        """Take the ends of workers, and report them when what they left behind has ended too. Nothing here waits."""
+        """Reap ended workers, and report those whose orphans have exited too. This method does not block."""
         while self._workers:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is None:
                 break
-            # its children go with it, and while it is not reaped its number can be nobody else's group
+            # kill its process group before it is reaped: until then its pid cannot be reused as another group
             with contextlib.suppress(OSError):
                 os.killpg(ended.si_pid, signal.SIGKILL)
             pid, status = os.waitpid(ended.si_pid, 0)
@@ -228,27 +228,27 @@ class Template:
         self._report()
 
     def _report(self) -> None:
-        """Report ended workers: all when nothing is left of any, else those whose orphans the system has held for long enough."""
+        """Report ended workers: all when no orphan is left, else those whose deadline has passed."""
         orphans = self._kill_orphans() if self._ended else set()
         now = time.monotonic()
         due = [one for one in self._ended if not orphans or now > one.until]
         if due and orphans:
-            self._held |= orphans  # no later worker is kept waiting for them
+            self._held |= orphans  # the report of a later worker does not wait for these
         for one in due:
             self._ended.remove(one)
             self._send({"ended": one.number, "status": one.status, "held": sorted(orphans)})
 
     def _kill_orphans(self) -> set[int]:
-        """Kill what ended workers left behind, and return what of it has not ended yet."""
+        """Kill the orphans of ended workers; return those that have not exited yet."""
         while True:
             children = set(_children())
             self._held &= children
-            # a worker that goes on keeps its orphans: what has come to us was left behind by one that ended
+            # a running worker is the subreaper of its own orphans, so these belong to workers that have ended
             strangers = children - self._workers.keys() - self._held
             left = kill(strangers)
             if left or not strangers:
                 return left
-            # the children of what has ended come to us next
+            # the children of the killed processes become children of this process now
 
     def _send(self, message: dict[str, Any]) -> None:
         self._control.send(json.dumps(message).encode())
@@ -256,15 +256,15 @@ class Template:
 
 def main() -> None:
     """``python -m runner.worker.process.zygote SOCKET PARENT KIND...``: warm up, then serve."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the runner's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner handles Ctrl-C
     control = socket.socket(fileno=int(sys.argv[1]))
     entry.follow(int(sys.argv[2]))
     entry.adopt_orphans()
     own_files.begin_in_scratch()
     warm(sys.argv[3:])
-    entry.follow_nobody()  # from here on it sees that the runner hung up, and may have something to clean up
+    entry.unfollow()  # from here on the closed socket ends the loop, so that children are killed first
     try:
-        Template(control).run()
+        Zygote(control).run()
     finally:
         end_children()
     os._exit(0)

@@ -1,4 +1,4 @@
-"""What a C++ compiler is, told apart from every other that could answer in its place: part of the key of all that is kept of it."""
+"""The identity of a C++ compiler: part of the keys of cached objects and cached probe results."""
 
 import functools
 import hashlib
@@ -15,18 +15,18 @@ VARIABLES = (
     *("COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH", "GCC_EXEC_PREFIX", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_RUN_PATH"),
     *("LIBRARY_PATH", "SOURCE_DATE_EPOCH"),
 )
-"""Variables that change what a compiler or a linker makes of a command, or whether it can be loaded."""
+"""Variables that change the output of a compiler or a linker, or whether it can be loaded."""
 
 _SECONDS = 60
 
 
 def digest(value: Any) -> str:
-    """Return the sha256 of a value of JSON."""
+    """Return the sha256 of a JSON value, in hexadecimal."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def digest_of_file(path: str) -> str:
-    """Return the sha256 of a file's content."""
+    """Return the sha256 of a file's content, in hexadecimal; raise ``OSError``."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -37,7 +37,7 @@ def variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def torch_build() -> list[str]:
-    """Return what tells one torch from another."""
+    """Return the version of torch and its git commit."""
     import torch
 
     return [str(torch.__version__), str(torch.version.git_version)]
@@ -45,9 +45,9 @@ def torch_build() -> list[str]:
 
 @functools.cache
 def identity(compiler: str, machine_flags: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return what tells a compiler from others, and what its machine flags mean on this CPU; None for one that does not say.
+    """Return the identity of a compiler with these machine flags on this CPU; None where ``-###`` fails.
 
-    ``-march=native`` is another flag on every CPU: what the compiler makes of it, down to the sizes of caches, is part of the answer.
+    The identity includes the expansion of the flags, because ``-march=native`` stands for other flags and cache sizes on every CPU.
     """
     path = shutil.which(compiler)
     if path is None:
@@ -55,7 +55,7 @@ def identity(compiler: str, machine_flags: tuple[str, ...]) -> tuple[str, ...] |
     command = [path, "-###", *machine_flags, "-x", "c++", "-E", os.devnull]
     environ = {**os.environ, "LC_ALL": "C"}
     try:
-        # in a folder that is nobody's: clang names it among its options
+        # a fixed working folder: clang prints it among its options
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
@@ -80,10 +80,10 @@ def _stamp(program: str) -> str:
 
 
 def open_ours(path: str) -> BinaryIO:
-    """Open a file that a later run may believe: no link, this user's, and nobody else can write to it; raise ``OSError``."""
+    """Open a file if it is regular, not a link, owned by this user and writable by no other user; else raise ``OSError``."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         os.close(descriptor)
-        raise PermissionError(f"{path} is no file of ours")
+        raise PermissionError(f"{path} is not a regular file that only this user can write")
     return os.fdopen(descriptor, "rb")

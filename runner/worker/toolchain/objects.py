@@ -1,12 +1,13 @@
-"""Serves what the C++ compiler would build from a folder that no cache of torch knows: all of torch runs, and the compiler does not.
+"""The object cache: serves outputs of the C++ compiler from a folder. It lies below torch's own caches, so all code of torch still runs.
 
-Off unless the run asked for it. An entry is named by all that was put in: the command with its paths replaced by what they stand for,
-the content of the files that it names, the compiler, torch. Beside the output stand the headers that were read, each with the hash of
-its content, and an entry is served only while they are the same. What a precompiled header holds is known by its name alone, which
-torch makes from the preprocessed text. A command that is not understood is run as ever, and so is every command of another process
-than the one that installed this: it could not say what it was served.
+The cache is off unless the run enables it. The key of an entry covers the command with its paths replaced by placeholders, the content of
+the files that it names, the compiler and torch. An entry lists the headers that the compiler read, with their hashes; it is served only
+while these are unchanged. A precompiled header is identified by its name alone, which torch derives from the preprocessed text.
 
-A case can leave in the folder what it likes: it is for runs of specs that one trusts, and no conformance run uses it.
+A command of an unknown kind is run unchanged. So is every command of a process other than the one that called ``install``, because such a
+process cannot report its counts.
+
+A case can write to the folder. Hence the cache is for trusted specs only, and no conformance run uses it.
 """
 
 import contextlib
@@ -35,7 +36,7 @@ _REFUSED = (
     *("@", "-M", "-save-temps", "-fprofile", "-ftest-coverage", "--coverage", "-gsplit-dwarf", "-dump", "-specs", "-wrapper", "-fplugin"),
     *("-B", "-Wl,-Map", "-flto", "-fdump", "-ftime-trace", "-fstats"),
 )
-"""Beginnings of words with which a command reads or writes more than it says."""
+"""Prefixes of options with which a command reads or writes additional files."""
 
 _CHANGING_WORDS = (b"__DATE__", b"__TIME__", b"__TIMESTAMP__")
 _CHANGING_VARIABLES = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "GCC_COMPARE_DEBUG")
@@ -43,31 +44,31 @@ _CHANGING_VARIABLES = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "GCC_COMPAR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command of the compiler, taken apart."""
+    """A parsed command of the compiler."""
 
     compiler: str
     words: tuple[str, ...]
-    """The words after the compiler; a path of a file stands there as what it is for: ``<input>``, ``<header>``, ``<output>``."""
+    """The words after the compiler, with paths of files replaced by ``<input>``, ``<header>`` and ``<output>``."""
     inputs: tuple[str, ...]
     headers: tuple[str, ...]
-    """What ``-include`` names."""
+    """The files of ``-include``."""
     output: str
 
     @property
     def compiles(self) -> bool:
-        """False where objects are linked and nothing is compiled."""
+        """Whether the command compiles; False where it only links objects."""
         return not all(path.endswith(".o") for path in self.inputs)
 
     @property
     def machine_flags(self) -> tuple[str, ...]:
-        """What says for which machine."""
+        """The options that select the machine: those that begin with ``-m``."""
         return tuple(word for word in self.words if word.startswith("-m"))
 
 
 def understood(command_line: str, folder: str, own: Sequence[str]) -> Command | None:
-    """Take a command apart that is run in a folder; None for one that is not of the kinds known here.
+    """Parse a command that is run in ``folder``; return None for one of an unknown kind.
 
-    ``own`` are folders of the case: nothing but inputs, headers and the output may lie in them.
+    ``own`` are the folders of the case. A command that uses them for anything but inputs, headers and the output is of an unknown kind.
     """
     try:
         program, *rest = shlex.split(command_line)
@@ -100,7 +101,7 @@ def understood(command_line: str, folder: str, own: Sequence[str]) -> Command | 
 
 
 def _is_known_kind(command: Command) -> bool:
-    """Whether it is a command by which inductor builds kernels; packages that are built ahead of time are not among them."""
+    """Whether inductor builds kernels with such a command. Commands of ahead-of-time packages are not included."""
     output = os.path.basename(command.output)
     names = [os.path.basename(path) for path in command.inputs]
     if not names or any(os.path.basename(os.path.dirname(path)) != "precompiled_headers" for path in command.headers):
@@ -116,7 +117,7 @@ def _is_known_kind(command: Command) -> bool:
 
 
 def key_of(command: Command, made_by: tuple[str, ...], torch: Sequence[str], environ: Mapping[str, str]) -> str | None:
-    """Return the name of a command's entry; None where two runs of it may differ. Raise ``OSError`` where an input cannot be read."""
+    """Return the key of a command's entry; None where its output may vary. Raise ``OSError`` where an input cannot be read."""
     if any(environ.get(name) for name in _CHANGING_VARIABLES):
         return None
     files: list[tuple[str, str]] = []
@@ -132,47 +133,47 @@ def key_of(command: Command, made_by: tuple[str, ...], torch: Sequence[str], env
 
 
 def needs_of(text: str) -> list[str]:
-    """Return the files that a rule for make names."""
+    """Return the prerequisites of a rule for make, unescaped."""
     _, _, right = text.replace("\\\n", " ").partition(": ")
     names = re.findall(r"(?:\\.|[^\s\\])+", right)
     return [re.sub(r"\\(.)", r"\1", name).replace("$$", "$") for name in names]
 
 
 class Store:
-    """A folder of entries: a line with the hash of the rest, a line of JSON, the output itself."""
+    """A folder of entries. An entry is a line with the sha256 of the rest, a line of JSON, and the output itself."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._digests: dict[tuple[str, int, int, int], str] = {}
 
     def path(self, key: str) -> str:
-        """Return the file of an entry."""
+        """Return the path of an entry's file."""
         return os.path.join(self._folder, key[:2], f"{key}.object")
 
     def serve(self, key: str, output: str) -> bool:
-        """Copy an entry to where the compiler would have written it; False when there is none that holds. A spoilt one is deleted."""
+        """Copy an entry to ``output``; return False where there is no valid entry. A corrupt entry is deleted."""
         path = self.path(key)
         try:
             with compiler.open_ours(path) as stream:
                 served = self._copy(stream, output)
         except FileNotFoundError:
             return False
-        except (OSError, ValueError, TypeError, LookupError, AttributeError):  # whatever stands there, it is no entry
+        except (OSError, ValueError, TypeError, LookupError, AttributeError):  # a corrupt entry can raise any of these
             with contextlib.suppress(OSError):
                 os.unlink(path)
             return False
         if served:
             with contextlib.suppress(OSError):
-                os.utime(path)  # what is used is kept longest
+                os.utime(path)  # the least recently used entries are deleted first
         return served
 
     def _copy(self, stream: BinaryIO, output: str) -> bool:
-        """Raise ``ValueError`` for a spoilt entry; False for one whose headers have changed."""
+        """Copy an entry; return False where its headers have changed. Raise ``ValueError`` for a corrupt entry."""
         expected = stream.readline(100).strip().decode("ascii")
         line = stream.readline(_MOST_HEADER)
         head = json.loads(line)
         if head["format"] != _FORMAT:
-            raise ValueError("another format")
+            raise ValueError("unknown format")
         if any(self.digest(path) != content for path, content in head["needs"].items()):
             return False
         temporary = f"{output}.{secrets.token_hex(8)}.part"
@@ -183,7 +184,7 @@ class Store:
                     seen.update(chunk)
                     target.write(chunk)
             if seen.hexdigest() != expected:
-                raise ValueError("not what was written")
+                raise ValueError("hash mismatch")
             os.chmod(temporary, int(head["mode"]) & 0o777)
             os.replace(temporary, output)
             return True
@@ -192,7 +193,7 @@ class Store:
                 os.unlink(temporary)
 
     def keep(self, key: str, output: str, needs: Sequence[str]) -> None:
-        """Keep what the compiler wrote and which headers it read; raise ``OSError`` where that cannot be."""
+        """Store the output and the hashes of the headers that were read; raise ``OSError``. An output above the limit is not stored."""
         found = os.stat(output)
         if found.st_size > _MOST_OBJECT:
             return
@@ -218,7 +219,7 @@ class Store:
             raise
 
     def digest(self, path: str) -> str:
-        """Return the hash of a header's content, read again only when the file is another; empty when it is gone."""
+        """Return the sha256 of a header, cached by size, time and inode; empty when the file does not exist."""
         try:
             found = os.stat(path)
             name = (path, found.st_size, found.st_mtime_ns, found.st_ino)
@@ -231,7 +232,7 @@ class Store:
 
 @dataclass
 class _State:
-    """What is installed in this process."""
+    """The state of the object cache in this process."""
 
     store: Store | None = None
     own: tuple[str, ...] = ()
@@ -239,7 +240,7 @@ class _State:
     served: int = 0
     built: int = 0
     unavailable: str | None = None
-    """Why nothing can be served, empty when it can; None before it was tried."""
+    """The reason why torch cannot be wrapped, empty when it is wrapped; None before the first attempt."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -247,9 +248,9 @@ _state = _State()
 
 
 def install(folder: str | None, own: Sequence[str] = ()) -> None:
-    """Serve from a folder from now on, and count anew; None for nothing more from here.
+    """Serve from ``folder`` from now on, and reset the counts; None disables the cache.
 
-    ``own`` are the folders of the case, whose paths say nothing of what is built. torch is wrapped once a process, and never for None.
+    ``own`` are the folders of the case, whose paths are not part of a key. torch is wrapped once per process, and not for None.
     """
     _state.store = Store(folder) if folder else None
     _state.own = tuple(dict.fromkeys([*own, *map(os.path.realpath, own)]))
@@ -259,7 +260,7 @@ def install(folder: str | None, own: Sequence[str] = ()) -> None:
 
 
 def facts() -> dict[str, Any] | None:
-    """Return how many commands of the compiler were served and how many it ran, since ``install``; None where that is off."""
+    """Return the counts ``served`` and ``built`` of commands since ``install``, and ``unavailable``; None where the cache is off."""
     if _state.store is None:
         return None
     known: dict[str, Any] = {"served": _state.served, "built": _state.built}
@@ -282,7 +283,7 @@ def _around(original: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
 
 
 def _serve_or_build(store: Store, cmd_line: str, cwd: str, original: Callable[[str, str], Any]) -> bool:
-    """Return whether the output was served; raise what torch's own function raises."""
+    """Return whether the output was served, else run the command; raise as torch's own function raises."""
     command = understood(cmd_line, cwd, _state.own)
     key = _key(command) if command is not None and shutil.which(command.compiler) else None
     if command is None or key is None:
@@ -296,7 +297,7 @@ def _serve_or_build(store: Store, cmd_line: str, cwd: str, original: Callable[[s
     else:
         needs = _build_and_look(command, cmd_line, cwd, original)
     if needs is not None:
-        with contextlib.suppress(OSError):  # a full disk: it is built the next time too
+        with contextlib.suppress(OSError):  # no space left on device, for example: the next run builds it again
             store.keep(key, command.output, needs)
     return False
 
@@ -310,11 +311,11 @@ def _key(command: Command) -> str | None:
 
 
 def _build_and_look(command: Command, cmd_line: str, cwd: str, original: Callable[[str, str], Any]) -> list[str] | None:
-    """Build and return the headers that were read; None where they are not known."""
+    """Run the command; return the headers that were read, None where they are unknown."""
     rule = os.path.join(cwd, "needs.d")
     try:
         original(f"{cmd_line} -MD -MT needs -MF {shlex.quote(rule)}", cwd)
-    except Exception:  # torch's function may raise any error of the compiler's: it is run again without our flag, and says it itself
+    except Exception:  # torch raises any error of the compiler; a second run without the additional options reports its own error
         original(cmd_line, cwd)
         return None
     try:

@@ -1,7 +1,8 @@
-"""Keeps what torch's probes for vector instructions found, so that the next template of this machine needs no compiler to know it.
+"""Cached probe results of torch's vector instruction sets (ISAs), so that a later zygote on this machine does not run the compiler.
 
-Only the answer of a probe is kept: does this compiler build that code with those flags, and can it be loaded? Which instructions the CPU
-has, and which of them are taken, torch asks and decides as ever. Only a yes is kept, because a no may have been a full disk.
+A probe checks that the compiler builds a piece of code with given flags, and that the result can be loaded. Only this result is cached.
+Torch still detects the instructions of the CPU and selects an ISA itself. Only successes are cached, because a failure may be temporary,
+such as no space left on device.
 """
 
 import contextlib
@@ -37,24 +38,24 @@ _CPU_FLAGS: Mapping[str, tuple[str, ...]] = {
     "-mamx-int8": ("amx_int8",),
     "-mamx-fp16": ("amx_fp16",),
 }
-"""What /proc/cpuinfo says of a CPU that has what torch names, and what a flag of the compiler uses."""
+"""The flags in /proc/cpuinfo that torch's name of an ISA, or a flag of the compiler, requires."""
 
 
 def cpu_flags(cpuinfo: str) -> frozenset[str]:
-    """Return what every processor of a text as /proc/cpuinfo has; empty where it says nothing."""
+    """Return the flags that all processors in a text of /proc/cpuinfo have; empty where the text lists none."""
     lines = [line.partition(":") for line in cpuinfo.splitlines()]
     found = [frozenset(value.split()) for name, _, value in lines if name.strip() in ("flags", "Features")]
     return frozenset.intersection(*found) if found else frozenset()
 
 
 def has(flags: frozenset[str], isa: str, arch_flags: str) -> bool:
-    """Whether a CPU with these flags has an ISA, by torch's name and the compiler's flags for it; False for what is not in the table."""
+    """Whether a CPU with these flags has an ISA, given by torch's name and the compiler's flags; False for names outside of the table."""
     words = [*isa.split(), *arch_flags.split()]
     return bool(isa) and all(word in _CPU_FLAGS and flags.issuperset(_CPU_FLAGS[word]) for word in words)
 
 
 def read(path: str) -> frozenset[str]:
-    """Return the questions that a file answers with yes; none for a file that is not ours, or not as we write it."""
+    """Return the digests of successful probes in a file; empty for a file of another user or in an invalid format."""
     try:
         with compiler.open_ours(path) as stream:
             data = stream.read(_MOST_BYTES + 1)
@@ -63,14 +64,14 @@ def read(path: str) -> frozenset[str]:
         return frozenset()
     if len(data) > _MOST_BYTES or not isinstance(known, dict) or known.get("format") != _FORMAT:
         return frozenset()
-    answers = known.get("works")
-    if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
+    digests = known.get("works")
+    if not isinstance(digests, list) or not all(isinstance(digest, str) for digest in digests):
         return frozenset()
-    return frozenset(answers)
+    return frozenset(digests)
 
 
 def write(path: str, works: frozenset[str]) -> None:
-    """Write the questions that were answered with yes, in one step."""
+    """Write the digests of successful probes to a file, atomically; raise ``OSError``."""
     temporary = f"{path}.{secrets.token_hex(8)}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -83,29 +84,30 @@ def write(path: str, works: frozenset[str]) -> None:
 
 
 @contextlib.contextmanager
-def kept(folder: str | None) -> Iterator[None]:
-    """Let torch's probes take their answers from a folder of ours, and leave there what they find; None for probing as ever."""
+def cached_probes(folder: str | None) -> Iterator[None]:
+    """Serve torch's probes from the cache in ``folder`` in this context, and store new results at its end; None disables the cache."""
     from torch._inductor import cpu_vec_isa
 
     original = getattr(cpu_vec_isa.VecISA, "check_build", None)
     if not folder or original is None:
         if folder:
             print(
-                "not available in this torch: no answers about vector instructions are kept, it has no VecISA.check_build", file=sys.stderr
+                "not available in this torch: probe results of vector instructions are not cached, it has no VecISA.check_build",
+                file=sys.stderr,
             )
         yield
         return
     probes = _Probes(os.path.join(folder, "vector-isa.json"), original)
-    cpu_vec_isa.VecISA.check_build = lambda isa, code: probes.answer(isa, code)
+    cpu_vec_isa.VecISA.check_build = lambda isa, code: probes.result(isa, code)
     try:
         yield
     finally:
         cpu_vec_isa.VecISA.check_build = original
-    probes.keep()
+    probes.store()
 
 
 class _Probes:
-    """Answers from a file where that knows, by torch's own probe where it does not."""
+    """Probe results from a file, and by torch's own probe where the file has none."""
 
     def __init__(self, path: str, probe: Any) -> None:
         self._path = path
@@ -118,8 +120,8 @@ class _Probes:
         except OSError:
             self._flags = frozenset()
 
-    def answer(self, isa: Any, code: str) -> bool:
-        name = self._question(isa, code)
+    def result(self, isa: Any, code: str) -> bool:
+        name = self._digest(isa, code)
         if name in self._known:
             return True
         works = bool(self._probe(isa, code))
@@ -127,41 +129,41 @@ class _Probes:
             self._found.add(name)
         return works
 
-    def _question(self, isa: Any, code: str) -> str | None:
-        """Return the digest of all that the answer depends on; None where it may not come from a file."""
+    def _digest(self, isa: Any, code: str) -> str | None:
+        """Return the digest of all inputs of a probe; None where its result must not be cached."""
         arch_flags = str(isa.build_arch_flags())
         if not has(self._flags, str(isa), arch_flags):
             return None
         try:
             command = _command(isa)
-        except Exception as error:  # where torch's builder of commands moved it may raise anything; torch then probes by itself
-            print(f"what {isa} can do is not kept: {type(error).__name__}: {error}", file=sys.stderr)
+        except Exception as error:  # another torch may raise anything here; then torch runs its own probe
+            print(f"the probe result of {isa} is not cached: {type(error).__name__}: {error}", file=sys.stderr)
             return None
         flags = tuple(word for word in command.split() if word.startswith("-m"))
         made_by = compiler.identity(command.split()[0], flags)
         if made_by is None:
             return None
-        return question(str(isa), code, command, made_by, compiler.torch_build(), self._flags, os.environ)
+        return probe_digest(str(isa), code, command, made_by, compiler.torch_build(), self._flags, os.environ)
 
-    def keep(self) -> None:
-        """Write what was found, beside what is known."""
+    def store(self) -> None:
+        """Add the new results to the file."""
         if self._found:
             try:
                 write(self._path, self._known | self._found)
             except OSError as error:
-                print(f"what was found out about vector instructions is not kept: {error}", file=sys.stderr)
+                print(f"probe results of vector instructions are not cached: {error}", file=sys.stderr)
 
 
 def _command(isa: Any) -> str:
-    """Return the command of torch's probe, but for its files."""
+    """Return the command of torch's probe, without its files."""
     from torch._inductor.cpp_builder import CppBuilder, CppTorchOptions
 
     return str(CppBuilder("o", ["i"], CppTorchOptions(vec_isa=isa, warning_all=False)).get_command_line())
 
 
-def question(
+def probe_digest(
     isa: str, code: str, command: str, made_by: tuple[str, ...], torch: list[str], flags: frozenset[str], environ: Mapping[str, str]
 ) -> str:
-    """Return the digest of all that a probe's answer depends on."""
+    """Return the digest of all inputs of a probe."""
     variables = {**compiler.variables(environ), **{name: environ[name] for name in ("ATEN_CPU_CAPABILITY", "CXX") if name in environ}}
     return compiler.digest([_FORMAT, isa, code, command, made_by, torch, sorted(flags), variables, sys.executable])

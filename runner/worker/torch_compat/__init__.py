@@ -1,5 +1,5 @@
-"""What differs between torch versions, or reaches into torch where it has no public interface, and nowhere else.
+"""All code that depends on the version of torch, or uses its private interfaces.
 
-The names were read in the sources of torch 2.11, 2.12 and 2.13. A later torch that moves one of them fails loudly when a worker
-installs its hooks, not silently in a proof that observes nothing.
+The names are those of torch 2.11, 2.12 and 2.13. With a later torch that renames one of them, a worker raises when it installs its hooks;
+it does not run without them.
 """

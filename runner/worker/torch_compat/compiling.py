@@ -9,7 +9,7 @@ from typing import Any
 
 
 def name_lines(file: str, names: Mapping[int, str]) -> None:
-    """Tell dynamo which function each line of a file belongs to; asked itself, it reads the file as Python and may raise."""
+    """Store the function of each line of a file in dynamo's cache. Otherwise dynamo parses the file as Python and may raise."""
     from torch._dynamo import funcname_cache
 
     funcname_cache.cache[file] = dict(names)
@@ -25,11 +25,11 @@ PHASES: tuple[tuple[str, str, str], ...] = (
     ("torch._inductor.output_code", "CompiledFxGraph.__call__", "run"),
     ("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", "run"),
 )
-"""Module, method and the phase that a case is in while it runs."""
+"""Module, method, and the phase of a case during its calls."""
 
 
 def wrap(module: str, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Replace a function or a method by a wrapper that calls it; a class method stays one."""
+    """Replace a function or a method by ``around`` of it. Class methods and static methods remain such; raise ``AttributeError``."""
     owner: Any = importlib.import_module(module)
     *parents, attribute = name.split(".")
     for parent in parents:
@@ -44,9 +44,9 @@ def wrap(module: str, name: str, around: Callable[[Callable[..., Any]], Callable
 
 
 def wrap_builds(around: Callable[[Callable[[str, str], Any]], Callable[[str, str], Any]]) -> str:
-    """Wrap what runs a command of the C++ compiler in a folder; return why that cannot be done in this torch, empty when it was.
+    """Wrap torch's function that runs a command of the C++ compiler; return why that is not possible in this torch, else an empty text.
 
-    Within torch's own timing of it, so that nothing that torch measures is missing.
+    The wrapper runs inside of torch's own timing of the command, so that torch's measurements remain complete.
     """
     module, name = "torch._inductor.cpp_builder", "_run_compile_cmd"
     found = getattr(importlib.import_module(module), name, None)
@@ -57,7 +57,7 @@ def wrap_builds(around: Callable[[Callable[[str, str], Any]], Callable[[str, str
 
 
 def compiled(function: Callable[..., Any], options: Mapping[str, Any]) -> tuple[Callable[..., Any], Any]:
-    """Return what ``torch.compile`` makes of a function, and the backend object with which dynamo will compile its frames."""
+    """Return ``torch.compile`` of a function, and the backend object with which dynamo will compile its frames (None if unknown)."""
     import torch._dynamo
 
     backends: list[Any] = []
@@ -84,16 +84,16 @@ def backend_calls() -> list[tuple[str, str]]:
 
 
 def compile_context() -> Any:
-    """Return the object that torch makes for each compile, and enters again where it compiles the backward later; None outside."""
+    """Return torch's context of the current compile, None outside. Torch enters it again when it compiles the backward later."""
     from torch._guards import CompileContext
 
     return CompileContext.try_get()
 
 
 def is_graph_break(error: Exception) -> bool:
-    """Whether an exception that left the conversion of a frame means that dynamo cannot trace it, as after any graph break.
+    """Whether an exception from the conversion of a frame is a graph break.
 
-    Reaching the recompile limit has the same type in torch, and is no graph break: the frame was traced before.
+    At the recompile limit torch raises the same type. That is not a graph break, because the frame was traced before.
     """
     from torch._dynamo import exc
 
@@ -103,7 +103,7 @@ def is_graph_break(error: Exception) -> bool:
 
 
 def is_restart(error: Exception) -> bool:
-    """Whether an exception makes dynamo trace a frame again: nothing is given up."""
+    """Whether an exception makes dynamo trace a frame again: the frame is not abandoned."""
     from torch._dynamo import exc
 
     return isinstance(error, getattr(exc, "RestartAnalysis", ()))
@@ -116,7 +116,7 @@ def is_erased(value: Any) -> bool:
 
 
 def reference_stance() -> contextlib.AbstractContextManager[Any]:
-    """Return the context in which functions that ``torch.compile`` made run as they were written."""
+    """Return the context in which compiled functions run eagerly."""
     import torch.compiler
 
     stance: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
@@ -124,14 +124,14 @@ def reference_stance() -> contextlib.AbstractContextManager[Any]:
 
 
 def on_output_code(save: Callable[[str], None]) -> None:
-    """Call ``save`` with each piece of code that inductor writes or takes from a cache."""
+    """Call ``save`` with each piece of code that inductor generates or loads from a cache."""
     from torch._inductor.graph import GraphLowering
 
     GraphLowering.save_output_code = save
 
 
 def on_timed_choices(save: Callable[[Mapping[tuple[str, str], float]], None]) -> None:
-    """Call ``save`` with the time of each choice, in milliseconds by its name and class, whenever inductor has timed some."""
+    """Call ``save`` after each autotuning with the times of the choices, in milliseconds by name and class."""
     from torch._inductor import select_algorithm
 
     def feedback(timings: Mapping[Any, float], *rest: Any) -> None:
@@ -141,11 +141,11 @@ def on_timed_choices(save: Callable[[Mapping[tuple[str, str], float]], None]) ->
 
 
 def class_of_choice(choice: Any) -> str:
-    """Return the dotted path of the class of the template that made a choice, or of the choice; empty for a class that is no module's.
+    """Return the dotted path of the class of a choice's template, or of the choice; empty where the module does not have the class.
 
-    The name of a choice may be any user's; that of a class is only true when its module has the class under it.
+    The name of a choice can be set by any user. The name of a class is verified by a lookup in its module.
     """
-    # what converts arguments and results wraps the choice
+    # a wrapper that converts arguments and results holds the choice
     choice = vars(choice).get("_wrapped", choice)
     maker = type(vars(choice).get("template") or choice)
     found: Any = sys.modules.get(maker.__module__)

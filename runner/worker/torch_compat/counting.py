@@ -1,4 +1,4 @@
-"""Counters, metrics and statistics of remote caches."""
+"""Torch's counters, metrics and statistics of remote caches."""
 
 import contextlib
 import copy
@@ -7,14 +7,14 @@ from typing import Any
 
 
 def counters() -> dict[str, dict[str, int]]:
-    """Return every counter that is not 0, by namespace and name."""
+    """Return every counter, by namespace and name. Empty namespaces are left out."""
     from torch._dynamo.utils import counters as found
 
     return {str(space): {str(name): int(number) for name, number in names.items()} for space, names in found.items() if names}
 
 
 def clear_counters() -> None:
-    """Set every counter to 0."""
+    """Clear all counters and statistics of remote caches."""
     from torch._dynamo.utils import counters as found
 
     found.clear()
@@ -29,7 +29,7 @@ def _remote_cache_stats() -> dict[str, Any]:
 
 
 def remote_caches() -> dict[str, dict[str, int]]:
-    """Return torch's statistics of its remote caches, by the name of the cache: hit, miss, put and exception."""
+    """Return the counts ``hit``, ``miss``, ``put`` and ``exception`` of each remote cache, by name."""
     return {
         name: {count: int(getattr(seen, count)) for count in ("hit", "miss", "put", "exception")}
         for name, seen in _remote_cache_stats().items()
@@ -38,7 +38,7 @@ def remote_caches() -> dict[str, dict[str, int]]:
 
 
 def metrics() -> dict[str, float]:
-    """Return inductor's metrics that are numbers; a list counts by its length."""
+    """Return inductor's metrics that are numbers or lists, by name; the value of a list is its length."""
     from torch._inductor import metrics as found
 
     values = {name: value for name, value in vars(found).items() if not name.startswith("_")}
@@ -55,7 +55,7 @@ def clear_metrics() -> None:
 
 @contextlib.contextmanager
 def counts_kept() -> Iterator[None]:
-    """Bring counters, metrics and statistics of remote caches back to what they are now when the context ends."""
+    """Restore counters, metrics and statistics of remote caches when the context ends."""
     from torch._dynamo.utils import counters as found
     from torch._inductor import metrics as numbers
 

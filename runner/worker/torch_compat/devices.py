@@ -1,4 +1,4 @@
-"""What is asked of torch about devices: each function works for every kind in ``core/devices.py``."""
+"""Torch's functions of devices. Each function here supports every kind in ``core/devices.py``."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from runner.core import devices
 from runner.vocabulary.steps.bench import timed_on_host
 
 GeneratorState = tuple[torch.Tensor, dict[str, list[torch.Tensor]]]
-"""State of the generator of the CPU, and of those of accelerators by module."""
+"""The state of the CPU's generator, and those of the accelerators' generators by module."""
 
 
 def modules() -> Iterator[tuple[devices.Accelerator, Any]]:
-    """Yield the module of torch for each kind of accelerator that it knows."""
+    """Yield each kind of accelerator that this torch has a module for, and that module."""
     for accelerator in devices.ACCELERATORS.values():
         module = getattr(torch, accelerator.module, None)
         if module is not None:
@@ -32,13 +32,13 @@ def used() -> str:
 
 
 def refused_to_forks() -> str:
-    """Return the name of an accelerator that this process, a fork, cannot use because it was used before; empty where there is none."""
+    """Return the name of an accelerator that this process cannot use because it was used before the fork; empty where there is none."""
     in_bad_fork = (one for one, module in modules() if hasattr(module, "_is_in_bad_fork") and module._is_in_bad_fork())
     return next((accelerator.activity for accelerator in in_bad_fork), "")
 
 
 def visible() -> list[Any]:
-    """Return the properties of each accelerator that torch sees, of the first kind of which there is one."""
+    """Return torch's properties of the accelerators of the first kind that is available; empty where none is."""
     for _, module in modules():
         if module.is_available() and (count := module.device_count()):
             return [module.get_device_properties(index) for index in range(count)]
@@ -46,24 +46,24 @@ def visible() -> list[Any]:
 
 
 def synchronize_all() -> None:
-    """Wait until every accelerator that was used has done all it was given."""
+    """Synchronize every accelerator that this process has used."""
     for _, module in _initialized():
         module.synchronize()
 
 
 def allocated() -> int:
-    """Return how many bytes of accelerators' memory this process holds."""
+    """Return the accelerator memory that this process has allocated, in bytes."""
     return sum(int(module.memory_allocated()) for _, module in _initialized())
 
 
 def has_other_stream() -> bool:
-    """Whether another stream than the default one is current."""
+    """Whether the current stream of an accelerator is not its default stream."""
     streams = [module for _, module in _initialized() if hasattr(module, "default_stream")]
     return any(module.current_stream() != module.default_stream() for module in streams)
 
 
 def free_memory() -> None:
-    """Give back what torch keeps of accelerators' memory although nothing uses it."""
+    """Release the unused accelerator memory in torch's caching allocators."""
     for accelerator, module in _initialized():
         clear_workspaces = getattr(torch._C, f"_{accelerator.module}_clearCublasWorkspaces", None)
         if clear_workspaces is not None:
@@ -77,7 +77,7 @@ def generator_state() -> GeneratorState:
 
 
 def restore_generators(state: GeneratorState) -> None:
-    """Set every generator to a state that it had."""
+    """Restore every generator to a state from ``generator_state``."""
     torch.set_rng_state(state[0])
     for accelerator, module in modules():
         if held := state[1].get(accelerator.module):
@@ -86,7 +86,7 @@ def restore_generators(state: GeneratorState) -> None:
 
 @dataclass(frozen=True)
 class DeviceApi:
-    """What torch is asked about the device of a case."""
+    """Torch's functions of the device of a case."""
 
     name: str
 
@@ -100,16 +100,16 @@ class DeviceApi:
 
     @property
     def activities(self) -> list[str]:
-        """The names of what a profiler records."""
+        """The names of the profiler activities."""
         return ["CPU", *([] if self._accelerator is None else [self._accelerator.activity])]
 
     def synchronize(self) -> None:
-        """Wait until the device has done all it was given."""
+        """Wait for all work on the device; raise the error of a kernel that failed."""
         if self._module is not None:
-            self._module.synchronize()  # a kernel's error must be seen in the step that launched it
+            self._module.synchronize()  # a kernel's error must be raised in the step that launched it
 
     def timed(self, run: Callable[[], None]) -> float:
-        """Return how many milliseconds a call took, by the clock of the device where it has one."""
+        """Return the time of a call in milliseconds, by events of the device where it is an accelerator."""
         if self._module is None:
             return timed_on_host(run)
         begun, ended = (self._module.Event(enable_timing=True) for _ in range(2))

@@ -1,4 +1,4 @@
-"""What this machine is, as torch sees it: asked once a run, in a worker, so that only a worker ever touches a device."""
+"""Facts of this machine as torch reports them. A worker collects them once per run, so that only workers use a device."""
 
 import importlib.util
 import platform
@@ -9,7 +9,7 @@ from runner.core.devices import builds
 
 
 def collect() -> dict[str, Any]:
-    """Return versions, devices and what backends' options may name as ``facts``."""
+    """Return versions and devices: the ``facts`` that options of backends may use. Memory is in bytes."""
     import torch
 
     from runner.worker.torch_compat import devices, imports, lookup

@@ -1,4 +1,4 @@
-"""What steps may do to torch: the functions of the protocol ``Torch`` in ``vocabulary/steps/session.py``."""
+"""The functions of torch that steps may use: the protocol ``Torch`` in ``vocabulary/steps/session.py``."""
 
 from runner.worker.torch_compat.counting import clear_counters, clear_metrics
 from runner.worker.torch_compat.output_folders import use_cache_dir

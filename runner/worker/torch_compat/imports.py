@@ -1,4 +1,4 @@
-"""What torch imports for a compile, without asking the driver of a device; vector instructions."""
+"""Imports of torch for a compile without a call of a device driver; selection of vector instructions."""
 
 import contextlib
 import functools
@@ -14,11 +14,11 @@ from runner.worker.toolchain import vector_isa
 
 
 @contextlib.contextmanager
-def _without_asking_drivers() -> Iterator[None]:
-    """Let device nodes answer whether a GPU is there.
+def _without_driver_calls() -> Iterator[None]:
+    """Replace ``is_available`` of accelerators by a check of their device nodes in this context.
 
-    torch asks while inductor is imported (2.11 and 2.12) and when it looks for vector instructions; NVML answers and leaves a thread
-    behind, after which no fork is safe.
+    Torch calls it while inductor is imported (2.11 and 2.12) and when it selects vector instructions. The original uses NVML, which starts
+    a thread, after which no fork is safe.
     """
     from runner.worker.torch_compat.devices import modules
 
@@ -40,24 +40,24 @@ def _is_built_for(accelerator: devices.Accelerator) -> bool:
 
 
 def is_built_for_gpus() -> bool:
-    """Whether this torch can ask a GPU's driver at all."""
+    """Whether this torch is built for any accelerator."""
     return any(map(_is_built_for, devices.ACCELERATORS.values()))
 
 
 def arch_of(properties: Any) -> str:
-    """Return the architecture of a GPU as conditions name it."""
+    """Return the architecture of a GPU in the form of conditions, such as ``sm_90``."""
     import torch
 
     return str(properties.gcnArchName) if torch.version.hip else f"sm_{properties.major}{properties.minor}"
 
 
 def import_inductor() -> None:
-    """Import what a compile needs, and let tqdm, which torch uses while it registers patterns, start no thread."""
-    with _without_asking_drivers():
+    """Import the modules of a compile. Disable the monitor thread of tqdm, which torch uses while it registers patterns."""
+    with _without_driver_calls():
         import torch._dynamo
         import torch._inductor.compile_fx  # noqa: F401 - imported for its effect: a fork inherits it
     with contextlib.suppress(ImportError):
-        # its monitor is a thread
+        # 0 disables the monitor thread
         importlib.import_module("tqdm").tqdm.monitor_interval = 0
 
 
@@ -78,11 +78,11 @@ _OF_COMPILES = (
     *("triton.compiler.code_generator", "triton.compiler.compiler", "triton.runtime.driver", "triton.language.extra.libdevice"),
     *("sympy.physics.units.systems", "sympy.combinatorics", "sympy.tensor.tensor"),
 )
-"""Modules that the first compile for a GPU of a process imports, in torch 2.11 to 2.13; one that is not there is not missed."""
+"""Modules that the first compile for a GPU imports, in torch 2.11 to 2.13. Missing modules are skipped."""
 
 
 def import_for_gpus() -> None:
-    """Import what a compile for a GPU needs, and let Triton hash its own sources; asks no device."""
+    """Import the modules of a compile for a GPU, and compute Triton's hash of its sources. No device is used."""
     for name in _OF_COMPILES:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
@@ -96,19 +96,19 @@ def import_for_gpus() -> None:
 
 @contextlib.contextmanager
 def without_devices() -> Iterator[None]:
-    """Let torch find no GPU, and ask no driver, while something is compiled for the CPU.
+    """Hide all GPUs from torch in this context, so that a compile for the CPU calls no driver.
 
-    A driver that was asked cannot be passed on to a fork. These are the doors through which a compile for the CPU asks, as tracing
-    torch 2.11 to 2.13 with a driver that counts its calls has shown.
+    A driver that was initialized cannot be used in a fork. The replaced functions are those through which a compile for the CPU calls a
+    driver. They were found by tracing torch 2.11 to 2.13 with a driver that counts its calls.
     """
     import torch.accelerator
 
     from runner.worker.torch_compat.devices import modules
 
     def refuse() -> Any:
-        raise RuntimeError("no device is looked for here")
+        raise RuntimeError("devices are disabled during this compile")
 
-    answers: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+    replacements: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
         *((module, "is_available", lambda: False) for _, module in modules()),
         *((module, "device_count", lambda: 0) for _, module in modules()),
         *((module, "current_device", refuse) for _, module in modules()),
@@ -117,26 +117,26 @@ def without_devices() -> Iterator[None]:
         (torch.accelerator, "device_count", lambda: 0),
         (torch.accelerator, "current_accelerator", lambda *_, **__: None),
         (torch._C, "_cuda_getDeviceCount", lambda: 0),
-        # a fake tensor's guard of a device; without devices there is nothing to guard
+        # the device guard of fake tensors, which has no effect without devices
         (torch._C, "_ensureCUDADeviceGuardSet", lambda: None),
     )
     with contextlib.ExitStack() as stack:
-        for owner, name, answer in answers:
+        for owner, name, replacement in replacements:
             if hasattr(owner, name):
                 stack.callback(setattr, owner, name, getattr(owner, name))
-                setattr(owner, name, answer)
+                setattr(owner, name, replacement)
         yield
 
 
 def pick_vector_isa() -> str:
-    """Let inductor find the machine's vector instructions, which it keeps for the process and its forks."""
+    """Return the vector instructions that inductor selects, which it caches for the process and its forks."""
     from torch._inductor import cpu_vec_isa
 
-    with _without_asking_drivers(), vector_isa.kept(os.environ.get(protocol.KEPT)):
+    with _without_driver_calls(), vector_isa.cached_probes(os.environ.get(protocol.KEPT)):
         return str(cpu_vec_isa.pick_vec_isa())
 
 
 def picked_vector_isa() -> str | None:
-    """Return the vector instructions that inductor picked; None where it has not looked for them yet, which takes long."""
+    """Return the vector instructions that inductor has selected; None before that. The selection is slow, so it is not started here."""
     cpu_vec_isa = sys.modules.get("torch._inductor.cpu_vec_isa")
     return str(cpu_vec_isa.pick_vec_isa()) if cpu_vec_isa and cpu_vec_isa.valid_vec_isa_list.cache_info().currsize else None

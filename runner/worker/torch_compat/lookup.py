@@ -1,4 +1,4 @@
-"""Objects of torch by their dotted path, and which torch this process has."""
+"""Lookup of objects by dotted path, and the identity of the imported torch."""
 
 import importlib
 import os
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def resolve(path: str) -> Any:
-    """Return the object at a dotted path, importing as little as needed; raise ImportError or AttributeError."""
+    """Return the object at a dotted path after the import of its longest module prefix; raise ImportError or AttributeError."""
     parts = path.replace(":", ".").split(".")
     for end in range(len(parts), 0, -1):
         try:
@@ -22,13 +22,13 @@ def resolve(path: str) -> Any:
 
 
 def torch_root() -> str:
-    """Return the folder of the torch that this process has imported."""
+    """Return the folder of the imported torch."""
     import torch
 
     return os.path.dirname(os.path.abspath(str(torch.__file__)))
 
 
 def refuse_other_torch(inspected: str | None) -> None:
-    """Raise ``ImportError`` where this process has another torch than the one that the plan was made for: a case's ``env`` may do that."""
+    """Raise ``ImportError`` where the imported torch is not the one that the plan was made for. A case's ``env`` can cause that."""
     if inspected is not None and os.path.realpath(torch_root()) != os.path.realpath(inspected):
         raise ImportError(f"this worker imported torch from {torch_root()}, but the case was planned for the torch in {inspected}")

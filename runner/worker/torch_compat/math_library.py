@@ -6,15 +6,15 @@ _FROM_LIBRARIES = (
     *("acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "erfinv", "exp", "expm1", "floor", "lgamma", "log", "log10", "log1p"),
     *("log2", "round", "sin", "sinh", "sqrt", "rsqrt", "tan", "tanh", "trunc"),
 )
-"""Functions of numbers that torch takes from a vector math library where there is one."""
+"""Functions that torch calls in a vector math library where there is one."""
 
 
 @functools.cache
 def settle_math() -> None:
-    """Call each function of the vector math library once, with one thread; later calls of this process and its forks find it ready.
+    """Initialize the vector math library: call each function once, with one thread, for this process and its forks.
 
-    MKL's first call in a process, made by two threads at once, was seen to give 1.5e-4 of error where 1e-7 is right: 6 of 3,700
-    processes that did nothing but ``torch.sin``, none of 9,000 with one thread or a settled library. Nothing of it is the case's doing.
+    A concurrent first call of MKL by two threads can return wrong results: an error of 1.5e-4 instead of 1e-7 in 6 of 3,700 processes that
+    only called ``torch.sin``, and in none of 9,000 with one thread or an initialized library. The case does not cause this error.
     """
     import torch
 
@@ -27,7 +27,7 @@ def settle_math() -> None:
 
 
 def set_threads(count: int) -> None:
-    """Set the number of OpenMP threads of this process; its libraries were imported with one."""
+    """Set the number of OpenMP threads of this process, after the vector math library is initialized."""
     import torch
 
     settle_math()

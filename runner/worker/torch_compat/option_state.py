@@ -1,4 +1,4 @@
-"""Options of torch and of its compilers: set, copied, brought back."""
+"""Options of torch and of its compilers: set, copied, restored."""
 
 import contextlib
 import copy
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def set_torch_state(state: Mapping[str, Any]) -> None:
-    """Apply the ``torch:`` section of a spec."""
+    """Apply the ``torch:`` section of a spec; raise ``ValueError`` for an unknown name."""
     import torch
 
     for name, value in state.items():
@@ -27,7 +27,7 @@ def set_torch_state(state: Mapping[str, Any]) -> None:
             case "default_dtype":
                 torch.set_default_dtype(getattr(torch, value))
             case "seed":
-                pass  # taken by the session, which seeds every generator
+                pass  # used by the session, which seeds every generator
             case _:
                 raise ValueError(f"no such torch state: {name}")
 
@@ -38,7 +38,7 @@ OPTIONS = {"config": "torch._inductor.config", "dynamo_config": "torch._dynamo.c
 
 @contextlib.contextmanager
 def patched_options(sections: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
-    """Set options for a while; an unknown name raises as torch raises."""
+    """Set options in this context; raise as torch raises for an unknown name."""
     with contextlib.ExitStack() as stack:
         for section, module in OPTIONS.items():
             options = dict(sections.get(section, {}))
@@ -48,7 +48,7 @@ def patched_options(sections: Mapping[str, Mapping[str, Any]]) -> Iterator[None]
 
 
 def option_values() -> dict[tuple[str, str], Any]:
-    """Return a copy of every option's value, by the module that holds it and its name: also of those that no section of a spec names."""
+    """Return a copy of every option of all imported config modules, by module and name."""
     from torch.utils._config_module import ConfigModule
 
     modules = [(name, found) for name, found in list(sys.modules.items()) if issubclass(type(found), ConfigModule)]
@@ -61,7 +61,7 @@ def set_option(module: str, name: str, value: Any) -> None:
 
 
 def virtualized(handler: str, value: Any) -> contextlib.AbstractContextManager[Any]:
-    """Return the context in which ``V.<handler>`` is a value."""
+    """Return the context in which ``V.<handler>`` of inductor is ``value``."""
     from torch._inductor.virtualized import V
 
     made: contextlib.AbstractContextManager[Any] = getattr(V, f"set_{handler}_handler")(value)

@@ -1,4 +1,4 @@
-"""Folders and servers that torch writes to: caches, logs, traces, remote caches."""
+"""Folders and servers of torch's output: caches, logs, traces, remote caches."""
 
 import contextlib
 import importlib
@@ -12,7 +12,7 @@ from runner.worker.torch_compat.option_state import OPTIONS
 
 
 def use_cache_dir(folder: str) -> None:
-    """Point inductor and Triton at an empty folder of the case's own."""
+    """Set the cache folders of inductor and Triton; create the folder."""
     os.makedirs(folder, exist_ok=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
     os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
@@ -23,13 +23,13 @@ _PATH_OPTIONS = {
     ("functorch_config", "memory_budget_pareto_dir"): "PARTITIONER_MEMORY_BUDGET_PARETO_DIR",
     ("dynamo_config", "dynamo_profiler"): "TORCH_COMPILE_DYNAMO_PROFILER",
 }
-"""Options that torch read from a variable when it was imported, and that name a file or folder."""
+"""Options with a path that torch reads from a variable at its import."""
 
 
 def follow_variables(folder: str) -> dict[str, dict[str, Any]]:
-    """Let torch write logs and traces where the variables of ``own_files`` name now, and return the options that must say so too.
+    """Redirect torch's logs and traces to the paths in the variables of ``own_files``; return the options that need the same paths.
 
-    Torch has read them when it was imported, which may have been in the template. Files that are open there are left to it.
+    Torch has read the variables at its import, possibly in the zygote. The zygote's own open files are not affected.
     """
     root = os.path.join(folder, "torch_compile_debug")
     options: dict[str, dict[str, Any]] = {"dynamo_config": {"debug_dir_root": root}}
@@ -47,7 +47,7 @@ def follow_variables(folder: str) -> dict[str, dict[str, Any]]:
 
 
 def _move_logs(debug_root: str) -> None:
-    """Give the handlers of torch's logs and of its trace the files that the variables name; they are opened when something is written."""
+    """Set the files of torch's log and trace handlers from the variables. A file is opened at the first record."""
     loggers = [one for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)]
     files = {id(one): one for logger in loggers for one in logger.handlers if isinstance(one, logging.FileHandler)}
     for handler in files.values() if os.environ.get("TORCH_LOGS_OUT") else ():
@@ -69,7 +69,7 @@ def _forget_stream(handler: Any) -> None:
 
 @contextlib.contextmanager
 def cache_folder(folder: str) -> Iterator[None]:
-    """Let inductor and Triton use a folder for a while."""
+    """Set the cache folders of inductor and Triton in this context."""
     names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
     before = {name: os.environ.get(name) for name in names}
     use_cache_dir(folder)
@@ -84,7 +84,7 @@ def cache_folder(folder: str) -> Iterator[None]:
 
 
 def use_redis(url: str, tag: str) -> None:
-    """Lead torch's Redis client to a server, and tag the keys of every cache that knows tags. torch asks for both when it compiles."""
+    """Set the server of torch's Redis client, and the tag in keys of caches. Torch reads both at each compile."""
     import torch.compiler.config
 
     os.environ["TORCHINDUCTOR_REDIS_URL"] = url

@@ -1,4 +1,4 @@
-"""What torch remembers of compiles, and how it forgets it."""
+"""Resets of torch's state of compiles, in memory and on disk."""
 
 import os
 import re
@@ -7,21 +7,21 @@ from collections.abc import Callable, Mapping
 
 
 def forget_compiles() -> None:
-    """Forget what torch remembers of compiles beside what its own resets forget."""
+    """Clear the state of compiles that torch's own resets do not clear."""
     from torch._dynamo import utils
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._inductor.codecache import PyCodeCache
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.compiler._cache import CacheArtifactManager
 
-    # what ``save_cache_artifacts`` would pack
+    # the artifacts of ``save_cache_artifacts``
     CacheArtifactManager.clear()
-    # answers of operators' fake implementations, which a case may register under a name that another had
+    # cached results of fake implementations: two cases may register operators of the same name
     FakeTensorMode.cache_clear()
     utils._compilation_metrics.clear()
     PyCodeCache.linemaps.clear()
     for owner, name in (
-        # strings that the structured log has written, each once
+        # strings that the structured log writes only once
         (sys.modules.get("torch._logging.structured"), "INTERN_TABLE"),
         (sys.modules.get("torch.utils._stats"), "simple_call_counter"),
         (BuiltinVariable, "call_function_handler_cache"),
@@ -35,18 +35,18 @@ def forget_compiles() -> None:
 
 
 _GENERATED = re.compile(r"torch\._inductor\.runtime\.compile_tasks\.|c[a-z2-7]{51}\.")
-"""Names of modules that inductor wrote."""
+"""Names of modules that inductor generated."""
 
 
 def reset_dynamo() -> None:
-    """Forget what dynamo compiled."""
+    """Discard dynamo's compiled code."""
     import torch._dynamo
 
     torch._dynamo.reset()
 
 
 def reset_inductor() -> None:
-    """Forget what inductor keeps in memory."""
+    """Clear inductor's caches in memory."""
     from torch._inductor.utils import clear_caches
 
     clear_caches()
@@ -67,7 +67,7 @@ def reset_fx_graph() -> None:
 
 
 def reset_code() -> None:
-    """Forget the loaded modules of generated code, and delete their files."""
+    """Unload the modules of generated code, and delete their files."""
     from torch._inductor.codecache import PyCodeCache
 
     PyCodeCache.cache_clear(purge=True)
@@ -80,11 +80,11 @@ RESETS: Mapping[str, Callable[[], None]] = {
     "fx_graph": reset_fx_graph,
     "code": reset_code,
 }
-"""The words of ``reset``, but for ``rng``, which is the session's."""
+"""The functions of the step ``reset``, by word. The session implements ``rng``."""
 
 
 def delete_generated_files() -> int:
-    """Delete the files of generated modules that are loaded; return how many."""
+    """Delete the files of the loaded generated modules; return their number."""
     from torch._inductor.codecache import PyCodeCache
 
     deleted = 0
