@@ -119,9 +119,9 @@ def test_a_pass_of_a_case_that_changed_what_measures_it_is_not_believed(run: Run
     assert ran.result.outcome is Outcome.FAIL
     assert (
         ran.result.company
-        == "PASS after 3 other cases in a worker, and changed what measures it: runner.vocabulary.expectations.close.measure"
+        == "PASS after 3 other cases in a shared worker, with contamination: runner.vocabulary.expectations.close.measure"
     )
-    assert "changed what measures it" in ran.err
+    assert "with contamination" in ran.err
     assert not ran.executor.jobs[-1].shares
 
 
@@ -137,7 +137,7 @@ def test_a_pass_in_company_is_believed(run: Run) -> None:
     assert (ran.code, ran.result.outcome) == (ExitCode.OK, Outcome.PASS)
     assert (ran.result.isolation, ran.result.after, ran.result.company) == ("shared", 3, "")
     assert ran.executor.retired == []
-    assert "run again alone" not in ran.err
+    assert "retried alone" not in ran.err
     assert ran.junit.find("system-out") is None
 
 
@@ -147,16 +147,16 @@ def test_what_fails_in_company_and_passes_alone_passes(run: Run) -> None:
     assert ran.result.company.startswith("FAIL after 3 other cases in a worker: close: ")
     assert (ran.result.isolation, ran.result.after) == ("fork", 0)
     assert ran.executor.retired == [7]
-    (warning,) = [line for line in ran.err.splitlines() if "run again alone" in line]
+    (warning,) = [line for line in ran.err.splitlines() if "retried alone" in line]
     assert warning.startswith("warning: spec[backend=cpu] was FAIL after 3 other cases in a worker: close: ")
-    assert warning.endswith("; it was run again alone. If it may share no worker, its spec says 'isolation: case'")
+    assert warning.endswith("; it was retried alone. If it cannot share a worker, write 'isolation: case' in its spec")
 
 
 def test_what_fails_in_company_and_alone_fails(run: Run) -> None:
     ran = run(company(DIFFERS), alone(DIFFERS))
     assert (ran.code, ran.result.outcome) == (ExitCode.FAILED, Outcome.FAIL)
     assert ran.result.company.startswith("FAIL after 3 other cases")
-    assert "it was run again alone" in ran.err
+    assert "it was retried alone" in ran.err
 
 
 def test_what_fails_first_in_its_worker_is_believed_at_once(run: Run) -> None:
@@ -250,8 +250,8 @@ def test_the_retry_of_a_case_is_judged_by_its_own_service(run: Run) -> None:
 def test_the_junit_report_tells_it_of_a_pass(run: Run) -> None:
     ran = run(company(DIFFERS), alone(HELD))
     text = ran.junit.findtext("system-out") or ""
-    assert text.startswith("in company: FAIL after 3 other cases in a worker: close: ")
-    assert text.endswith("; run again alone, which is what counts")
+    assert text.startswith("shared worker: FAIL after 3 other cases in a shared worker: close: ")
+    assert text.endswith("; retried alone, only the retry counts")
     assert [child.tag for child in ran.junit] == ["system-out"]
 
 
@@ -259,7 +259,7 @@ def test_the_junit_report_tells_it_of_a_failure(run: Run) -> None:
     ran = run(company(CRASHED), alone(DIFFERS))
     assert [child.tag for child in ran.junit] == ["failure", "system-out"]
     text = ran.junit.findtext("system-out") or ""
-    assert text.startswith("in company: CRASH after 3 other cases in a worker: killed by SIGSEGV")
+    assert text.startswith("shared worker: CRASH after 3 other cases in a shared worker: killed by SIGSEGV")
 
 
 def test_what_a_case_said_in_company_drives_no_terminal(run: Run) -> None:
