@@ -107,7 +107,7 @@ def _machine(command: argparse.ArgumentParser) -> None:
         "--memory-limit",
         default="auto",
         metavar="SIZE",
-        help="memory limit of each case: 4GiB, 500MiB, none (default: auto, three quarters of the memory that is free at the start of the run)",
+        help="memory limit of each case: 4GiB, 500MiB, none (default: auto, three quarters of the free memory at the start)",
     )
     add(
         "--shuffle",

@@ -9,7 +9,7 @@ from runner.system.safe_open import open_left_behind
 _MOST_BYTES = 1 << 30
 """Bytes that are read of a journal; the rest is ignored."""
 
-# JSON escapes a quote within a string as \", so an unescaped quote before ``seconds`` begins a key. Decoding whole lines is three times slower.
+# JSON escapes a quote within a string as \", so an unescaped quote begins a key. Decoding whole lines is three times slower.
 _CASE = re.compile(rb'\{"kind": "case", "case_id": ("(?:[^"\\]|\\.)*")')
 _SECONDS = re.compile(rb'"seconds": ([0-9][0-9.e+-]*)[,}]')
 

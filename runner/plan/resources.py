@@ -44,7 +44,7 @@ class Capacity:
     gpu_memory: int = 0
     """Bytes of each GPU."""
     pinned: bool = False
-    """Whether each worker sees only the GPUs of its lease. Otherwise every worker uses the first GPUs, and jobs are not spread over GPUs."""
+    """Whether each worker sees only the GPUs of its lease. Otherwise every worker uses the first GPUs; jobs are not spread."""
 
     def __post_init__(self) -> None:
         if self.jobs < 1 or not self.cores > 0 or self.memory < 1:

@@ -1,4 +1,5 @@
 """Selection of cases by backend, by glob on ids, and by shard; and of their steps.
+
 Only ``*`` and ``?`` are special in a glob, so that an id selects itself.
 """
 

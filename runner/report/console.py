@@ -1,4 +1,4 @@
-"""The report on standard output at the end of a run. (``progress`` prints during the run.)"""
+"""The report on standard output at the end of a run. ``progress`` prints during the run."""
 
 import functools
 import re
