@@ -42,7 +42,7 @@ class FolderInUse(Exception):
 
 
 class RunLock:
-    """A lock on a folder, or on one file in it; the constructor locks. Raises ``FolderInUse``, or ``OSError`` if the lock file cannot be made.
+    """A lock on a folder, or on one file in it; the constructor locks. Raises ``FolderInUse``, or ``OSError`` without a lock file.
 
     ``name`` is the name of the lock file; ``run`` is written to it for messages of other processes.
     """

@@ -144,11 +144,11 @@ def test_a_pass_in_company_is_believed(run: Run) -> None:
 def test_what_fails_in_company_and_passes_alone_passes(run: Run) -> None:
     ran = run(company(DIFFERS), alone(HELD))
     assert (ran.code, ran.result.outcome) == (ExitCode.OK, Outcome.PASS)
-    assert ran.result.company.startswith("FAIL after 3 other cases in a worker: close: ")
+    assert ran.result.company.startswith("FAIL after 3 other cases in a shared worker: close: ")
     assert (ran.result.isolation, ran.result.after) == ("fork", 0)
     assert ran.executor.retired == [7]
     (warning,) = [line for line in ran.err.splitlines() if "retried alone" in line]
-    assert warning.startswith("warning: spec[backend=cpu] was FAIL after 3 other cases in a worker: close: ")
+    assert warning.startswith("warning: spec[backend=cpu] was FAIL after 3 other cases in a shared worker: close: ")
     assert warning.endswith("; it was retried alone. If it cannot share a worker, write 'isolation: case' in its spec")
 
 
@@ -175,10 +175,10 @@ def test_what_fails_in_a_fork_is_believed_at_once(run: Run) -> None:
 @pytest.mark.parametrize(
     ("first", "said"),
     [
-        (RAISED, "FAIL after 3 other cases in a worker: raised: "),
-        (CRASHED, "CRASH after 3 other cases in a worker: killed by SIGSEGV while in phase 'run'"),
-        (LATE, "TIMEOUT after 3 other cases in a worker: outlived its deadline while in phase 'trace'"),
-        (Answer((seen(measured={}),)), "ERROR after 3 other cases in a worker: "),
+        (RAISED, "FAIL after 3 other cases in a shared worker: raised: "),
+        (CRASHED, "CRASH after 3 other cases in a shared worker: killed by SIGSEGV while in phase 'run'"),
+        (LATE, "TIMEOUT after 3 other cases in a shared worker: outlived its deadline while in phase 'trace'"),
+        (Answer((seen(measured={}),)), "ERROR after 3 other cases in a shared worker: "),
         (
             Answer((replace_steps := seen(graphs=[], executed={}, entered=0, measured={"0": close_facts(close_leaf())}),)),
             "FELL_BACK after 3",
@@ -193,21 +193,21 @@ def test_whatever_is_no_pass_is_run_again(first: Answer, said: str, run: Run) ->
 
 
 def test_one_case_before_it_is_one_case(run: Run) -> None:
-    assert run(company(DIFFERS, after=1), alone(HELD)).result.company.startswith("FAIL after 1 other case in a worker: ")
+    assert run(company(DIFFERS, after=1), alone(HELD)).result.company.startswith("FAIL after 1 other case in a shared worker: ")
 
 
 def test_a_known_failure_in_company_is_run_again(run: Run, tmp_path: Path) -> None:
     (tmp_path / "waivers.yaml").write_text(WAIVER)
     ran = run(company(RAISED), alone(RAISED), more=("--waivers", "waivers.yaml"))
     assert ran.result.outcome is Outcome.XFAIL
-    assert ran.result.company.startswith("XFAIL after 3 other cases in a worker: It is known")
+    assert ran.result.company.startswith("XFAIL after 3 other cases in a shared worker: It is known")
 
 
 def test_a_waived_case_that_passes_in_company_is_run_again(run: Run, tmp_path: Path) -> None:
     (tmp_path / "waivers.yaml").write_text(WAIVER)
     ran = run(company(HELD), alone(RAISED), more=("--waivers", "waivers.yaml"))
     assert ran.result.outcome is Outcome.XFAIL
-    assert ran.result.company.startswith("XPASS after 3 other cases in a worker: ")
+    assert ran.result.company.startswith("XPASS after 3 other cases in a shared worker: ")
 
 
 def test_the_second_time_is_a_job_of_its_own(run: Run) -> None:
