@@ -52,14 +52,14 @@ def problem(service: ServiceReport, steps: Sequence[Step], facts: Sequence[Obser
     gets, sets = service.answered.get("GET", 0), service.answered.get("SET", 0)
     torch = counted_by_torch(steps, facts)
     if not gets + sets:
-        others = f" (another client of the case did, {service.foreign} times)" if service.foreign else ""
-        return f"the case asked for {service.name} and torch never spoke to it{others}"
+        others = f" (another client of the case sent {service.foreign})" if service.foreign else ""
+        return f"the case uses {service.name}, but torch sent it no request{others}"
     # a child process has its own counts, which are unknown here
     most = float("inf") if any(traits_of(step).children for step in steps) else torch.raised
     agrees = 0 <= gets - torch.gets <= most and 0 <= sets - torch.sets <= most
     if agrees and torch.gets + torch.sets > 0:
-        return "" if _while_compiling(steps, facts) else f"torch's remote caches spoke to {service.name} in no step that compiled anything"
+        return "" if _while_compiling(steps, facts) else f"torch's remote caches used {service.name} in no step that compiled anything"
     return (
         f"{service.name} answered {gets} look-ups and {sets} writes, and torch's remote caches counted {torch.gets} and {torch.sets}: "
-        "another client spoke to it, or torch's did not reach it"
+        "another client used it, or torch's did not reach it"
     )

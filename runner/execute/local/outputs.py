@@ -31,7 +31,7 @@ def bound(descriptor: int) -> bool:
 
 
 def finish(descriptor: int) -> bool:
-    """Cut a closed output file to its end if it is too long; return whether it was."""
+    """Cut the output file of a finished case to its end if it is too long; return whether it was."""
     size = os.fstat(descriptor).st_size
     if size <= MOST:
         return False

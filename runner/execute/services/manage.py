@@ -55,7 +55,7 @@ def _address(name: str, place: str) -> Address:
     host, sign, port = place.rpartition(":")
     if "@" in place or "/" in place:
         # the value may contain a password, so it is not printed
-        raise UsageError(f"--service {name}: a URL or a password (write {name}=HOST:PORT; a server that wants a password is not supported)")
+        raise UsageError(f"--service {name}: a URL or a password (write {name}=HOST:PORT; a server with a password is not supported)")
     if not sign or not host:
         raise UsageError(f"--service {name}={place[:60]}: no host and port (write {name}=HOST:PORT, for example {name}=localhost:6379)")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65_536):
@@ -75,7 +75,7 @@ def reach(servers: Mapping[str, Address]) -> None:
             why = getattr(error, "strerror", None) or str(error)
             raise UsageError(f"--service {name}={address}: cannot be reached: {why} (start it, or leave --service out)") from error
         if answer.startswith((b"-NOAUTH", b"-DENIED")):
-            raise UsageError(f"--service {name}={address}: it wants a password (name one that wants none, on this machine)")
+            raise UsageError(f"--service {name}={address}: it requires a password (name one without, on this machine)")
         if answer != b"+PONG\r\n":
             raise UsageError(f"--service {name}={address}: what listens there is no Redis server")
 
@@ -123,7 +123,7 @@ class _Server:
     def _read_line(self, seconds: float) -> Mapping[str, Any]:
         stdout = self.process.stdout
         assert stdout is not None
-        # it writes a line at a time, and the next one only when it is told to
+        # the server writes one line, and its report only after its standard input is closed
         ready, _, _ = select.select([stdout], [], [], seconds)
         said = json.loads(stdout.readline() or b"{}") if ready else {}
         return said if isinstance(said, dict) else {}
