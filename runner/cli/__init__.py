@@ -1,1 +1,1 @@
-"""The command line: the parser, and one module a subcommand."""
+"""The command line: the parser, and one module for each subcommand."""

@@ -1,4 +1,4 @@
-"""What the values of options may be: functions for ``argparse``, which shows the message of what they raise."""
+"""Types of option values: functions for ``argparse``, which prints the message of the exception that they raise."""
 
 import argparse
 import re

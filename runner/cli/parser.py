@@ -1,6 +1,6 @@
-"""The command line: the parser, and nothing else. It makes the frozen values of ``core/options``; no other room sees argparse.
+"""The command-line parser. It builds the frozen dataclasses of ``core/options``; no other package imports argparse.
 
-Commands are imported when they are called, so that ``--help`` answers at once.
+A command's module is imported when the command runs, so that ``--help`` is fast.
 """
 
 import argparse
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from runner.core.options import Options
 
 _EPILOG = """exit codes: 0 passed; 1 some case failed; 2 wrong usage or an invalid spec; 3 a bug of this program;
-4 nothing was selected or executed; 130 interrupted. Where what was asked for cannot be written, a full disk: 1"""
+4 nothing was selected or executed; 130 interrupted. Output that cannot be written (disk full): 1"""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with a command line on one line, whatever stands in the arguments."""
+    """Prints a usage error on one line; line breaks and control characters in the arguments are escaped."""
 
     def error(self, message: str) -> NoReturn:
         """Print usage and the problem; exit 2."""
@@ -38,7 +38,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of every command."""
-    top = _Parser(prog="torch-conformance", description="Conformance of torch.compile: cases are YAML, verdicts are facts.", epilog=_EPILOG)
+    top = _Parser(prog="torch-conformance", description="Conformance tests of torch.compile, written in YAML.", epilog=_EPILOG)
     top.add_argument("--version", action="version", version=f"torch-conformance {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _validate(commands)
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _validate(commands: "_Commands") -> None:
     command = commands.add_parser(
-        "validate", help="show every problem of every spec", description="Show every problem of every file, one line each."
+        "validate", help="print every problem of every spec", description="Print every problem of every file, one line each."
     )
     _paths(command)
     _backend_files(command)
@@ -67,13 +67,15 @@ def _list(commands: "_Commands") -> None:
     _paths(command)
     _backend_files(command)
     _choice(command)
-    command.add_argument("--coverage", action="store_true", help="show which specs and cases cover each upstream test instead")
+    command.add_argument(
+        "--coverage", action="store_true", help="print which specs and cases cover each upstream test, instead of the cases"
+    )
     command.add_argument("--json", action="store_true", help="print an array of objects; with --coverage one object")
 
 
 def _run(commands: "_Commands") -> None:
     command = commands.add_parser(
-        "run", help="run cases and report", description="Run cases on real torch.compile, judge them, and report."
+        "run", help="run cases and report", description="Run cases with torch.compile, judge them, and report the results."
     )
     _paths(command)
     _backend_files(command)
@@ -84,28 +86,28 @@ def _run(commands: "_Commands") -> None:
     _verdict(command)
     _attempts(command)
     _services(command)
-    _kept(command)
-    command.add_argument("--resume", metavar="RUN", help="go on with a run that was killed or interrupted: a folder, a run's id, or latest")
+    _caches(command)
+    command.add_argument("--resume", metavar="RUN", help="resume a run that was killed or interrupted: its folder, its id, or latest")
     _isolation(command)
 
 
 def _machine(command: argparse.ArgumentParser) -> None:
-    """Add what says how much of the machine cases may use, and in which order they run."""
+    """Add the scheduling options: parallelism, deadlines, memory limit, order."""
     add = command.add_argument
-    add("--jobs", default="auto", metavar="N", help="cases at once, at the most (default: auto, as cores and memory allow)")
-    add("--timeout", type=positive, default=300.0, metavar="S", help="seconds a case may take (default: 300)")
+    add("--jobs", default="auto", metavar="N", help="maximum number of cases that run in parallel (default: auto, by cores and memory)")
+    add("--timeout", type=positive, default=300.0, metavar="S", help="deadline of a case in seconds (default: 300)")
     add(
         "--timeout-factor",
         type=factor,
         default=1.0,
         metavar="F",
-        help="multiply every deadline, a spec's own too (default: 1)",
+        help="multiply every deadline, including those that specs set (default: 1)",
     )
     add(
         "--memory-limit",
         default="auto",
         metavar="SIZE",
-        help="memory that one case may use: 4GiB, 500MiB, none (default: auto, three quarters of what is free when the run begins)",
+        help="memory limit of each case: 4GiB, 500MiB, none (default: auto, three quarters of the free memory at the start)",
     )
     add(
         "--shuffle",
@@ -113,33 +115,33 @@ def _machine(command: argparse.ArgumentParser) -> None:
         type=seed,
         const="random",
         metavar="SEED",
-        help="run the cases in a random order, the same for the same number (without one: a number is chosen and printed)",
+        help="run the cases in a random order that depends on SEED only (without SEED: one is chosen and printed)",
     )
 
 
 def _outputs(command: argparse.ArgumentParser) -> None:
-    """Add what says where a run is recorded."""
+    """Add the options for the output files of a run."""
     add = command.add_argument
-    add("--junit", type=Path, metavar="FILE", help="write JUnit here too")
+    add("--junit", type=Path, metavar="FILE", help="also write the JUnit report to this file")
     add("--out", type=Path, metavar="DIR", help="folder of the run (default: reports/<utc>-<id>)")
 
 
 def _verdict(command: argparse.ArgumentParser) -> None:
-    """Add what makes a run a success."""
+    """Add the options that decide whether a run is a success."""
     add = command.add_argument
     add(
         "--require",
         action="append",
         default=[],
         metavar="NAME",
-        help="a backend or capability: unavailable is an error; exit 4 where no executed case uses it (repeatable)",
+        help="a backend or capability that must be available; exit 4 if no executed case uses it (repeatable)",
     )
-    add("--bench", action="store_true", help="run the bench steps too: their cases run alone, their times are reported and never judged")
+    add("--bench", action="store_true", help="also run the bench steps: their cases run alone, their times are reported and never judged")
     add("--min-executed", type=natural, default=1, metavar="N", help="exit 4 when fewer cases were executed (default: 1)")
 
 
 def _attempts(command: argparse.ArgumentParser) -> None:
-    """Add what says how often cases run."""
+    """Add the options for repeated executions of a case."""
     add = command.add_argument
     add("--fail-fast", action="store_true", help="stop after the first failure")
     add(
@@ -147,30 +149,30 @@ def _attempts(command: argparse.ArgumentParser) -> None:
         type=natural,
         default=0,
         metavar="N",
-        help="run what failed up to N more times, alone; what then passes is FLAKY",
+        help="run a failed case up to N more times, alone; a case that then passes is FLAKY",
     )
-    add("--repeat", type=times, default=1, metavar="N", help="run every case N times; one that differs is FLAKY (default: 1)")
-    add("--flaky", choices=["fail", "pass"], default="fail", help="whether a FLAKY case fails the run, or may pass (default: fail)")
+    add("--repeat", type=times, default=1, metavar="N", help="run every case N times; a case with different outcomes is FLAKY (default: 1)")
+    add("--flaky", choices=["fail", "pass"], default="fail", help="whether a FLAKY case fails the run (default: fail)")
 
 
 def _services(command: argparse.ArgumentParser) -> None:
-    """Add the servers that specs ask for."""
+    """Add the servers that specs use."""
     add = command.add_argument
     add(
         "--service",
         action="append",
         default=[],
         metavar="NAME=HOST:PORT",
-        help="a server that runs already, for specs that ask for one: redis=localhost:6379 (default: a new one for each case). "
-        "What a remote cache returns is executed: name only servers that you trust with your account (repeatable)",
+        help="a running server for specs that use this service: redis=localhost:6379 (default: a new server for each case). "
+        "Code from a remote cache is executed: name only servers that you trust with your account (repeatable)",
     )
 
 
 def _explain(commands: "_Commands") -> None:
     command = commands.add_parser(
         "explain",
-        help="show one case as expanded",
-        description="Show a case: its options and where each came from, its code, and whether it can run here.",
+        help="print one case as expanded",
+        description="Print a case: its options with their origins, its code, and whether it can run here.",
     )
     command.add_argument("case", metavar="CASE", help="a case's id, or a glob that selects cases")
     _paths(command)
@@ -181,53 +183,53 @@ def _explain(commands: "_Commands") -> None:
 def _audit(commands: "_Commands") -> None:
     command = commands.add_parser(
         "audit",
-        help="show the expectations that could not have failed",
-        description="Judge recorded observations again with the facts changed: an expectation that still holds could not have failed. "
-        "Without a run, PATHs are run first.",
+        help="print the expectations that could not have failed",
+        description="Judge recorded observations again with changed facts (mutants): an expectation that still passes could not have "
+        "failed. PATHs are run first.",
     )
     add = command.add_argument
     add("targets", nargs="*", metavar="RUN|PATH", help="a run (its folder, its id, or latest, the default), or spec files and folders")
-    add("--run", action="store_true", help="run the controls too: the cases as their specs patch them, which must fail")
+    add("--run", action="store_true", help="also run the controls: the cases with the patch of their spec's 'control', which must fail")
     add("--json", action="store_true", help="print one object")
     _backend_files(command)
     _choice(command)
-    add("--jobs", default="auto", metavar="N", help="cases at once (default: auto, by cores and memory)")
-    add("--timeout", type=positive, default=300.0, metavar="S", help="seconds a case may take (default: 300)")
+    add("--jobs", default="auto", metavar="N", help="maximum number of cases that run in parallel (default: auto, by cores and memory)")
+    add("--timeout", type=positive, default=300.0, metavar="S", help="deadline of a case in seconds (default: 300)")
     add(
         "--timeout-factor",
         type=factor,
         default=1.0,
         metavar="F",
-        help="multiply every deadline, a spec's own too (default: 1)",
+        help="multiply every deadline, including those that specs set (default: 1)",
     )
     _isolation(command)
-    _kept(command)
+    _caches(command)
 
 
-def _kept(command: argparse.ArgumentParser) -> None:
+def _caches(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--object-cache",
         nargs="?",
         type=Path,
         const=Path(),
         metavar="DIR",
-        help="serve what the C++ compiler built in earlier runs from a folder (default: one below TORCH_CONFORMANCE_CACHE or ~/.cache). "
-        "What lies there is executed, and any case may leave something there: for specs that you trust, never for a conformance run",
+        help="reuse objects that the C++ compiler built in earlier runs, from a folder (default: one below TORCH_CONFORMANCE_CACHE or "
+        "~/.cache). Its content is executed, and any case may write to it: for specs that you trust, never for a conformance run",
     )
-    command.add_argument("--no-kept", action="store_true", help="probe for the CPU's vector instructions, whatever earlier runs found")
+    command.add_argument("--no-kept", action="store_true", help="ignore cached probe results: probe the CPU's vector instructions again")
 
 
 def _merge(commands: "_Commands") -> None:
     command = commands.add_parser(
         "merge",
         help="join the runs of shards",
-        description="Join the runs of every shard of one selection to one run, with its journal, report and evidence. Refuses what is "
-        "missing, twice, or of another selection, torch or machine; one line for each problem.",
+        description="Join the runs of all shards of one selection into one run, with its journal, report and evidence. Refuses missing and "
+        "duplicate shards, and shards with another selection, torch or machine; prints one line for each problem.",
     )
     add = command.add_argument
     add("runs", nargs="+", metavar="RUN", help="a run of a shard: its folder, its id, or latest")
     add("--out", type=Path, metavar="DIR", help="folder of the merged run (default: reports/<utc>-<id>)")
-    add("--junit", type=Path, metavar="FILE", help="write JUnit here too")
+    add("--junit", type=Path, metavar="FILE", help="also write the JUnit report to this file")
     add("--json", action="store_true", help="print one object")
 
 
@@ -236,19 +238,23 @@ def _paths(command: argparse.ArgumentParser) -> None:
 
 
 def _backend_files(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--backends", action="append", default=[], type=Path, metavar="FILE", help="more backends (repeatable)")
+    command.add_argument(
+        "--backends", action="append", default=[], type=Path, metavar="FILE", help="file with additional backends (repeatable)"
+    )
 
 
 def _waiver_files(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--waivers", action="append", default=[], type=Path, metavar="FILE", help="more known failures (repeatable)")
+    command.add_argument(
+        "--waivers", action="append", default=[], type=Path, metavar="FILE", help="file with additional waivers (repeatable)"
+    )
 
 
 def _choice(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--backend", action="append", default=[], metavar="NAME", help="only this backend (repeatable)")
+    command.add_argument("--backend", action="append", default=[], metavar="NAME", help="select the cases of this backend (repeatable)")
     command.add_argument(
-        "--select", action="append", default=[], metavar="GLOB", help="only ids that match; * and ? are special (repeatable)"
+        "--select", action="append", default=[], metavar="GLOB", help="select the ids that match; * and ? are special (repeatable)"
     )
-    command.add_argument("--shard", metavar="I/N", help="only the I-th of N parts, by a hash of the id")
+    command.add_argument("--shard", metavar="I/N", help="select the I-th of N parts, by a hash of the id")
 
 
 def _isolation(command: argparse.ArgumentParser) -> None:
@@ -256,13 +262,13 @@ def _isolation(command: argparse.ArgumentParser) -> None:
         "--isolation",
         choices=["case", "worker", "none", "process"],
         default="case",
-        help="case: a process for each, forked from a warm one (default); worker: those of a folder one after another in a process that is "
-        "cleaned, where specs allow it; none: one process for all; process: a new Python for each",
+        help="case: a process for each case, forked from a warm zygote (default); worker: the cases of a folder share a worker, which is "
+        "cleaned between cases, if their specs allow it; none: one process for all cases; process: a new Python for each case",
     )
     command.add_argument(
         "--share-across-folders",
         action="store_true",
-        help="with --isolation worker: a worker may run specs of several folders, whose authors then trust each other",
+        help="with --isolation worker: specs of several folders may share a worker; their authors must trust each other",
     )
 
 
@@ -292,7 +298,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _answer(argv: Sequence[str] | None) -> int:
     name, options = parse(argv)
-    # imported by name: the list of commands is the parser's, once
+    # imported by name: the parser has the only list of commands
     command = importlib.import_module(f"runner.cli.commands.{name}")
     from runner.core.diagnostics import InvalidSpecs, JournalAltered, UsageError
     from runner.system.known_secrets import KNOWN
@@ -316,7 +322,7 @@ def _answer(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         output.note("interrupted")
         return ExitCode.INTERRUPTED
-    except Exception as error:  # the one place where whatever nobody expected becomes an exit code
+    except Exception as error:  # the only place where unexpected exceptions become an exit code
         if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
             output.note(f"torch-conformance: cannot write{_file_of(error)}: {error.strerror}")
             return ExitCode.FAILED

@@ -1,9 +1,9 @@
-"""The seam between a run and what executes its cases: jobs go in, executions come out, and both are plain data.
+"""The interface between a run and its executor: jobs go in, executions come out, and both are plain data.
 
 ``Executor`` is the protocol. Today's executor is ``local/``: workers on this machine. Another one (compile only, Ray, ssh) implements the
 same protocol and gets a row in ``EXECUTORS`` (``executors.py``); no stage changes. Jobs and executions can be written as JSON and read
-back, so they can be sent to another machine. They hold no closure and no path that another machine lacks: a job's ``folder`` is relative
-to the folder of the run, and its plan travels as data; the executor adds the paths of its own machine (``worker_plan.with_paths``).
+back, so they can be sent to another machine. They contain no closure and no absolute path: a job's ``folder`` is relative to the folder
+of the run, and its plan is data; the executor adds the paths of its own machine (``worker_plan.with_paths``).
 """
 
 import dataclasses
@@ -30,22 +30,22 @@ class Job:
     name: str
     """Unique in the run: each attempt of a case is a job of its own."""
     plan: Mapping[str, Json] | None
-    """What the worker does (``worker_plan.make_plan``), without paths; None asks a worker for the facts of its machine."""
+    """The worker's plan (``worker_plan.make_plan``), without paths; with None the worker reports the facts of its machine."""
     folder: str
-    """Where the files of the job lie, relative to the folder of the run: ``cases/00001``. Empty for a job that leaves no files there."""
+    """The folder of the job's files, relative to the folder of the run: ``cases/00001``. Empty for a job without files."""
     environment: Environment
     timeout: float
     """Seconds."""
     services: tuple[str, ...] = ()
-    """The services that the case uses. The executor starts new ones for each job, where its worker reaches them, and stops them."""
+    """The services that the case uses. The executor starts and stops new ones for each job, reachable from its worker."""
     shares: bool = False
-    """Whether it may run in a worker that ran other cases before."""
+    """Whether it may run in a shared worker."""
     new_process: bool = False
-    """Whether it gets a new Python, however other jobs get their processes."""
+    """Whether it runs in a new Python process, whatever the isolation of other jobs."""
     group: str = ""
-    """A worker that ran cases of one group runs none of another."""
+    """A shared worker runs jobs of one group only."""
     needs: Needs = field(default_factory=Needs)
-    """What it takes of the machine while it runs."""
+    """The resources that it uses while it runs."""
     memory_limit: int | None = None
     """Bytes that its processes may use; None for no limit."""
 
@@ -70,11 +70,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """What became of a job. When an executor gives it, the files of the job lie in its folder below the folder of the run."""
+    """The outcome of a job as the executor saw it. When it is yielded, the files of the job are in ``Job.folder``."""
 
     job: Job
     observation: Json
-    """What the worker sent, decoded from JSON and not validated yet."""
+    """The worker's message, decoded from JSON and not validated yet."""
     ending: Ending
     seconds: float
     isolation: str
@@ -84,23 +84,23 @@ class Execution:
     worker: int = 0
     """The worker's number in this run."""
     files: tuple[str, ...] = ()
-    """The names in the job's folder. A worker may have put anything there."""
+    """The file names in the job's folder. They are untrusted: a worker can write any file there."""
     services: tuple[ServiceReport, ...] = ()
-    """What each service of the case counted."""
+    """The counts of each service of the case."""
     printed: str = ""
-    """The end of the worker's standard error, of a job without a folder."""
+    """The end of the worker's standard error, for a job without a folder."""
     stack_from: int = 0
-    """Where in its standard error the stack begins that it was asked for at its deadline: what is before it is of another moment."""
+    """The offset in its standard error at which the runner requested the stack, at the deadline; earlier stacks are of another time."""
     space: Space | None = None
-    """What was free for temporary files where it ran, when it had ended; None where that is not known."""
+    """The free space for temporary files at its end, on its machine; None where unknown."""
     note: str = ""
-    """Why it got no fork, or why its worker was retired."""
+    """Why it was not forked, or why its worker was retired."""
     problem: str = ""
-    """How it broke the protocol: nothing of what it sent is believed."""
+    """How it broke the protocol; its observation is ignored then."""
     left_over: str = ""
-    """What of its worker outlived the answer, or the kill; empty when all had ended."""
+    """Processes of its worker that outlived the answer or the kill; empty when all had ended."""
     contaminated: str = ""
-    """What it changed, in a shared worker, of the code that measures it: it is retried alone."""
+    """Contamination: the measuring code that the case changed in a shared worker. The case is retried alone."""
 
     def to_json(self) -> str:
         """Return the execution as JSON."""
@@ -124,12 +124,12 @@ class Execution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorSettings:
-    """What a run tells its executor when it starts it. Paths are of the machine of the runner."""
+    """The settings with which a run starts its executor. Paths are of the runner's machine."""
 
     folder: Path
-    """The folder of the run: below it the executor leaves the files of each job, in ``Job.folder``."""
+    """The folder of the run; the executor writes the files of each job to ``Job.folder`` below it."""
     workers: int
-    """The most jobs that run at once."""
+    """The maximum number of jobs that run in parallel."""
     threads: int
     """OpenMP threads of each worker."""
     spares: int = 0
@@ -138,43 +138,43 @@ class ExecutorSettings:
     timeout_factor: float = 1.0
     """How many times longer than usual processes may take to start."""
     servers: Mapping[str, Address] = field(default_factory=dict)
-    """Servers that the user named, by service; the executor starts its own for the others."""
+    """Servers that the user named, by service; the executor starts servers for the other services."""
     object_cache: Path | None = None
     """The folder from which compiled objects may be served."""
     probe_cache: Path | None = None
-    """The folder in which answers of torch's probes, and what zygotes build while they warm up, outlive a run."""
+    """The cache folder for results of torch's probes and for files that zygotes build while they warm up."""
     torch_root: str | None = None
-    """The torch that the runner inspected: on the machine of the runner, workers must import this one."""
+    """The torch that the runner inspected: on the runner's machine, workers must import this one."""
 
 
 class Executor(Protocol):
-    """Runs jobs. One thread of the runner calls it; closing it ends whatever it started."""
+    """Runs jobs. One thread of the runner calls it; ``close`` ends every process that it started."""
 
     def run(self, jobs: Iterable[Job], capacity: Capacity) -> Iterator[Execution]:
-        """Run every job, in order as far as ``capacity`` has room for its needs, and yield each as it ends.
+        """Run every job, in order as far as its needs fit into ``capacity``, and yield each as it ends.
 
-        A job that could not be started is started again; a job that ended, however it ended, is yielded once.
+        A job that could not be started is started again; a job that ended in any way is yielded once.
         """
 
     def again(self, job: Job) -> None:
-        """Add a job behind those that wait, while ``run`` goes on: a case is retried. Nothing is added after ``cancel_waiting``."""
+        """Append a job to the queue of ``run``, to retry a case. Nothing is added after ``cancel_waiting``."""
 
     def retire(self, worker: int) -> None:
-        """Give a worker no further job."""
+        """Retire a worker: it gets no further job."""
 
     def cancel_waiting(self) -> int:
-        """Drop the jobs that wait, and return how many run on, to their ends or their deadlines."""
+        """Drop the waiting jobs, and return the number of running ones, which continue to their ends or deadlines."""
 
     def on_interrupt(self, wake: int, check: Callable[[], None]) -> None:
-        """Call ``check`` before any job is started, and as soon as the descriptor ``wake`` is readable; what it raises ends ``run``."""
+        """Call ``check`` before a job starts, and when the descriptor ``wake`` is readable; an exception from ``check`` ends ``run``."""
 
     @property
     def activity(self) -> Activity:
-        """What is waited for now, with the names of the jobs that run."""
+        """What the run waits for now, with the names of the running jobs."""
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What a person should know of how jobs were executed."""
+        """Warnings for the user about the execution of jobs."""
 
     def close(self) -> None:
-        """Kill what runs, and remove what it left besides the files of the jobs."""
+        """Kill running processes, and remove temporary files; the files of the jobs stay."""

@@ -1,1 +1,1 @@
-"""From facts to outcomes: expectations, proof, waivers, and whether an expectation could have failed."""
+"""Judges facts: expectations, proof, waivers, and the audit, which finds expectations that could not have failed."""

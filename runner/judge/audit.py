@@ -1,7 +1,7 @@
-"""Asks of every expectation that held: could you have failed? Pure: the recorded facts are changed, and judged again.
+"""Finds expectations that could not have failed: judges each passed expectation again with changed facts (mutants). Pure.
 
-Each kind of expectation makes its own mutants (``Expectation.mutants``); here they are judged as the facts were, and counted. A mutant
-that is still HELD survives; whoever means it says why in the spec (``audit:``), and a reason for what does not survive is told too.
+Each kind of expectation makes its own mutants (``Expectation.mutants``); this module judges and counts them. A mutant for which the
+expectation still passes survives. A spec can give a reason for a survivor (``audit:``); a reason without a survivor is reported too.
 """
 
 import time
@@ -22,14 +22,14 @@ from runner.vocabulary.expectations.base import Mutant
 from runner.vocabulary.expectations.close import NOTHING_DIFFERS
 
 _SECONDS = 5.0
-"""What one expectation's mutants may take together: patterns of a spec may be slow, each of them within its own limit."""
+"""The time limit for all mutants of one expectation: patterns may be slow, although each is within its own limit."""
 
 OF_EVERY_STEP = "runs"
-"""The kind that any step's exception fails: it says nothing about what a step gives."""
+"""The kind of expectation that fails only with an exception in the step: it claims nothing about the step's result."""
 
 
 class Fate(Enum):
-    """What became of a mutant."""
+    """The outcome of a mutant."""
 
     KILLED = "killed"
     """The expectation failed, or could not be judged."""
@@ -50,30 +50,30 @@ class Trial:
     where: str
     fate: Fate
     observed: str
-    """What was observed under a mutant; why a mutant is not applicable."""
+    """The observed text under the mutant; or why the mutant is not applicable."""
 
     @property
     def expectation(self) -> tuple[str, str, str, str]:
-        """What tells one leaf of an expectation from every other."""
+        """The identity of a leaf of an expectation."""
         return (self.case_id, self.kind, str(self.position), self.leaf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """The trials of some cases, and what the specs say about survivors."""
+    """The trials of some cases, and the reasons that specs give for survivors."""
 
     cases: int
     trials: tuple[Trial, ...]
     excused: tuple[tuple[Trial, WrittenReason], ...]
-    """Survivors for which the spec gives a reason."""
+    """Survivors with a reason in the spec."""
     survivors: tuple[Trial, ...]
-    """Survivors for which it gives none."""
+    """Survivors without a reason."""
     stale: tuple[WrittenReason, ...]
-    """Reasons for mutants of which none survived."""
+    """Reasons without a survivor."""
 
     @property
     def expectations(self) -> int:
-        """How many leaves of expectations were asked."""
+        """How many leaves of expectations were tried."""
         return len({trial.expectation for trial in self.trials})
 
     @property
@@ -83,7 +83,7 @@ class Audit:
 
     @property
     def killed(self) -> int:
-        """How many of them the expectations refused."""
+        """How many mutants made their expectation fail."""
         return sum(trial.fate is Fate.KILLED for trial in self.trials)
 
 
@@ -105,12 +105,12 @@ def audit(tried: Sequence[tuple[Case, Sequence[Trial]]]) -> Audit:
         trials=tuple(trial for _, trials in tried for trial in trials),
         excused=tuple(excused),
         survivors=tuple(survivors),
-        stale=tuple(reason for reason in _asked(tried) if reason not in used),
+        stale=tuple(reason for reason in _tried_reasons(tried) if reason not in used),
     )
 
 
-def _asked(tried: Iterable[tuple[Case, Sequence[Trial]]]) -> Iterator[WrittenReason]:
-    """Yield each written reason once for whose mutant there was a trial here: elsewhere it may be true."""
+def _tried_reasons(tried: Iterable[tuple[Case, Sequence[Trial]]]) -> Iterator[WrittenReason]:
+    """Yield each reason whose mutant was tried here, once. Other reasons may apply on another machine."""
     seen: set[WrittenReason] = set()
     for case, trials in tried:
         for reason in case.survivors:
@@ -124,12 +124,12 @@ def _is_for(reason: WrittenReason, trial: Trial) -> bool:
 
 
 def _is_of_comparison(reason: WrittenReason, trial: Trial) -> bool:
-    """Whether the reason is for what is tried, in silence, wherever something is compared."""
+    """Whether the reason is for the mutant ``NOTHING_DIFFERS``, which is tried implicitly for every comparison."""
     return reason.mutant == NOTHING_DIFFERS and trial.kind == "close"
 
 
 def try_case(case: Case, here: Surroundings, observation: Observation, code: Callable[[int, int], str]) -> list[Trial]:
-    """Try every expectation of a case that held; raise ``OSError`` where generated code is missing."""
+    """Try every expectation of a case that passed; raise ``OSError`` where generated code is missing."""
     trials: list[Trial] = []
     for known in carried_out(case, observation, code):
         if known.facts.raised is not None and not expects_raise(known.step, here):
@@ -148,7 +148,7 @@ def _try_expectation(case: Case, expected: Expected, facts: StepFacts, here: Sur
             if mutant.leaf in held:
                 yield _trial(case, expected, mutant, *_judged(expected, mutant, here))
     except (PatternTooSlow, *ANOTHER_FORM) as error:
-        # a worker may send anything that the expectation holds for
+        # untrusted facts: the expectation may pass for facts of another form
         yield _trial(case, expected, Mutant(name="any", facts=None), Fate.NOT_APPLICABLE, f"{type(error).__name__}: {error}")
 
 
@@ -165,7 +165,7 @@ def _judged(expected: Expected, mutant: Mutant, here: Surroundings) -> tuple[Fat
         return Fate.NOT_APPLICABLE, mutant.why_not
     found = next((one for one in judge_expectation(expected, mutant.facts, here) if one.leaf == mutant.leaf), None)
     if found is None:
-        # one leaf's failure may be told for the whole
+        # the failure of one leaf may be reported for the whole expectation
         return Fate.KILLED, ""
     return (Fate.SURVIVED if found.status in _STILL_WELL else Fate.KILLED), found.observed
 
@@ -188,7 +188,7 @@ def _trial(case: Case, expected: Expected, mutant: Mutant, fate: Fate, observed:
 
 
 def _empty_comparison(case: Case, trials: Sequence[Trial]) -> Iterator[Trial]:
-    """Yield a survivor for a case whose comparisons have no stand-in that could differ, and that claims nothing else."""
+    """Yield a survivor for a case in which no mutant of a comparison can be made, and that has no other claim."""
     compared = [trial for trial in trials if trial.kind == "close"]
     if not compared or any(trial.fate is not Fate.NOT_APPLICABLE for trial in trials if trial.kind != OF_EVERY_STEP):
         return
@@ -207,12 +207,12 @@ def _empty_comparison(case: Case, trials: Sequence[Trial]) -> Iterator[Trial]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlResult:
-    """What became of a case under its control."""
+    """The outcome of a case under its control."""
 
     case_id: str
     position: Position
     patch: str
-    """What is set otherwise, on one line."""
+    """The options that the control sets, on one line."""
     failed_as_it_must: bool
     words: str
 
@@ -225,7 +225,7 @@ def with_control(case: Case) -> Case:
 
 
 def judge_control(case: Case, result: CaseResult) -> ControlResult:
-    """Judge the result of ``with_control(case)``: each kind that must fail has an expectation that did."""
+    """Judge the result of ``with_control(case)``: at least one expectation of each kind in ``fails`` must have failed."""
     assert case.control is not None
     kinds = {expected.kind for step in case.steps for expected in step.expectations}
     failed = {verdict.kind for verdict in result.verdicts if verdict.status is Status.FAILED and verdict.kind in kinds}

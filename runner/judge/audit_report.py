@@ -1,4 +1,4 @@
-"""What ``audit`` prints: lines for people, and JSON. Pure."""
+"""The output of ``audit``: text lines and JSON. Pure."""
 
 import shlex
 from collections import Counter
@@ -11,14 +11,14 @@ from runner.judge.audit import Audit, ControlResult, Fate, Trial
 
 
 def lines(found: Audit, controls: Sequence[ControlResult]) -> Iterator[str]:
-    """Yield a line for each survivor, each reason for nothing, each control, and the score."""
+    """Yield a line for each survivor, each stale reason, each control, and the score."""
     for trials in _by_expectation(found.survivors):
-        yield f"{_what(trials[0])}: still holds with {_mutants(trials)}{_cases(trials)}"
+        yield f"{_what(trials[0])}: still passes with {_mutants(trials)}{_cases(trials)}"
     for reason in found.stale:
         yield str(_stale(reason))
     for trials in _by_expectation([trial for trial, _ in found.excused]):
         reasons = dict.fromkeys(reason.reason for trial, reason in found.excused if trial in trials)
-        yield f"{_what(trials[0])}: may hold with {_mutants(trials)}{_cases(trials)}: {'; '.join(reasons)}"
+        yield f"{_what(trials[0])}: may pass with {_mutants(trials)}{_cases(trials)}: {'; '.join(reasons)}"
     for control in controls:
         word = "fails as it must" if control.failed_as_it_must else "does not fail as it must"
         yield f"{control.position}: control {word} with {control.patch}: {control.words}  {shlex.quote(control.case_id)}"
@@ -27,7 +27,7 @@ def lines(found: Audit, controls: Sequence[ControlResult]) -> Iterator[str]:
 
 
 def _by_expectation(trials: Sequence[Trial]) -> list[list[Trial]]:
-    """Return the trials of each line of a spec: its cases differ in backend and matrix alone."""
+    """Return the trials grouped by line of the spec: the cases of a line differ only in backend and matrix point."""
     found: dict[tuple[Position, str, str], list[Trial]] = {}
     for trial in trials:
         found.setdefault((trial.position, trial.kind, trial.leaf), []).append(trial)
@@ -49,8 +49,8 @@ def _cases(trials: Sequence[Trial]) -> str:
 
 def _stale(reason: WrittenReason) -> Diagnostic:
     leaf = f" {reason.leaf}" if reason.leaf else ""
-    message = f"{reason.expectation}{leaf} fails with '{reason.mutant}', or it is not applicable: the reason is none"
-    return Diagnostic(position=reason.position, message=message, hint="take it out")
+    message = f"{reason.expectation}{leaf} fails with '{reason.mutant}', or the mutant is not applicable: the reason is stale"
+    return Diagnostic(position=reason.position, message=message, hint="remove it")
 
 
 def _not_applicable(trials: Sequence[Trial]) -> Iterator[str]:
@@ -65,7 +65,7 @@ def _score(found: Audit, controls: Sequence[ControlResult]) -> str:
     if found.excused:
         parts.append(f"{len(found.excused)} with a written reason")
     if found.stale:
-        parts.append(f"{len(found.stale)} reasons for nothing")
+        parts.append(f"{len(found.stale)} stale reasons")
     if controls:
         parts.append(f"{sum(control.failed_as_it_must for control in controls)} of {len(controls)} controls failed as they must")
     share = f"{found.killed / found.applicable:.1%}" if found.applicable else "none"
@@ -73,7 +73,7 @@ def _score(found: Audit, controls: Sequence[ControlResult]) -> str:
 
 
 def as_json(found: Audit, controls: Sequence[ControlResult]) -> Mapping[str, Any]:
-    """Return what ``audit --json`` prints."""
+    """Return the JSON of ``audit --json``."""
     return {
         "format": 1,
         "score": found.killed / found.applicable if found.applicable else None,

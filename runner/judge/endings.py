@@ -1,4 +1,4 @@
-"""Results of cases whose process ended badly, or whose code asked for the end of the process: crash, timeout, error. Pure."""
+"""Results of cases whose process did not end normally, or whose code ended the process: crash, timeout, error. Pure."""
 
 import posixpath
 import signal
@@ -24,7 +24,7 @@ ENDS_PYTHON = ("builtins.SystemExit", "builtins.KeyboardInterrupt")
 
 
 def by_ending(case: Case, evidence: Evidence) -> CaseResult | None:
-    """Return the result of a case whose process was killed, died, broke the protocol or did not answer; None for any other."""
+    """Return the result of a case whose process was killed, died, broke the protocol or sent no answer; None for any other."""
     ending = evidence.ending
     where = _in_phase(case, ending.phase, ending.step)
     note = evidence.problem or evidence.note
@@ -42,16 +42,16 @@ def by_ending(case: Case, evidence: Evidence) -> CaseResult | None:
 
 
 def _in_phase(case: Case, phase: str, index: int | None) -> str:
-    """Say the phase, and which of several steps it was of."""
+    """Return the phase in words, with its step if the case has several."""
     if index is None or len(case.steps) < 2 or not 0 <= index < len(case.steps):
         return f"while in phase '{phase}'"
     return f"while in phase '{phase}' of step {index + 1} ({case.steps[index].kind})"
 
 
 def _died(case: Case, evidence: Evidence, reason: str) -> CaseResult:
-    """Say where the case stood: the line of the spec that the stack passes through where there is one, else its step."""
+    """Return a CRASH at the innermost line of the spec on the stack, if there is one, else at the step."""
     note = evidence.problem or evidence.note
-    # no process can print anything when it is killed
+    # a process that is killed by SIGKILL cannot print its stack
     stack = last_stack(evidence.stderr) if evidence.ending.signal != signal.SIGKILL else None
     frame = stack.within(_python_files(case)) if stack is not None else None
     detail = f"{LAST_STACK}\n{folded(stack.text)}" if stack is not None else ""
@@ -61,12 +61,12 @@ def _died(case: Case, evidence: Evidence, reason: str) -> CaseResult:
     return _ended(case, Outcome.CRASH, f"{reason}{_in_spec(frame)}", detail=detail, position=Position(file=case.spec, line=frame.line))
 
 
-def asked_to_end(case: Case, here: Surroundings, observation: Observation) -> CaseResult | None:
-    """Return the result of a case whose code asked for the end of the process where its spec expects no such thing."""
+def ended_by_code(case: Case, here: Surroundings, observation: Observation) -> CaseResult | None:
+    """Return the result of a case whose code raised an exception that ends the process, if its spec does not expect it."""
     found = [(index, step.raised) for index, step in enumerate(observation.steps) if not expects_raise(case.steps[index], here)]
     for index, error in [(len(observation.steps), observation.error), *found]:
         if error is not None and error.type in ENDS_PYTHON:
-            # before the first step, too, none is done
+            # an exception before the first step belongs to no step
             step = index if index > 0 or error.phase not in ("inputs", "import") else None
             return _exited(case, error, step)
     return None
@@ -86,7 +86,7 @@ def _in_spec(frame: Frame) -> str:
 
 
 def place_of_error(case: Case, error: Raised, done: int) -> Position:
-    """Return the innermost line of the spec that a traceback passes through; else the step after those that were carried out."""
+    """Return the innermost line of the spec in a traceback; else the position of the first step that was not carried out."""
     if frame := _frame_in_spec(case, error.traceback):
         return Position(file=case.spec, line=frame.line)
     return _place_of_step(case, done or None)
@@ -108,7 +108,7 @@ def _signal_name(number: int) -> str:
 
 
 def _timed_out(case: Case, where: str, note: str, stack: Stack | None) -> CaseResult:
-    """Say where the case stood: its phase, its Python stack, and the line of the spec that the stack passes through."""
+    """Return a TIMEOUT with the phase, the Python stack, and the innermost line of the spec on the stack."""
     reason = f"outlived its deadline {where}"
     if stack is None:
         return _ended(case, Outcome.TIMEOUT, reason, note, detail=NO_STACK)
@@ -121,7 +121,7 @@ def _timed_out(case: Case, where: str, note: str, stack: Stack | None) -> CaseRe
 
 
 def _python_files(case: Case) -> set[str]:
-    """Return the spec's own file as its Python names it: not as people see it, and not those of its folder's defaults."""
+    """Return the file names that the spec's own Python blocks have in tracebacks, without those of ``_defaults.yaml``."""
     scripts = [str(written["file"]) for step in case.steps if (written := python_of(step)) is not None]
     files = [*(block.file for block in case.body.blocks), *scripts]
     return {file for file in files if posixpath.basename(file) == posixpath.basename(case.spec)}
@@ -136,7 +136,7 @@ def _ended(case: Case, outcome: Outcome, reason: str, note: str = "", *, detail:
 
 
 def error_of(case: Case, reason: str, position: Position | None = None, detail: str = "") -> CaseResult:
-    """Return an ERROR: nothing is claimed."""
+    """Return an ERROR: the case could not be judged."""
     place = position or case.position
     verdict = Verdict(kind="error", status=Status.ERROR, position=place, observed=reason, detail=detail)
     return result_of(case, Outcome.ERROR, reason, "error", verdicts=(verdict,), position=place)

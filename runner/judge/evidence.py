@@ -1,4 +1,4 @@
-"""What a case is judged by."""
+"""The evidence by which a case is judged."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -11,31 +11,31 @@ from runner.core.observation import Ending, Misfit, Observation, ObservedStep, S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is judged: how the process ended, what it sent, and the code it left."""
+    """The evidence of a case: the ending of its process, its observation, and its generated code."""
 
     ending: Ending
     observation: Observation | Misfit | None
-    """As ``reading`` made it of what the worker sent; None when that was nothing."""
+    """The worker's message as ``reading`` parsed it; None if there was no message."""
     code: Callable[[int, int], str]
     """(step, index) to the piece's text; raises OSError where there is none."""
     note: str = ""
-    """What a person should know of its process."""
+    """A note about its process for the user."""
     problem: str = ""
-    """How the worker broke the protocol; empty for one that may be believed."""
+    """How the worker broke the protocol; empty if it did not."""
     services: Sequence[ServiceReport] = ()
-    """What the services that it asked for saw of it."""
+    """The reports of the services that the case uses."""
     stderr: str = ""
-    """The end of what the worker printed; asked only where its time was up or it died, for the stack that it printed then."""
+    """The end of the worker's standard error, with its stack; used only after a timeout or a crash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedOut:
-    """A step of a case that its worker carried out."""
+    """A step that the worker carried out."""
 
     step: Step
     observed: ObservedStep
     facts: StepFacts
-    """What every expectation of the step may know."""
+    """The facts for every expectation of the step."""
 
 
 def carried_out(case: Case, observation: Observation, code: Callable[[int, int], str]) -> Iterator[CarriedOut]:
@@ -54,5 +54,5 @@ def carried_out(case: Case, observation: Observation, code: Callable[[int, int],
 
 
 def first_line(text: str) -> str:
-    """Return the first line of a text, its blanks folded and its end left out when it is long."""
+    """Return the first line of a text, with white space folded, at most 500 characters."""
     return re.sub(r"\s+", " ", text.strip().split("\n")[0])[:500]

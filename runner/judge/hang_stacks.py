@@ -1,7 +1,7 @@
-"""The Python stacks that a worker printed when its time was up, cut out of its stderr.
+"""Extracts the Python stacks that a worker printed at its deadline from its stderr.
 
-The runner asks for them with a signal, and ``faulthandler`` answers. A worker may print anything besides, also what looks the same: what
-is cut out has faulthandler's form, is the last of its kind, is bounded, and is shown as what the process said of itself.
+The runner sends a signal, and ``faulthandler`` prints the stacks. The rest of stderr is untrusted, and may look like a stack. So only
+text in faulthandler's format is extracted, only the last stacks, with size limits, and reports show them as output of the process.
 """
 
 import os
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 _HEAD = re.compile(r"(?P<name>Current thread|Thread) (?P<id>0x[0-9a-f]{1,16})(?: \[.{0,100}\])? \(most recent call first\):\Z")
 _FRAME = re.compile(r'  File (?:"(?P<file>.{1,600})"|\?\?\?), line (?P<line>0|[1-9][0-9]{0,6}|\?\?\?) in (?P<function>.{1,600})')
 _REST = ("  ...", "  <no Python frame>", "  <tstate is freed>")
-"""What faulthandler says in place of frames."""
+"""Lines that faulthandler prints in place of frames."""
 
 _MAX_THREADS = 20
 _MAX_FRAMES = 100
@@ -22,7 +22,7 @@ _MAX_TEXT = 16_000
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A call that had not come back: the file as faulthandler writes it, in ASCII."""
+    """A frame of a stack: the file as faulthandler writes it, in ASCII."""
 
     file: str
     line: int
@@ -31,15 +31,15 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """What every thread did, the one that answered first."""
+    """The stacks of all threads; the current thread is the first."""
 
     text: str
     frames: tuple[Frame, ...]
 
     def within(self, files: Collection[str]) -> Frame | None:
-        """Return the most recent call that stands in one of the files, if there is one."""
+        """Return the most recent frame in one of the files, if there is one."""
         names = {file.encode("ascii", "backslashreplace").decode("ascii") for file in files}
-        # two blocks of Python on one line of YAML are told apart by their names
+        # two Python blocks on one line of YAML have a suffix in their file names: ``#NAME``
         return next((frame for frame in self.frames if frame.file in names or frame.file.rpartition("#")[0] in names), None)
 
 
@@ -49,10 +49,10 @@ _CALL = re.compile(r'  File "(?P<file>[^"\n]*)", line (?P<line>[0-9]+),? in (?P<
 _OWN = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}{os.sep}"
 _OF_TORCH = re.compile(r"(?:^|/)(?:torch|triton)/.*\.py(?:\Z|:)")
 _BETWEEN = re.compile(r"/(?:contextlib|functools|threading)\.py\Z|<frozen runpy>\Z|<string>\Z")
-"""Frames of the standard library that stand between others and say nothing."""
+"""Frames of the standard library between frames of torch, without information."""
 
-_KEPT = 3
-"""How many frames of torch are shown where it raised; of those through which it was entered, one."""
+_TORCH_FRAMES = 3
+"""How many innermost frames of torch are shown; of the outermost ones, one is shown."""
 
 
 def frames_of(traceback: str) -> tuple[Frame, ...]:
@@ -62,7 +62,7 @@ def frames_of(traceback: str) -> tuple[Frame, ...]:
 
 
 def folded(text: str) -> str:
-    """Return a traceback, or faulthandler's stack, with the frames of this program and most of torch's folded, and their count."""
+    """Return a traceback or a stack in which the frames of this program, and most frames of torch, are replaced by their count."""
     lines = text.split("\n")
     blocks = _calls(lines)
     shown: list[str] = []
@@ -72,7 +72,7 @@ def folded(text: str) -> str:
 
 
 def _calls(lines: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Return the lines in blocks: a frame's with its file, all others alone with an empty one."""
+    """Return the lines in blocks: a frame's lines with its file, every other line alone with an empty file name."""
     blocks: list[tuple[str, list[str]]] = []
     for line in lines:
         call = _CALL.fullmatch(line)
@@ -86,7 +86,7 @@ def _calls(lines: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 def _runs(blocks: Sequence[tuple[str, list[str]]]) -> Iterator[tuple[bool, list[tuple[str, list[str]]]]]:
-    """Yield what stands together: frames of this program and of torch, and everything else."""
+    """Yield runs of blocks: either frames of this program and of torch, or everything else."""
     run: list[tuple[str, list[str]]] = []
     was_inside = False
     for file, lines in blocks:
@@ -100,11 +100,11 @@ def _runs(blocks: Sequence[tuple[str, list[str]]]) -> Iterator[tuple[bool, list[
 
 def _folded_run(run: Sequence[tuple[str, list[str]]], *, recent_first: bool) -> Iterator[str]:
     of_torch = [index for index, (file, _) in enumerate(run) if _OF_TORCH.search(file) and not file.startswith(_OWN)]
-    first, last = (_KEPT, 1) if recent_first else (1, _KEPT)
-    kept = {*of_torch[:first], *of_torch[-last:]}
+    first, last = (_TORCH_FRAMES, 1) if recent_first else (1, _TORCH_FRAMES)
+    shown = {*of_torch[:first], *of_torch[-last:]}
     hidden = 0
     for index, (_, lines) in enumerate(run):
-        if index not in kept:
+        if index not in shown:
             hidden += 1
             continue
         yield from _fold(hidden, bool(of_torch))
@@ -127,7 +127,7 @@ class _Thread:
 
 
 def last_stack(stderr: str) -> Stack | None:
-    """Return the last stacks that a worker printed, all of one time; None where there are none."""
+    """Return the stacks of the last dump that a worker printed; None where there is none."""
     last: dict[str, _Thread] = {}
     for threads in _dumps(stderr):
         if any(thread.frames for thread in threads.values()):
@@ -142,12 +142,12 @@ def last_stack(stderr: str) -> Stack | None:
 
 
 def _dumps(stderr: str) -> Iterator[dict[str, _Thread]]:
-    """Yield the threads of each answer: between two threads of one answer stands an empty line, and nothing between two answers."""
+    """Yield the threads of each dump: threads of one dump are separated by an empty line, dumps are not."""
     threads: dict[str, _Thread] = {}
     latest: _Thread | None = None
     before = ""
     for line in stderr.split("\n"):
-        # what was printed before may lack its line end
+        # output before the dump may lack its line end
         head = _HEAD.search(line[-_MAX_LINE:])
         if head is not None:
             if before or head["id"] in threads:
@@ -162,7 +162,7 @@ def _dumps(stderr: str) -> Iterator[dict[str, _Thread]]:
 
 
 def _take_frame(thread: _Thread, line: str) -> bool:
-    """Add a line to a thread; False where it is none of faulthandler's."""
+    """Add a line to a thread; return False if faulthandler did not print it."""
     found = _FRAME.fullmatch(line)
     if found is None and line not in _REST:
         return False

@@ -1,18 +1,18 @@
 """Folds facts into one outcome. Pure: a recorded observation can be judged again.
 
-What the process did comes first, then whether there are facts at all, then what they say:
+The ending of the process is judged first, then the validity of the observation, then its facts:
 
 | process              | observation     | expectations | proof  | outcome   |
 |----------------------|-----------------|--------------|--------|-----------|
-| outlived its time    | any             | any          | any    | TIMEOUT   |
+| exceeded its deadline | any            | any          | any    | TIMEOUT   |
 | died                 | any             | any          | any    | CRASH     |
-| ended                | cannot be believed | any       | any    | ERROR     |
+| ended                | broke the protocol | any       | any    | ERROR     |
 | ended                | none            | any          | any    | CRASH     |
 | ended                | with an error   | any          | any    | ERROR     |
 | ended                | facts           | one cannot be judged, or none applies | any | ERROR |
 | ended                | facts           | one failed   | any    | FAIL      |
-| ended                | facts           | all hold     | fails  | FELL_BACK |
-| ended                | facts           | all hold     | holds  | PASS      |
+| ended                | facts           | all passed   | failed | FELL_BACK |
+| ended                | facts           | all passed   | passed | PASS      |
 """
 
 from collections.abc import Sequence
@@ -23,19 +23,19 @@ from runner.core.folding import fold
 from runner.core.observation import Misfit, Observation, Raised
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict, result_of
-from runner.judge.endings import asked_to_end, by_ending, error_of, place_of_error
+from runner.judge.endings import by_ending, ended_by_code, error_of, place_of_error
 from runner.judge.evidence import Evidence, carried_out, first_line
 from runner.judge.hang_stacks import folded
 from runner.judge.proof import proof
 from runner.judge.verdicts import verdicts_of, verdicts_of_services
 from runner.language.backends import Backend
 
-_OWN_WORDS = ("runner.worker.case.session.NotCarriedOut", "runner.worker.process.seal.Broken")
+_OWN_EXCEPTIONS = ("runner.worker.case.session.NotCarriedOut", "runner.worker.process.seal.Broken")
 """Exceptions that the worker itself raises: their text needs neither type nor traceback."""
 
 
 def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) -> CaseResult:
-    """Judge one case: its outcome, with why, and nothing of how it was run."""
+    """Judge one case: return its outcome with the reason, without data about its execution."""
     ended = by_ending(case, evidence)
     if ended is not None:
         return ended
@@ -45,9 +45,9 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
     observation = _fitting(case, evidence.observation)
     if isinstance(observation, Misfit):
         return error_of(case, f"the worker's observation makes no sense: {observation.problem}")
-    asked = asked_to_end(case, here, observation)
-    if asked is not None:
-        return asked
+    exited = ended_by_code(case, here, observation)
+    if exited is not None:
+        return exited
     if observation.error is not None:
         return _not_carried_out(case, observation.error, len(observation.steps))
     try:
@@ -55,7 +55,7 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
     except OSError as error:
         return error_of(case, f"generated code is missing: {error}")
     verdicts = verdicts_of(case, here, steps)
-    if not any(verdict.kind == "raised" for verdict in verdicts):  # else the exception is the reason, and says more
+    if not any(verdict.kind == "raised" for verdict in verdicts):  # an exception is a more specific reason
         verdicts.extend(verdicts_of_services(case, evidence.services, steps))
     if backend.compiles:
         verdicts.append(proof(backend, here, steps))
@@ -73,7 +73,7 @@ def _fitting(case: Case, observation: Observation | Misfit | None) -> Observatio
 
 
 def _not_carried_out(case: Case, error: Raised, done: int) -> CaseResult:
-    if error.type in _OWN_WORDS:  # the runner's own words, and no exception of the spec's code
+    if error.type in _OWN_EXCEPTIONS:  # raised by the worker, not by the spec's code
         return error_of(case, f"{error.phase}: {first_line(error.message)}")
     reason = f"{error.phase}: {error.type}: {first_line(error.message)}"
     return error_of(case, reason, place_of_error(case, error, done), folded(error.traceback))

@@ -1,4 +1,4 @@
-"""What shows that the backend of a case ran: its graphs, each step, its generated code, the kernels that were timed. Pure."""
+"""The proof that the backend of a case ran: its graphs, each step, its generated code, the autotuned kernels. Pure."""
 
 from collections.abc import Sequence
 
@@ -21,10 +21,10 @@ COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")
 
 
 def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut]) -> Verdict:
-    """Judge what shows that the backend ran; a FAILED proof beside right answers is FELL_BACK."""
-    steps = [known for known in steps if traits_of(known.step).is_proof]  # these show how long, and nothing else
+    """Judge the proof that the backend ran; a FAILED proof with passed expectations is FELL_BACK."""
+    steps = [known for known in steps if traits_of(known.step).is_proof]  # bench steps only measure times
     if any(_refused_to_compile(known, here) for known in steps):
-        # an exception of dynamo, or of the function itself, comes before inductor: then another step shows the backend
+        # dynamo and the function itself raise before inductor is entered: then another step must prove the backend
         entered = sum(known.observed.entered for known in steps)
         expected = "inductor was entered before the exception, or in another step"
         status = Status.HELD if entered else Status.FAILED
@@ -54,7 +54,7 @@ def _kind(backend: Backend) -> str:
 
 
 def _steps_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | None:
-    """Judge each step by itself: one that ran eagerly is not excused by another that did not."""
+    """Judge each step separately: a step that ran eagerly fails the proof, even if another step ran compiled."""
     wants_none = backend.proof.graphs is not None and backend.proof.graphs.most == 0
     kind = _kind(backend)
     for number, known in enumerate(steps, start=1):
@@ -62,7 +62,7 @@ def _steps_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | Non
         if observed.raised is not None:
             continue
         where = f"step {number} ({step.kind}, line {step.position.line})"
-        if observed.abandoned:  # of any step: dynamo does not compile a frame again that it has given up
+        if observed.abandoned:  # for any step: dynamo does not compile an abandoned frame again
             expected = f"{where} runs as it was compiled"
             return _unproven(backend, expected, f"dynamo gave up a frame, which ran eagerly: {first_line(observed.abandoned[0])}")
         if not wants_none and parsed(step).runs_graphs and not _executed(known, kind):
@@ -72,7 +72,7 @@ def _steps_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | Non
 
 
 def _executed(known: CarriedOut, kind: str) -> int:
-    """Return how many graphs of its own function a step ran on a device; a helper's do not count. Packages are counted apart."""
+    """Return how many graphs of its own function a step ran on a device. Graphs of helpers count only without ``needs_own_graphs``."""
     observed = known.observed
     return observed.executed.get(kind, 0) if traits_of(known.step).needs_own_graphs else observed.executed_for(kind)
 

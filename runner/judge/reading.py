@@ -1,4 +1,4 @@
-"""Reads what a worker sent, once: JSON that fits its schema becomes an ``Observation``, and nothing after it knows the JSON."""
+"""Parses a worker's message: JSON that matches the schema becomes an ``Observation``; later stages do not use the JSON."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class NoObservation(ValueError):
-    """What was recorded as an observation is none."""
+    """A recorded observation is invalid."""
 
 
 def read_observation(sent: object) -> Observation | Misfit | None:
-    """Return what a worker sent; a worker may send anything, or nothing."""
+    """Return the observation of a worker's message, which is untrusted; None if there is no message."""
     if sent is None:
         return None
     error = next(iter(_errors(sent)), None)
@@ -37,7 +37,7 @@ def read_observation(sent: object) -> Observation | Misfit | None:
 
 
 def recorded_observation(sent: object) -> Observation:
-    """Return the observation of a case that was judged by it; raise ``NoObservation`` where it is none."""
+    """Return a recorded observation; raise ``NoObservation`` if it is invalid."""
     found = read_observation(sent)
     if isinstance(found, Observation):
         return found

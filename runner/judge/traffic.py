@@ -1,4 +1,4 @@
-"""Whether what a service answered was asked by torch: its own count held against that of torch's remote caches. Pure."""
+"""Whether torch caused the traffic of a service: compares the service's counts with those of torch's remote caches. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from runner.vocabulary.steps import parsed, traits_of
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Look-ups and writes that torch's remote caches counted, and how many of both raised."""
+    """Look-ups and writes that torch's remote caches counted, and how many of them raised."""
 
     gets: int = 0
     sets: int = 0
@@ -21,7 +21,7 @@ class Counted:
 
 
 def counted_by_torch(steps: Sequence[Step], facts: Sequence[ObservedStep]) -> Counted:
-    """Return what torch counted in a whole case: its statistics go on from step to step, and ``clear_counters`` begins anew."""
+    """Return torch's counts for a whole case: they accumulate from step to step, and ``clear_counters`` sets them to zero."""
     total = current = Counted()
     for step, known in zip(steps, facts, strict=False):
         if parsed(step).clears_counters:
@@ -37,7 +37,7 @@ def _of_step(remote: Mapping[str, Mapping[str, int]]) -> Counted:
 
 
 def _while_compiling(steps: Sequence[Step], facts: Sequence[ObservedStep]) -> bool:
-    """Whether a count changed in a step that compiled, or looked a graph up; specs that compile nothing have no such step."""
+    """Whether a count changed in a step that compiled, or looked up a graph. True if no step did so: the spec compiles nothing then."""
     before = Counted()
     for step, known in zip(steps, facts, strict=False):
         now = _of_step(known.remote or {})
@@ -48,18 +48,18 @@ def _while_compiling(steps: Sequence[Step], facts: Sequence[ObservedStep]) -> bo
 
 
 def problem(service: ServiceReport, steps: Sequence[Step], facts: Sequence[ObservedStep]) -> str:
-    """Return why the traffic of a case with a service is not shown to be torch's; empty where it is."""
+    """Return why torch is not proven to have caused the traffic of a case with a service; empty if it is."""
     gets, sets = service.answered.get("GET", 0), service.answered.get("SET", 0)
     torch = counted_by_torch(steps, facts)
     if not gets + sets:
-        others = f" (another client of the case did, {service.foreign} times)" if service.foreign else ""
-        return f"the case asked for {service.name} and torch never spoke to it{others}"
-    # a child counts its own, and what it counted is not known here
+        others = f" (another client of the case sent {service.foreign})" if service.foreign else ""
+        return f"the case uses {service.name}, but torch sent it no request{others}"
+    # a child process has its own counts, which are unknown here
     most = float("inf") if any(traits_of(step).children for step in steps) else torch.raised
     agrees = 0 <= gets - torch.gets <= most and 0 <= sets - torch.sets <= most
     if agrees and torch.gets + torch.sets > 0:
-        return "" if _while_compiling(steps, facts) else f"torch's remote caches spoke to {service.name} in no step that compiled anything"
+        return "" if _while_compiling(steps, facts) else f"torch's remote caches used {service.name} in no step that compiled anything"
     return (
         f"{service.name} answered {gets} look-ups and {sets} writes, and torch's remote caches counted {torch.gets} and {torch.sets}: "
-        "another client spoke to it, or torch's did not reach it"
+        "another client used it, or torch's did not reach it"
     )

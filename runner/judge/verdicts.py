@@ -1,4 +1,4 @@
-"""What the expectations of a case say of its facts, each with its line of the spec. Pure."""
+"""The verdicts of the expectations of a case, each with its line of the spec. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,11 +17,11 @@ from runner.plan.worker_plan import expects_raise, needs_eager
 from runner.vocabulary.expectations import side_effects
 
 ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-"""What reading a measurement raises when it has another form than was asked for."""
+"""Exceptions while reading a measurement of an unexpected form."""
 
 
 def verdicts_of(case: Case, here: Surroundings, steps: Sequence[CarriedOut]) -> list[Verdict]:
-    """Judge the expectations of the steps in order, up to an exception that none of them expects; side effects stand last."""
+    """Judge the expectations of the steps in order, up to an unexpected exception; verdicts of side effects come last."""
     verdicts: list[Verdict] = []
     effects: list[Verdict] = []
     for known in steps:
@@ -41,7 +41,7 @@ def _error(position: Position, observed: str) -> Verdict:
 
 
 def _effects_verdicts(case: Case, known: CarriedOut, here: Surroundings) -> list[Verdict]:
-    """Judge what a call changed beside its result; of one that raised nothing is asked."""
+    """Judge the side effects of a call; a call that raised has no verdict."""
     step = known.step
     wanted = side_effects.of_step(step, case.steps, here) if needs_eager(case) and known.facts.raised is None else None
     if wanted is None:
@@ -72,12 +72,12 @@ def _step_verdicts(known: CarriedOut, here: Surroundings) -> Iterator[Verdict]:
 
 
 def facts_of(index: int, known: CarriedOut) -> StepFacts:
-    """Return the facts of a step for one of its expectations; raise one of ``ANOTHER_FORM`` for what no worker of ours sends."""
+    """Return the facts of a step for one of its expectations; raise one of ``ANOTHER_FORM`` for a malformed measurement."""
     return replace(known.facts, measured=decode(known.observed.facts.get(str(index))))
 
 
 def judge_expectation(expected: Expected, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-    """Judge one expectation by the facts of its step and its own measurement, which may have any form."""
+    """Judge one expectation by the facts of its step and its own measurement, which is untrusted."""
     try:
         return list(expected.check.judge(facts, here))
     except ANOTHER_FORM as error:
@@ -101,7 +101,7 @@ def _judged(expected: Expected, index: int, known: CarriedOut, here: Surrounding
 
 
 def verdicts_of_services(case: Case, services: Sequence[ServiceReport], steps: Sequence[CarriedOut]) -> Iterator[Verdict]:
-    """Yield an error for each service without traffic of torch's: it goes on in silence, and then nothing is claimed."""
+    """Yield an ERROR for each service without traffic from torch: torch continues silently if it cannot reach its remote cache."""
     for service in services:
         why = traffic.problem(service, case.steps, [known.observed for known in steps])
         if why:

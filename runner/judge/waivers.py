@@ -1,14 +1,14 @@
-"""Known failures, applied to what was judged: pure, and the last word on a case.
+"""Applies waivers of known failures to judged cases; the result is final. Pure.
 
-| judged                        | a waiver that is for the case here                 | outcome  |
+| judged                        | a waiver that applies to the case here             | outcome  |
 |-------------------------------|----------------------------------------------------|----------|
-| PASS                          | holds                                              | XPASS    |
-| FAIL, FELL_BACK, CRASH, TIMEOUT | holds, and the failure is the one that it names  | XFAIL    |
+| PASS                          | is not expired                                     | XPASS    |
+| FAIL, FELL_BACK, CRASH, TIMEOUT | is not expired, and names the failure            | XFAIL    |
 | FAIL, FELL_BACK, CRASH, TIMEOUT | names another failure, or is expired             | the same |
 | anything else                 | any                                                | the same |
 
-A failure is the one that a waiver names when every failed expectation has one of its signatures: a second defect is never hidden
-behind the first. Of several waivers the first in the order of the files counts.
+A waiver names a failure if every failed expectation matches one of its signatures, so that a waiver never hides a second defect. If
+several waivers apply, the first in the order of the files counts.
 """
 
 import functools
@@ -27,12 +27,12 @@ from runner.language.waivers import Signature, Waiver, WaiverFiles
 from runner.plan.selection import glob
 
 WAIVABLE = (Outcome.FAIL, Outcome.FELL_BACK, Outcome.CRASH, Outcome.TIMEOUT)
-"""Failures of torch; an ERROR is no claim about it."""
+"""Failures of torch; an ERROR claims nothing about torch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waivers:
-    """What was read, and the day of the run (UTC)."""
+    """The waivers that were read, and the day of the run (UTC)."""
 
     files: WaiverFiles
     today: date
@@ -43,11 +43,11 @@ class Waivers:
         return {document.file: document.digest for document in self.files.documents}
 
     def is_expired(self, waiver: Waiver) -> bool:
-        """Whether its last day is past."""
+        """Whether a waiver's last day is past."""
         return waiver.until < self.today
 
     def of(self, case_id: str, here: Surroundings) -> list[Waiver]:
-        """Return the waivers for a case here, expired ones too, in order."""
+        """Return the waivers that apply to a case here, including expired ones, in order."""
         return [waiver for waiver in self.files.waivers if _glob(waiver.cases).fullmatch(case_id) and holds(waiver.when, here)]
 
 
@@ -57,18 +57,18 @@ def _glob(pattern: str) -> re.Pattern[str]:
 
 
 def warnings(waivers: Waivers, ids: Sequence[str]) -> Iterator[str]:
-    """Yield what a person should know before the run: waivers that are void, and given ones that are for no case that was read.
+    """Yield the warnings before a run: expired waivers, and waivers of ``--waivers`` that match no case.
 
-    Of a shipped waiver it is a test that asks for its case: a run may well have read other specs.
+    A shipped waiver without a case is not reported: the run may have read other specs.
     """
     for remark in remarks(waivers, ids):
         yield f"{remark.position}: {remark.message} ({remark.hint})"
 
 
 def remarks(waivers: Waivers, ids: Sequence[str] | None, *, shipped: bool = False) -> Iterator[Diagnostic]:
-    """Yield a warning for each waiver that is void or is for no case; ``shipped`` ones are held against the cases on request.
+    """Yield a warning for each waiver that is expired or matches no case; shipped waivers are compared with the cases if ``shipped``.
 
-    Without ``ids``, because not all cases are known, no waiver is held against them.
+    ``ids`` is None if not all cases are known; then no waiver is compared with the cases.
     """
     for waiver in waivers.files.waivers:
         who = f"the waiver of '{waiver.cases}'"
@@ -136,7 +136,7 @@ def _has(signature: Signature, kind: str, message: str) -> bool:
 
 
 def _failures(judged: CaseResult) -> list[tuple[str, str]]:
-    """Return type and message of every failure. What torch raised explains a missing proof, which then is none of its own."""
+    """Return type and message of every failure. After an exception, a failed proof is no failure of its own."""
     failed = [verdict for verdict in judged.verdicts if verdict.status in (Status.FAILED, Status.ERROR)]
     raised = any(verdict.kind == "raised" for verdict in failed)
     return [(_type(verdict), verdict.message) for verdict in failed if not (raised and verdict.kind == "proof")]

@@ -1,1 +1,1 @@
-"""Which cases run, in which order, with which resources, and what a worker is given."""
+"""Selection, scheduling, resources, isolation, and the plans that workers run."""

@@ -1,4 +1,4 @@
-"""How long each case took in an earlier run, from its journal: a hint for the order, so nothing that is wrong there is an error."""
+"""Durations of cases in an earlier run, read from its journal. They are a hint for the order, so a malformed journal is no error."""
 
 import json
 import re
@@ -7,15 +7,15 @@ from pathlib import Path
 from runner.system.safe_open import open_untrusted
 
 _MOST_BYTES = 1 << 30
-"""Of a larger journal the rest is not read."""
+"""Bytes that are read of a journal; the rest is ignored."""
 
-# A quote within a text is written \", so what follows an unescaped one is a key. To decode whole lines would cost three times as much.
+# JSON escapes a quote within a string as \", so an unescaped quote begins a key. Decoding whole lines is three times slower.
 _CASE = re.compile(rb'\{"kind": "case", "case_id": ("(?:[^"\\]|\\.)*")')
 _SECONDS = re.compile(rb'"seconds": ([0-9][0-9.e+-]*)[,}]')
 
 
 def seconds_of_run(folder: Path, journal: str) -> dict[str, float]:
-    """Return the seconds of each case that was executed, by id; none of a journal that is not there or cannot be read."""
+    """Return the seconds of each executed case, by id; empty if the journal is missing or cannot be read."""
     found: dict[str, float] = {}
     try:
         with open_untrusted(folder / journal) as stream:
@@ -36,5 +36,5 @@ def _note(line: bytes, found: dict[str, float]) -> None:
         case_id, seconds = json.loads(named[1]), float(timed[1])
     except ValueError:
         return
-    if 0 < seconds < 1e9:  # 0 is of a case that was not executed
+    if 0 < seconds < 1e9:  # 0: the case was not executed
         found[case_id] = seconds

@@ -1,4 +1,4 @@
-"""How cases get their processes: which share one, and what a process must have been started with."""
+"""How cases are isolated from each other, and with which environment a process is started."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,32 +8,32 @@ from runner.core import devices
 
 
 class Isolation(Enum):
-    """How cases get their processes; the values are the words of ``--isolation``."""
+    """How cases are isolated; the values are the words of ``--isolation``."""
 
     CASE = "case"
     """A worker for each case, forked from a warm zygote."""
     WORKER = "worker"
-    """A worker runs several cases one after another, where their specs say that they may; in a clean state each time."""
+    """A shared worker runs several cases one after another, if their specs allow it, and is cleaned between them."""
     NONE = "none"
-    """One worker for all cases of an environment, whatever their specs say. It is never the runner."""
+    """One worker for all cases of an environment, even if their specs forbid it. It is never the runner's process."""
     PROCESS = "process"
     """A new Python for each case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What a zygote must have been started with: variables on top of the runner's own (None removes one)."""
+    """The environment in which a zygote is started: variables added to the runner's own (None removes one)."""
 
     variables: Mapping[str, str | None] = field(default_factory=dict)
     kinds: frozenset[str] = frozenset()
-    """Kinds of device that its cases compile for; what is warmed depends on it."""
+    """Kinds of device that its cases compile for; the warm-up depends on them."""
 
     @property
     def key(self) -> str:
-        """Equal for environments that may share a zygote: what is warmed for a GPU is nothing for the CPU, and the other way round."""
+        """Equal for environments that may share a zygote. A zygote is warmed up for a GPU or for the CPU, not for both."""
         return repr((self.uses_accelerator, sorted(self.variables.items())))
 
     @property
     def uses_accelerator(self) -> bool:
-        """Whether a case of it compiles for a device of which torch asks the driver."""
+        """Whether one of its cases compiles for an accelerator, for which torch queries the driver."""
         return devices.any_accelerator(self.kinds)

@@ -1,4 +1,4 @@
-"""Which names ``--require`` may have; what they demand of a run is in ``core.required``."""
+"""Validates the names of ``--require``; ``core.required`` has what they require of a run."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Whether a job fits beside what runs now, and which of those that wait is next. Pure logic: nothing here starts a process."""
+"""Whether a job fits beside the running ones, and which waiting job is next. Pure logic: nothing here starts a process."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -6,25 +6,25 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 MOST_OVERTAKES = 16
-"""How many later jobs may start before one that waits for room; then nothing starts until it has it."""
+"""How many later jobs may overtake a job that waits for room; after that, nothing starts until that job has room."""
 
 _ROUNDING = 1e-9
-"""Cores are shares of one: their sum must not spill over because 0.1 is no exact float."""
+"""Tolerance for sums of fractional cores: 0.1 has no exact float."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What a job takes of the machine while it runs."""
+    """The resources of the machine that a job uses while it runs."""
 
     cores: float = 1.0
     memory: int = 0
     """Bytes."""
     gpu_memory: int = 0
-    """Bytes on each GPU that it uses. Of one that asks for no whole GPU: it shares one."""
+    """Bytes on each GPU that it uses. A job with ``gpus`` 0 shares one GPU."""
     gpus: int = 0
-    """GPUs that it has to itself."""
+    """Whole GPUs that it uses alone."""
     exclusive: bool = False
-    """Nothing may run beside it: it takes times."""
+    """No other job may run beside it: it measures times."""
 
     def __post_init__(self) -> None:
         if not self.cores >= 0 or min(self.memory, self.gpu_memory, self.gpus) < 0:
@@ -33,10 +33,10 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """What there is to share out."""
+    """The resources of the machine that jobs share."""
 
     jobs: int
-    """The most at once, whatever they need."""
+    """The maximum number of jobs that run in parallel, whatever they need."""
     cores: float
     memory: int
     """Bytes."""
@@ -44,7 +44,7 @@ class Capacity:
     gpu_memory: int = 0
     """Bytes of each GPU."""
     pinned: bool = False
-    """Whether each worker is shown only the GPUs of its lease. Where it is not, every worker takes the first ones, and none is spread."""
+    """Whether each worker sees only the GPUs of its lease. Otherwise every worker uses the first GPUs; jobs are not spread."""
 
     def __post_init__(self) -> None:
         if self.jobs < 1 or not self.cores > 0 or self.memory < 1:
@@ -53,17 +53,17 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a running job holds."""
+    """The resources that a running job holds."""
 
     needs: Needs
     gpus: tuple[int, ...] = ()
     """Which GPUs, by number from 0 among those that the run sees."""
     is_alone: bool = False
-    """Nothing starts beside it."""
+    """No other job starts beside it."""
 
 
 class Room:
-    """What is left of the machine. A job that needs more than there is at all runs alone rather than never."""
+    """The free resources of the machine. A job that needs more than the whole machine runs alone."""
 
     def __init__(self, capacity: Capacity) -> None:
         self._capacity = capacity
@@ -76,17 +76,17 @@ class Room:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The jobs that run, in the order in which they began."""
+        """The running jobs, in the order in which they started."""
         return tuple(self._leases)
 
     @property
     def most(self) -> int:
-        """How many jobs may run at once, whatever they need."""
+        """The maximum number of jobs that run in parallel, whatever they need."""
         return self._capacity.jobs
 
     @property
     def lease_of_alone(self) -> Lease | None:
-        """The lease beside which nothing starts, if there is one."""
+        """The lease of a job that runs alone, if there is one."""
         return next((lease for lease in self._leases.values() if lease.is_alone), None)
 
     def fits(self, needs: Needs) -> bool:
@@ -94,7 +94,7 @@ class Room:
         return self._place(needs) is not None
 
     def take(self, name: str, needs: Needs) -> Lease:
-        """Give a job its room; raise ``ValueError`` when there is none, or when it has some already."""
+        """Lease resources to a job; raise ``ValueError`` when there are not enough, or when it has a lease already."""
         if name in self._leases:
             raise ValueError(f"{name} has its room")
         lease = self._place(needs)
@@ -104,11 +104,11 @@ class Room:
         return lease
 
     def lease(self, name: str) -> Lease:
-        """Return what a running job holds."""
+        """Return the lease of a running job."""
         return self._leases[name]
 
     def give_back(self, name: str) -> None:
-        """Take back what an ended job held."""
+        """Release the lease of a job that ended."""
         del self._leases[name]
 
     def _place(self, needs: Needs) -> Lease | None:
@@ -134,7 +134,7 @@ class Room:
         )
 
     def _gpus_for(self, needs: Needs) -> tuple[int, ...] | None:
-        """Return the GPUs that a job gets; None when there are none for it."""
+        """Return the GPUs for a job; None when not enough are free."""
         if not needs.gpus and not needs.gpu_memory:
             return ()
         leases = [lease for lease in self._leases.values() if lease.gpus]
@@ -153,29 +153,29 @@ class Room:
 
 
 class Waiting(Protocol):
-    """What a queue must know of a job."""
+    """The part of a job that a queue uses."""
 
     @property
     def name(self) -> str:
-        """Whose room it is."""
+        """The name of its lease."""
 
     @property
     def needs(self) -> Needs:
-        """How much room it takes."""
+        """The resources that it uses."""
 
 
 _W = TypeVar("_W", bound=Waiting)
 
 
 class Queue(Generic[_W]):
-    """Jobs that wait, first come first served as far as there is room.
+    """Waiting jobs: first in, first out, among those that fit.
 
-    A job for which there is no room now may be overtaken by later ones that fit, ``MOST_OVERTAKES`` times: then nothing
-    starts until the room is empty enough for it. So each job is started, as long as those that run come to an end.
+    A job that does not fit now may be overtaken by later jobs that fit, ``MOST_OVERTAKES`` times. After that, nothing starts until the
+    job fits. So every job starts eventually, if running jobs end.
     """
 
     def __init__(self, jobs: Iterable[_W]) -> None:
-        # jobs with equal needs stand in one line: whether the first fits says it for all, however many wait
+        # one line for each distinct needs: the first job of a line fits if and only if all of them do
         self._lines: dict[Needs, deque[tuple[int, _W]]] = {}
         self._overtaken: dict[int, int] = {}
         self._count = 0
@@ -193,7 +193,7 @@ class Queue(Generic[_W]):
     def next(self, room: Room, is_ready: Callable[[_W], bool]) -> _W | None:
         """Return the next job that can start now, with its room taken; None when there is none.
 
-        ``is_ready`` is asked of a job that fits, and may begin to make it ready: when it says no, no later job is asked.
+        ``is_ready`` is called with a job that fits, and may start its preparation. If it returns False, no later job is tried.
         """
         waiting: list[int] = []
         for number, needs in sorted((line[0][0], needs) for needs, line in self._lines.items()):

@@ -1,4 +1,4 @@
-"""In which order cases run, what each needs of the machine, and how many fit on it at once."""
+"""The order of the cases, the resources that each needs, and how many cases run in parallel."""
 
 import math
 import re
@@ -17,45 +17,45 @@ from runner.vocabulary.steps import traits_of
 
 _MIB = 1 << 20
 
-# What processes were seen to take of their own (the rest they share with their zygote), and at least half as much again. Torch 2.13 for
-# the CPU, peaks over the case: most cases that compile 250 to 400 MiB, the largest 560; without a compiler 95 to 300; a child that imports
-# torch anew 150 to 250; a pool of 16 processes that compile 500 above its worker.
+# Measured private memory of processes (the rest is shared with their zygote), plus at least 50 %. Torch 2.13 for the CPU, peak of the
+# case: most cases that compile 250 to 400 MiB, the largest 560; cases that do not compile 95 to 300; a child that imports torch itself
+# 150 to 250; a pool of 16 compile processes 500 more than its worker.
 _MEMORY_OF_COMPILING = 1024 * _MIB
 _MEMORY_OF_CALLS = 512 * _MIB
 _MEMORY_OF_CHILD = 384 * _MIB
 _MEMORY_OF_COMPILER = 256 * _MIB
-"""Of each compile at once beyond the first: a process of torch's pool, with g++."""
+"""For each parallel compile after the first: a process of torch's pool, with g++."""
 
 _MEMORY_ON_HOST_OF_GPU = 2048 * _MIB
-"""What the libraries of a GPU add in a worker: bounded from above, not measured."""
+"""Memory that the libraries of a GPU add in a worker: an upper bound, not measured."""
 
-_MEMORY_KEPT = 1024 * _MIB
-"""For the runner and the zygotes, which hold some 300 MiB each."""
+_MEMORY_RESERVED = 1024 * _MIB
+"""For the runner and the zygotes, which use some 300 MiB each."""
 
 _GPU_MEMORY = 4096 * _MIB
-"""What a case on a GPU is taken to need of it when it does not say: a context of 600 MiB, inputs, and what torch keeps of what was freed.
-Assumed, not measured: a spec that needs more says so, ``requires: [{gpu_memory: ...}]``."""
+"""Default GPU memory of a case: a context of 600 MiB, inputs, and freed memory that torch's allocator caches.
+Assumed, not measured: a spec that needs more has ``requires: [{gpu_memory: ...}]``."""
 
 _GPU_MEMORY_OF_CHILD = 1024 * _MIB
-"""A process that times kernels beside the worker: a context of its own, and the inputs once more."""
+"""For a child process that times kernels: a second context, and a second copy of the inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingOptions:
-    """What the command line, and the last run, say of how cases are run."""
+    """Scheduling options of the command line, and the durations of the last run."""
 
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """How long cases took, by id."""
+    """Durations of cases in the last run, by id."""
     seed: int | None = None
-    """Of a random order."""
+    """The seed of a random order; None for the usual order."""
     memory_limit: int | None = None
     """Bytes that one case may use; None for no limit."""
 
 
 def environment_of(case: Case) -> Environment:
-    """Return what the case's zygote must have been started with."""
+    """Return the environment of the case's zygote."""
     variables = {name: None if value is None else _as_variable(value) for name, value in case.body.settings.env.items()}
-    # what compiles nothing needs no compiler warm: that alone takes longer than importing torch
+    # a case that does not compile needs no warm compiler: warming it up takes longer than importing torch
     kinds = frozenset([devices.kind_of(case.device)]) if case.body.compiles else frozenset[str]()
     return Environment(variables=variables, kinds=kinds)
 
@@ -65,7 +65,7 @@ def _as_variable(value: object) -> str:
 
 
 def environments(cases: Sequence[Case]) -> dict[str, Environment]:
-    """Return one environment for each set of variables, warm for every kind of device that its cases use."""
+    """Return one environment for each set of variables, with every kind of device that its cases use."""
     found: dict[str, Environment] = {}
     for case in cases:
         mine = environment_of(case)
@@ -75,11 +75,11 @@ def environments(cases: Sequence[Case]) -> dict[str, Environment]:
 
 
 def order(cases: Sequence[Case], seconds: Mapping[str, float] | None = None, seed: int | None = None) -> list[Case]:
-    """Return the cases in the order in which they run, those of one environment together: each zygote is started once.
+    """Return the cases in the order in which they run. Cases of one environment are together, so each zygote is started once.
 
-    The longest of the last run come first, so that none is left over at the end with nothing beside it; so do cases without a time, because
-    a wrong guess that is too long costs nothing. What runs alone comes last: the machine is emptied once. With a seed the order is random,
-    the same for the same seed whatever else is selected.
+    The longest cases of the last run come first, so that no long case runs alone at the end. Cases without a known duration come first
+    too, because an overestimate costs nothing. Exclusive cases come last, so that the machine is drained once. With a seed the order is
+    random, and depends only on the seed and the ids, not on the selection.
     """
     if seed is not None:
         return _shuffled(cases, seed)
@@ -90,9 +90,9 @@ def order(cases: Sequence[Case], seconds: Mapping[str, float] | None = None, see
 
     alone = [case for case in cases if is_exclusive(case)]
     beside = _by_environment([case for case in cases if not is_exclusive(case)])
-    kept_warm = {environment_of(case).key for case in alone}
-    # an environment that comes again at the end stands last here, and first there: its zygote need not be started twice
-    keys = sorted(beside, key=lambda key: (key in kept_warm, -max(map(length, beside[key]))))
+    of_alone = {environment_of(case).key for case in alone}
+    # an environment with exclusive cases is the last of the parallel ones and the first of the exclusive ones: one zygote serves both
+    keys = sorted(beside, key=lambda key: (key in of_alone, -max(map(length, beside[key]))))
     ending = _by_environment(alone)
     groups = [beside[key] for key in keys]
     groups += [ending[key] for key in sorted(ending, key=lambda key: -keys.index(key) if key in beside else 1)]
@@ -107,7 +107,7 @@ def _by_environment(cases: Sequence[Case]) -> dict[str, list[Case]]:
 
 
 def _shuffled(cases: Sequence[Case], seed: int) -> list[Case]:
-    """Return environments, and the cases of each, in an order that hangs on the seed and on themselves alone."""
+    """Return the cases in a random order, grouped by environment. The order depends only on the seed, the environments and the ids."""
     groups = _by_environment(cases)
     found = []
     for key in sorted(groups, key=lambda key: _lot(seed, key)):
@@ -122,15 +122,15 @@ def _lot(seed: int, text: str) -> bytes:
 
 
 def is_exclusive(case: Case) -> bool:
-    """Whether nothing may run beside a case: it takes times that people read, or its spec says so."""
+    """Whether a case must run alone: it measures times, or its spec has ``exclusive``."""
     return case.exclusive or any(traits_of(step).is_exclusive for step in case.steps)
 
 
 def needs_of(case: Case, machine: Machine) -> Needs:
-    """Return what a case takes of a machine.
+    """Return the resources that a case uses.
 
-    A worker keeps one core busy, whichever of Python, the compiler or its kernels runs: that these take several for moments is not counted.
-    Max-autotune on a GPU shares it: what runs beside changes which kernel is fastest, and nothing that a spec may claim.
+    A worker counts as one core: Python, the compiler and kernels run one after another. Short peaks above one core are ignored.
+    Max-autotune shares its GPU: parallel cases may change which kernel is fastest, but no spec can claim that.
     """
     compilers = _compilers(case)
     children = _children(case)
@@ -149,19 +149,19 @@ def needs_of(case: Case, machine: Machine) -> Needs:
 
 
 def _compilers(case: Case) -> int:
-    """Return how many compile at once: one, unless the case says how many."""
+    """Return how many compile processes run in parallel: one, unless the case sets the number."""
     config, env = case.body.settings.config, case.body.settings.env
     found = config.get("compile_threads", env.get("TORCHINDUCTOR_COMPILE_THREADS", 1))
-    text = str(found)  # what a template over facts gives is known to the worker alone
+    text = str(found)  # only the worker evaluates a template over facts
     wanted = int(text) if re.fullmatch("[1-9][0-9]{0,3}", text) and case.body.compiles else 1
-    # more threads than cores wait for each other, and for nobody else
+    # threads beyond the number of cores wait for each other, so they need no cores
     return min(wanted, max(1, int(hardware.cores())))
 
 
 def _children(case: Case) -> int:
-    """Return how many processes with torch a case starts beside its worker at once."""
+    """Return how many child processes with torch a case runs in parallel with its worker."""
     tunes = case.body.settings.config.get("autotune_in_subproc") is True
-    # steps run one after another: the children of one at a time
+    # steps run one after another, so only one step's children run at a time
     return max(int(tunes), *(traits_of(step).children for step in case.steps), 0)
 
 
@@ -170,10 +170,10 @@ def _uses_gpu(case: Case) -> bool:
 
 
 def _whole_gpus(case: Case, machine: Machine) -> int:
-    """Return how many GPUs a case has to itself: none when one will do, which it shares."""
+    """Return how many GPUs a case uses alone: 0 when one GPU is enough, which it shares."""
     there = machine.gpus or 0
     ranges = [VersionRange.parse(_argument(one.argument)) for one in case.requires if one.name == "gpus"]
-    # the fewest that the spec lets through
+    # the smallest number that the spec accepts
     wanted = next((count for count in range(1, there + 1) if all(one.holds((count,)) for one in ranges)), 1)
     wanted = max(wanted, devices.index_of(case.device) + 1)
     if case.body.settings.config.get("autotune_multi_device") is True:
@@ -186,7 +186,7 @@ def _argument(argument: str | None) -> str:
 
 
 def workers(jobs: str) -> int:
-    """Read ``--jobs``: a number, or auto, which is as many as there are cores, and as memory has room for; raise ``UsageError``."""
+    """Read ``--jobs``: a number, or auto, which is limited by cores and memory; raise ``UsageError``."""
     if jobs == "auto":
         return max(1, min(int(hardware.cores()), _shared_memory() // _MEMORY_OF_COMPILING))
     if re.fullmatch("[1-9][0-9]{0,5}", jobs) is None:
@@ -195,7 +195,7 @@ def workers(jobs: str) -> int:
 
 
 def capacity(count: int, machine: Machine) -> Capacity:
-    """Return what ``count`` workers have to share. Who asks for more workers than there are cores gets them, as far as memory goes."""
+    """Return the resources that ``count`` workers share. More workers than cores are allowed, as far as memory suffices."""
     return Capacity(
         jobs=count,
         cores=max(hardware.cores(), float(count)),
@@ -206,7 +206,7 @@ def capacity(count: int, machine: Machine) -> Capacity:
 
 
 def _shared_memory() -> int:
-    return max(hardware.available_memory() - _MEMORY_KEPT, _MEMORY_OF_COMPILING)
+    return max(hardware.available_memory() - _MEMORY_RESERVED, _MEMORY_OF_COMPILING)
 
 
 def threads(count: int) -> int:
@@ -215,20 +215,20 @@ def threads(count: int) -> int:
 
 
 def spares(count: int) -> int:
-    """Return how many workers may warm up beside ``count`` that run cases: no more than there are cores for both.
+    """Return how many workers may warm up beside ``count`` that run cases: no more than the remaining cores.
 
-    Warming up for a GPU takes some times what a small case does, so one worker that runs cases has use for several that warm up.
+    The warm-up for a GPU takes several times as long as a small case, so one worker that runs cases can use several spare workers.
     """
     return max(0, min(3 * count, int(hardware.cores()) - count))
 
 
 MOST_OF_MEMORY = 0.75
-"""The share of what is available that one case may use, when ``--memory-limit`` is auto."""
+"""The share of the available memory that one case may use, when ``--memory-limit`` is auto."""
 
 _SIZE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) ?(KiB|MiB|GiB|TiB|KB|MB|GB|TB)")
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _LEAST_LIMIT = 64 * _MIB
-"""Below this no Python that has imported torch can begin: a unit was mistaken."""
+"""A Python process that imports torch needs more: a smaller limit is probably a mistaken unit."""
 
 
 def memory_limit(text: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Which of the cases, by backend, by glob on ids, by shard; and which of their steps.
+"""Selection of cases by backend, by glob on ids, and by shard; and of their steps.
 
 Only ``*`` and ``?`` are special in a glob, so that an id selects itself.
 """
@@ -30,7 +30,7 @@ class Shard:
         return cls(int(match[1]), int(match[2]))
 
     def holds(self, case: Case) -> bool:
-        """Whether the case belongs to this part: by its id alone, so that other cases do not move it."""
+        """Whether the case belongs to this shard. Only its id decides, so adding other cases does not change its shard."""
         import hashlib  # loads OpenSSL: not for commands that do not shard
 
         number = int.from_bytes(hashlib.sha256(case.id.encode("utf-8", "surrogatepass")).digest()[:8], "big")
@@ -38,13 +38,13 @@ class Shard:
 
 
 def glob(pattern: str) -> re.Pattern[str]:
-    """Return the expression of a glob over ids."""
+    """Return the regular expression of a glob over ids."""
     pieces = [{"*": ".*", "?": "."}.get(character) or re.escape(character) for character in pattern]
     return re.compile("".join(pieces), re.DOTALL)
 
 
 def unmatched(globs: Sequence[str], cases: Sequence[Case]) -> list[str]:
-    """Return for each glob that matches none of the cases what it should look like."""
+    """Return a hint for each glob that matches no case."""
     ids = [case.id for case in cases]
     return [_hint(pattern, ids) for pattern in globs if not any(map(glob(pattern).fullmatch, ids))]
 
@@ -65,7 +65,7 @@ def _some(ids: Sequence[str]) -> str:
 
 
 def _nearest(pattern: str, ids: Sequence[str]) -> Sequence[str]:
-    """Return the ids that begin as a text; else those that hold most of it between a glob's stars; else those of a name most like it."""
+    """Return the ids that begin with a pattern; else those that contain most of its literal pieces; else the ids with the closest name."""
     if begun := _begun(pattern.strip("*?"), ids):
         return begun
     pieces = [piece for piece in re.split(r"[*?\[\]/,]+", pattern) if piece]
@@ -79,7 +79,7 @@ def _nearest(pattern: str, ids: Sequence[str]) -> Sequence[str]:
 
 
 def _begun(text: str, ids: Sequence[str]) -> list[str]:
-    """Return the ids whose name, or that themselves, begin with a text, those of exactly this name first."""
+    """Return the ids that begin with a text, or whose name does; exact names come first."""
     if not text:
         return []
     names = {case_id: case_id.partition("[")[0] for case_id in ids}
@@ -93,7 +93,7 @@ def _begun(text: str, ids: Sequence[str]) -> list[str]:
 def select(
     cases: Sequence[Case], backends: Backends, *, names: Sequence[str] = (), globs: Sequence[str] = (), shard: Shard | None = None
 ) -> list[Case]:
-    """Return the cases that every given criterion lets through; raise ``UsageError`` for a backend that does not exist."""
+    """Return the cases that match every given criterion; raise ``UsageError`` for a backend that does not exist."""
     for name in names:
         if name not in backends.by_name:
             message, hint = unknown("backend", name, backends.by_name)
@@ -110,13 +110,13 @@ def is_optional(step: Step) -> bool:
 
 
 def without_benches(case: Case) -> Case:
-    """Return the case as it runs without ``--bench``. Bench steps are the last ones, so no other step changes its number."""
-    kept = tuple(step for step in case.steps if not is_optional(step))
-    return replace(case, steps=kept, left_out=(*case.steps[len(kept) :], *case.left_out)) if len(kept) < len(case.steps) else case
+    """Return the case as it runs without ``--bench``. Bench steps are the last ones, so the other steps keep their numbers."""
+    steps = tuple(step for step in case.steps if not is_optional(step))
+    return replace(case, steps=steps, left_out=(*case.steps[len(steps) :], *case.left_out)) if len(steps) < len(case.steps) else case
 
 
 def why_nothing_selected(read: int, *, names: Sequence[str], globs: Sequence[str], shard: str | None, of: int | None = None) -> str:
-    """Say why no case is selected: ``read`` were read, and ``of`` so many selected before the shard was taken, where that is known."""
+    """Return why no case is selected. ``read`` is the number of cases read, ``of`` that selected before sharding, where known."""
     if not read:
         return "no case is selected: the files that were read hold none"
     if of and shard:

@@ -1,4 +1,4 @@
-"""From a case to the plan that a worker runs: plain data, with the measurements that its expectations ask for."""
+"""Converts a case to the plan that a worker runs: plain data, with the measurements that its expectations need."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from runner.vocabulary.steps import parsed, traits_of
 
 
 def seed_of(case: Case) -> int:
-    """Return the case's seed: from its id without the backend, so that every backend sees the same numbers."""
+    """Return the case's seed: a hash of its id without the backend, so that every backend gets the same random numbers."""
     given = case.body.settings.torch.get("seed")
     if given is not None:
         return int(given)
@@ -25,11 +25,11 @@ def seed_of(case: Case) -> int:
 
 
 def digest_of(case: Case) -> str:
-    """Return the sha256 of what is run and judged, so that a recorded result can be tied to it.
+    """Return the sha256 of a case's content, which ties a recorded result to the case.
 
-    Where the file lies, and on which line something stands, does not count; nor does it whether the run times its bench steps.
+    File paths and line numbers do not count. ``--bench`` does not change the digest.
     """
-    apart = ("isolation", "preludes", "functions")  # how it is run is no part of what is claimed
+    apart = ("isolation", "preludes", "functions")  # isolation is no part of the claim; the text of the others is added below
     body = {name: value for name, value in body_as_json(case.body).items() if name not in apart}
     preludes = [block.text for block in case.body.preludes]
     functions = {name: one.block.text if isinstance(one, WrittenFunction) else one.value for name, one in case.body.functions.items()}
@@ -49,12 +49,12 @@ def _arguments(step: Step) -> dict[str, Any]:
 
 
 def python_of(step: Step) -> Mapping[str, Any] | None:
-    """Return the block of Python that a step has; None where it has none."""
+    """Return the Python block of a step; None where it has none."""
     return step.arguments.get(traits_of(step).python)
 
 
 def body_as_json(body: CaseBody) -> dict[str, Json]:
-    """Return a body as the plan's JSON has it; what is a template over facts is one still."""
+    """Return a body as JSON for the plan; templates over facts are not evaluated yet."""
     return {
         **body.settings.by_section,
         "preludes": [block.as_json() for block in body.preludes],
@@ -80,25 +80,25 @@ def _function_as_json(function: WrittenFunction | DescribedFunction) -> Json:
 
 
 def expects_raise(step: Step, here: Surroundings) -> bool:
-    """Whether an exception in this step is what the spec wants to see."""
+    """Whether the spec expects an exception in this step."""
     return any(isinstance(expected.check, Raises) and holds(expected.check.when, here) for expected in step.expectations)
 
 
 def needs_eager(case: Case) -> bool:
-    """Whether a step names the eager reference, or a part of it."""
+    """Whether a step refers to the eager reference, or a part of it."""
     return any(name.partition(".")[0] == EAGER for step in case.steps for name in step_names(step))
 
 
 def _compared(case: Case) -> list[str]:
-    """Return the names that expectations speak of, without the paths below them."""
+    """Return the names that expectations refer to, without the paths below them."""
     return sorted({name.partition(".")[0] for step in case.steps for expected in step.expectations for name in expected.check.names})
 
 
 def make_plan(case: Case, here: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:
-    """Return the plan as JSON can say it; raise ``templates.TemplateError`` for a fact that this machine does not have.
+    """Return the plan as JSON data; raise ``templates.TemplateError`` for a fact that this machine does not have.
 
-    It holds no path that a worker opens: ``with_paths`` adds those of its machine. The file of each block of Python is the name that
-    tracebacks give it.
+    The plan has no path that a worker opens: ``with_paths`` adds the paths of the worker's machine. The ``file`` of a Python block is
+    only its name in tracebacks.
     """
     plan = {
         "format": 1,
@@ -119,10 +119,10 @@ def make_plan(case: Case, here: Surroundings, facts: Mapping[str, object]) -> di
 def with_paths(
     plan: Mapping[str, object], folder: Path, cache: Path, objects: Path | None = None, torch_root: str | None = None
 ) -> dict[str, Any]:
-    """Return a plan with the paths of the machine on which its worker runs.
+    """Return a plan with the paths of the worker's machine.
 
-    ``folder`` is for what the case leaves, ``cache`` for what only the worker needs. ``objects`` is the folder from which compiled objects
-    may be served. The worker must import torch from ``torch_root``; with None it may import any.
+    ``folder`` is for the artifacts of the case, ``cache`` for the worker's scratch files. ``objects`` is the folder of the object cache.
+    The worker must import torch from ``torch_root``; with None any torch is accepted.
     """
     return {
         **plan,

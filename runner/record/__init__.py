@@ -1,1 +1,1 @@
-"""What a run leaves: journal, folder, lock, evidence, and how the parts of a run are joined."""
+"""The records of a run: journal, folder, lock, evidence; and merging the parts of a run."""

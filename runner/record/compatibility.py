@@ -1,6 +1,6 @@
-"""Whether two recordings are of one run: what may differ between the machines and the parts of a run, each with its reason.
+"""Compatibility of two recordings: the tables list what may differ between machines, and between parts of a run, with the reasons.
 
-What is not in a table here must agree, so that a new option, fact or variable is compared until somebody says why not.
+Everything else must be equal: a new option, fact or variable is compared until it is added to a table.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,66 +10,66 @@ from runner.core import devices
 from runner.record.journal import RunHeader
 
 FREE_OPTIONS: Mapping[str, str] = {
-    "jobs": "how many run at once changes no outcome",
-    "junit": "where a report goes too",
-    "no-kept": "what earlier runs found of the machine is asked anew",
-    "out": "where a run lies",
-    "resume": "a part that was cut off and gone on with is a part like any other",
+    "jobs": "the number of parallel cases changes no outcome",
+    "junit": "the path of a report",
+    "no-kept": "ignores cached probe results; the probes give the same results again",
+    "out": "the path of the run's folder",
+    "resume": "a resumed part is a part like any other",
     "shuffle": "the order of the cases changes no outcome",
-    "shard": "which part it is; looked at by itself",
+    "shard": "differs between parts; checked separately",
 }
 """Options of ``run`` that may differ."""
 
 FREE_FACTS: Mapping[str, str] = {
-    "gpu_memory": "follows from the device, of which a driver reserves a little more or less",
-    "platform": "the kernel's release; the versions that matter to a case stand beside it",
+    "gpu_memory": "follows from the device; a driver reserves a little more or less of it",
+    "platform": "the kernel's release; versions that matter to a case are separate facts",
 }
-"""Facts of a machine that may differ; its name is never recorded."""
+"""Facts of a machine that may differ; its host name is never recorded."""
 
 FREE_VARIABLES: Mapping[str, str] = {
     "CUDA_VISIBLE_DEVICES": "which of the machine's GPUs; what they are and how many is compared",
     "HIP_VISIBLE_DEVICES": "which of the machine's GPUs; what they are and how many is compared",
-    "ROCM_PATH": "where ROCm lies on that machine; its version is compared",
-    "CUDA_HOME": "where CUDA lies on that machine; its version is compared",
-    "CUDA_PATH": "where CUDA lies on that machine; its version is compared",
+    "ROCM_PATH": "the path of ROCm on that machine; its version is compared",
+    "CUDA_HOME": "the path of CUDA on that machine; its version is compared",
+    "CUDA_PATH": "the path of CUDA on that machine; its version is compared",
     "TORCHINDUCTOR_CACHE_DIR": "every case gets a folder of its own",
     "TRITON_CACHE_DIR": "every case gets a folder of its own",
 }
 """Environment variables that may differ."""
 
 FACTS_OF_SOME: Mapping[str, str] = {
-    "vec_isa": "which vector instructions torch takes, only a worker that was made warm for the CPU has found out",
+    "vec_isa": "torch's vector instructions are probed only by a worker that is warmed up for the CPU",
 }
-"""Facts of a machine that must agree where both sides tell them."""
+"""Facts of a machine that are compared only if both sides have them."""
 
 _OF_FILES = frozenset({"torch", "torch_git", "python", *(build.version for build in devices.builds())})
-"""Facts that are recorded of every machine; the others only where some case could run, so that a worker was asked."""
+"""Facts that are recorded for every machine. The other facts are recorded only if some case could run: a worker reports them."""
 
-_ASKED = "gpus"
-"""A fact that every worker tells."""
+_REPORTED = "gpus"
+"""A fact that every worker reports."""
 
 _AS_COMPARED: Mapping[str, Callable[[str], str]] = {
     "python": lambda version: ".".join(version.split(".")[:2]),
     "ck_dir": lambda folder: "installed" if folder else "",
 }
-"""Facts of which only a part must agree: Python's minor version, and whether Composable Kernel is there."""
+"""Facts that are compared in part: Python's minor version, and whether Composable Kernel is installed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something that should agree: what, here and there; what one side lacks is empty."""
+    """A difference that should not be: the name, and the value of each side; empty where a side has none."""
 
     what: str
     here: str
     there: str
 
     def between(self, here: str, there: str) -> str:
-        """Return it in words, with names for the two sides."""
+        """Return the difference in words; ``here`` and ``there`` are the names of the two sides."""
         return f"{self.what} is {_shown(self.here)} {here}, {_shown(self.there)} {there}"
 
 
 def differences(here: RunHeader, there: RunHeader) -> list[Difference]:
-    """Return everything that differs between two parts of one run and should not."""
+    """Return every difference between two parts of one run that should not be."""
     return [
         *_differing("the version of this program", {"": here.version}, {"": there.version}),
         *option_differences(here.options, there.options),
@@ -80,22 +80,22 @@ def differences(here: RunHeader, there: RunHeader) -> list[Difference]:
 
 
 def option_differences(here: Mapping[str, str], there: Mapping[str, str]) -> list[Difference]:
-    """Return the options that differ and are not free to."""
+    """Return the options that differ and are not in ``FREE_OPTIONS``."""
     return list(_differing("--", here, there, FREE_OPTIONS))
 
 
 def variable_differences(here: Mapping[str, str], there: Mapping[str, str]) -> list[Difference]:
-    """Return the environment variables that differ and are not free to."""
+    """Return the environment variables that differ and are not in ``FREE_VARIABLES``."""
     return list(_differing("$", here, there, FREE_VARIABLES))
 
 
 def machine_differences(here: Mapping[str, str], there: Mapping[str, str]) -> list[Difference]:
-    """Return the facts of the machine that differ and are not free to; of one that no worker was asked about, the files' alone."""
+    """Return the facts that differ and are not in ``FREE_FACTS``; only the facts of files if no worker reported on one of the machines."""
     mine, theirs = _compared(here), _compared(there)
-    if not (_ASKED in here and _ASKED in there):
+    if not (_REPORTED in here and _REPORTED in there):
         mine, theirs = ({name: facts[name] for name in facts if name in _OF_FILES} for facts in (mine, theirs))
-    untold = {name for name in FACTS_OF_SOME if not (name in mine and name in theirs)}
-    mine, theirs = ({name: facts[name] for name in facts if name not in untold} for facts in (mine, theirs))
+    one_sided = {name for name in FACTS_OF_SOME if not (name in mine and name in theirs)}
+    mine, theirs = ({name: facts[name] for name in facts if name not in one_sided} for facts in (mine, theirs))
     return list(_differing("the machine's", mine, theirs, FREE_FACTS))
 
 

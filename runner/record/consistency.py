@@ -1,7 +1,7 @@
-"""Whether a journal contradicts itself. Every reader refuses a line whose fields cannot all be true. Pure.
+"""Whether a journal contradicts itself. Every reader refuses a line with contradicting fields. Pure.
 
-Nothing is believed twice: the outcome is folded again from the verdicts, the result of several attempts from the attempts, the footer
-from the lines.
+Derived fields are computed again: the outcome from the verdicts, the result of several attempts from the attempts, the footer from the
+lines.
 """
 
 import re
@@ -28,11 +28,11 @@ _EFFECTS: Mapping[Outcome, frozenset[WaiverEffect]] = {
     Outcome.XFAIL: frozenset(WaiverEffect) - {WaiverEffect.PASSED},
     **dict.fromkeys(_WAIVABLE, frozenset({WaiverEffect.EXPIRED, WaiverEffect.OTHER_FAILURE, WaiverEffect.TOO_SLOW})),
 }
-"""What may have become of a waiver, by the outcome."""
+"""The possible effects of waivers, by the outcome."""
 
 
 def of_result(result: CaseResult, *, retries: int, repeat: int) -> str:
-    """Return how the line of a case or of an attempt contradicts itself; empty when it does not."""
+    """Return how the line of a case or of an attempt contradicts itself; empty if it does not."""
     return next(_of_result(result, retries, repeat), "")
 
 
@@ -70,7 +70,7 @@ def _identity(result: CaseResult) -> Iterator[str]:
 
 
 def _is_required_and_missing(result: CaseResult) -> bool:
-    """Whether this is what ``--require`` makes of an UNAVAILABLE case: an ERROR of a case that was not executed."""
+    """Whether this is the ERROR of an unavailable case that ``--require`` names; such a case was not executed."""
     missing = result.outcome is Outcome.ERROR and result.failure_type == "unavailable" and result.reason.startswith("--require ")
     return missing and not any((result.verdicts, result.folder, result.isolation, result.evidence, result.attempts, result.waivers))
 
@@ -95,7 +95,7 @@ def _executed(result: CaseResult) -> Iterator[str]:
         yield f"{said} without a verdict"
     yield from _outcome(result, folded)
     if not result.folder:
-        yield f"{said}, though no folder says that it was executed"
+        yield f"{said}, though it has no folder"
     if folded.outcome in (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK) and OBSERVATION not in result.evidence:
         yield f"{said} without the digest of what it was judged by (of an older version: run it again)"
     yield from _waivers(result)
@@ -107,7 +107,7 @@ def _outcome(result: CaseResult, folded: Folded) -> Iterator[str]:
         result.outcome, (result.outcome,)
     )
     if outcome not in allowed:
-        yield f"{said}, though its verdicts come to {outcome.label}"
+        yield f"{said}, though the outcome of its verdicts is {outcome.label}"
     kind = {Outcome.XPASS: "xpass", Outcome.FLAKY: "flaky"}.get(result.outcome, folded.failure_type)
     if result.failure_type != kind:
         yield f"{said} with the failure type '{result.failure_type}', which is '{kind}'"
@@ -142,7 +142,7 @@ def _attempt(attempt: Attempt) -> Iterator[str]:
     folded = fold(attempt.verdicts)
     expected = {Outcome.XPASS: (Outcome.PASS,), Outcome.XFAIL: _WAIVABLE}.get(attempt.outcome, (attempt.outcome,))
     if folded.outcome not in expected:
-        yield f"{said}, though its verdicts come to {folded.outcome.label}"
+        yield f"{said}, though the outcome of its verdicts is {folded.outcome.label}"
     kind = "xpass" if attempt.outcome is Outcome.XPASS else folded.failure_type
     if attempt.failure_type != kind:
         yield f"{said} with the failure type '{attempt.failure_type}', which is '{kind}'"
@@ -158,7 +158,7 @@ def _attempts(result: CaseResult, retries: int, repeat: int) -> Iterator[str]:
         yield "two attempts of one folder"
     index, outcome = outcome_of([attempt.outcome for attempt in made], repeat)
     if result.outcome not in (outcome, Outcome.NOT_RUN):
-        yield f"{result.outcome.label}, though its attempts come to {outcome.label}"
+        yield f"{result.outcome.label}, though the outcome of its attempts is {outcome.label}"
     shown = made[index]
     if (result.folder, result.evidence) != (shown.folder, shown.evidence):
         yield "its folder is not that of the attempt that it shows"
@@ -169,7 +169,7 @@ def _attempts(result: CaseResult, retries: int, repeat: int) -> Iterator[str]:
 
 
 def of_attempt_lines(result: CaseResult, lines: Sequence[CaseResult]) -> str:
-    """Return how a case contradicts the lines of its attempts, which stand before it; empty when it does not."""
+    """Return how a case contradicts the earlier lines of its attempts; empty if it does not."""
     if len(lines) == 1 and not result.attempts:
         return "" if (lines[0].folder, lines[0].evidence) == (result.folder, result.evidence) else "it is not the attempt that was made"
     made = tuple(map(attempt_of, lines))
@@ -177,17 +177,17 @@ def of_attempt_lines(result: CaseResult, lines: Sequence[CaseResult]) -> str:
 
 
 def of_results(results: Sequence[CaseResult]) -> str:
-    """Return what two lines cannot both say; empty when nothing."""
+    """Return how two lines contradict each other; empty if none do."""
     owner: dict[str, str] = {}
     for result in results:
         for folder in {result.folder, *(attempt.folder for attempt in result.attempts)} - {""}:
             if (other := owner.setdefault(folder, result.case_id)) != result.case_id:
-                return f"{folder} is said to be of {other!r} and of {result.case_id!r}"
+                return f"{folder} is the folder of {other!r} and of {result.case_id!r}"
     return ""
 
 
 def of_machine(results: Sequence[CaseResult], environment: Mapping[str, str], devices: Mapping[str, str]) -> str:
-    """Return which case a machine without a GPU cannot have executed; ``devices`` are those of backends by name. Empty for none."""
+    """Return which case a machine without a GPU cannot have executed; empty for none. ``devices`` are the devices of backends by name."""
     if environment.get("gpus") != "0":
         return ""
     for result in results:
@@ -206,7 +206,7 @@ def of_footer(
     ended: tuple[int, bool],
     lets_flaky_pass: bool,
 ) -> str:
-    """Return how a footer contradicts the lines before it; empty when it does not.
+    """Return how a footer contradicts the lines before it; empty if it does not.
 
     ``totals`` are those of the footer and those that were counted, ``ended`` the footer's exit code and whether the run was interrupted.
     """
@@ -224,22 +224,22 @@ def of_footer(
     expected = ExitCode.INTERRUPTED if interrupted else whole
     if expected in (ExitCode.OK, ExitCode.NOTHING) and (names := required.names_in(options)):
         if options.get("shard") and code == ExitCode.NOTHING:
-            return ""  # what cases of other shards use does not stand here
+            return ""  # a case of another shard may exercise the name
         if not options.get("shard") and next(required.problems_of_recorded(names, results), ""):
             expected = ExitCode.NOTHING
-    return "" if code == expected else f"its exit code is {code}, and its cases come to {int(expected)}"
+    return "" if code == expected else f"its exit code is {code}, but its cases give {int(expected)}"
 
 
 def of_options(options: Mapping[str, str], said: Mapping[str, object]) -> str:
-    """Return which field of a header is not what its options say; empty when none."""
+    """Return which field of a header contradicts its options; empty if none."""
     differing = [name for name, value in said.items() if name in options and options[name] != str(value)]
-    return f"its {differing[0]} is not what its options say" if differing else ""
+    return f"its {differing[0]} contradicts its options" if differing else ""
 
 
 ReDigest = Callable[[Mapping[str, str]], str]
 
 
 def of_selection(results: Sequence[CaseResult], selection: str, digest: ReDigest) -> str:
-    """Return why these are not the cases that were selected; empty when they are."""
+    """Return why these are not the selected cases; empty if they are."""
     found = digest({result.case_id: result.digest for result in results})
     return "" if found == selection else "its cases are not those that were selected, or one has another digest"

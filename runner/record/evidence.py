@@ -1,4 +1,4 @@
-"""The files that a case was judged by, with their digests: taken when it is judged, and verified by everything that reads them again."""
+"""The files by which a case is judged. Their digests are computed when it is judged, and verified when the files are read again."""
 
 import hashlib
 import json
@@ -11,14 +11,14 @@ from runner.system.safe_open import open_untrusted
 OBSERVATION = "observation.json"
 SERVICES = "services.json"
 CODE_BYTES = 16 << 20
-"""The most of one piece of generated code that is read."""
+"""The maximum size in bytes of a piece of generated code."""
 
 _MOST_BYTES = 512 << 20
-"""Of one file; what is larger was written by no run."""
+"""The maximum size in bytes of a recorded file; no run writes larger ones."""
 
 
 class EvidenceAltered(Exception):
-    """A file that a case was judged by is not what it was then."""
+    """A file by which a case was judged has changed since."""
 
 
 def digest(data: bytes) -> str:
@@ -32,14 +32,14 @@ def code_name(step: int, piece: int) -> str:
 
 
 class CaseFiles:
-    """The files of a case that is judged, and the digest of each that was read."""
+    """The files of a case during judging, with the digest of each file that was read."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.digests: dict[str, str] = {}
 
     def note(self, name: str, data: bytes) -> None:
-        """Take in a file of the runner's own."""
+        """Record the digest of a file that the runner wrote."""
         self.digests[name] = digest(data)
 
     def code(self, step: int, piece: int) -> str:
@@ -50,18 +50,18 @@ class CaseFiles:
 
 
 class RecordedFiles:
-    """The files of a case that was judged before; each is read only as it was then. Raises ``EvidenceAltered``."""
+    """The files of a recorded case. Each digest is verified; raises ``EvidenceAltered``."""
 
     def __init__(self, folder: Path, digests: Mapping[str, str]) -> None:
         self._folder = folder
         self._digests = digests
 
     def observation(self) -> Json:
-        """Return what the worker sent."""
+        """Return the worker's message."""
         return json.loads(self._verified(OBSERVATION))
 
     def services(self) -> list[ServiceReport]:
-        """Return what the services of the case saw of it."""
+        """Return the reports of the case's services."""
         return [ServiceReport(**report) for report in json.loads(self._verified(SERVICES))] if SERVICES in self._digests else []
 
     def code(self, step: int, piece: int) -> str:
@@ -78,7 +78,7 @@ class RecordedFiles:
 
 
 def alterations(folder: Path, result: CaseResult) -> Iterator[str]:
-    """Yield each file of a result, or of its attempts, that is not what it was judged by; ``folder`` is the run's."""
+    """Yield each file of a result, or of its attempts, that changed since judging; ``folder`` is the run's."""
     parts = {result.folder: result.evidence, **{attempt.folder: attempt.evidence for attempt in result.attempts}}
     for name, digests in parts.items():
         links = [path for path in (folder / name, *(folder / name).parents) if path != folder and path.is_relative_to(folder)]

@@ -1,7 +1,7 @@
-"""The shards of a run joined to the run that they are parts of; refused where something is missing, twice, or does not belong together.
+"""Joins the shards of a run; refuses missing, duplicate and incompatible shards.
 
-The headers say what the whole selection was, so that what no shard ran cannot go unseen. What may differ between the parts is a
-table of ``agreement``.
+The headers have the digest of the whole selection, so that a missing case is detected. The tables of ``compatibility`` list what may
+differ between the parts.
 """
 
 import itertools
@@ -19,15 +19,15 @@ from runner.record.journal import Run, RunFooter, RunHeader, digest_of_selection
 _SHARD = re.compile(r"([1-9][0-9]*)/([1-9][0-9]*)")
 _FOLDER = re.compile(r"cases/([0-9]{5,9})")
 _SHOWN = 3
-"""How many names stand in one problem."""
+"""How many names one problem lists."""
 
 _LISTED = 100
-"""How many shards are said to be missing by name."""
+"""How many missing shards are listed by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A run as read, under the name that the command line gave it."""
+    """A run of a shard, with its name on the command line."""
 
     name: str
     run: Run
@@ -40,27 +40,27 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """What the journal of the merged run holds."""
+    """The content of the merged run's journal."""
 
     header: RunHeader
     results: tuple[CaseResult, ...]
     footer: RunFooter
     unexercised: tuple[str, ...] = ()
-    """Why ``--require`` makes a run in which nothing failed no success, a line for each name."""
+    """A line for each name of ``--require`` that no executed case uses."""
 
 
-# -- what does not fit ----------------------------------------------------------------------------------------------
+# -- problems -------------------------------------------------------------------------------------------------------
 
 
 def problems(parts: Sequence[Part]) -> list[str]:
-    """Return why these runs are not the shards of one run, a line each; all of them."""
+    """Return every reason why these runs are not the shards of one run, a line each."""
     found = [f"{part.name}: {problem}" for part in parts for problem in _of_part(part)]
     given = Counter(part.header.run_id for part in parts)
     found += [f"the run {run_id} is given {count} times" for run_id, count in given.items() if count > 1]
     shards = [part for part in parts if _SHARD.fullmatch(part.header.shard)]
     found += [f"{other.name}: {problem}" for other in shards[1:] for problem in _between(other, shards[0])]
     wrong = [*_shards(shards), *_overlaps(parts)] if not any(count > 1 for count in given.values()) else []
-    # what is said already would be said again by what follows from it
+    # problems of the whole follow from problems of the parts, so they are reported only without those
     return found + wrong or list(_whole(parts))
 
 
@@ -71,9 +71,9 @@ def _of_part(part: Part) -> Iterator[str]:
     if not header.selection:
         yield "its journal is of an older version, which does not say what the whole selection was; run it again"
     if footer is None:
-        yield "it was cut off; go on with it by 'run ... --resume', then merge"
+        yield "it was cut off; resume it with 'run ... --resume', then merge"
     elif footer.interrupted:
-        yield "it was interrupted; go on with it by 'run ... --resume', then merge"
+        yield "it was interrupted; resume it with 'run ... --resume', then merge"
     elif dict(footer.totals) != totals(part.run.results):
         yield "its footer counts other outcomes than its cases have"
     if footer is not None and len(part.run.results) != header.selected:
@@ -86,7 +86,7 @@ def _of_part(part: Part) -> Iterator[str]:
 
 
 def _is_within(result: CaseResult) -> bool:
-    """Whether what a result says of files names nothing outside of the case's folder."""
+    """Whether all file names of a result are within the case's folder."""
     is_folder = all(_FOLDER.fullmatch(folder) for folder in folders_of(result))
     return is_folder and not any("/" in name or name in ("", ".", "..") for name in result.attachments)
 
@@ -102,7 +102,7 @@ def _between(part: Part, first: Part) -> Iterator[str]:
 
 
 def _shards(parts: Sequence[Part]) -> Iterator[str]:
-    """Say which shards are missing or given twice."""
+    """Yield the shards that are missing or duplicate."""
     names: dict[str, list[str]] = {}
     for part in parts:
         names.setdefault(part.header.shard, []).append(part.name)
@@ -120,7 +120,7 @@ def _shards(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def _overlaps(parts: Sequence[Part]) -> Iterator[str]:
-    """Say which cases two runs hold that are not the same shard."""
+    """Yield the cases that are in two different shards."""
     holder: dict[str, Part] = {}
     twice: dict[tuple[str, str], list[str]] = {}
     for part in parts:
@@ -133,7 +133,7 @@ def _overlaps(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def _whole(parts: Sequence[Part]) -> Iterator[str]:
-    """Say whether the cases of all parts are those that were selected."""
+    """Yield why the cases of all parts are not the selected ones."""
     digests: dict[str, str] = {result.case_id: result.digest for part in parts for result in part.run.results}
     if not parts:
         return
@@ -155,11 +155,11 @@ def _some(cases: Sequence[str]) -> str:
 def folders_of(result: CaseResult) -> tuple[str, ...]:
     """Return the folders of a case below its run's."""
     folders = (result.folder, *(attempt.folder for attempt in result.attempts))
-    return tuple(dict.fromkeys(folder for folder in folders if folder))  # a case's own is that of one of its attempts
+    return tuple(dict.fromkeys(folder for folder in folders if folder))  # the case's folder is also that of one of its attempts
 
 
 def moved(result: CaseResult, by: int) -> CaseResult:
-    """Return a result whose folders have numbers greater by so much."""
+    """Return a result with ``by`` added to the numbers of its folders."""
     attempts = tuple(replace(attempt, folder=_moved(attempt.folder, by)) for attempt in result.attempts)
     return replace(result, folder=_moved(result.folder, by), attempts=attempts)
 
@@ -170,12 +170,12 @@ def _moved(folder: str, by: int) -> str:
 
 def _number(folder: str) -> int:
     match = _FOLDER.fullmatch(folder)
-    assert match is not None, "looked at among the problems"
+    assert match is not None, "checked by problems()"
     return int(match[1])
 
 
 def shifts(parts: Sequence[Part]) -> list[int]:
-    """Return for each part by how much the numbers of its cases' folders grow, so that no two are the same."""
+    """Return for each part the offset that makes its folder numbers unique in the merged run."""
     found, highest = [], 0
     for part in parts:
         found.append(highest)
@@ -184,7 +184,7 @@ def shifts(parts: Sequence[Part]) -> list[int]:
 
 
 def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> Joined:
-    """Return the run that the parts make: files in the order in which they were read, the cases of each by id."""
+    """Return the merged run: spec files in the order of the header, the cases of each by id."""
     first = parts[0].header
     headers = [part.header for part in parts]
     header = replace(
@@ -214,7 +214,7 @@ def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> Joi
 
 
 def _conclusion(header: RunHeader, results: Sequence[CaseResult]) -> tuple[ExitCode, tuple[str, ...]]:
-    """Return what the whole run would have exited with, and the lines about names of ``--require`` that turn a success into NOTHING."""
+    """Return the exit code of the merged run, and the lines about names of ``--require`` that turn a success into NOTHING."""
     least = int(header.options.get("min-executed", "1"))
     code = exit_code((result.outcome for result in results), least, lets_flaky_pass=header.lets_flaky_pass)
     if code not in (ExitCode.OK, ExitCode.NOTHING):
@@ -224,11 +224,11 @@ def _conclusion(header: RunHeader, results: Sequence[CaseResult]) -> tuple[ExitC
 
 
 def _together(sides: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return what the parts say by name; where they may differ, each that one says."""
+    """Return the values of the parts by name; different values are joined."""
     names = dict.fromkeys(name for side in sides for name in side)
     return {name: " | ".join(dict.fromkeys(side[name] for side in sides if name in side)) for name in names}
 
 
 def _by_number(case_id: str) -> list[tuple[int, str]]:
-    """Return a key by which 2 comes before 10."""
+    """Return a sort key with numeric order: 2 before 10."""
     return [(int(piece), "") if piece.isdecimal() and len(piece) < 18 else (-1, piece) for piece in re.split(r"([0-9]+)", case_id)]

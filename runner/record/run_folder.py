@@ -1,4 +1,4 @@
-"""The folder of a run: where it lies, what is in it, and going on with one that did not end."""
+"""The folder of a run: its location, its content, and resuming a run that did not end."""
 
 import itertools
 import os
@@ -24,34 +24,34 @@ LATEST = "latest"
 
 _PROBE = 1 << 12
 _MOST_NAME = 60
-"""Characters of a report's name in that of its lock: the name of a file has 255 bytes."""
+"""How many characters of a report's name its lock's name contains: a file name has at most 255 bytes."""
 
 _DEEPEST = 8
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _LARGEST = 256 << 20
-"""Bytes of one file of a case that a merge takes along; a worker's messages, code and traces are bounded far below."""
+"""The maximum size in bytes of a file that a merge copies; the limits of a worker's messages, code and traces are much smaller."""
 
 
 @dataclass
 class RunFolder:
-    """A run's folder, ready to be written to."""
+    """A run's folder, open for writing."""
 
     path: Path
     run_id: str
     header: RunHeader | None = None
-    """Set when the run goes on with an earlier one's journal."""
+    """The header of the interrupted run; None for a new run."""
     finished: tuple[CaseResult, ...] = ()
     attempts: Mapping[CaseId, tuple[CaseResult, ...]] = field(default_factory=dict)
-    """Those of an earlier run, of cases that it did not finish."""
+    """The attempts of cases that the interrupted run did not finish."""
     junit_files: list[Path] = field(default_factory=list)
     is_latest: bool = False
     lock: RunLock | None = None
-    """Held as long as this process writes to the folder."""
+    """The lock on the folder, while this process writes to it."""
     report_lock: RunLock | None = None
-    """Likewise for the file that ``--junit`` names."""
+    """The lock on the file of ``--junit``."""
 
     def release(self) -> None:
-        """Let another process write to the folder and to the report."""
+        """Release the locks on the folder and on the report."""
         for lock in (self.report_lock, self.lock):
             if lock is not None:
                 lock.release()
@@ -63,20 +63,20 @@ class RunFolder:
 
     @property
     def shown_junit(self) -> str:
-        """The report as people are told of it."""
+        """The path of the report as messages show it."""
         return shown_path(REPORTS / LATEST / JUNIT if self.is_latest else self.junit_files[-1])
 
     def case_folder(self, number: int) -> Path:
-        """Return the folder of the ``number``-th case; ids are too long and too free for names of folders."""
+        """Return the folder of the ``number``-th case. Ids are no valid folder names."""
         return self.path / "cases" / f"{number:05d}"
 
     def next_number(self) -> int:
-        """Return the first number that no folder of an earlier attempt has: cases end in another order than they began."""
+        """Return the first number above those of all existing folders."""
         names = [entry.name for entry in self.path.glob("cases/*") if entry.name.isdecimal()]
         return 1 + max(map(int, names), default=0)
 
     def claim_junit(self, extra: Path | None) -> None:
-        """Make sure that the reports can be written before anything is run."""
+        """Check that the reports can be written, before anything runs, and lock the file of ``--junit``."""
         self.junit_files = [self.path / JUNIT]
         if extra is not None:
             require_free_report(extra, self.path)
@@ -86,7 +86,7 @@ class RunFolder:
 
 
 def open_run(out: Path | None) -> RunFolder:
-    """Make the folder of a new run; raise ``UsageError`` when it cannot be written, or holds a run already."""
+    """Make the folder of a new run; raise ``UsageError`` if it is not writable, or contains a run already."""
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     run_id = f"{moment}-{secrets.token_hex(3)}"
     path = (out if out is not None else REPORTS / run_id).absolute()
@@ -96,7 +96,7 @@ def open_run(out: Path | None) -> RunFolder:
     _must_be_writable(path)
     lock = _lock(path)
     try:
-        _refuse_run(path, out, mine=True)  # one may have begun and ended since
+        _refuse_run(path, out, mine=True)  # another run may have begun and ended in the meantime
     except UsageError:
         lock.release()
         raise
@@ -124,7 +124,7 @@ def _lock(path: Path) -> RunLock:
 
 
 def require_still(name: str, path: Path) -> None:
-    """Raise ``UsageError`` where the run is still being written: what it holds now is not what it will hold."""
+    """Raise ``UsageError`` if a process is still writing the run."""
     holder = holder_of(path)
     if holder is not None:
         raise UsageError(f"{name}: {holder} is still writing this run in {path}; wait for its end")
@@ -132,7 +132,7 @@ def require_still(name: str, path: Path) -> None:
 
 def _holds_run(path: Path) -> bool:
     try:
-        return (path / JOURNAL).stat().st_size > 0  # an empty one is of a run that never began
+        return (path / JOURNAL).stat().st_size > 0  # the journal of a run that never began is empty
     except OSError:
         return False
 
@@ -141,14 +141,14 @@ def _must_be_writable(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".writable-{secrets.token_hex(4)}"
-        probe.write_bytes(bytes(_PROBE))  # a full disk still makes empty files
+        probe.write_bytes(bytes(_PROBE))  # empty files can be created on a full disk
         probe.unlink()
     except OSError as error:
         raise UsageError(f"cannot write to {path}: {error.strerror}") from error
 
 
 def require_free_report(path: Path | None, mine: Path | None = None) -> None:
-    """Raise ``UsageError`` where ``--junit`` names what cannot be written, or what a live run writes. ``mine`` is the run's own folder."""
+    """Raise ``UsageError`` if the file of ``--junit`` is not writable, or belongs to a live run. ``mine`` is the run's own folder."""
     if path is None:
         return
     _require_writable_report(path)
@@ -161,7 +161,7 @@ def require_free_report(path: Path | None, mine: Path | None = None) -> None:
 
 
 def _lock_of_report(path: Path, run: Path) -> RunLock | None:
-    """Lock the file that ``--junit`` names, by a file beside it: a report is replaced as a whole. What is no regular file has no lock."""
+    """Lock the file of ``--junit`` with a lock file in its folder, because the report itself is replaced. Special files have no lock."""
     real = Path(os.path.realpath(path))
     if real.exists() and not real.is_file():
         return None
@@ -183,7 +183,7 @@ def _report_in_use(path: Path, holder: Holder) -> str:
 
 
 def _require_writable_report(path: Path) -> None:
-    """Raise ``UsageError`` where no report can be written at a path that ``--junit`` names; a link counts as what it leads to."""
+    """Raise ``UsageError`` if no report can be written to the path of ``--junit``; links are followed."""
     if path.is_dir():
         raise UsageError(f"--junit {path}: this is a folder; name a file")
     if path.is_socket() or path.is_block_device():
@@ -199,7 +199,7 @@ def _require_writable_report(path: Path) -> None:
 
 
 def special(path: Path) -> str:
-    """Return in words what a path is that is no regular file: a folder, a named pipe, a device, a link that leads nowhere."""
+    """Return the type of a path that is no regular file: a folder, a named pipe, a device, a broken link."""
     kinds = ((Path.is_dir, "a folder"), (Path.is_fifo, "a named pipe"), (Path.is_socket, "a socket"))
     devices = ((Path.is_char_device, "a character device"), (Path.is_block_device, "a block device"))
     found = next((words for test, words in (*kinds, *devices) if test(path)), "")
@@ -207,7 +207,7 @@ def special(path: Path) -> str:
 
 
 def _point_latest(path: Path) -> bool:
-    """Let ``reports/latest`` point to the run, in one step; False where links cannot be had."""
+    """Point ``reports/latest`` to the run atomically; return False if links are not supported."""
     temporary = path.parent / f".latest-{secrets.token_hex(4)}"
     try:
         temporary.symlink_to(path.name)
@@ -229,14 +229,14 @@ def find_run(name: str) -> Path:
 
 
 def resume_run(name: str, now: RunHeader, digests: Mapping[str, str], files: Mapping[str, str], out: Path | None = None) -> RunFolder:
-    """Return the folder of a run that did not come to its end, with its results; raise ``UsageError`` where it cannot be gone on with.
+    """Return the folder of an incomplete run, with its results; raise ``UsageError`` if it cannot be resumed.
 
-    ``now`` is the header that this command would write, ``digests`` the selected cases' by id, ``files`` those of what judges
-    them: backends and waivers. A run that judged nothing begins anew, in its folder.
+    ``now`` is the header that this command would write, ``digests`` are those of the selected cases by id, ``files`` those of backends
+    and waivers. A run without a judged case starts again, in its folder.
     """
     path = find_run(name)
     if out is not None and out.absolute() != path:
-        raise UsageError(f"--resume {name} --out {out}: a run that is gone on with stays in its folder; leave --out away")
+        raise UsageError(f"--resume {name} --out {out}: a resumed run stays in its folder; remove --out")
     lock = _lock(path)
     try:
         return replace(_resumed(path, name, now, digests, files), lock=lock)
@@ -254,13 +254,13 @@ def _resumed(path: Path, name: str, now: RunHeader, digests: Mapping[str, str], 
         raise UsageError(f"--resume {name}: this run came to its end; run the failures with --select")
     problem = _why_another(run, now, digests, files)
     if problem:
-        raise UsageError(f"--resume {name}: {problem}; begin a new run, or go on as that one began")
+        raise UsageError(f"--resume {name}: {problem}; begin a new run, or resume with the command of that run")
     begun = RunFolder(path=path, run_id=run.header.run_id)
     return replace(begun, header=run.header, finished=run.finished, attempts=run.attempts) if run.has_something else begun
 
 
 def _why_another(run: Run, now: RunHeader, digests: Mapping[str, str], files: Mapping[str, str]) -> str:
-    """Return why what would be run is not the rest of that run; empty when it is."""
+    """Return why this command is not compatible with the interrupted run; empty if it is."""
     then = run.header
     if then.merged:
         return "this run was joined from others, and ran nothing itself"
@@ -288,10 +288,9 @@ def _in_words(found: Sequence[Difference]) -> str:
 
 
 def copy_evidence(source: Path, folders: Mapping[str, str], target: Path) -> list[str]:
-    """Copy the files of cases from one run's folder to another's; ``folders`` says under which name each goes.
+    """Copy the artifacts of cases from one run's folder to another's; ``folders`` maps old to new names.
 
-    A run may come from another machine, and its cases could leave anything in their folders: no link is followed, and what is
-    neither file nor folder stays. Returns what was left behind and why.
+    The files are untrusted: no link is followed, and special files are not copied. Returns the files that were not copied, with reasons.
     """
     left: list[str] = []
     for name, new in folders.items():
@@ -305,7 +304,7 @@ def copy_evidence(source: Path, folders: Mapping[str, str], target: Path) -> lis
 
 
 def _copy_folder(descriptor: int, shown_as: Path, target: Path, depth: int = 0) -> Iterator[str]:
-    """Copy what is in an open folder, and close it; yield what is left behind."""
+    """Copy the content of an open folder, and close it; yield the files that were not copied."""
     try:
         target.mkdir(parents=True, exist_ok=True)
         for name in sorted(os.listdir(descriptor)):
@@ -326,7 +325,7 @@ def _copy_folder(descriptor: int, shown_as: Path, target: Path, depth: int = 0) 
 
 
 def _open_folder(source: Path, name: str) -> int:
-    """Open a folder below another without following a link on the way."""
+    """Open a folder below another without following links."""
     descriptor = os.open(source, _FOLDER_FLAGS)
     for part in Path(name).parts:
         try:
@@ -338,7 +337,7 @@ def _open_folder(source: Path, name: str) -> int:
 
 
 def _copy_file(source: int, target: Path) -> str:
-    """Copy an open file, and close it; return why not."""
+    """Copy an open file, and close it; return why it was not copied, empty if it was."""
     status = os.fstat(source)
     if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
         os.close(source)

@@ -1,4 +1,4 @@
-"""The locks of a run's folder and of its further report, held by the process that writes them until it ends."""
+"""The locks of a run's folder and of its ``--junit`` report. The process that writes them holds the locks until it ends."""
 
 import contextlib
 import fcntl
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LOCK = "run.lock"
-"""In a run's folder. It names the process; that the process lives is what the lock on it says, so that a killed run locks nothing."""
+"""The lock file in a run's folder. It contains the process; the lock itself is an ``flock``, so that a killed run locks nothing."""
 
 _ATTEMPTS = 10
 _PAUSE = 0.05
@@ -20,12 +20,12 @@ _LONGEST = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process that writes a run."""
+    """The process that holds a lock."""
 
     pid: int
     host: str
     run: str = ""
-    """The run's folder, where the lock is not in it."""
+    """The run's folder, for a lock outside of it."""
 
     def __str__(self) -> str:
         here = self.host in ("", _host())
@@ -42,9 +42,9 @@ class FolderInUse(Exception):
 
 
 class RunLock:
-    """A lock on a folder, or on one file in it; taken when made. Raises ``FolderInUse``, or ``OSError`` where its file cannot be made.
+    """A lock on a folder, or on one file in it; the constructor locks. Raises ``FolderInUse``, or ``OSError`` without a lock file.
 
-    ``name`` is that of the lock's file; ``run`` is written into it for whoever finds it locked.
+    ``name`` is the name of the lock file; ``run`` is written to it for messages of other processes.
     """
 
     def __init__(self, folder: Path, name: str = LOCK, run: str = "") -> None:
@@ -55,7 +55,7 @@ class RunLock:
         os.pwrite(self._descriptor, f"{os.getpid()} {_host()}\n{run}"[:_LONGEST].encode("utf-8", "surrogateescape"), 0)
 
     def release(self) -> None:
-        """Remove the file and the lock; again does nothing."""
+        """Remove the file and the lock; a second call does nothing."""
         if not self._close.alive:
             return
         with contextlib.suppress(OSError):
@@ -65,7 +65,7 @@ class RunLock:
 
 
 def holder_of(folder: Path, name: str = LOCK) -> Holder | None:
-    """Return the process that holds a lock now; None where none does."""
+    """Return the process that holds a lock now; None if no process does."""
     try:
         descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -77,7 +77,7 @@ def holder_of(folder: Path, name: str = LOCK) -> Holder | None:
 
 
 def _locked(folder: Path, path: Path) -> int:
-    """Open the file and lock it; a reader that looks for a lock holds one for a moment."""
+    """Open the file and lock it. ``holder_of`` in another process locks it for a moment, so locking is retried."""
     for attempt in range(_ATTEMPTS):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
         is_free = _is_free(descriptor, fcntl.LOCK_EX)
@@ -96,7 +96,7 @@ def _is_free(descriptor: int, kind: int) -> bool:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks: what the file says must do
+    except OSError:  # a file system without locks: check the process that the file names
         return not _lives(_named(descriptor))
     return True
 

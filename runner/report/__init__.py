@@ -1,6 +1,6 @@
-"""What every report says about a case: text made safe to show, cut to size, and the whole verdict in words.
+"""The text of a case in every report: escaped, limited in size, with every verdict.
 
-What a case printed may hold anything; nothing of it reaches a file or a terminal but through ``plain``, ``one_line`` or ``visible_name``.
+Output of a case is untrusted; it reaches a file or a terminal only through ``plain``, ``one_line`` or ``visible_name``.
 """
 
 import textwrap
@@ -11,14 +11,14 @@ from runner.core.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
 from runner.core.model import Attempt, CaseResult, Timing, Verdict
 from runner.core.outcomes import Outcome
 
-__all__ = ["MESSAGE_LIMIT", "one_line", "plain", "visible_name"]  # of escaping; what is defined here is exported anyway
+__all__ = ["MESSAGE_LIMIT", "one_line", "plain", "visible_name"]  # re-exported from escaping
 
 TEXT_LIMIT = 64_000
 """Bytes of text that a report keeps of one case."""
 
 
 def clip(text: str, limit: int, whole: str = "") -> str:
-    """Return head and tail of a plain text so that it takes at most ``limit`` bytes of UTF-8; ``whole`` is where all of it is."""
+    """Return head and tail of a plain text, at most ``limit`` bytes of UTF-8; ``whole`` is the file with the complete text."""
     data = text.encode("utf-8")
     if len(data) <= limit:
         return text
@@ -32,14 +32,14 @@ def clip(text: str, limit: int, whole: str = "") -> str:
 
 
 def slug(outcome: Outcome) -> str:
-    """Return an outcome as the word of a report: ``fell-back``."""
+    """Return an outcome as a lower-case word for reports: ``fell-back``."""
     return outcome.label.lower().replace("_", "-")
 
 
 def verdict_text(result: CaseResult, *, limit: int = TEXT_LIMIT, folder: Path | None = None) -> str:
-    """Return everything that is known against a case: reason, claim, each verdict with its place, artifacts, repro command. Never empty.
+    """Return the reason, claim, verdicts with their positions, artifacts and repro command of a case. Never empty.
 
-    Long parts lose their middle; every failed expectation and the repro command stay while ``limit`` allows. ``folder`` is the run's.
+    The middle of long parts is cut; every failed expectation and the repro command stay if ``limit`` allows. ``folder`` is the run's.
     """
     artifacts = clip("\n".join(_artifacts(result, folder)), limit // 4)
     repro = clip(f"repro: {one_line(result.repro, 4 * MESSAGE_LIMIT)}", limit // 2) if result.repro else ""
@@ -52,14 +52,14 @@ def verdict_text(result: CaseResult, *, limit: int = TEXT_LIMIT, folder: Path | 
 
 
 def _head(reason: str, outcome: Outcome, failed: Sequence[Verdict]) -> str:
-    """Return the reason in a line; nothing where the first verdict, which follows, says the same."""
+    """Return the reason on one line; empty if the first verdict, which follows, has the same text."""
     line = one_line(reason) or slug(outcome)
     said = [one_line(text.strip().split("\n")[0]) for verdict in failed[:1] for text in (verdict.message, verdict.observed)]
     return "" if line in said else line
 
 
 def _artifacts(result: CaseResult, folder: Path | None) -> Iterator[str]:
-    """Yield where to look further: the options in force, the case's folder, the generated code in it."""
+    """Yield the options in force, the case's folder, and its generated code."""
     if result.options:
         yield f"options: {one_line(', '.join(result.options), 4 * MESSAGE_LIMIT)}"
     if result.folder:
@@ -73,12 +73,12 @@ def _within(folder: Path | None, result: CaseResult) -> str:
 
 
 def attempt_text(attempt: Attempt, *, limit: int) -> str:
-    """Return what speaks against one of several attempts: its reason, and each verdict with its place. Never empty above a limit of 0."""
+    """Return the reason and the verdicts of an attempt, with their positions. Never empty if ``limit`` is above 0."""
     return _body(_head(attempt.reason, attempt.outcome, attempt.verdicts), attempt.verdicts, limit)
 
 
 def _parts(result: CaseResult) -> Sequence[Verdict | str]:
-    """Return what speaks against a case, with a line for each attempt; of a FLAKY one what speaks against each attempt, below its line."""
+    """Return the failed verdicts of a case and a line for each attempt; for a FLAKY case, the verdicts of each attempt below its line."""
     lines = [_attempt_line(number, attempt) for number, attempt in enumerate(result.attempts, start=1)]
     if result.outcome is Outcome.FLAKY and lines:
         parts: list[Verdict | str] = []
@@ -95,7 +95,7 @@ def _attempt_line(number: int, attempt: Attempt) -> str:
 
 
 def _body(head: str, parts: Sequence[Verdict | str], room: int, whole: str = "") -> str:
-    """Return head and parts within ``room`` bytes; where they are too long each part has its share."""
+    """Return head and parts within ``room`` bytes; if they are too long, each part gets an equal share."""
 
     def shown(limit: int) -> list[str]:
         return [_verdict(part, limit, whole) if isinstance(part, Verdict) else part for part in parts]
@@ -107,18 +107,18 @@ def _body(head: str, parts: Sequence[Verdict | str], room: int, whole: str = "")
 
 
 def timing_lines(result: CaseResult) -> list[str]:
-    """Return what bench steps timed, a line each. Nothing for a case that timed nothing."""
+    """Return a line for each timing of bench steps."""
     return [*map(_timing, result.timings)]
 
 
 def note_lines(result: CaseResult) -> list[str]:
-    """Return what a person should know of a case and changes no outcome: a trace that is missing, a worker that overstayed."""
+    """Return the notes of a case, which change no outcome: a missing trace, a worker that outlived its case."""
     return [one_line(note) for note in result.notes]
 
 
-def company_lines(result: CaseResult) -> list[str]:
-    """Return what a case came to after others in a worker, where that is not what counts."""
-    return [f"in company: {one_line(result.company)}; run again alone, which is what counts"] if result.company else []
+def shared_worker_lines(result: CaseResult) -> list[str]:
+    """Return the outcome of a case in a shared worker, if the case was then retried alone."""
+    return [f"shared worker: {one_line(result.company)}; retried alone, only the retry counts"] if result.company else []
 
 
 def _timing(timing: Timing) -> str:

@@ -1,4 +1,4 @@
-"""What a person sees on standard output at the end of a run (``progress`` has what is seen while it goes)."""
+"""The report on standard output at the end of a run. ``progress`` prints during the run."""
 
 import functools
 import re
@@ -18,10 +18,10 @@ BLOCK_LIMIT = 6_000
 
 _STDERR_LIMIT, _STDERR_LINES = 1_500, 30
 _DUMB = ("dumb", "unknown")
-"""Values of TERM for terminals that can do nothing but print."""
+"""Values of TERM for terminals without colours and cursor movement."""
 
 _GROUPED = (Outcome.NOT_RUN, Outcome.UNAVAILABLE)
-"""Outcomes of cases that nothing was tried on: their reasons are few, the cases many."""
+"""Outcomes of cases that were not executed. They are grouped by reason: many cases share few reasons."""
 
 
 def wants_color(stream: TextIO, environ: Mapping[str, str]) -> bool:
@@ -30,7 +30,7 @@ def wants_color(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 def wants_bar(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Return whether to draw a status: on a terminal that a person looks at."""
+    """Return whether to draw a status: on an interactive terminal, not in CI."""
     return stream.isatty() and not environ.get("CI") and environ.get("TERM") not in _DUMB
 
 
@@ -46,7 +46,7 @@ def print_report(
     lets_flaky_pass: bool = False,
     folder: Path | None = None,
 ) -> None:
-    """Print every case that is no plain PASS, what was timed, the totals, and last the count of what was executed."""
+    """Print every case other than PASS, the timings, the totals, and last the number of executed cases."""
     parts = (_expected, functools.partial(_blocks, folder=folder), _groups, _timings, _notes, _totals)
     lines = [line for part in parts for line in part(results, color=color)]
     lines += _objects(results, objects)
@@ -60,7 +60,7 @@ def print_report(
 
 
 def _expected(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
-    """Say in one line each what was neither judged a pass nor fails the run: XFAIL, OFFLINE_PASS."""
+    """Yield a line for each case that is no PASS and does not fail the run: XFAIL, OFFLINE_PASS."""
     for result in results:
         if result.outcome.junit is JUnitTag.SKIPPED and result.outcome not in _GROUPED:
             yield f"{_painted(result.outcome, color=color)}  {shown_id(result.case_id)}: {one_line(result.reason)}"
@@ -78,7 +78,7 @@ _OF_A_STACK = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ .*|  File \".*\
 
 
 def _last_words(result: CaseResult, folder: Path | None) -> Iterable[str]:
-    """Give the end of stderr where no expectation tells the story: a crash, a case that could not be judged."""
+    """Yield the end of stderr of a case without a judged expectation: a crash, or an ERROR."""
     if result.outcome.junit is not JUnitTag.ERROR:
         return
     shown = {line for verdict in result.failed for line in plain(verdict.detail).splitlines() if line}  # the stack of a timeout
@@ -106,7 +106,7 @@ def _groups(results: Sequence[CaseResult], *, color: bool) -> Iterable[str]:
 
 
 def _timings(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
-    """Say what bench steps timed; the traces lie in the run's folder."""
+    """Yield the timings of bench steps, and the paths of their traces."""
     timed = [result for result in results if result.timings or result.attachments]
     if timed:
         yield "\ntimings: reported, never judged"
@@ -117,7 +117,7 @@ def _timings(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
 
 
 def _notes(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
-    """Print what a person should know of single cases."""
+    """Yield the notes of single cases."""
     noted = [result for result in results if result.notes]
     if noted:
         yield "\nnotes: they change no outcome"
@@ -135,7 +135,7 @@ def _totals(results: Sequence[CaseResult], *, color: bool) -> Iterable[str]:
 
 
 def _left_out(results: Sequence[CaseResult]) -> Iterable[str]:
-    """Say how many bench steps were not run."""
+    """Yield the number of bench steps that were not run."""
     count = sum(result.benches_left_out for result in results)
     if count:
         cases = sum(result.benches_left_out > 0 for result in results)
@@ -144,7 +144,7 @@ def _left_out(results: Sequence[CaseResult]) -> Iterable[str]:
 
 
 def _objects(results: Sequence[CaseResult], folder: Path | None) -> Iterable[str]:
-    """Say how much of what the C++ compiler should have built came from a folder."""
+    """Yield how many compiled objects came from the object cache."""
     served = sum(result.objects_served for result in results)
     if served or folder is not None:
         whole = served + sum(result.objects_built for result in results)
@@ -152,7 +152,7 @@ def _objects(results: Sequence[CaseResult], folder: Path | None) -> Iterable[str
         yield f"{served} of {whole} compiled objects were served{where}{': not a conformance run' if served else ''}"
     silent = sum(result.outcome in (Outcome.CRASH, Outcome.TIMEOUT) for result in results) if folder is not None else 0
     if silent:
-        yield f"what {silent} that crashed or timed out {'was' if silent == 1 else 'were'} served is not known"
+        yield f"objects served to {silent} case{'' if silent == 1 else 's'} that crashed or timed out are not counted"
 
 
 def _last_line(results: Sequence[CaseResult], selected: int, report_path: Path | str) -> str:
@@ -162,11 +162,11 @@ def _last_line(results: Sequence[CaseResult], selected: int, report_path: Path |
 
 
 _REASONS = 3
-"""How many reasons why nothing was executed stand in its line."""
+"""How many reasons the line of ``why_nothing`` has."""
 
 
 def why_nothing(results: Sequence[CaseResult], least: int, selected: int) -> str:
-    """Say in one line why a run in which nothing failed is no success."""
+    """Return on one line why a run in which nothing failed is no success."""
     executed = sum(result.outcome.is_executed for result in results)
     if not selected:
         return "nothing was executed: no case is selected"
@@ -189,10 +189,10 @@ def color_of(outcome: Outcome) -> int:
 
 
 def shown_id(case_id: str) -> str:
-    """Return a case's id as it can be pasted into a shell."""
+    """Return a case's id, quoted for a shell."""
     return shlex.quote(one_line(case_id, limit=10_000))
 
 
 def write(stream: TextIO, text: str) -> None:
-    """Write what the stream's encoding can say, and the rest as escapes."""
+    """Write a text; characters that the stream's encoding lacks are escaped."""
     paint(stream, text)

@@ -1,4 +1,4 @@
-"""Report files: replaced in one step, so that a reader never sees half of one; named pipes and devices are written to as they are."""
+"""Report files: replaced atomically, so that a reader never sees a partial file. Named pipes and devices are written to directly."""
 
 import errno
 import os
@@ -11,16 +11,16 @@ from typing import IO
 from runner.system.streams import naming
 
 _READER_SECONDS = 30.0
-"""How long a named pipe waits for its reader."""
+"""How long the writer waits for a reader of a named pipe."""
 
 
 def is_special(path: Path) -> bool:
-    """Whether a path is a named pipe or a device: each report that is written there is added to the last."""
+    """Whether a path is a named pipe or a device. Reports that are written there are not replaced."""
     return path.exists() and not path.is_file()
 
 
 def _opened(path: Path) -> int:
-    """Open a pipe or a device to write; a pipe that nobody reads is waited for a while, and an ``OSError`` in the end."""
+    """Open a pipe or a device for writing; raise ``OSError`` if a pipe has no reader within ``_READER_SECONDS``."""
     deadline = time.monotonic() + _READER_SECONDS
     while True:
         try:
@@ -41,14 +41,14 @@ def _write_all(stream: IO[bytes], data: bytes) -> None:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Put a report in the place of a former one; a link stays, and what is no regular file is written to as it is."""
+    """Replace a report file; a link is followed, and a special file is written to directly."""
     if is_special(path):
         with naming(path), os.fdopen(_opened(path), "wb", buffering=0) as stream:
             _write_all(stream, data)
         return
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the report: a rename is only atomic within one file system.
+    # in the report's folder: a rename is atomic only within one file system
     temporary = path.parent / f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}"
     try:
         with naming(path), temporary.open("xb") as stream:

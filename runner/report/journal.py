@@ -1,4 +1,4 @@
-"""The journal as a listener: the first in the table, so that nothing is shown that is not recorded."""
+"""The journal as a listener: the first in the table, so that every reported result is recorded."""
 
 from runner.core.events import (
     AttemptFinished,

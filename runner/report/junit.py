@@ -1,6 +1,6 @@
-"""The JUnit report: one flat suite for each YAML file, whole whenever it is looked at.
+"""The JUnit report: one flat suite for each YAML file; the file is replaced atomically.
 
-``junit_elements`` makes the elements; this module makes one document of them that keeps below the limit of CI systems.
+``junit_elements`` makes the elements; this module makes one document of them, below the size limit of CI systems.
 """
 
 import functools
@@ -31,10 +31,10 @@ from runner.report.setup import ReportSetup
 __all__ = ["FILE_LIMIT", "JUnitReporter", "spec_file", "write_junit", "write_stub"]
 
 FILE_LIMIT = 29_000_000
-"""Bytes; GitLab reads no more than 30 MB."""
+"""The maximum size in bytes; GitLab reads at most 30 MB."""
 
 _TEXT_LIMITS = (TEXT_LIMIT, 16_000, 4_000, 1_000, 250, 0)
-"""Bytes of text of one case: the first that keeps the file under its limit is taken. Cases are never dropped."""
+"""Bytes of text for each case: the first value that keeps the file below its limit is used. Cases are never dropped."""
 _TOTALS = ("tests", "failures", "errors")
 _TRUNCATED = "the run did not reach its end; cases that are not in this report were not judged"
 
@@ -63,7 +63,7 @@ class JUnitReporter:
 
 
 def write_stub(path: Path, header: RunHeader) -> None:
-    """Write the report of a run that has just begun, so that a killed run is no empty folder and no pass; into no pipe or device."""
+    """Write the report of a run that has just begun, so that a killed run has a failing report. Pipes and devices get none."""
     if is_special(path):
         return
     write_junit(path, header, (), truncated=True)
@@ -78,9 +78,9 @@ def write_junit(
     folder: Path | None = None,
     why: str = "",
 ) -> None:
-    """Write the report in place of any former one; that one stands until this one is whole.
+    """Write the report, and replace a former one atomically.
 
-    ``why`` says what kept a truncated run from its end. With the run's ``folder``, cases name their attachments as CI systems read them.
+    ``why`` is the reason why a run is truncated. With the run's ``folder``, cases list their attachments in the form for CI systems.
     """
     _refuse_impossible(results)
     forget_files()
@@ -88,9 +88,9 @@ def write_junit(
 
 
 def _fitting(document: Callable[..., bytes]) -> bytes:
-    """Return the document with the most text that keeps it under its limit, or else with the least.
+    """Return the document with the most text that fits into the limit, or else with the least text.
 
-    The least is tried second: where it is too large itself, and so many cases are there, nothing between has to be made.
+    The least is tried second: if it is too large itself, the sizes between are skipped.
     """
     largest, *between, smallest = _TEXT_LIMITS
     if whole := document(limit=largest, most=FILE_LIMIT):
@@ -111,7 +111,7 @@ def _refuse_impossible(results: Iterable[CaseResult]) -> None:
 
 
 class _Suites:
-    """The suites as text: as elements, all at once, they take many times the memory."""
+    """The suites as text: elements of all suites together need many times the memory."""
 
     def __init__(self) -> None:
         self._texts: list[bytes] = []
@@ -130,7 +130,7 @@ class _Suites:
         self.size += len(text)
 
     def document(self, seconds: float) -> bytes:
-        """Return the whole, indented as if it had been one tree."""
+        """Return the document, indented like one tree."""
         totals = {name: str(total) for name, total in self._totals.items()}
         root = ET.Element("testsuites", {"name": REPORT_NAME, **totals, "time": decimal(seconds)})
         end = b"</testsuites>"
@@ -150,13 +150,13 @@ def _document(
     most: int | None = None,
     why: str = "",
 ) -> bytes:
-    """Return the report; nothing when it would have more than ``most`` bytes."""
+    """Return the report; empty if it would have more than ``most`` bytes."""
     properties = properties_of(header)
     suites = _Suites()
     if truncated:
         suites.append(truncated_suite(header, properties, why or _TRUNCATED))
     for spec, group in _by_spec(results).items():
-        # When not even the messages fit, the environment is said once.
+        # if not even the messages fit, only the first suite has the properties
         said = {} if suites and not limit else properties
         suites.append(suite_of(spec, group, header, properties={**said, **left_out(group)}, limit=limit, folder=folder))
         if most is not None and suites.size > most:

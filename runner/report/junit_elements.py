@@ -1,8 +1,8 @@
 """The elements of the JUnit report: one suite for each YAML file, one test case for each case.
 
-They are made with the ``junit-xml`` package, and this is the one module that knows its faults: it crashes on lone surrogates, drops control
-characters, writes an empty failure as a pass, leaves out a time of zero, and adds ``disabled``. So its elements are taken, not its text:
-everything that enters is made plain first, and the tree is corrected before it is written.
+They are made with the ``junit-xml`` package. Only this module works around its defects: it crashes on lone surrogates, drops control
+characters, writes an empty failure as a pass, omits a time of zero, and adds ``disabled``. So only its elements are used, not its text:
+all input is escaped first, and the tree is corrected before it is written.
 """
 
 import functools
@@ -22,10 +22,10 @@ from runner.report import (
     MESSAGE_LIMIT,
     attempt_text,
     clip,
-    company_lines,
     note_lines,
     one_line,
     plain,
+    shared_worker_lines,
     slug,
     timing_lines,
     verdict_text,
@@ -38,9 +38,9 @@ _PROPERTY_LIMIT = 2_000
 
 
 def properties_of(header: RunHeader) -> dict[str, str]:
-    """Return what every suite says of the run, the machine and the environment."""
+    """Return the properties of every suite: the run, the machine and the environment."""
     run = {REPORT_NAME: header.version, "run": header.run_id, "command": shlex.join(header.command), "shard": header.shard}
-    run["shuffle"] = header.shuffle  # what is empty is left out
+    run["shuffle"] = header.shuffle  # empty properties are left out
     run["merged"] = " ".join(header.merged)
     variables = {f"env.{name}": value for name, value in header.variables.items()}
     known = {**run, **header.environment, **variables}
@@ -48,13 +48,13 @@ def properties_of(header: RunHeader) -> dict[str, str]:
 
 
 def left_out(group: Sequence[CaseResult]) -> dict[str, str]:
-    """Return how many bench steps of a suite were not run; nothing where there were none."""
+    """Return the number of bench steps of a suite that were not run; empty if there were none."""
     count = sum(result.benches_left_out for result in group)
     return {"bench-steps-left-out": str(count)} if count else {}
 
 
 def truncated_suite(header: RunHeader, properties: Mapping[str, str], why: str) -> ET.Element:
-    """Return the suite whose one error says that the run did not reach its end."""
+    """Return the suite with one error for a run that did not reach its end."""
     case = TestCase("run", classname=REPORT_NAME)
     case.add_error_info(message=one_line(why), output=f"{one_line(why)}\nrun: {plain(header.run_id)}", error_type="truncated")
     suite = TestSuite("run", [case], timestamp=one_line(header.started), properties=properties).build_xml_doc()
@@ -85,10 +85,10 @@ def _is_let_pass(result: CaseResult, header: RunHeader) -> bool:
 
 
 def _add_attempts(case: ET.Element, result: CaseResult, limit: int, *, let_pass: bool) -> None:
-    """Add what the package does not know: failures of a flaky case that may pass, and those after the first of one that never passed.
+    """Add the elements that the package lacks: ``flakyFailure`` of a FLAKY case that may pass, ``rerunFailure`` of one that never passed.
 
-    They are failures whatever failed: readers know flakyFailure and rerunFailure, and few flakyError and rerunError. A flaky case that
-    fails the run says all in its one failure.
+    Crashes and errors are written as failures too: few readers support flakyError and rerunError. A FLAKY case that fails the run has all
+    attempts in its one failure.
     """
     if let_pass:
         tag, attempts = "flakyFailure", [attempt for attempt in result.attempts if attempt.outcome.is_failure]
@@ -103,7 +103,7 @@ def _add_attempts(case: ET.Element, result: CaseResult, limit: int, *, let_pass:
 
 
 def _share(result: CaseResult, limit: int) -> int:
-    """Return the bytes that several attempts have of a case's: half where the case itself says something too."""
+    """Return the bytes for the attempts of a case: half of the limit, or all of it for a FLAKY case."""
     return limit if result.outcome is Outcome.FLAKY else limit // 2
 
 
@@ -122,7 +122,7 @@ def _attempt_element(tag: str, attempt: Attempt, limit: int) -> ET.Element:
 
 
 def _mended(suite: ET.Element, seconds: Sequence[float]) -> ET.Element:
-    """Give the suite and each case its time, and take away what the strict readers refuse."""
+    """Set the time of the suite and of each case, and remove attributes that strict readers refuse."""
     del suite.attrib["disabled"]
     suite.set("time", decimal(math.fsum(seconds)))
     for case, taken in zip(suite.iter("testcase"), seconds, strict=True):
@@ -137,7 +137,7 @@ def _case(result: CaseResult, limit: int, folder: Path | None, *, passed: bool) 
         file=visible_name(_spec_file(result.position.file or result.spec)),
         line=result.position.line,
     )
-    beside = [*company_lines(result), *timing_lines(result), *note_lines(result), *_attachments(result, folder)]
+    beside = [*shared_worker_lines(result), *timing_lines(result), *note_lines(result), *_attachments(result, folder)]
     case.stdout = timed = clip("\n".join(beside), limit // 4)
     if not passed:
         reruns = _share(result, limit) if result.outcome in RETRIED and len(result.attempts) > 1 else 0
@@ -148,7 +148,7 @@ def _case(result: CaseResult, limit: int, folder: Path | None, *, passed: bool) 
 
 
 def _attachments(result: CaseResult, folder: Path | None) -> list[str]:
-    """Return a line for each file: GitLab and others read it where it stands alone, with a path from the repository's root."""
+    """Return a line for each attachment: GitLab and others read it on a line of its own, with a path from the repository's root."""
     if folder is None:
         return []
     return [f"[[ATTACHMENT|{visible_name(spec_file(str(folder / result.folder / name)))}]]" for name in result.attachments]
@@ -180,21 +180,21 @@ def _add_verdict(case: TestCase, result: CaseResult, text: str, limit: int) -> N
         case JUnitTag.ERROR:
             case.add_error_info(message=message, output=text, error_type=_type(result))
         case JUnitTag.SKIPPED:
-            # A reader shows the message alone, and an expected failure is not a machine that lacks something.
+            # Readers show only the message, so it begins with the outcome: XFAIL and UNAVAILABLE are both skipped.
             case.add_skipped_info(message=f"{slug(result.outcome)}: {message}", output=text)
         case JUnitTag.NONE:
             raise ValueError(f"{result.outcome.label} has no element")
 
 
 def _type(result: CaseResult) -> str:
-    """Return what failed; a flaky case is named so whatever failed the first time."""
+    """Return the failure type; ``flaky`` for a FLAKY case."""
     if result.outcome is Outcome.FLAKY:
         return slug(result.outcome)
     return one_line(result.failure_type) or slug(result.outcome)
 
 
 def seconds_of(result: CaseResult) -> float:
-    """Return how long a case took; no number that a report could not sum."""
+    """Return the duration of a case; 0 for a value that cannot be summed."""
     return result.seconds if math.isfinite(result.seconds) and result.seconds > 0 else 0.0
 
 
@@ -204,18 +204,18 @@ def decimal(seconds: float) -> str:
 
 
 def spec_file(shown: str) -> str:
-    """Return a file as CI systems look for it: relative to the repository's root, or else as shown."""
+    """Return a file relative to the repository's root, as CI systems need it, or else as shown."""
     here = Path.cwd()
     root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
     whole = Path(os.path.abspath(here / shown))
-    # A run of another folder or machine is reported as it was recorded.
+    # a path of another folder or machine is not changed
     return whole.relative_to(root).as_posix() if whole.is_relative_to(root) and whole.exists() else shown
 
 
 _spec_file = functools.lru_cache(maxsize=1 << 16)(spec_file)
-"""For one report: cases are many, their files few."""
+"""Cached during one report: many cases share few files."""
 
 
 def forget_files() -> None:
-    """Look for files anew: they may have appeared since the last report."""
+    """Clear the cache of ``spec_file``: files may have appeared since the last report."""
     _spec_file.cache_clear()

@@ -1,6 +1,6 @@
-"""What a person sees while a run goes: on a terminal a status that is drawn again, elsewhere a line for each case that ended.
+"""Progress of a run: on a terminal a live status, elsewhere a line for each case that ended.
 
-``terminal`` passes the events of a run on to it. ``rich`` is imported when a status is drawn, never before.
+``terminal`` passes the events of a run on to it. ``rich`` is imported only when a status is drawn.
 """
 
 import time
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 FIRST_HEARTBEAT = 30.0
-"""Seconds without a line after which a stream that is no terminal gets one that says what the run waits for."""
+"""Seconds without a line after which a stream that is no terminal gets a heartbeat: a line with what the run waits for."""
 
 LAST_HEARTBEAT = 300.0
-"""The longest time between two: each waits twice as long as the one before."""
+"""The longest time between two heartbeats; the interval doubles until then."""
 
 _REDRAW = 0.1
 
 
 class Progress:
-    """How far a run is. ``live`` draws a status on a terminal, which ``close`` removes."""
+    """The progress of a run. With ``live`` a status is drawn on a terminal; ``close`` removes it."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Progress:
             self._live = _live(self._stream, lambda: self.status.drawn(self._clock()), color=self._color)
 
     def show(self, activity: Activity) -> None:
-        """Show what the run does now; called often."""
+        """Show the current activity of the run; called often."""
         self.status.activity = activity
         now = self._clock()
         if self._live is not None and now - self._drawn_at >= _REDRAW:
@@ -70,23 +70,23 @@ class Progress:
             self._patience = patience
 
     def case_finished(self, result: CaseResult) -> None:
-        """Count a case; where there is no status, or where it failed, leave a line of it."""
+        """Count a case; print a line if there is no live status, or if the case failed."""
         self.status.ended[result.outcome] += 1
         self.status.remove_running(result.case_id)
         width = len(str(self.status.total))
         self._leave_result(result, f"{self.status.ended.total():{width}}/{self.status.total}")
 
     def attempt_finished(self, result: CaseResult, which: str) -> None:
-        """Leave a line of one of several attempts of a case, where there is no status, or where it failed."""
+        """Print a line for an attempt of a case if there is no live status, or if the attempt failed."""
         self.status.remove_running(result.case_id)
         self._leave_result(result, which)
 
     def note(self, text: str) -> None:
-        """Leave a line that is no case's."""
+        """Print a line that belongs to no case."""
         self._leave(None, text)
 
     def close(self) -> None:
-        """Take the status away; its last frame names nothing that runs."""
+        """Remove the live status; its last frame lists no running case."""
         self.status.activity = Activity()
         if self._live is not None:
             self._live.stop()
@@ -100,7 +100,7 @@ class Progress:
         self._leave(result.outcome, f"  {count}  {result.seconds:.1f}s  {shown_id(result.case_id)}{because}")
 
     def _leave(self, outcome: Outcome | None, words: str) -> None:
-        """Leave a line, above the status where there is one."""
+        """Print a line, above the live status if there is one."""
         self._quiet_since = self._clock()
         self._patience = FIRST_HEARTBEAT
         if self._live is not None:
@@ -124,14 +124,14 @@ def _live(stream: TextIO, status: "Callable[[], RenderableType]", *, color: bool
     live = Live(
         console=_console(stream, color=color),
         get_renderable=status,
-        auto_refresh=False,  # the engine's loop draws: there is no second thread
+        auto_refresh=False,  # drawn by the engine's loop, without a second thread
         transient=True,
         redirect_stdout=False,
         redirect_stderr=False,
         vertical_overflow="crop",
     )
     live.start(refresh=True)
-    live.console.show_cursor()  # a run that is killed must not leave a terminal without one
+    live.console.show_cursor()  # a killed run must not leave a terminal without a cursor
     return live
 
 

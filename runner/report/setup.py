@@ -1,4 +1,4 @@
-"""What reporters are made from."""
+"""The settings of reporters."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,10 +8,10 @@ from runner.record.run_folder import RunFolder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSetup:
-    """The folder of the run that is reported, and the options that change what a report says."""
+    """The folder of the reported run, and the options that change reports."""
 
     folder: RunFolder
     min_executed: int = 1
     lets_flaky_pass: bool = False
     object_cache: Path | None = None
-    """The folder that compiled objects may be served from."""
+    """The folder of the object cache."""

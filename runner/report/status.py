@@ -1,4 +1,4 @@
-"""How far a run is, in words and drawn. ``rich`` is imported when a status is drawn, never before."""
+"""The status of a run, as text and drawn. ``rich`` is imported only when a status is drawn."""
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 _BAR = 24
 _SHOWN = 8
-"""Running cases that a status lists, the longest first."""
+"""The maximum number of running cases in a status, the longest first."""
 
 
 @dataclass(kw_only=True)
 class Status:
-    """How many cases ended with which outcome, and what the run waits for."""
+    """The number of ended cases by outcome, and what the run waits for."""
 
     lets_flaky_pass: bool
     total: int = 0
@@ -29,7 +29,7 @@ class Status:
     activity: Activity = field(default_factory=Activity)
 
     def in_words(self, now: float) -> str:
-        """Return on one line what the run waits for; nothing where it waits for nothing."""
+        """Return on one line what the run waits for; empty if it waits for nothing."""
         parts = _starting(self.activity, now)
         longest = self._longest()
         if longest:
@@ -39,7 +39,7 @@ class Status:
         return f"{self.ended.total()}/{self.total} ended; {'; '.join(parts)}" if parts else ""
 
     def remove_running(self, case_id: str) -> None:
-        """Take a case that ended out of what runs, until the executor reports again: of several attempts that run at once the longest."""
+        """Remove an ended case from the running ones until the executor's next report; of several running attempts, remove the oldest."""
         running = sorted(self.activity.running, key=lambda case: case.since)
         ended = next((case for case in running if case.name == case_id), None)
         if ended is not None:
@@ -50,7 +50,7 @@ class Status:
         return sorted(self.activity.running, key=lambda case: case.since)[:_SHOWN]
 
     def drawn(self, now: float) -> "RenderableType":
-        """Return what is drawn: a bar with the counts, and a line for each thing that the run waits for."""
+        """Return the drawn status: a bar with the counts, and a line for each thing that the run waits for."""
         from rich.console import Group
 
         lines: list[RenderableType] = [self._bar()]
@@ -90,7 +90,7 @@ STYLES = {31: "red", 32: "green", 33: "yellow"}
 
 
 def _starting(activity: Activity, now: float) -> list[str]:
-    """Return what has to start before more cases run, and since when."""
+    """Return the processes that must start before more cases run, with their waiting times."""
     found = (("starting torch", activity.starting), ("warming up a worker", activity.warming))
     return [f"{words} ({_seconds(now - since)})" for words, since in found if since is not None]
 
@@ -100,7 +100,7 @@ def _case(case: RunningCase, now: float) -> str:
 
 
 def _phase(case: RunningCase) -> str:
-    return one_line(case.phase, 30) or "starting"  # a worker may say anything
+    return one_line(case.phase, 30) or "starting"  # untrusted
 
 
 def _seconds(seconds: float) -> str:
@@ -108,7 +108,7 @@ def _seconds(seconds: float) -> str:
 
 
 def _fitted(words: str) -> "Text":
-    """Return a line that is cut where the terminal ends; nothing in it is read as markup."""
+    """Return a line that is cropped to the width of the terminal; markup is not interpreted."""
     from rich.text import Text
 
     return Text(output.drawn(words), no_wrap=True, overflow="crop")

@@ -1,4 +1,4 @@
-"""The table of reporters. A new reporter is one module with a listener, and one entry here."""
+"""The table of reporters. A new reporter is a module with a listener, and an entry here."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -35,9 +35,9 @@ class Reporter:
     name: str
     make: Callable[[ReportSetup], Listener]
     events: tuple[type[RunEvent], ...]
-    """What it is told of; it gets no other event."""
+    """The types of events that it receives."""
     writes_files: bool = False
-    """Its files belong to a merged run too."""
+    """Whether it writes files; these are written for a merged run too."""
 
 
 REPORTERS: tuple[Reporter, ...] = (
@@ -54,7 +54,7 @@ REPORTERS: tuple[Reporter, ...] = (
     ),
     Reporter("junit", JUnitReporter, (RunStarted, HeaderCompleted, ResultsCompleted, RunAbandoned), writes_files=True),
 )
-"""In the order in which they get each event. The journal is the first: what it cannot record is not reported."""
+"""In the order in which they receive each event. The journal is the first: a result that cannot be recorded is not reported."""
 
 
 class Reporters:
@@ -70,7 +70,7 @@ class Reporters:
             self._stack = stack.pop_all()
 
     def on_event(self, event: RunEvent) -> None:
-        """Pass an event to the listeners that asked for its type."""
+        """Pass an event to the listeners whose ``events`` have its type."""
         for reporter, listener in self._open:
             if isinstance(event, reporter.events):
                 listener.on_event(event)

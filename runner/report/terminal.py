@@ -61,7 +61,7 @@ class TerminalReporter:
                 self._report(event)
 
     def close(self) -> None:
-        """Remove the status, however the run ended."""
+        """Remove the live status."""
         self._progress.close()
 
     def _say(self, message: Note | Warned) -> None:
@@ -87,9 +87,9 @@ class TerminalReporter:
         if ended.footer.exit_code == ExitCode.NOTHING and results and not self._executes_enough(results):
             output.note(why_nothing(results, self._setup.min_executed, len(results)))
         if ended.footer.interrupted:
-            output.note(f"to go on: the same command with --resume {shlex.quote(shown_path(folder.path))}")
+            output.note(f"to resume: the same command with --resume {shlex.quote(shown_path(folder.path))}")
 
     def _executes_enough(self, results: Sequence[CaseResult]) -> bool:
-        """Return whether ``--min-executed`` is met: a run that is no success all the same has another reason, which was printed."""
+        """Return whether ``--min-executed`` is met. If it is, exit code 4 has another reason, which is printed already."""
         executed = sum(result.outcome.is_executed for result in results)
         return executed >= max(self._setup.min_executed, 1)

@@ -1,1 +1,1 @@
-"""The pipeline of a run: from selected cases to recorded results."""
+"""The stages of a run: from selected cases to recorded results."""

@@ -1,4 +1,4 @@
-"""Turns what the executor reports that it does into events: which case started, which phase it entered, what the run waits for."""
+"""Converts activity reports of the executor to events: a case started, a phase was entered, what the run waits for."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -8,17 +8,17 @@ from runner.core.model import Activity
 
 
 class ActivityEvents:
-    """Compares each report with the one before it."""
+    """Compares each activity report with the one before it."""
 
     def __init__(self, emit: Callable[[RunEvent], None]) -> None:
         self._emit = emit
         self._phases: dict[tuple[str, float], str] = {}
-        """Of the executions that ran at the last report, by case and start."""
+        """The phases of the executions that ran at the last report, by case and start."""
         self._unfinished: Counter[str] = Counter()
-        """How many executions of each case were reported to start and have no result yet."""
+        """How many executions of each case have started and have no result yet."""
 
     def show(self, activity: Activity) -> None:
-        """Emit what changed, and what the run waits for now."""
+        """Emit the changes since the last report, and what the run waits for now."""
         now = {(case.name, case.since): case.phase for case in activity.running}
         for (case_id, since), phase in now.items():
             if (case_id, since) not in self._phases:
@@ -29,7 +29,7 @@ class ActivityEvents:
         self._emit(Waiting(activity=activity))
 
     def ended(self, case_id: str) -> None:
-        """Make sure that a result does not come before the start of its case: a short one may end between two reports."""
+        """Emit the start of a case before its result, where it started and ended between two reports."""
         if not self._unfinished[case_id]:
             self._start(case_id)
         self._unfinished[case_id] -= 1

@@ -1,4 +1,4 @@
-"""The files that a worker leaves in the folder of its case, as a report needs them. A worker may have put anything there."""
+"""The artifacts of a case, as reports need them. They are untrusted: a worker can write any file to the folder of its case."""
 
 import contextlib
 import json
@@ -14,23 +14,23 @@ from runner.system.safe_open import open_untrusted, tail
 from runner.system.streams import OUT_OF_SPACE
 
 _OUTPUT_BYTES = 64_000
-"""How much of what a worker printed goes into the journal: the end of it."""
+"""The end of a worker's output that the journal records."""
 
 _STACK_BYTES = 512_000
-"""How much of it is searched for the stack of a case whose time was up: other threads may go on printing."""
+"""The end of standard error that is searched for the stack of a case that timed out: other threads may continue to print."""
 
 _CODE_FILE = re.compile(r"code-([0-9]{1,4})-([0-9]{1,4})\.txt")
 _MOST_CODE_FILES = 100
 
 
 def code_files(names: Sequence[str]) -> tuple[str, ...]:
-    """Return those of some names that are files of generated code, in their order."""
+    """Return the names that are files of generated code, by step and piece."""
     found = [match for name in names if (match := _CODE_FILE.fullmatch(name))]
     return tuple(match[0] for match in sorted(found, key=lambda match: (int(match[1]), int(match[2])))[:_MOST_CODE_FILES])
 
 
 def keep(files: CaseFiles, path: Path, facts: object) -> str:
-    """Write facts beside the worker's output, and their digest to ``files``; return why not, where it left something in the way."""
+    """Write facts to the folder of the case, and add their digest to ``files``; return why that failed, empty if it did not."""
     try:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -42,7 +42,7 @@ def keep(files: CaseFiles, path: Path, facts: object) -> str:
             files.note(path.name, data)
     except OSError as error:
         if error.errno in OUT_OF_SPACE:
-            # that is no worker's doing, and the run cannot be recorded
+            # no space left on the device is no fault of the worker: the run cannot be recorded
             raise OSError(error.errno, error.strerror, str(path)) from error
         return f"the worker left no room for its {path.stem}: {error.strerror}"
     return ""
@@ -59,7 +59,7 @@ def why_no_attachment(path: Path) -> str:
 
 
 def stack_text(path: Path, execution: Execution) -> str:
-    """Return what may hold the stack of a case whose time was up, or that died."""
+    """Return the text that may contain the stack of a case that timed out or died."""
     ending = execution.ending
     if ending.timed_out:
         return tail(path, _STACK_BYTES, start=execution.stack_from)
@@ -67,7 +67,7 @@ def stack_text(path: Path, execution: Execution) -> str:
 
 
 def printed(path: Path) -> str:
-    """Return the end of what a worker printed, and how much came before."""
+    """Return the end of a worker's output, with the size of the omitted beginning."""
     text = tail(path, _OUTPUT_BYTES)
     with contextlib.suppress(OSError), open_untrusted(path) as stream:
         left_out = stream.seek(0, 2) - _OUTPUT_BYTES

@@ -1,4 +1,4 @@
-"""Audits each case that passed while the run goes on: expectations that could not have failed become one warning at its end."""
+"""Audits each passed case during the run. Expectations that could not have failed are reported in one warning at the end."""
 
 import contextlib
 import shlex
@@ -15,14 +15,14 @@ from runner.record.run_folder import LATEST, RunFolder
 
 
 class AuditWarnings:
-    """The trials of the cases so far."""
+    """The trials of the cases that passed so far."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         self._tried: list[tuple[Case, list[Trial]]] = []
 
     def take(self, case: Case, result: CaseResult, here: Surroundings) -> None:
-        """Try the expectations of a case that passed; the workers go on meanwhile."""
+        """Try the expectations of a case that passed. Workers continue meanwhile."""
         if result.outcome is Outcome.PASS:
             files = RecordedFiles(Path(self._folder.path, result.folder), result.evidence)
             with contextlib.suppress(OSError, ValueError, EvidenceAltered):  # at the end all files are verified
@@ -36,4 +36,4 @@ class AuditWarnings:
             return []
         run = LATEST if self._folder.is_latest else shown_path(self._folder.path)
         command = shlex.join(["torch-conformance", "audit", run])
-        return [f"{count} expectation{'' if count == 1 else 's'} that held could not have failed; this shows them: {command}"]
+        return [f"{count} expectation{'' if count == 1 else 's'} passed and could not have failed; to print them: {command}"]

@@ -1,4 +1,4 @@
-"""The cases that ``audit`` examines: those of a recorded run, or those that it runs for it, with their results and trials."""
+"""The cases that ``audit`` examines: those of a recorded run, or cases that it runs first, with their results and trials."""
 
 import shlex
 from collections import Counter
@@ -32,12 +32,12 @@ from runner.system import availability, output
 from runner.system.installed_torch import installed_torch
 
 JUDGED = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.XFAIL, Outcome.XPASS)
-"""Outcomes with verdicts: some expectation may have held."""
+"""Outcomes with verdicts: some expectation may have passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """Cases with their results, wherever they were had."""
+    """Cases with their results, recorded or executed now."""
 
     folder: Path
     suite: Suite
@@ -49,7 +49,7 @@ class Ran:
 
 
 def run_of(targets: Sequence[str]) -> Path | None:
-    """Return the folder of the run that is meant; None where paths are."""
+    """Return the folder of the run that the targets name; None where they are paths of specs."""
     if len(targets) > 1:
         return None
     name = targets[0] if targets else LATEST
@@ -62,7 +62,7 @@ def run_of(targets: Sequence[str]) -> Path | None:
 
 
 def recorded_cases(folder: Path, options: AuditOptions, shard: Shard | None) -> Ran:
-    """Return the selected cases of a recorded run; raise ``UsageError`` where its files are not those that it was judged by."""
+    """Return the selected cases of a recorded run; raise ``UsageError`` where its files changed since it was judged."""
     require_still(options.targets[0] if options.targets else LATEST, folder)
     try:
         run = read_run(folder / JOURNAL)
@@ -94,7 +94,7 @@ def _require_same_files(suite: Suite, header: RunHeader) -> None:
         raise UsageError(f"{changed[0]}{more}: not the file that the run {header.run_id} read; run it again, then audit")
 
 
-# -- cases that are run for it --------------------------------------------------------------------------------------
+# -- cases that audit runs ------------------------------------------------------------------------------------------
 
 
 def executed_cases(options: AuditOptions, shard: Shard | None, folder: Path) -> Ran:
@@ -106,7 +106,7 @@ def executed_cases(options: AuditOptions, shard: Shard | None, folder: Path) -> 
 
 
 def _run(cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Path) -> tuple[list[tuple[Case, CaseResult]], Surroundings]:
-    """Run what can run here; times are no facts that anything is expected of, so nothing is timed."""
+    """Run the cases that can run here, without bench steps: no expectation judges times."""
     cases = [without_benches(case) for case in cases]
     by_id = {case.id: case for case in cases}
     waivers = Waivers(WaiverFiles(waivers=(), documents=(), given=frozenset()), today=datetime.now(UTC).date())
@@ -142,12 +142,12 @@ def controls_of(ran: Ran, options: AuditOptions, folder: Path) -> list[ControlRe
 
 
 def audit_of(ran: Ran) -> Audit:
-    """Try the expectations of every case that left facts."""
+    """Try the expectations of every case that recorded facts."""
     return audit([(case, trials) for case, result in ran.results if (trials := _tried(ran, case, result)) is not None])
 
 
 def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
-    """Return the trials of a case; None for one that left no facts."""
+    """Return the trials of a case; None for one that recorded no facts."""
     if result.outcome not in JUDGED or not result.folder:
         return None
     folder = ran.folder / result.folder
@@ -166,8 +166,8 @@ def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
 
 
 def why_nothing(ran: Ran) -> str:
-    """Say what kept every expectation from being audited."""
+    """Return why no expectation was audited."""
     if not ran.results:
         return "no case was executed, or none is selected; 'list' shows the cases and why they cannot run here"
     counts = Counter(result.outcome.label for _, result in ran.results)
-    return "no expectation held: " + ", ".join(f"{count} {label}" for label, count in counts.items())
+    return "no expectation passed: " + ", ".join(f"{count} {label}" for label, count in counts.items())

@@ -1,4 +1,4 @@
-"""The stages of ``run``, in their order: prepare, open the folder, execute, verify, report. Whoever calls it brings the listeners."""
+"""The stages of ``run``, in order: prepare, open the folder, execute, verify, report. The caller passes the listeners."""
 
 import time
 from collections.abc import Callable
@@ -31,10 +31,10 @@ OpenReporters: TypeAlias = Callable[[RunOptions, RunFolder], Listener]
 
 
 def run(options: RunOptions, open_reporters: OpenReporters) -> ExitCode:
-    """Run the selected cases; the exit code says what a CI system may conclude."""
+    """Run the selected cases; return the exit code for CI systems."""
     checked = check(options)
     selection = choose(checked.options)
-    if not selection.whole:  # a shard without a case is recorded all the same, so that a merge misses nothing
+    if not selection.whole:  # an empty shard of a selection is recorded, so that a merge finds all shards
         return ExitCode.NOTHING
     prepared = prepare(checked, selection)
     require_free_report(prepared.options.junit)
@@ -49,7 +49,7 @@ def run(options: RunOptions, open_reporters: OpenReporters) -> ExitCode:
 
 
 def _print_warnings(prepared: Prepared) -> None:
-    """Print what is known to be wrong before anything runs."""
+    """Print the warnings that are known before anything runs."""
     selection = prepared.selection
     for warning in warnings(selection.waivers, [case.id for case in selection.suite.cases]):
         output.note(f"warning: {warning}")
@@ -73,7 +73,7 @@ class Controller:
         self._execution = Execution(prepared, folder, self._header, self._ledger, interrupts, self._emit)
 
     def run(self) -> ExitCode:
-        """Go through the stages. An altered journal ends the run wherever that is noticed."""
+        """Run the stages. An altered journal ends the run in any stage."""
         try:
             self._start()
             found = self._execute()
@@ -99,7 +99,7 @@ class Controller:
             return []
 
     def _verify(self) -> None:
-        """Make sure, now that no worker lives, that journal and files are what was written and judged; raise ``JournalAltered``."""
+        """Verify, after all workers have ended, that journal and files are unchanged; raise ``JournalAltered``."""
         self._emit(ExecutionEnded())
         for result in self._ledger.results.values():
             for problem in alterations(self._folder.path, result):
@@ -107,14 +107,14 @@ class Controller:
         self._is_interrupted |= self._interrupts.asked > 0
 
     def _close_unfinished(self) -> None:
-        """Give every case without a result one that says why."""
+        """Record a result with the reason for every case that has none."""
         reason = "interrupted" if self._is_interrupted else "stopped at the first failure"
         self._header.require()
         for case in self._selection.selected:
             self._ledger.close(case, reason, self._unrun, interrupted=self._is_interrupted)
 
     def _report(self) -> ExitCode:
-        """Let the listeners write files, then end the journal: a run has reached its end when its files are written."""
+        """Let the listeners write their files, then end the journal: the run is complete when its files are written."""
         code = self._exit_code()
         results = tuple(self._ledger.of(self._selection.selected))
         self._emit(ResultsCompleted(header=self._header.header, results=results))
@@ -125,7 +125,7 @@ class Controller:
         return result_of_unrun(case, reason, repro(self._options, case))
 
     def _exit_code(self) -> ExitCode:
-        """Return the exit code. A success under which a required name was not exercised is NOTHING, and a message says why."""
+        """Return the exit code. A success in which a name of ``--require`` was not exercised is NOTHING, with a message."""
         if self._is_interrupted:
             return ExitCode.INTERRUPTED
         results = self._ledger.results

@@ -1,4 +1,4 @@
-"""The stage that executes: it asks what the machine is, records what cannot run on it, runs the rest and records each result."""
+"""The execution stage: get the facts of the machine, record the unavailable cases, run the others, record each result."""
 
 from collections.abc import Callable, Sequence
 
@@ -26,7 +26,7 @@ from runner.system.signals import Interrupts
 
 
 class Execution:
-    """The executions of one run."""
+    """The execution stage of one run."""
 
     def __init__(
         self,
@@ -49,13 +49,13 @@ class Execution:
         self._audit = AuditWarnings(folder)
 
     def run(self) -> list[str]:
-        """Execute what has no result yet; return the warnings. Raise ``KeyboardInterrupt`` when asked to stop now."""
+        """Execute the cases without a result; return the warnings. Raise ``KeyboardInterrupt`` after a second interrupt."""
         if self._options.fail_fast and any(result.outcome.is_failure for result in self._ledger.executions):
             return []
         unknown = [case for case in self._selection.selected if case.id not in self._ledger.results]
         waiting = [case for case in unknown if not self._ledger.had_all_attempts(case.id)]
         with self._case_runner(waiting) as runner:
-            runner.heed(self._interrupts, lambda text: self._emit(Note(text=text)), self._activity.show)
+            runner.on_interrupt(self._interrupts, lambda text: self._emit(Note(text=text)), self._activity.show)
             machine = runner.look_at_machine()
             self._header.complete(machine)
             known = surroundings_of(machine.torch, machine)

@@ -1,4 +1,4 @@
-"""The header of a run, as far as it is known before a worker has reported what the machine is."""
+"""The header of a run, except for the facts of the machine, which a worker reports later."""
 
 import os
 import shlex
@@ -60,11 +60,11 @@ def _text(value: str | float | bool | Path | tuple[str | Path, ...] | None) -> s
 
 
 def judging_files(suite: Suite, waivers: Waivers) -> dict[str, str]:
-    """Return the digests of the files that say how every case is judged: backends and waivers."""
+    """Return the digests of the files that decide how cases are judged: backends and waivers."""
     documents = [backend.document for backend in suite.backends.by_name.values()]
     return {**{document.file: document.digest for document in documents}, **waivers.digests}
 
 
 def now() -> str:
-    """Return this moment in UTC, as a journal records it."""
+    """Return the current time in UTC, as a journal records it."""
     return datetime.now(UTC).isoformat(timespec="seconds")

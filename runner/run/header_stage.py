@@ -1,4 +1,4 @@
-"""Completes the header of a run: a new run records which machine this is, a resumed one must be on a machine like that of its header."""
+"""Completes the header of a run: a new run records the machine; a resumed run needs a machine compatible with its header."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +14,7 @@ from runner.system.redaction import redacted_texts
 
 
 class HeaderStage:
-    """Holds the header that is in force."""
+    """Holds the current header."""
 
     def __init__(self, prepared: Prepared, folder: RunFolder, emit: Callable[[RunEvent], None]) -> None:
         self._emit = emit
@@ -24,9 +24,9 @@ class HeaderStage:
         self._is_recorded = self.is_resumed
 
     def complete(self, machine: Machine) -> None:
-        """Take in what a worker reported of the machine; raise ``UsageError`` where a run cannot be resumed on it."""
-        told = {name: str(value) for name, value in machine.facts.items() if value is not None}
-        environment = redacted_texts({**facts_of_files(installed_torch()), **told})
+        """Add the facts of the machine that a worker reported; raise ``UsageError`` where the run cannot be resumed on it."""
+        reported = {name: str(value) for name, value in machine.facts.items() if value is not None}
+        environment = redacted_texts({**facts_of_files(installed_torch()), **reported})
         if self.is_resumed:
             resume.check_machine(self._resume, environment, self.header.environment)
             self._emit(HeaderCompleted(header=self.header, is_resumed=True))
@@ -35,7 +35,7 @@ class HeaderStage:
             self.require()
 
     def require(self) -> None:
-        """Make sure that the header is recorded: a run may end before the machine is known."""
+        """Record the header if it is not recorded yet: a run may end before the machine is known."""
         if not self._is_recorded:
             self._is_recorded = True
             self._emit(HeaderCompleted(header=self.header, is_resumed=False))

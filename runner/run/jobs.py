@@ -1,4 +1,4 @@
-"""From a case to the job that an executor runs. The only place of the pipeline that reads the body of a case."""
+"""Converts cases to jobs for an executor. The only module of the pipeline that reads the body of a case."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,13 @@ from runner.system.capabilities import Machine
 from runner.system.known_secrets import KNOWN
 
 FACTS = "facts"
-"""The name of the job that reports what the machine is."""
+"""The name of the job that reports the facts of the machine."""
 
 _FACTS_SECONDS = 600.0
 
 
 class Jobs:
-    """Makes the jobs of a run, and knows which case each is of."""
+    """Makes the jobs of a run, and maps each job to its case."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Jobs:
     ) -> None:
         self._options = options
         self._ignores_specs = Isolation(options.isolation) is Isolation.NONE
-        """Whether cases share workers whatever their specs say."""
+        """Whether cases share workers even if their specs forbid it."""
         self._scheduling = scheduling
         self._backends = backends
         self._folder = folder
@@ -50,28 +50,28 @@ class Jobs:
             KNOWN.learn_options(case.body.settings.env)
 
     def case_of(self, name: str) -> Case | None:
-        """Return the case of a job; None for the job that reports what the machine is."""
+        """Return the case of a job; None for the job that reports the facts of the machine."""
         return self._cases.get(name)
 
     def for_facts(self) -> Job | None:
-        """Return the job that reports what the machine is; None where no case may run at all."""
+        """Return the job that reports the facts of the machine; None where no case can run."""
         if not self._environments:
             return None
         environment = next(iter(self._environments.values()))
         return Job(name=FACTS, plan=None, folder="", environment=environment, timeout=_FACTS_SECONDS * self._options.timeout_factor)
 
     def inform(self, machine: Machine) -> None:
-        """Take what a worker reported of the machine."""
+        """Set the facts of the machine that a worker reported."""
         self._machine = machine
 
     def for_case(self, case: Case, known: Surroundings, *, number: int | None = None, alone: bool = False) -> Job:
         """Return the job of a case, with a new folder; raise ``TemplateError`` for a fact that this machine does not have.
 
-        ``alone``: it shares no worker.
+        ``alone``: the job does not share a worker.
         """
         folder = self._folder.case_folder(self._folder.next_number() if number is None else number)
         folder.mkdir(parents=True, exist_ok=True)
-        name = f"{case.id} ({folder.name})"  # of this attempt: another may run beside it
+        name = f"{case.id} ({folder.name})"  # unique for each attempt: two attempts of a case may run in parallel
         self._cases[name] = case
         here = surroundings(self._backends[case.backend], known)
         return Job(
@@ -96,7 +96,7 @@ class Jobs:
 
 
 def exclusive(job: Job) -> Job:
-    """Return a job beside which nothing runs, nor warms up."""
+    """Return a job that runs alone: no other job runs or warms up beside it."""
     return dataclasses.replace(job, needs=dataclasses.replace(job.needs, exclusive=True))
 
 

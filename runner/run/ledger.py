@@ -8,7 +8,7 @@ from runner.core.model import Case, CaseId, CaseResult
 
 
 class Ledger:
-    """Starts with what an earlier, interrupted run recorded."""
+    """The ledger of a resumed run starts with the records of the interrupted run."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Ledger:
         return bool(made) and self._policy.is_done(made)
 
     def missing_attempts(self, case_id: str) -> int:
-        """Return how often a case is still to run in the normal order."""
+        """Return how many attempts of a case are still to run in the normal order."""
         return self._policy.remaining(self.attempts.get(case_id, ()))
 
     def take(self, result: CaseResult) -> None:
@@ -47,12 +47,12 @@ class Ledger:
         self._emit_and_keep(CaseFinished(result=result))
 
     def take_killed(self) -> None:
-        """Record the results of cases that had all their attempts when the earlier run was killed."""
+        """Record the results of cases whose attempts were complete when the interrupted run was killed."""
         for case_id in filter(self.had_all_attempts, list(self.attempts)):
             self.take(self._policy.fold(self.attempts.pop(case_id)))
 
     def take_attempt(self, result: CaseResult) -> CaseResult | None:
-        """Record an attempt; return the case's result where it was the last one."""
+        """Record an attempt; return the case's result if it was the last attempt."""
         made = [*self.attempts.get(result.case_id, ()), result]
         is_done = self._policy.is_done(made)
         if is_done and len(made) == 1:
@@ -67,7 +67,7 @@ class Ledger:
         return folded
 
     def close(self, case: Case, reason: str, unrun: Callable[[Case, str], CaseResult], *, interrupted: bool) -> None:
-        """Record a case that lacks attempts when the run ends; ``unrun`` makes the result of one that has none."""
+        """Record a case with missing attempts when the run ends; ``unrun`` makes the result of a case without any attempt."""
         if case.id in self.results:
             return
         had_all = self.had_all_attempts(case.id)

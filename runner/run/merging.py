@@ -1,4 +1,4 @@
-"""Joins the runs of shards: reads them, refuses what does not belong together or was altered, writes the one run that they are parts of."""
+"""Joins the runs of shards: reads them, refuses incompatible or altered ones, and writes the merged run."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +45,7 @@ class Merged:
 
 
 def read_parts(names: Sequence[str]) -> tuple[list[PlacedPart], list[str]]:
-    """Read the runs; return them, and every reason why they cannot be merged."""
+    """Read the runs; return them with every reason why they cannot be merged."""
     parts: list[PlacedPart] = []
     found: list[str] = []
     for name in names:
@@ -78,7 +78,7 @@ def merge(parts: Sequence[PlacedPart], options: MergeOptions, open_reporters: Op
 
 
 def _emit(joined: Joined, listener: Listener, copy: Callable[[], None]) -> None:
-    """Emit the events of a run that consists of its results; the files of the cases are copied before the first of them."""
+    """Emit the events of the merged run; ``copy`` is called before the first result, and copies the artifacts."""
     listener.on_event(RunStarted(header=joined.header, total=len(joined.results), is_resumed=False))
     listener.on_event(HeaderCompleted(header=joined.header, is_resumed=False))
     copy()
@@ -89,7 +89,7 @@ def _emit(joined: Joined, listener: Listener, copy: Callable[[], None]) -> None:
 
 
 def _altered(parts: Sequence[PlacedPart]) -> Iterator[str]:
-    """Yield what the files beside a journal, and the machine that it names, contradict."""
+    """Yield each contradiction between a journal and its files, or the machine in its header."""
     devices = {name: backend.device for name, backend in load_backends().by_name.items()}
     for placed in parts:
         run = placed.part.run
@@ -100,7 +100,7 @@ def _altered(parts: Sequence[PlacedPart]) -> Iterator[str]:
 
 
 def _judged_otherwise(parts: Sequence[PlacedPart]) -> Iterator[str]:
-    """Yield the verdicts that the files beside a journal do not come to; warn of those that could not be judged again."""
+    """Yield each recorded verdict that differs when judged again; warn of verdicts that could not be judged again."""
     unjudged: dict[str, None] = {}
     for placed in parts:
         for found in judge_again(placed.part.header, placed.part.run.results, placed.folder):
@@ -115,11 +115,11 @@ def _judged_otherwise(parts: Sequence[PlacedPart]) -> Iterator[str]:
 
 
 def _copy(parts: Sequence[PlacedPart], folder: RunFolder) -> None:
-    """Copy the files of every case into the folder of the merged run; warn of those that were left behind."""
+    """Copy the artifacts of every case to the folder of the merged run; warn of files that were not copied."""
     for placed, by in zip(parts, shifts([placed.part for placed in parts]), strict=True):
         results = placed.part.run.results
         names = {old: new for result in results for old, new in zip(folders_of(result), folders_of(moved(result, by)), strict=True)}
         left = copy_evidence(placed.folder, names, folder.path)
         if left:
             more = f", and {len(left) - 1} more" if len(left) > 1 else ""
-            output.note(f"warning: left behind: {left[0]}{more}")
+            output.note(f"warning: not copied: {left[0]}{more}")

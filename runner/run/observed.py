@@ -1,4 +1,4 @@
-"""What an observation holds beside the facts that are judged: times, counts of the object cache, benchmarks. A worker may send anything."""
+"""The parts of an observation that are not judged: times, counts of the object cache, benchmarks. They are untrusted."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from runner.run.artifacts import why_no_attachment
 
 @dataclass(frozen=True, slots=True)
 class Benches:
-    """What bench steps timed and left."""
+    """The timings, attachments and notes of bench steps."""
 
     timings: tuple[Timing, ...] = ()
     attachments: tuple[str, ...] = ()
@@ -18,23 +18,23 @@ class Benches:
 
 
 def objects(observation: Observation | None) -> ObjectCounts:
-    """Return what the object cache counted; zeros where it is off, and where there is no observation."""
+    """Return the counts of the object cache; zeros if it is off or there is no observation."""
     return ObjectCounts() if observation is None else observation.objects
 
 
 def count(found: int) -> int:
-    """Return a count; 0 for one that no case reaches."""
+    """Return a count; 0 for an impossible one."""
     return found if 0 <= found < 1 << 31 else 0
 
 
 def phases(observation: Observation | None) -> dict[str, float]:
-    """Return the seconds of each phase, of those that a case can take."""
+    """Return the seconds of each phase, without impossible values."""
     found = {} if observation is None else observation.phases
     return {name: round(float(seconds), 4) for name, seconds in found.items() if 0 <= seconds < 1e9}
 
 
 def benches(folder: Path, observation: Observation | None) -> Benches:
-    """Return what bench steps timed and left."""
+    """Return the timings, attachments and notes of the bench steps."""
     found = [step.bench for step in observation.steps if step.bench is not None] if observation is not None else []
     names = list(dict.fromkeys(name for bench in found for name in bench.attachments))
     refused = {name: why for name in names if (why := why_no_attachment(folder / name))}

@@ -50,7 +50,7 @@ class CaseRunner:
         self._results = Results(folder.path, suite.backends.by_name, waivers)
         self._retries = Retries()
         self._is_looking = False
-        """Whether nothing of a case runs yet."""
+        """Whether the job that reports the facts of the machine runs."""
         self._executor: Executor = EXECUTORS[LOCAL](_settings(options, folder, self._workers, schedule.threads(workers), machine))
 
     def __enter__(self) -> Self:
@@ -61,11 +61,11 @@ class CaseRunner:
 
     @property
     def warnings(self) -> list[str]:
-        """What a person should know of how the cases were run."""
+        """Warnings for the user about the execution of the cases."""
         return [*self._retries.warnings, *self._results.warnings, *self._executor.warnings]
 
-    def heed(self, interrupts: Interrupts, say: Callable[[str], None], show: Callable[[Activity], None]) -> None:
-        """Start nothing more after one interrupt, and raise ``KeyboardInterrupt`` after two; show what is waited for."""
+    def on_interrupt(self, interrupts: Interrupts, say: Callable[[str], None], show: Callable[[Activity], None]) -> None:
+        """Start no further case after one interrupt, and raise ``KeyboardInterrupt`` after two; report the activity to ``show``."""
         reported: list[int] = []
 
         def check() -> None:
@@ -82,7 +82,7 @@ class CaseRunner:
         self._executor.on_interrupt(interrupts.wake, check)
 
     def _activity(self) -> Activity:
-        """Return what is waited for, with the ids of cases; the job that reports what the machine is belongs to starting torch."""
+        """Return what the run waits for, with the ids of cases; the job for the facts of the machine counts as starting torch."""
         now = self._executor.activity
         looking = [job.since for job in now.running if job.name == FACTS]
         running = [dataclasses.replace(job, name=case.id) for job in now.running if (case := self._jobs.case_of(job.name))]
@@ -90,7 +90,7 @@ class CaseRunner:
         return Activity(starting=starting, warming=now.warming, running=tuple(running))
 
     def look_at_machine(self) -> Machine:
-        """Let a worker report what the machine is, if any case may run at all."""
+        """Let a worker report the facts of the machine, if any case can run."""
         job = self._jobs.for_facts()
         if job is None:
             return self._machine
@@ -99,15 +99,15 @@ class CaseRunner:
         self._is_looking = False
         if not isinstance(execution.observation, dict):
             words = (execution.printed or execution.note).strip()
-            raise UsageError(f"torch could not be asked what this machine is; it said:\n{words}")
+            raise UsageError(f"no worker with torch could report the facts of this machine; its output:\n{words}")
         self._machine = availability.with_facts(self._machine, execution.observation)
         self._jobs.inform(self._machine)
         return self._machine
 
     def run(self, cases: Sequence[Case], known: Surroundings, repro: Callable[[Case], str], *, alone: bool = False) -> Iterator[CaseResult]:
-        """Run the cases and yield each result as it is known. A case that stands there twice is run twice.
+        """Run the cases and yield each result when its case ends. A case that is listed twice runs twice.
 
-        ``alone``: one after another with nothing beside them, and not before everything else has ended.
+        ``alone``: each case runs alone, after every other job has ended.
         """
         jobs: list[Job] = []
         ordered = schedule.order(cases, self._scheduling.seconds, self._scheduling.seed)

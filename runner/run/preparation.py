@@ -1,4 +1,4 @@
-"""What a run needs before its folder is opened: checked options, selected cases, how they are scheduled, the header."""
+"""The preparation of a run, before its folder is opened: checked options, selected cases, scheduling options, the header."""
 
 import secrets
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from runner.system import cache_dirs, output, scratch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """Options that contradict neither each other nor this machine, and what they come to."""
+    """Options that contradict neither each other nor this machine, with the values computed from them."""
 
     options: RunOptions
     workers: int
@@ -34,14 +34,14 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The cases of a run, and what judges them."""
+    """The cases of a run, and the waivers."""
 
     suite: Suite
     waivers: Waivers
     whole: Sequence[Case]
     """The selection of all shards."""
     selected: Sequence[Case]
-    """That of this shard, in the order in which reports list it."""
+    """The selection of this shard, in the order of reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +57,13 @@ class Prepared:
 
 
 def check(options: RunOptions) -> Checked:
-    """Return the options with the folder of the object cache resolved; raise ``UsageError`` for what cannot be.
+    """Return the options with the folder of the object cache resolved; raise ``UsageError`` for impossible options.
 
-    The folders are examined once, and before anything runs: a worker could change what lies there.
+    The cache folders are examined only once, before anything runs: a worker could change their content.
     """
     if options.share_across_folders and options.isolation != "worker":
         raise UsageError(
-            f"--share-across-folders says nothing with --isolation {options.isolation} (write --isolation worker, or leave it out)"
+            f"--share-across-folders has no effect with --isolation {options.isolation} (write --isolation worker, or remove it)"
         )
     workers = schedule.workers(options.jobs)
     policy = Policy.of(retries=options.retries, repeat=options.repeat, fail_fast=options.fail_fast)
@@ -77,7 +77,7 @@ def check(options: RunOptions) -> Checked:
 
 
 def choose(options: RunOptions) -> Selection:
-    """Load the specs and select the cases; print what the selection misses."""
+    """Load the specs and select the cases; print a hint for each glob without a match."""
     suite = load(options.paths, options.backends)
     waivers = Waivers(load_waivers(options.waivers, suite.backends), today=datetime.now(UTC).date())
     shard = Shard.parse(options.shard) if options.shard else None
@@ -95,7 +95,7 @@ def choose(options: RunOptions) -> Selection:
 
 
 def prepare(checked: Checked, selection: Selection) -> Prepared:
-    """Return the run as it is to be recorded. Reads the last run's times, so call it before the new run becomes the latest."""
+    """Return the prepared run. Reads the durations of ``latest``, so call it before the new run becomes ``latest``."""
     options = checked.options
     scheduling = schedule.SchedulingOptions(
         seconds=seconds_of_run(REPORTS / LATEST, JOURNAL), seed=_seed(options.shuffle), memory_limit=checked.memory_limit
@@ -107,7 +107,7 @@ def prepare(checked: Checked, selection: Selection) -> Prepared:
 
 
 def _seed(shuffle: int | str | None) -> int | None:
-    """Return the seed of a random order, one that is printed where none was given; None for the usual order."""
+    """Return the seed of a random order; None for the usual order. A seed that was not given is chosen and printed."""
     if not isinstance(shuffle, str):
         return shuffle
     seed = secrets.randbelow(1 << 32)

@@ -1,4 +1,4 @@
-"""The cases of a recorded run, expanded again from the files that its header names, so that its verdicts can be judged again."""
+"""Expands the cases of a recorded run again, from the files that its header names, so that its verdicts can be judged again."""
 
 import hashlib
 import itertools
@@ -26,11 +26,11 @@ from runner.system.capabilities import Machine
 from runner.system.installed_torch import installed_torch
 
 _LARGEST = 64 << 20
-"""Bytes of a file that is compared with a digest; no spec is as large."""
+"""The maximum size in bytes of a file that is compared with a digest; no spec is as large."""
 
 
 def surroundings_then(header: RunHeader) -> Surroundings:
-    """Return what conditions could ask about on the machine of the run, before a backend is chosen."""
+    """Return the surroundings of the run's machine for conditions, without a backend."""
     facts = header.environment
     python = (
         tuple(int(number) for number in facts["python"].split(".") if number.isdecimal()) if "python" in facts else sys.version_info[:3]
@@ -47,14 +47,14 @@ def surroundings_then(header: RunHeader) -> Surroundings:
 
 
 def files_of(header: RunHeader, option: str) -> list[Path]:
-    """Return the files that ``--backends`` or ``--waivers`` named; of a merged run, those of the runs that it was joined from."""
+    """Return the files that ``--backends`` or ``--waivers`` named; for a merged run, those of its parts."""
     if option in header.options:
         return [Path(name) for name in shlex.split(header.options[option])]
     return [Path(name) for name in _given(f"--{option}", header.command)]
 
 
 def _given(option: str, command: Sequence[str]) -> Iterator[str]:
-    """Yield the values of an option in a recorded command line, which a parser accepted then: ``--option VALUE`` or ``--option=VALUE``."""
+    """Yield the values of an option in a recorded, valid command line: ``--option VALUE`` or ``--option=VALUE``."""
     words = iter(command)
     for word in words:
         if word == option:
@@ -64,7 +64,7 @@ def _given(option: str, command: Sequence[str]) -> Iterator[str]:
 
 
 def specs_of(results: Iterable[CaseResult]) -> list[SpecPath]:
-    """Return the files of results, each below the folder from which its area was counted; raise ``UsageError`` where one is missing."""
+    """Return the spec files of results, each with the root folder of its area; raise ``UsageError`` where one is missing."""
     found: dict[str, SpecPath] = {}
     for result in results:
         path = Path(result.spec).absolute()
@@ -78,7 +78,7 @@ def specs_of(results: Iterable[CaseResult]) -> list[SpecPath]:
 
 
 def other_files(read: Mapping[str, str], header: RunHeader) -> list[str]:
-    """Return which of the files that were read now, by name with their digests, the run did not read."""
+    """Return the files, among those read now with their digests, that the run did not read with the same digest."""
     return sorted(file for file, digest in read.items() if header.specs.get(file) != digest)
 
 
@@ -94,7 +94,7 @@ class Unjudged:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """What a recorded result says and its files do not."""
+    """A contradiction between a recorded result and its files."""
 
     case_id: str
     problem: str
@@ -102,7 +102,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Then:
-    """What the run was judged by."""
+    """The specs, waivers and surroundings by which the run was judged."""
 
     suite: Suite
     waivers: Waivers
@@ -110,7 +110,7 @@ class _Then:
 
 
 def judge_again(header: RunHeader, results: Sequence[CaseResult], folder: Path) -> Iterator[Disagreement | Unjudged]:
-    """Yield each result that the files in the run's ``folder`` contradict, and what kept results from being judged again."""
+    """Yield each result that the files in the run's ``folder`` contradict, and each reason why results were not judged again."""
     ran = [result for result in results if result.folder]
     if not ran:
         return
@@ -139,7 +139,7 @@ def _judge_again(header: RunHeader, results: Sequence[CaseResult], folder: Path,
         if case is not None and digest_of(case) == result.digest:
             yield from (Disagreement(result.case_id, problem) for problem in _problems(then, case, result, folder))
         elif is_whole and _is_same_torch(header):
-            yield Disagreement(result.case_id, f"{result.case_id} is not a case that {result.spec} comes to")
+            yield Disagreement(result.case_id, f"{result.case_id} is not a case of {result.spec}")
         else:
             yield Unjudged(f"{result.case_id} is another case here, where torch or a file is another")
 
@@ -167,7 +167,7 @@ def _is_same_torch(header: RunHeader) -> bool:
 
 
 def _missing(header: RunHeader) -> list[str]:
-    """Return the files that the header names and that are not here with the digest that it records."""
+    """Return the files of the header that are missing here, or have another digest."""
     return [file for file, digest in header.specs.items() if _digest(Path(file)) != digest]
 
 

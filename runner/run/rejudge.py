@@ -1,4 +1,4 @@
-"""Judges a recorded case again, by the files that it was judged by then: a line of a journal is believed where both agree."""
+"""Judges a recorded case again from its recorded files: a line of a journal is accepted if both verdicts are equal."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,13 +19,13 @@ from runner.record.evidence import EvidenceAltered, RecordedFiles, alterations
 from runner.system.known_secrets import MASK
 
 JUDGED_BY_FACTS = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK)
-"""What verdicts come to where the worker's facts decided; of a crash there may be none."""
+"""Outcomes that follow from the worker's facts; after a crash there may be no facts."""
 
 _TOO_SLOW = "pattern too slow"
 
 
 def problems(case: Case, backend: Backend, here: Surroundings, result: CaseResult, run: Path) -> Iterator[str]:
-    """Yield why a recorded result cannot be believed: files that were altered, verdicts that they do not come to."""
+    """Yield why a recorded result is not accepted: altered files, or verdicts that differ when judged again."""
     altered = list(alterations(run, result))
     yield from altered
     if altered:
@@ -35,7 +35,7 @@ def problems(case: Case, backend: Backend, here: Surroundings, result: CaseResul
 
 
 def disagreement(case: Case, backend: Backend, here: Surroundings, result: CaseResult, folder: Path) -> str:
-    """Return how the verdicts of a result differ from what its files come to now; empty when they do not, or no facts decided."""
+    """Return how the verdicts of a result differ when judged again; empty if they do not, or if no facts decided the outcome."""
     if result.outcome is Outcome.NOT_RUN or fold(result.verdicts).outcome not in JUDGED_BY_FACTS or not result.evidence:
         return ""
     now = _judged(case, backend, here, result, RecordedFiles(folder, result.evidence), folder)
@@ -43,7 +43,7 @@ def disagreement(case: Case, backend: Backend, here: Surroundings, result: CaseR
 
 
 def of_attempts(case: Case, backend: Backend, here: Surroundings, result: CaseResult, run: Path) -> str:
-    """Return how the failed verdicts of an attempt differ from what its files come to now, as ``disagreement`` does of a result."""
+    """Return how the failed verdicts of an attempt differ when judged again, as ``disagreement`` does for a result."""
     for attempt in result.attempts:
         if not attempt.evidence or fold(attempt.verdicts).outcome not in JUDGED_BY_FACTS:
             continue
@@ -60,7 +60,7 @@ def of_attempts(case: Case, backend: Backend, here: Surroundings, result: CaseRe
 def _judged(
     case: Case, backend: Backend, here: Surroundings, result: CaseResult, files: RecordedFiles, folder: Path
 ) -> tuple[Verdict, ...] | str:
-    """Return the verdicts that recorded files come to now, or why they come to none."""
+    """Return the verdicts of recorded files, or why they cannot be judged."""
     if result.benches_left_out:
         case = without_benches(case)
     try:
@@ -75,12 +75,14 @@ def _judged(
 
 def _difference(case: Case, then: tuple[Verdict, ...], now: tuple[Verdict, ...]) -> str:
     if any(_TOO_SLOW in verdict.observed for verdict in now if verdict.status is Status.ERROR):
-        return ""  # this machine was too slow to say
+        return ""  # this machine was too slow for a verdict
     if len(then) != len(now):
-        return f"{case.id}: {len(then)} verdicts are recorded, and its files come to {len(now)}"
+        return f"{case.id}: {len(then)} verdicts are recorded, and judging its files again gives {len(now)}"
     for old, new in zip(then, now, strict=True):
         if _judgement(old) != _judgement(new):
-            words = f"{old.kind} {old.status.value} is recorded, and its files come to {new.kind} {new.status.value}: {new.message}"
+            words = (
+                f"{old.kind} {old.status.value} is recorded, and judging its files again gives {new.kind} {new.status.value}: {new.message}"
+            )
             return f"{case.id}: {old.position}: {words}"
     return ""
 
@@ -90,11 +92,11 @@ def _judgement(verdict: Verdict) -> tuple[str, Status, int, int]:
 
 
 def not_excused(case: Case, result: CaseResult, here: Surroundings, waivers: Waivers) -> str:
-    """Return why no waiver makes this an XFAIL or XPASS; empty when one does, whatever its last day, and for any other outcome."""
+    """Return why no waiver makes this an XFAIL or XPASS; empty if one does, expired or not, and for any other outcome."""
     texts = [verdict.message for verdict in result.verdicts]
     if result.outcome not in (Outcome.XFAIL, Outcome.XPASS) or any(MASK in text for text in texts):
         return ""
     folded = fold(result.verdicts)
     judged = replace(result, outcome=folded.outcome, failure_type=folded.failure_type, waivers=())
     found = apply(judged, case.id, here, replace(waivers, today=date.min)).outcome
-    return "" if found is result.outcome else f"{case.id}: {result.outcome.label} is recorded, and no waiver makes it that"
+    return "" if found is result.outcome else f"{case.id}: {result.outcome.label} is recorded, and no waiver gives this outcome"

@@ -10,7 +10,7 @@ from runner.system.redaction import redacted_command
 
 
 def repro(options: RunOptions, case: Case, required: Sequence[str] = ()) -> str:
-    """Return the command; ``required`` are the names of ``--require`` that the case's result comes from."""
+    """Return the command; ``required`` are the names of ``--require`` that caused the case's result."""
     parts = ["torch-conformance", "run", *map(str, options.paths)]
     for file in options.backends:
         parts += ["--backends", str(file)]

@@ -1,4 +1,4 @@
-"""From an execution to the result of its case: the files are read, the case is judged, and waivers are applied."""
+"""Converts an execution to the result of its case: reads the files, judges the case, applies waivers."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from runner.system.secret_names import is_secret_name
 
 
 class Results:
-    """Judges executions; ``folder`` is that of the run."""
+    """Judges executions; ``folder`` is the folder of the run."""
 
     def __init__(self, folder: Path, backends: Mapping[str, Backend], waivers: Waivers) -> None:
         self._folder = folder
@@ -39,7 +39,7 @@ class Results:
 
     @property
     def warnings(self) -> list[str]:
-        """Why the object cache was not used, where it should have been."""
+        """Reasons why the object cache was not used, although it was requested."""
         return [f"--object-cache: {why}" for why in self._no_objects]
 
     def of(self, case: Case, execution: Execution, known: Surroundings, repro: str) -> CaseResult:
@@ -78,7 +78,7 @@ class Results:
 
 
 def _evidence(folder: Path, files: CaseFiles, execution: Execution) -> Evidence:
-    """Write what was observed into the folder of the case, and return it with what was read there."""
+    """Write the observation to the folder of the case; return the evidence, with the files of that folder."""
     problem = execution.problem or keep(files, folder / OBSERVATION, execution.observation)
     if execution.services:
         problem = problem or keep(files, folder / SERVICES, [dataclasses.asdict(service) for service in execution.services])
@@ -94,7 +94,7 @@ def _evidence(folder: Path, files: CaseFiles, execution: Execution) -> Evidence:
 
 
 def _judged(case: Case, backend: Backend, here: Surroundings, evidence: Evidence, execution: Execution) -> CaseResult:
-    """Judge a case; a failure where torch had no space to build in is an error."""
+    """Judge a case; a failure with no space left on the device is an ERROR."""
     judged = judge(case, backend, here, evidence)
     if judged.outcome is Outcome.PASS or evidence.problem or execution.space is None:
         return judged
@@ -104,7 +104,7 @@ def _judged(case: Case, backend: Backend, here: Surroundings, evidence: Evidence
 
 
 def _case_result(case: Case, judged: CaseResult, **more: Any) -> CaseResult:
-    """Return a result with what a report says of its case, and of how it was run."""
+    """Return a result with the report's data about the case and its execution."""
     if judged.outcome is not Outcome.PASS:
         more = {"summary": case.summary, "options": _options(case), **more}
     else:
@@ -122,7 +122,7 @@ def _options(case: Case) -> tuple[str, ...]:
 
 
 def result_of_unavailable(case: Case, verdict: Verdict, required: Sequence[str], repro: str) -> CaseResult:
-    """Return the result of a case that cannot run here; an error where the command line requires what is missing."""
+    """Return the result of a case that cannot run here: an ERROR if ``--require`` names the missing capability or backend."""
     reason = verdict.reason
     if case.backend in required or verdict.capability in required:
         name = case.backend if case.backend in required else verdict.capability

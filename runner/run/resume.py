@@ -1,4 +1,4 @@
-"""Resuming a run: what an earlier, interrupted run recorded counts only where this machine and its own files agree with it."""
+"""Resuming a run: records of the interrupted run count only if they are compatible with this machine and with their own files."""
 
 from collections.abc import Iterable, Mapping
 
@@ -17,7 +17,7 @@ from runner.system.capabilities import Machine
 
 
 def open_folder(prepared: Prepared) -> RunFolder:
-    """Open the folder of a new run, or with ``--resume`` that of an earlier one; no other process writes to it until it is released."""
+    """Open and lock the folder of a new run, or with ``--resume`` that of the interrupted run."""
     options, selection = prepared.options, prepared.selection
     if not options.resume:
         return open_run(options.out)
@@ -26,7 +26,7 @@ def open_folder(prepared: Prepared) -> RunFolder:
 
 
 def check_machine(name: str, now: Mapping[str, str], then: Mapping[str, str]) -> None:
-    """Raise ``UsageError`` where the machine is not like that of the run; ``name`` is what ``--resume`` was given."""
+    """Raise ``UsageError`` if the machine is not compatible with that of the run; ``name`` is the value of ``--resume``."""
     if other := machine_differences(now, then):
         words = "; ".join(difference.between("now", "then") for difference in other)
         raise UsageError(f"--resume {name}: {words}; begin a new run")
@@ -35,7 +35,7 @@ def check_machine(name: str, now: Mapping[str, str], then: Mapping[str, str]) ->
 def check_executions(
     name: str, selection: Selection, folder: RunFolder, executions: Iterable[CaseResult], machine: Machine, known: Surroundings
 ) -> None:
-    """Raise ``UsageError`` for a recorded execution that could not have run here, or that its own files contradict."""
+    """Raise ``UsageError`` for a recorded execution that cannot run here, or that its own files contradict."""
     cases: dict[str, Case] = {case.id: case for case in selection.selected}
     for result in executions:
         problem = _problem(selection, folder, cases[result.case_id], result, machine, known) if result.folder else ""

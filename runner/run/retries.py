@@ -1,4 +1,4 @@
-"""Runs the cases in rounds: first all of them in parallel, then those that failed and may be run again, each alone."""
+"""Runs the cases in rounds: first all cases in parallel, then the failed ones that have retries left, each alone."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -19,9 +19,9 @@ def run_rounds(
     options: RunOptions,
     is_stopping: Callable[[], bool],
 ) -> Iterator[CaseResult]:
-    """Yield each execution as it ends, for the caller to record; stop where ``is_stopping``, or with ``--fail-fast`` at a failure.
+    """Yield each execution when it ends; the caller records it. Stop if ``is_stopping``, or with ``--fail-fast`` at a failure.
 
-    A round begins after all executions of the one before it are recorded.
+    A round begins after all executions of the previous round are recorded.
     """
     waiting = [case for case in cases for _ in range(ledger.missing_attempts(case.id))]
     alone = False

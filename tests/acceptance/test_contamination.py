@@ -49,7 +49,7 @@ def test_patches_of_what_measures_reach_no_later_case(tmp_path):
     for number in range(len(PATCHES)):
         patching = found[f"{number}-1-patches"]
         assert (patching.isolation, patching.after) == ("fork", 0)
-        assert "changed what measures it" in patching.company
+        assert "with contamination" in patching.company
         assert found[f"{number}-2-wrong"].outcome is Outcome.FAIL
 
 

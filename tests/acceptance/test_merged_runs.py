@@ -181,7 +181,7 @@ def test_a_verdict_that_its_observation_contradicts_is_refused(place: Path, tmp_
     done = prestarted_program("merge", *names(1, 2, 3), "--out", "new", cwd=copy)
     assert done.returncode == 2, done.stdout
     assert done.stderr.startswith(f"{copy / shard}/run.jsonl:{line}: one[backend=")
-    assert "equals held is recorded, and its files come to equals failed" in done.stderr
+    assert "equals held is recorded, and judging its files again gives equals failed" in done.stderr
     assert not (copy / "new").exists()
 
 

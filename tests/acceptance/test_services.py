@@ -48,7 +48,7 @@ OUTCOMES = {
     ),
     "custom-client-only": (
         Outcome.ERROR,
-        "service: expected traffic of the case with redis, observed the case asked for redis and torch never",
+        "service: expected traffic of the case with redis, observed the case uses redis, but torch sent it no request",
     ),
     "connection-refused": (Outcome.ERROR, "service: expected traffic of the case with redis"),
     "remote-cache-off": (Outcome.ERROR, "service: expected traffic of the case with redis"),

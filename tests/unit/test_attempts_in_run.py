@@ -85,9 +85,9 @@ def test_what_others_did_to_an_attempt_is_said_of_that_attempt_alone(run: Run, c
     said = [attempt["company"] for attempt in lines("attempt")]
     # the one that was run again alone ended last
     assert said[:2] == ["", ""]
-    assert said[2].startswith("CRASH after 3 other cases in a worker: exit code 1")
+    assert said[2].startswith("CRASH after 3 other cases in a shared worker: exit code 1")
     assert len(said) == 3
-    assert capsys.readouterr().err.count("it was run again alone") == 1
+    assert capsys.readouterr().err.count("it was retried alone") == 1
 
 
 @pytest.mark.parametrize(("factor", "seconds"), [("1", 300.0), ("0.5", 150.0), ("4", 1200.0)])

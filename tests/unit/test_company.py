@@ -119,9 +119,9 @@ def test_a_pass_of_a_case_that_changed_what_measures_it_is_not_believed(run: Run
     assert ran.result.outcome is Outcome.FAIL
     assert (
         ran.result.company
-        == "PASS after 3 other cases in a worker, and changed what measures it: runner.vocabulary.expectations.close.measure"
+        == "PASS after 3 other cases in a shared worker, with contamination: runner.vocabulary.expectations.close.measure"
     )
-    assert "changed what measures it" in ran.err
+    assert "with contamination" in ran.err
     assert not ran.executor.jobs[-1].shares
 
 
@@ -137,26 +137,26 @@ def test_a_pass_in_company_is_believed(run: Run) -> None:
     assert (ran.code, ran.result.outcome) == (ExitCode.OK, Outcome.PASS)
     assert (ran.result.isolation, ran.result.after, ran.result.company) == ("shared", 3, "")
     assert ran.executor.retired == []
-    assert "run again alone" not in ran.err
+    assert "retried alone" not in ran.err
     assert ran.junit.find("system-out") is None
 
 
 def test_what_fails_in_company_and_passes_alone_passes(run: Run) -> None:
     ran = run(company(DIFFERS), alone(HELD))
     assert (ran.code, ran.result.outcome) == (ExitCode.OK, Outcome.PASS)
-    assert ran.result.company.startswith("FAIL after 3 other cases in a worker: close: ")
+    assert ran.result.company.startswith("FAIL after 3 other cases in a shared worker: close: ")
     assert (ran.result.isolation, ran.result.after) == ("fork", 0)
     assert ran.executor.retired == [7]
-    (warning,) = [line for line in ran.err.splitlines() if "run again alone" in line]
-    assert warning.startswith("warning: spec[backend=cpu] was FAIL after 3 other cases in a worker: close: ")
-    assert warning.endswith("; it was run again alone. If it may share no worker, its spec says 'isolation: case'")
+    (warning,) = [line for line in ran.err.splitlines() if "retried alone" in line]
+    assert warning.startswith("warning: spec[backend=cpu] was FAIL after 3 other cases in a shared worker: close: ")
+    assert warning.endswith("; it was retried alone. If it cannot share a worker, write 'isolation: case' in its spec")
 
 
 def test_what_fails_in_company_and_alone_fails(run: Run) -> None:
     ran = run(company(DIFFERS), alone(DIFFERS))
     assert (ran.code, ran.result.outcome) == (ExitCode.FAILED, Outcome.FAIL)
     assert ran.result.company.startswith("FAIL after 3 other cases")
-    assert "it was run again alone" in ran.err
+    assert "it was retried alone" in ran.err
 
 
 def test_what_fails_first_in_its_worker_is_believed_at_once(run: Run) -> None:
@@ -175,10 +175,10 @@ def test_what_fails_in_a_fork_is_believed_at_once(run: Run) -> None:
 @pytest.mark.parametrize(
     ("first", "said"),
     [
-        (RAISED, "FAIL after 3 other cases in a worker: raised: "),
-        (CRASHED, "CRASH after 3 other cases in a worker: killed by SIGSEGV while in phase 'run'"),
-        (LATE, "TIMEOUT after 3 other cases in a worker: outlived its deadline while in phase 'trace'"),
-        (Answer((seen(measured={}),)), "ERROR after 3 other cases in a worker: "),
+        (RAISED, "FAIL after 3 other cases in a shared worker: raised: "),
+        (CRASHED, "CRASH after 3 other cases in a shared worker: killed by SIGSEGV while in phase 'run'"),
+        (LATE, "TIMEOUT after 3 other cases in a shared worker: outlived its deadline while in phase 'trace'"),
+        (Answer((seen(measured={}),)), "ERROR after 3 other cases in a shared worker: "),
         (
             Answer((replace_steps := seen(graphs=[], executed={}, entered=0, measured={"0": close_facts(close_leaf())}),)),
             "FELL_BACK after 3",
@@ -193,21 +193,21 @@ def test_whatever_is_no_pass_is_run_again(first: Answer, said: str, run: Run) ->
 
 
 def test_one_case_before_it_is_one_case(run: Run) -> None:
-    assert run(company(DIFFERS, after=1), alone(HELD)).result.company.startswith("FAIL after 1 other case in a worker: ")
+    assert run(company(DIFFERS, after=1), alone(HELD)).result.company.startswith("FAIL after 1 other case in a shared worker: ")
 
 
 def test_a_known_failure_in_company_is_run_again(run: Run, tmp_path: Path) -> None:
     (tmp_path / "waivers.yaml").write_text(WAIVER)
     ran = run(company(RAISED), alone(RAISED), more=("--waivers", "waivers.yaml"))
     assert ran.result.outcome is Outcome.XFAIL
-    assert ran.result.company.startswith("XFAIL after 3 other cases in a worker: It is known")
+    assert ran.result.company.startswith("XFAIL after 3 other cases in a shared worker: It is known")
 
 
 def test_a_waived_case_that_passes_in_company_is_run_again(run: Run, tmp_path: Path) -> None:
     (tmp_path / "waivers.yaml").write_text(WAIVER)
     ran = run(company(HELD), alone(RAISED), more=("--waivers", "waivers.yaml"))
     assert ran.result.outcome is Outcome.XFAIL
-    assert ran.result.company.startswith("XPASS after 3 other cases in a worker: ")
+    assert ran.result.company.startswith("XPASS after 3 other cases in a shared worker: ")
 
 
 def test_the_second_time_is_a_job_of_its_own(run: Run) -> None:
@@ -250,8 +250,8 @@ def test_the_retry_of_a_case_is_judged_by_its_own_service(run: Run) -> None:
 def test_the_junit_report_tells_it_of_a_pass(run: Run) -> None:
     ran = run(company(DIFFERS), alone(HELD))
     text = ran.junit.findtext("system-out") or ""
-    assert text.startswith("in company: FAIL after 3 other cases in a worker: close: ")
-    assert text.endswith("; run again alone, which is what counts")
+    assert text.startswith("shared worker: FAIL after 3 other cases in a shared worker: close: ")
+    assert text.endswith("; retried alone, only the retry counts")
     assert [child.tag for child in ran.junit] == ["system-out"]
 
 
@@ -259,7 +259,7 @@ def test_the_junit_report_tells_it_of_a_failure(run: Run) -> None:
     ran = run(company(CRASHED), alone(DIFFERS))
     assert [child.tag for child in ran.junit] == ["failure", "system-out"]
     text = ran.junit.findtext("system-out") or ""
-    assert text.startswith("in company: CRASH after 3 other cases in a worker: killed by SIGSEGV")
+    assert text.startswith("shared worker: CRASH after 3 other cases in a shared worker: killed by SIGSEGV")
 
 
 def test_what_a_case_said_in_company_drives_no_terminal(run: Run) -> None:

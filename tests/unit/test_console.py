@@ -249,8 +249,10 @@ def test_a_run_that_built_everything_may_be_a_conformance_run() -> None:
 @pytest.mark.parametrize("outcome", [Outcome.CRASH, Outcome.TIMEOUT])
 def test_what_a_case_that_died_was_served_is_not_known(outcome: Outcome) -> None:
     died = (result(1, outcome), result(2, outcome), result(3, Outcome.PASS, objects_served=1))
-    assert reported(*died, objects=Path("/kept")).splitlines()[-2] == "what 2 that crashed or timed out were served is not known"
-    assert reported(*died[1:], objects=Path("/kept")).splitlines()[-2] == "what 1 that crashed or timed out was served is not known"
+    assert reported(*died, objects=Path("/kept")).splitlines()[-2] == "objects served to 2 cases that crashed or timed out are not counted"
+    assert (
+        reported(*died[1:], objects=Path("/kept")).splitlines()[-2] == "objects served to 1 case that crashed or timed out are not counted"
+    )
     assert "not known" not in reported(result(1), objects=Path("/kept"))
     assert "not known" not in reported(*died)
 

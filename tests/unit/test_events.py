@@ -73,7 +73,7 @@ class Runner:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def heed(self, interrupts: object, say: Callable[[str], None], show: Callable[[Activity], None]) -> None:
+    def on_interrupt(self, interrupts: object, say: Callable[[str], None], show: Callable[[Activity], None]) -> None:
         self.say, self.show = say, show
 
     def look_at_machine(self) -> Machine:

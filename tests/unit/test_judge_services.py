@@ -20,7 +20,7 @@ ONE_MISS = {"RemoteFxGraphCache": {"hit": 0, "miss": 1, "put": 0, "exception": 0
 FOREIGN = ServiceReport(name="redis", foreign=3)
 FAILS = expected("counter", {"inductor.fxgraph_cache_miss": 2})
 RAISES = expected("raises", {"type": "RuntimeError"})
-NEVER_SPOKEN = "service: expected traffic of the case with redis, observed the case asked for redis and torch never spoke to it"
+NEVER_SPOKEN = "service: expected traffic of the case with redis, observed the case uses redis, but torch sent it no request"
 
 OTHERS = (
     "service: expected traffic of the case with redis, observed redis answered {} look-ups and {} writes, "
@@ -36,7 +36,7 @@ OTHERS = (
         (USED, observation(seen()), COUNTED, ENDED, Outcome.ERROR, OTHERS.format(4, 1, 0, 0)),
         (USED, observation(seen(remote=ONE_MISS)), COUNTED, ENDED, Outcome.ERROR, OTHERS.format(4, 1, 1, 0)),
         (ONLY_ASKED, observation(seen(remote=COUNTS)), COUNTED, ENDED, Outcome.ERROR, OTHERS.format(1, 0, 4, 1)),
-        (FOREIGN, observation(seen()), COUNTED, ENDED, Outcome.ERROR, f"{NEVER_SPOKEN} (another client of the case did, 3 times)"),
+        (FOREIGN, observation(seen()), COUNTED, ENDED, Outcome.ERROR, f"{NEVER_SPOKEN} (another client of the case sent 3)"),
         (UNUSED, observation(seen()), COUNTED, ENDED, Outcome.ERROR, NEVER_SPOKEN),
         (dataclasses.replace(UNUSED, answered={"GET": 0}), observation(seen()), COUNTED, ENDED, Outcome.ERROR, NEVER_SPOKEN),
         (UNUSED, observation(seen()), FAILS, ENDED, Outcome.ERROR, NEVER_SPOKEN),

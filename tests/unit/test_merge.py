@@ -167,8 +167,8 @@ def test_a_gap_within_a_shard_is_seen_whatever_its_header_says() -> None:
 
 
 OF_ONE_PART: list[tuple[Mapping[str, Any], str]] = [
-    ({"footer": None}, "it was cut off; go on with it by 'run ... --resume', then merge"),
-    ({"footer": footer([], interrupted=True)}, "it was interrupted; go on with it by 'run ... --resume', then merge"),
+    ({"footer": None}, "it was cut off; resume it with 'run ... --resume', then merge"),
+    ({"footer": footer([], interrupted=True)}, "it was interrupted; resume it with 'run ... --resume', then merge"),
     ({"footer": footer([])}, "its footer counts other outcomes than its cases have"),
     ({"selected": 4}, "it holds 3 of its 4 cases"),
     ({"shard": ""}, "not a shard: it was run without --shard"),
@@ -253,7 +253,7 @@ def test_every_problem_is_told() -> None:
     environment = {**ENVIRONMENT, "torch": "2.12.0", "driver": "590.1"}
     one, two, _ = shards(version="0.2.0", environment=environment, footer=None)
     assert problems([one, two]) == [
-        "shard-2: it was cut off; go on with it by 'run ... --resume', then merge",
+        "shard-2: it was cut off; resume it with 'run ... --resume', then merge",
         "shard-2: the version of this program is '0.2.0' here, '0.1.0' in shard-1",
         "shard-2: the machine's driver is '590.1' here, '580.1' in shard-1",
         "shard-2: the machine's torch is '2.12.0' here, '2.13.0+cu130' in shard-1",
@@ -443,7 +443,7 @@ def test_what_is_refused_leaves_nothing(write: Write, capsys: pytest.CaptureFixt
     assert main(["merge", names[0], names[1], "nowhere", "--out", "out"]) == 2
     assert capsys.readouterr().err.splitlines() == [
         "no run 'nowhere': neither nowhere/run.jsonl nor reports/nowhere/run.jsonl exists",
-        "shard-2: it was cut off; go on with it by 'run ... --resume', then merge",
+        "shard-2: it was cut off; resume it with 'run ... --resume', then merge",
         "shard-2: the version of this program is '0.2.0\\n\\x1b[31m' here, '0.1.0' in shard-1",
         "3/3 is missing",
         "4 problems; nothing was merged",
@@ -499,7 +499,7 @@ def test_no_link_of_anothers_archive_is_followed(write: Write, capsys: pytest.Ca
     assert not any(path.is_symlink() for path in Path("out").rglob("*"))
     unjudged, warning = capsys.readouterr().err.splitlines()
     assert unjudged.startswith("warning: verdicts were merged as recorded and not judged again: ")
-    assert warning.startswith("warning: left behind: ")
+    assert warning.startswith("warning: not copied: ")
     assert warning.endswith(", and 2 more")
 
 

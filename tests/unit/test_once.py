@@ -85,7 +85,7 @@ def test_validate_shows_warnings_and_is_content(tmp_path: Path, monkeypatch, cap
 def test_a_case_of_such_a_spec_shares_nothing(load_suite):
     (case,) = load_suite({"spec.yaml": GOOD + "isolation: process\n"}).cases
     assert needs_new_process(case)
-    assert why_alone(case) == "its spec says 'isolation: process'"
+    assert why_alone(case) == "its spec has 'isolation: process'"
 
 
 @pytest.mark.torch

@@ -63,7 +63,7 @@ FULL = CaseResult(
     phases={"eager": 0.5, "run": 1e-9},
     isolation="shared",
     after=3,
-    company="FAIL after 3 other cases in a worker: close: expected ...",
+    company="FAIL after 3 other cases in a shared worker: close: expected ...",
     folder="cases/0001",
     evidence={"observation.json": "e" * 64},
     repro="torch-conformance repro 'a/one[backend=cpu]'",

@@ -58,7 +58,7 @@ def test_what_is_no_address(texts: list[str], message: str) -> None:
 
 @pytest.mark.parametrize("text", ["redis=redis://:hunter2@localhost:6379", "redis=user:hunter2@localhost:6379"])
 def test_a_password_is_not_shown_again(text: str) -> None:
-    with pytest.raises(UsageError, match="a server that wants a password is not supported") as caught:
+    with pytest.raises(UsageError, match="a server with a password is not supported") as caught:
         named_servers([text])
     assert "hunter2" not in str(caught.value)
 
@@ -82,8 +82,8 @@ def listener(answer: bytes) -> socket.socket:
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "what listens there is no Redis server"),
         (b"", "what listens there is no Redis server"),
-        (b"-NOAUTH Authentication required.\r\n", "it wants a password (name one that wants none, on this machine)"),
-        (b"-DENIED Redis is running in protected mode\r\n", "it wants a password (name one that wants none, on this machine)"),
+        (b"-NOAUTH Authentication required.\r\n", "it requires a password (name one without, on this machine)"),
+        (b"-DENIED Redis is running in protected mode\r\n", "it requires a password (name one without, on this machine)"),
     ],
 )
 def test_what_answers_and_is_of_no_use(answer: bytes, message: str) -> None:

@@ -27,11 +27,11 @@ Why = Callable[..., str]
 
 
 def test_a_spec_that_says_nothing_is_alone(why: Why) -> None:
-    assert why(SPEC + EXPECT) == "its spec does not say 'isolation: worker'"
+    assert why(SPEC + EXPECT) == "its spec does not have 'isolation: worker'"
 
 
 def test_a_spec_that_says_case_is_alone(why: Why) -> None:
-    assert why(SPEC + EXPECT + "isolation: case\n") == "its spec does not say 'isolation: worker'"
+    assert why(SPEC + EXPECT + "isolation: case\n") == "its spec does not have 'isolation: worker'"
 
 
 def test_a_spec_that_says_worker_shares(why: Why) -> None:

@@ -1,4 +1,4 @@
-"""``audit``: the expectations that could not have failed, of a recorded run or of cases that are run for it."""
+"""``audit``: print the expectations that could not have failed, of a recorded run or of cases that are run first."""
 
 import contextlib
 from pathlib import Path

@@ -79,7 +79,7 @@ def _text(case: Case, verdict: Verdict, backend: str) -> Iterator[str]:
     yield from _control(case)
     for reason in case.survivors:
         leaf = f" {reason.leaf}" if reason.leaf else ""
-        yield f"  audit      {reason.expectation}{leaf} may hold with {reason.mutant}: {reason.reason}    at line {reason.position.line}"
+        yield f"  audit      {reason.expectation}{leaf} may pass with {reason.mutant}: {reason.reason}    at line {reason.position.line}"
 
 
 _WORDS = {Availability.YES: "yes", Availability.NO: "no", Availability.UNKNOWN: "perhaps"}
@@ -113,7 +113,7 @@ def _steps(case: Case) -> Iterator[str]:
 
 
 def _control(case: Case) -> Iterator[str]:
-    """Yield what is set otherwise under the case's control, and what must fail then."""
+    """Yield the options that the case's control sets, and the expectations that must fail under it."""
     if case.control is not None:
         fails = ", ".join(case.control.fails) or "any expectation"
         for section, options in case.control.patch.items():

@@ -18,7 +18,7 @@ from runner.system.installed_torch import installed_torch
 
 
 def main(options: ListOptions) -> ExitCode:
-    """Print the selected cases, exit 4 when there are none; or what they cover, which is an answer whatever it is."""
+    """Print the selected cases; exit 4 when there are none. With ``--coverage``, print the coverage and exit 0."""
     suite = load(options.paths, options.backends)
     shard = Shard.parse(options.shard) if options.shard else None
     cases = select(suite.cases, suite.backends, names=options.backend, globs=options.select, shard=shard)
@@ -46,17 +46,17 @@ def main(options: ListOptions) -> ExitCode:
 
 
 def _array(values: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield an array as ``json.dumps`` indents it, value by value: as one text, many cases would take a gigabyte."""
+    """Yield an indented JSON array value by value: as one string, many cases would take a gigabyte."""
     before = "[\n  "
     for value in values:
-        # what JSON writes has line ends between values alone
+        # JSON text has line ends only between values
         yield before + escaping.json_text(encode(value)).replace("\n", "\n  ")
         before = ",\n  "
     yield "[]\n" if before.startswith("[") else "\n]\n"
 
 
 def as_json(case: Case, verdict: Verdict) -> Mapping[str, Any]:
-    """Return a case as ``list --json`` says it."""
+    """Return a case as ``list --json`` prints it."""
     return {
         "id": case.id,
         "spec": case.spec,

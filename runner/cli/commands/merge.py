@@ -1,4 +1,4 @@
-"""``merge``: the runs of shards as the one run that they are parts of, or every reason why they are not."""
+"""``merge``: join the runs of shards into one run, or print every reason why they cannot be joined."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""``run``: load, select, execute, judge, record, report. The stages stand in ``run/controller``."""
+"""``run``: load, select, execute, judge, record, report. The stages are in ``run/controller``."""
 
 from runner.core.exit_codes import ExitCode
 from runner.core.options import RunOptions
@@ -7,5 +7,5 @@ from runner.run import controller
 
 
 def main(options: RunOptions) -> ExitCode:
-    """Run the selected cases; the exit code says what a CI system may conclude."""
+    """Run the selected cases; return the exit code for CI systems."""
     return controller.run(options, table.of_run)

@@ -13,15 +13,15 @@ from runner.system import output
 
 
 def main(options: ValidateOptions) -> ExitCode:
-    """Read, validate and expand; exit 0 when there is no error, 2 otherwise. Warnings are printed, and change nothing."""
+    """Read, validate and expand; exit 0 when there is no error, 2 otherwise. Warnings do not change the exit code."""
     found = inspect(options.paths, options.backends)
     problems = _with_waivers(options, found)
     wrong = errors(problems)
     cases = () if errors(found.problems) else found.suite.cases
     files = len({case.spec for case in cases})
     if options.json:
-        told = {"format": 1, "valid": not wrong, "specs": files, "cases": len(cases), "problems": [_as_json(p) for p in problems]}
-        output.document(told)
+        found_json = {"format": 1, "valid": not wrong, "specs": files, "cases": len(cases), "problems": [_as_json(p) for p in problems]}
+        output.document(found_json)
     else:
         output.lines(map(str, problems))
         output.line(_count(len(wrong), len(problems) - len(wrong), files, len(cases)))
@@ -29,10 +29,10 @@ def main(options: ValidateOptions) -> ExitCode:
 
 
 def _with_waivers(options: ValidateOptions, found: Inspection) -> list[Diagnostic]:
-    """Return every problem in the order of the files, those of waivers too; each once."""
+    """Return every problem once, including those of waivers, in the order of the files."""
     problems = [*found.problems]
     files = read_waivers(options.waivers, found.suite.backends, problems)
-    # of cases that are missing because of a mistake no waiver can be for none
+    # specs with errors have no cases, so a waiver without a case is not reported then
     ids = None if errors(found.problems) else [case.id for case in found.suite.cases]
     waivers = Waivers(files, today=datetime.now(UTC).date())
     problems.extend(remarks(waivers, ids, shipped=names_shipped(options.paths)))

@@ -1,4 +1,4 @@
-"""Deadlines: workers that take too long, use too much memory or do not end are killed, and those that even then stay are not waited for."""
+"""Deadlines: kills workers that exceed their deadline or memory limit, or do not end, and does not wait for those that survive SIGKILL."""
 
 import time
 
@@ -11,10 +11,10 @@ from runner.execute.local.workers import Worker
 from runner.execute.local.zygotes import Zygotes
 
 _SHORT_SECONDS = 0.02
-"""How long the loop sleeps where a process is about to be gone."""
+"""How long the loop sleeps while a process is about to end."""
 
 _MOST_SECONDS_ASLEEP = 0.25
-"""How long the loop sleeps at most: floods of output are looked for as often."""
+"""The maximum sleep of the loop; the sizes of output files are checked as often."""
 
 
 class Deadlines:
@@ -28,7 +28,7 @@ class Deadlines:
         self._memory = MemoryWatch()
 
     def seconds_to_sleep(self) -> float:
-        """Return how long to sleep: until the next deadline, and shortly where something has just ended."""
+        """Return how long to sleep: until the next deadline, or shortly if a process has just ended."""
         now = time.monotonic()
         running = [worker.running for worker in self._pool if worker.running]
         if any(worker.has_ended for worker in self._pool) or any(one.killed_at or one.answered_at for one in running):
@@ -39,7 +39,7 @@ class Deadlines:
         return min(max(min(deadlines, default=now + 1.0) - now, 0.0), _MOST_SECONDS_ASLEEP)
 
     def watch(self) -> None:
-        """Reap what has ended, and end what is late."""
+        """Reap ended processes, and kill late ones."""
         now = time.monotonic()
         for worker in self._pool:
             worker.reap()
@@ -78,7 +78,7 @@ class Deadlines:
             worker.request_stack()
 
     def _watch_killed(self, worker: Worker, running: Running, since: float) -> None:
-        """Finish the case of a killed worker: when its process is gone, or without that where the system holds it."""
+        """Finish the case of a killed worker when its process is gone, or after a grace period if the process stays."""
         grace = self._limits.grace
         if since > (grace.stack if running.overstayed else grace.gone):
             worker.abandon(round(since, 1))

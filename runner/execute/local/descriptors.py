@@ -1,11 +1,11 @@
-"""What the loop of the engine sleeps on: sockets, pipes and processes, each with what is called when it is readable."""
+"""The descriptors on which the engine's loop sleeps: sockets, pipes and processes, each with a callback."""
 
 import selectors
 from collections.abc import Callable
 
 
 class Descriptors:
-    """The descriptors that are watched. Each must be open as long: the number of a closed one may be that of another worker's socket."""
+    """The watched descriptors. Remove a descriptor before it is closed: its number may be reused for another worker's socket."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -15,19 +15,19 @@ class Descriptors:
         self._selector.register(descriptor, selectors.EVENT_READ, on_readable)
 
     def forget(self, descriptor: int) -> None:
-        """Watch a descriptor no more, if it is watched. Call this before it is closed."""
+        """Stop watching a descriptor, if it is watched. Call this before it is closed."""
         if descriptor in self._selector.get_map():
             self._selector.unregister(descriptor)
 
     def wait(self, seconds: float) -> None:
-        """Sleep until a descriptor is readable, or for ``seconds``; then call what belongs to those that are."""
+        """Sleep until a descriptor is readable, or for ``seconds``; then call the callbacks of readable descriptors."""
         for key, _ in self._selector.select(timeout=seconds):
             key.data()
 
     def close(self) -> None:
-        """Watch nothing more."""
+        """Stop watching all descriptors."""
         self._selector.close()
 
 
 def only_wake() -> None:
-    """Do nothing: the loop is awake, and looks at what it watches."""
+    """Do nothing: the call only wakes the loop."""

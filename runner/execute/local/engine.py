@@ -1,6 +1,6 @@
-"""The engine: one loop, one thread, that gives jobs to workers, reads what they send and takes their ends.
+"""The engine: one loop in one thread that gives jobs to workers, reads their messages, and reaps them.
 
-A worker is never believed further than it must be: its messages are bounded, the first observation counts, and how it ended is what its
+Workers are untrusted: their messages are bounded, only the first observation counts, and the ending of a worker is what its
 parent reports. The parts: ``waiting`` (jobs that wait), ``zygotes`` and ``forks`` (processes that fork workers), ``pool`` and ``spares``
 (workers), ``deadlines`` (killing), ``retirement`` (which worker gets no further case), ``descriptors`` (what the loop sleeps on).
 """
@@ -43,14 +43,14 @@ class Engine:
         self._left_over: dict[int, str] = {}
 
     def close(self) -> None:
-        """Kill what runs and end the zygotes."""
+        """Kill running workers and end the zygotes."""
         self._pool.close(self._limits.grace.stack)
         self._zygotes.close()
         self._descriptors.close()
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """Why zygotes could not be forked from."""
+        """Reasons why zygotes could not fork."""
         return tuple(dict.fromkeys(self._zygotes.broken.values()))
 
     @property
@@ -60,7 +60,7 @@ class Engine:
 
     @property
     def activity(self) -> Activity:
-        """What is waited for just now."""
+        """What the run waits for now."""
         running = [(worker.running, worker.pid) for worker in self._pool.busy]
         return Activity(
             starting=self._zygotes.warming_since,
@@ -92,22 +92,22 @@ class Engine:
             self._pool.forget_ended()
 
     def again(self, job: Job) -> None:
-        """Let a job wait for its turn: one that was run may be run once more. Nothing waits once the jobs were cancelled."""
+        """Append a job to the queue; a job may run again. Nothing is added after ``cancel_waiting``."""
         self._waiting.put(job)
 
     def retire(self, number: int) -> None:
-        """Give a worker no further case."""
+        """Retire a worker: it gets no further case."""
         worker = self._pool.get(number)
         if worker is not None and worker.running is None:
             self._pool.end(worker)
 
     def cancel_waiting(self) -> int:
-        """Drop the jobs that wait and return how many run on, to their ends or their deadlines."""
+        """Drop the waiting jobs, and return the number of running ones, which continue to their ends or deadlines."""
         self._waiting.cancel()
         return len(self._pool.busy)
 
     def on_interrupt(self, wake: int, check: Callable[[], None]) -> None:
-        """Call ``check`` before any job is started, and as soon as ``wake`` is readable; where it raises, the run ends."""
+        """Call ``check`` before a job starts, and when ``wake`` is readable; an exception from ``check`` ends the run."""
         self._check = check
         self._descriptors.watch(wake, only_wake)
 
@@ -128,7 +128,7 @@ class Engine:
         return job.shares and self._limits.isolation in (Isolation.WORKER, Isolation.NONE)
 
     def _may_start(self, job: Job) -> bool:
-        """Whether a job can start now; begins to warm its zygote when there is none."""
+        """Whether a job can start now; starts its zygote if there is none."""
         key = job.environment.key
         if self._limits.isolation is Isolation.PROCESS or job.new_process or key in self._zygotes.broken:
             return True

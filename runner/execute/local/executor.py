@@ -18,7 +18,7 @@ from runner.system import cache_dirs, scratch
 from runner.system.safe_open import tail
 
 _PRINTED_BYTES = 64_000
-"""How much of what a worker printed an execution without a folder holds."""
+"""The size limit of ``Execution.printed``."""
 
 
 class LocalExecutor:
@@ -43,34 +43,34 @@ class LocalExecutor:
             self._places.remove_cache(execution.job)
 
     def again(self, job: Job) -> None:
-        """Add a job behind those that wait."""
+        """Append a job to the queue."""
         self._engine.again(job)
 
     def retire(self, worker: int) -> None:
-        """Give a worker no further job."""
+        """Retire a worker: it gets no further job."""
         self._engine.retire(worker)
 
     def cancel_waiting(self) -> int:
-        """Drop the jobs that wait, and return how many run on."""
+        """Drop the waiting jobs, and return the number of running ones."""
         return self._engine.cancel_waiting()
 
     def on_interrupt(self, wake: int, check: Callable[[], None]) -> None:
-        """Call ``check`` before any job is started, and as soon as ``wake`` is readable; what it raises ends ``run``."""
+        """Call ``check`` before a job starts, and when ``wake`` is readable; an exception from ``check`` ends ``run``."""
         self._engine.on_interrupt(wake, check)
 
     @property
     def activity(self) -> Activity:
-        """What is waited for now."""
+        """What the run waits for now."""
         return self._engine.activity
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What a person should know of how jobs were executed."""
+        """Warnings for the user about the execution of jobs."""
         slow = [f"cases got a new process each instead of a fork, which is slow: {why}" for why in self._engine.broken]
         return [*slow, *self._services.warnings, *self._engine.left_over]
 
     def close(self) -> None:
-        """Kill what runs; remove the scratch folder and what the caches hold too much."""
+        """Kill running workers, remove the scratch folder, and trim the caches."""
         self._engine.close()
         self._services.close()
         self._orphans.close()
@@ -86,7 +86,7 @@ class LocalExecutor:
         return self._places.place(job)
 
     def _completed(self, execution: Execution) -> Execution:
-        """Add what the engine does not know: files, reports of services, free space, what was printed outside of the run's folder."""
+        """Add the data that the engine lacks: files, reports of services, free space, output outside of the run's folder."""
         job = execution.job
         return dataclasses.replace(
             execution,

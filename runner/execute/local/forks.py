@@ -1,4 +1,4 @@
-"""What zygotes report of the workers that they fork, and what becomes of workers whose zygote is lost."""
+"""Handles the messages of zygotes about their workers, and the loss of a zygote."""
 
 import functools
 import signal
@@ -22,12 +22,12 @@ class Forks:
         self._returned: list[Job] = []
 
     def take_returned(self) -> list[Job]:
-        """Return the jobs whose worker never came to be: they wait again, and give back their room."""
+        """Return the jobs whose worker was never forked: they are queued again, and their leases are released."""
         returned, self._returned = self._returned, []
         return returned
 
     def start_zygote(self, wanted: Environment) -> None:
-        """Start the zygote of an environment, after ending what only other environments use: each process holds some 300 MB."""
+        """Start the zygote of an environment, after ending processes that only other environments use: each uses some 300 MB."""
         for worker in self._pool:
             if worker.running is None and worker.key != wanted.key:
                 self._pool.end(worker)
@@ -38,13 +38,13 @@ class Forks:
         self._zygotes.start(wanted, functools.partial(self._on_zygote, wanted.key))
 
     def lose(self, key: str, why: str) -> None:
-        """Give up a zygote: the jobs that it has not forked for, and later ones, get new processes."""
+        """Give up a zygote: its waiting jobs, and later ones, get new processes."""
         self._hang_up(key)
         self._zygotes.broken[key] = why
         for worker in self._pool:
             if worker.key != key or worker.process is not None or worker.has_ended:
                 continue
-            if worker.pid is None:  # it was never forked: nothing of it has run
+            if worker.pid is None:  # it was never forked, so its job has not run
                 self._put_back(worker)
             else:
                 worker.note = why
@@ -78,7 +78,7 @@ class Forks:
             self._on_end(message)
 
     def _refuse(self, number: int, why: str) -> None:
-        """Take that a fork would not be safe: this job, and those after it, get new processes."""
+        """Record that a fork is not safe: this job and later ones get new processes."""
         worker = self._pool.get(number)
         if worker is not None:
             self._zygotes.broken[worker.key] = why

@@ -1,4 +1,4 @@
-"""What one case sends: lines over a pipe of its own, bounded, of which the first observation counts."""
+"""The messages of one case: lines over its own pipe, bounded; only the first observation counts."""
 
 import os
 from typing import Any
@@ -7,7 +7,7 @@ from runner.core.protocol import MAX_MESSAGE, loads
 
 
 class Inbox:
-    """The runner's end of a case's pipe. Nothing that comes out of it is believed yet."""
+    """The runner's end of a case's pipe. Its messages are untrusted."""
 
     def __init__(self, descriptor: int, word: str) -> None:
         os.set_blocking(descriptor, False)
@@ -19,21 +19,21 @@ class Inbox:
         self.observation: Any = None
         self.has_answer = False
         self.problem = ""
-        """How the worker broke the protocol; nothing is read any more then."""
+        """How the worker broke the protocol; no further message is read then."""
         self.is_flooded = False
         self.is_at_end = False
-        """Whether nothing more can come. The descriptor stays open: its number must be no other's while the engine still uses it."""
+        """Whether the stream has ended. The descriptor stays open, so that its number is not reused while the engine watches it."""
         self._is_closed = False
         self._buffer = bytearray()
         self._received = 0
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether the last message has no end."""
+        """Whether the last message is incomplete."""
         return bool(self._buffer)
 
     def read(self) -> bool:
-        """Take what has come; return whether anything had. At the end of the stream ``is_at_end`` is set."""
+        """Read available data; return whether there was any. At the end of the stream ``is_at_end`` is set."""
         if self.is_at_end:
             return False
         try:
@@ -55,7 +55,7 @@ class Inbox:
         return True
 
     def drain(self) -> None:
-        """Take all that is there, and no more than may be sent: of a worker that goes on, a child may still write."""
+        """Read all available data, up to the limit: a child of a shared worker may still write."""
         while not self.is_at_end and not self.is_flooded and self.read():
             pass
 
@@ -80,7 +80,7 @@ class Inbox:
             message = loads(line)
         except ValueError as error:
             if self.has_answer:
-                return  # a child that holds the pipe may write until it is killed: whether its bytes are read before that is chance
+                return  # a child with the pipe may write until it is killed, so later bytes are ignored: reading them would be a race
             self.problem = f"the worker sent a message that is {error}"
             return
         if not isinstance(message, dict):

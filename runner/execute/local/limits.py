@@ -1,4 +1,4 @@
-"""How long workers and zygotes may take, and how many there may be."""
+"""Time limits and numbers of workers and zygotes."""
 
 from dataclasses import dataclass, field
 
@@ -7,25 +7,25 @@ from runner.plan.jobs import Isolation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grace:
-    """How long processes may take for what they should do at once, in seconds."""
+    """Grace periods in seconds, for operations that should be immediate."""
 
     start: float = 300
     """For a zygote, or a worker for a GPU, to warm up. It is multiplied by ``Limits.timeout_factor``."""
     fork: float = 30
-    """For a zygote to fork: then the run goes on without it."""
+    """For a zygote to fork; after that, the run continues without it."""
     stack: float = 0.5
-    """For a worker whose time is up to print its stack: then it is killed."""
+    """For a worker at its deadline to print its stack; after that, it is killed."""
     exit: float = 2.0
-    """For a worker to end once it has answered: then it is killed. A GPU's driver may hold a process for minutes."""
+    """For a worker to end after its answer; after that, it is killed. A GPU's driver may hold a process for minutes."""
     clean: float = 20.0
-    """For a shared worker to clean up once it has answered."""
+    """For a shared worker to clean up after its answer."""
     gone: float = 3.0
-    """For a killed worker to be gone: then its case is over, and the next one begins beside what the system still holds."""
+    """For a killed worker to end; after that, its case is over even if the process stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How workers are isolated, and how long and how many they may be."""
+    """The isolation, time limits and number of workers."""
 
     isolation: Isolation = Isolation.CASE
     timeout_factor: float = 1.0

@@ -1,7 +1,7 @@
-"""How much memory the processes of a worker use: what it started too, also what has left its session.
+"""Memory use of a worker's processes, including children that have left its session.
 
-The kernel's cheap number counts a page that forks share in each of them: sixteen forks of a process of 300 MiB read as 4.8 GiB and take
-a few. So it is the first question, and only what is above its limit by that is asked what each page's share is, which costs a walk over
+RSS is cheap to read, but counts shared pages in each process: sixteen forks of a process of 300 MiB have 4.8 GiB RSS and take
+a few. So RSS is read first; PSS is read only for workers whose RSS is above their limit, because the kernel walks over
 all its pages.
 """
 
@@ -11,28 +11,28 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 INTERVAL = 0.1
-"""Seconds between two looks, at the least."""
+"""The minimum seconds between two measurements."""
 
 MOST_SHARE = 0.05
-"""The share of its time that the runner looks, at the most: on a machine of many processes it looks less often."""
+"""The maximum share of time for measurements: with many processes, they are less frequent."""
 
 _PROC = Path("/proc")
 _RESIDENT = (b"RssAnon:", b"RssShmem:", b"VmSwap:")
-"""What only a process's end or its own doing gives back; pages of files go when memory is asked for."""
+"""Memory that only the process can free; the kernel can drop pages of files."""
 
 _PROPORTIONAL = (b"Pss_Anon:", b"Pss_Shmem:", b"SwapPss:")
 
 
 class MemoryWatch:
-    """Looks now and then at what workers use."""
+    """Measures the memory use of workers periodically."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.due = 0.0
-        """When to look next."""
+        """When the next measurement is due."""
 
     def look(self, limits: Mapping[int, int]) -> dict[int, int]:
-        """Return what is used of those above their limit, by the leader of their session; nothing when no look is due."""
+        """Return the memory use of workers above their limit, by the leader of their session; empty if no measurement is due."""
         begun = self._clock()
         if not limits or begun < self.due:
             return {}
@@ -43,7 +43,7 @@ class MemoryWatch:
 
 
 def above(limits: Mapping[int, int], proc: Path = _PROC) -> dict[int, int]:
-    """Return the bytes of those that use more than their limit, by the leader of their session."""
+    """Return the bytes of workers above their limit, by the leader of their session."""
     found: dict[int, int] = {}
     for leader, pids in _processes_of(limits, proc).items():
         if _sum(proc, pids, _resident) > limits[leader]:
@@ -54,17 +54,17 @@ def above(limits: Mapping[int, int], proc: Path = _PROC) -> dict[int, int]:
 
 
 def resident(leader: int, proc: Path = _PROC) -> int:
-    """Return the bytes of a worker's processes, pages that they share in each of them: never less than what is used."""
+    """Return the RSS of a worker's processes: an upper bound, because shared pages are counted in each process."""
     return residents([leader], proc)[leader]
 
 
 def residents(leaders: Collection[int], proc: Path = _PROC) -> dict[int, int]:
-    """Return ``resident`` for each of several, from one look at the processes of the machine."""
+    """Return ``resident`` for several workers, from one scan of the machine's processes."""
     return {leader: _sum(proc, pids, _resident) for leader, pids in _processes_of(leaders, proc).items()}
 
 
 def _processes_of(leaders: Collection[int], proc: Path) -> dict[int, set[int]]:
-    """Return the processes of each leader: its session, their descendants, and the sessions that those began."""
+    """Return the processes of each leader: its session, their descendants, and the sessions that these started."""
     members: dict[int, list[int]] = {}
     children: dict[int, list[int]] = {}
     if leaders:
@@ -89,7 +89,7 @@ def _reached(leader: int, members: Mapping[int, list[int]], children: Mapping[in
 
 
 def _parent_and_session(proc: Path, pid: str) -> tuple[int, int] | None:
-    # the name of a process stands in parentheses and may hold any
+    # the name of a process is in parentheses and may contain parentheses
     fields = _read(f"{proc}/{pid}/stat").rpartition(b")")[2].split()
     return (int(fields[1]), int(fields[3])) if len(fields) > 3 else None
 
@@ -103,7 +103,7 @@ def _resident(proc: Path, pid: int) -> int:
 
 
 def _proportional(proc: Path, pid: int) -> int:
-    """Return a process's share of its pages; all of them where it, or the kernel, does not let us see."""
+    """Return the PSS of a process; its RSS if the PSS cannot be read."""
     shares = _amounts(_read(f"{proc}/{pid}/smaps_rollup"), _PROPORTIONAL)
     return sum(shares) if shares else _resident(proc, pid)
 
@@ -114,7 +114,7 @@ def _amounts(text: bytes, names: Iterable[bytes]) -> list[int]:
 
 
 def _read(path: str) -> bytes:
-    """Return a file of the kernel's; nothing for a process that has ended, or that we may not look into."""
+    """Return the content of a file in ``/proc``; empty for a process that has ended, or without permission."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

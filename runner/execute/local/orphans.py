@@ -1,6 +1,6 @@
-"""The last resort against what workers leave behind: whose parents have all ended comes to the runner, and is killed when the run ends.
+"""Kills orphaned processes of workers: processes whose ancestors have ended are reparented to the runner, and killed at the end of the run.
 
-A zygote ends what its workers leave. This is for workers that have no zygote, and for zygotes that were killed.
+A zygote kills the orphans of its workers. This module is for workers without a zygote, and for zygotes that were killed.
 """
 
 import contextlib
@@ -15,11 +15,11 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 
 _END_SECONDS = 5.0
-"""How long what was killed may take to end; a process that the system holds is not waited for."""
+"""How long to wait for killed processes to end."""
 
 
 class Orphans:
-    """Adopts orphans while it is open; then kills every child that this process did not have before."""
+    """Adopts orphans while it is open; ``close`` kills every child process that did not exist before."""
 
     def __init__(self) -> None:
         self._before = set(children())
@@ -36,9 +36,9 @@ class Orphans:
         self.close()
 
     def close(self) -> None:
-        """Kill them; whatever the runner started itself has ended by now."""
+        """Kill the orphans; processes that the runner started itself have ended by now."""
         until = time.monotonic() + _END_SECONDS
-        # a killed child may leave children of its own, who come to us next
+        # children of a killed child are reparented to the runner next
         while (found := set(children()) - self._before) and time.monotonic() < until:
             for pid in found:
                 with contextlib.suppress(OSError):
@@ -49,7 +49,7 @@ class Orphans:
 
 
 def children() -> list[int]:
-    """Return the processes whose parent is this one, whichever of its threads started them; none where the system does not say."""
+    """Return the child processes of all threads of this process; empty where the system has no list."""
     found: list[int] = []
     for thread in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):

@@ -1,14 +1,14 @@
-"""The files that a worker prints into: however much that is, they fill no disk, and keep their end."""
+"""Output files of a worker: limits their size, and keeps their end."""
 
 import contextlib
 import ctypes
 import os
 
 MOST = 64 << 20
-"""Bytes that a case may leave in each of its output files; when there are more, all but the end goes."""
+"""The maximum size in bytes of each output file; a larger file is cut to its end."""
 
 END = 1 << 20
-"""Bytes of that end."""
+"""The size of that end in bytes."""
 
 LOST = f"[more than {MOST >> 20} MiB were printed: what stood here is lost]\n".encode("ascii")
 
@@ -18,7 +18,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def bound(descriptor: int) -> bool:
-    """Give back the disk under all but the end of a file that somebody writes to; return whether anything went."""
+    """Punch a hole into an open output file, up to its end, to free disk space; return whether data was removed."""
     found = os.fstat(descriptor)
     # a file system may set more aside than there is, and less where there is a hole already
     if min(found.st_blocks * 512, found.st_size) <= MOST:
@@ -31,7 +31,7 @@ def bound(descriptor: int) -> bool:
 
 
 def finish(descriptor: int) -> bool:
-    """Cut a file that nobody writes to any more to its end, where it is too long; return whether it was."""
+    """Cut the output file of a finished case to its end if it is too long; return whether it was."""
     size = os.fstat(descriptor).st_size
     if size <= MOST:
         return False
@@ -40,7 +40,7 @@ def finish(descriptor: int) -> bool:
 
 
 def _cut(descriptor: int, size: int) -> None:
-    with contextlib.suppress(OSError):  # a full disk is no reason to end a run
+    with contextlib.suppress(OSError):  # no space left on the device: the run continues
         end = os.pread(descriptor, END, size - END)
         os.ftruncate(descriptor, 0)
         os.write(descriptor, LOST + end)

@@ -1,4 +1,4 @@
-"""Where the jobs of a run lie on this machine: their folders, their caches, and the plans that their workers read."""
+"""The paths of jobs on this machine: their folders, caches and plan files."""
 
 import json
 import os
@@ -13,28 +13,28 @@ from runner.system.streams import naming
 PLAN = "plan.json"
 
 FACTS = "facts"
-"""The word that a worker is given in the place of a plan's file: it sends the facts of the machine."""
+"""The word that a worker gets instead of a plan's file, to report the facts of the machine."""
 
 _PLAN_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Places:
-    """Maps jobs to folders. What a worker leaves goes to the folder of the run, what only it needs to the scratch folder."""
+    """Maps jobs to folders: artifacts are in the folder of the run, temporary files in the scratch folder."""
 
     def __init__(self, settings: ExecutorSettings, scratch: Path) -> None:
         self._settings = settings
         self._scratch = scratch
 
     def folder_of(self, job: Job) -> Path:
-        """Return the folder in which a job leaves its files."""
+        """Return the folder of a job's artifacts."""
         return self._settings.folder / job.folder if job.folder else self._scratch / FACTS
 
     def cache_of(self, job: Job) -> Path:
-        """Return the folder for the caches of a job, and for where its services are."""
+        """Return the folder for the caches of a job and the addresses of its services."""
         return self._scratch / Path(job.folder).name
 
     def place(self, job: Job) -> LocalJob:
-        """Write the plan of a job with the paths of this machine, and return where it is; again where it is given to another worker."""
+        """Write the plan of a job with the paths of this machine, and return its path; a second call rewrites it."""
         folder = self.folder_of(job)
         folder.mkdir(parents=True, exist_ok=True)
         if job.plan is None:
@@ -44,7 +44,7 @@ class Places:
         return LocalJob(job=job, plan=str(folder / PLAN), folder=folder)
 
     def files_of(self, job: Job) -> tuple[str, ...]:
-        """Return the names in the folder of a job; none where its worker has removed it."""
+        """Return the file names in the folder of a job; empty if its worker removed the folder."""
         try:
             return tuple(sorted(os.listdir(self.folder_of(job)))) if job.folder else ()
         except OSError:
@@ -57,7 +57,7 @@ class Places:
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Write a file in the place of whatever lies there: a worker that runs beside could have put a link or a folder there."""
+    """Write a file, and replace what is at its path: a parallel worker could have created a link or a folder there."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     path.unlink(missing_ok=True)

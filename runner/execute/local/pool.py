@@ -1,4 +1,4 @@
-"""The workers of a run: how they are started, which of them gets a job, and which are ended for want of use."""
+"""The workers of a run: starts them, finds a worker for a job, and ends unused ones."""
 
 import contextlib
 import functools
@@ -17,7 +17,7 @@ from runner.execute.local.zygotes import Zygotes
 from runner.plan.jobs import Environment
 
 _MOST_GROUPS = 4
-"""How many shared workers may wait for cases of their group, however few run at once."""
+"""How many idle shared workers are kept at least, for cases of their group."""
 
 
 class Pool:
@@ -31,7 +31,7 @@ class Pool:
         self._workers: dict[int, Worker] = {}
         self._last = 0
         self.cold: dict[str, str] = {}
-        """Environments whose workers could not be warmed up beforehand, and why."""
+        """Environments whose workers could not be warmed up, with the reasons."""
 
     def __iter__(self) -> Iterator[Worker]:
         return iter(list(self._workers.values()))
@@ -40,7 +40,7 @@ class Pool:
         return worker.number in self._workers
 
     def get(self, number: int) -> Worker | None:
-        """Return a worker; None for one that was forgotten."""
+        """Return a worker; None for one that was removed."""
         return self._workers.get(number)
 
     @property
@@ -72,7 +72,7 @@ class Pool:
         self._descriptors.watch(worker.pidfd, only_wake)
 
     def _on_control(self, worker: Worker) -> None:
-        """Take what a worker sends of itself: it is warm, or done with its case. Where it has hung up, its parent reports its end."""
+        """Handle a worker's message on its control socket: it is warm, or its case is over. After a hang-up, its parent reports its end."""
         if worker not in self:
             return
         if not worker.listen():
@@ -81,7 +81,7 @@ class Pool:
             self.end(worker)
 
     def idle_for(self, job: Job, *, shares: bool) -> Worker | None:
-        """Return a worker that waits for such a job: rather one that has run others than one that has not."""
+        """Return an idle worker for a job, preferably one that has run other cases."""
         if job.new_process:
             return None
         idle = [one for one in self._workers.values() if one.key == job.environment.key and one.is_idle]
@@ -89,18 +89,18 @@ class Pool:
         return max(may, key=lambda one: one.cases, default=None)
 
     def end(self, worker: Worker) -> None:
-        """Let a worker end: it has no case, or is done with it."""
+        """End a worker without a running case."""
         worker.is_retired = True
         worker.kill()
 
     def end_unused(self, most: int) -> None:
-        """End the shared workers of other groups that have waited longest, where more wait than can be of use."""
+        """End the shared workers of other groups that have been idle longest, if too many are idle."""
         waiting = sorted((one for one in self._workers.values() if one.is_idle and one.cases), key=lambda one: one.used_at)
         for worker in waiting[: max(0, len(waiting) - max(most, _MOST_GROUPS))]:
             self.end(worker)
 
     def put_back(self, worker: Worker) -> Job | None:
-        """Forget a worker whose process never was; return the job that it had."""
+        """Remove a worker that was never forked; return its job."""
         job = None
         if worker.running is not None:
             self._descriptors.forget(worker.running.inbox.descriptor)
@@ -109,7 +109,7 @@ class Pool:
         return job
 
     def forget_ended(self) -> None:
-        """Forget the workers whose processes are gone, once their jobs are over."""
+        """Remove the workers whose processes are gone and whose jobs are over."""
         for worker in self:
             if worker.has_ended and worker.running is None:
                 if not worker.is_warm and not worker.is_retired:
@@ -117,7 +117,7 @@ class Pool:
                 self.forget(worker)
 
     def forget(self, worker: Worker) -> None:
-        """Forget a worker and close its descriptors."""
+        """Remove a worker and close its descriptors."""
         del self._workers[worker.number]
         for descriptor in (worker.control.fileno(), worker.pidfd):
             if descriptor is not None:
@@ -125,7 +125,7 @@ class Pool:
         worker.close()
 
     def close(self, seconds: float) -> None:
-        """Kill all workers, and wait for the ends of those that are our own children."""
+        """Kill all workers, and reap those that are the runner's own children."""
         for worker in self:
             worker.kill()
         for worker in self:

@@ -1,4 +1,4 @@
-"""Why a shared worker gets no further case: what the system shows of it, and how much it has run."""
+"""Retirement of shared workers: by the state of their processes, and by the number of their cases."""
 
 import os
 from pathlib import Path
@@ -9,11 +9,11 @@ _MOST_GROWTH = 1 << 30
 """Bytes by which a shared worker may grow after its first case."""
 
 _MOST_CASES = 100
-"""How many cases a worker runs: what none of our checks sees grows with them."""
+"""The maximum number of cases of a worker, as a bound for contamination that no check detects."""
 
 
 def contamination(worker: Worker) -> str:
-    """Return what makes a worker that has done its case unfit for another one; empty for nothing."""
+    """Return why a worker must not run another case; empty if it may."""
     children, resident = _seen_by_system(worker.pid)
     if worker.broke_protocol:
         return "it sent what only the runner's own code may send"
@@ -32,10 +32,10 @@ def has_run_enough(worker: Worker) -> bool:
 
 
 def _seen_by_system(pid: int | None) -> tuple[int, int]:
-    """Return how many processes a worker has started that are still there, and the bytes of its memory."""
+    """Return the number of a worker's remaining child processes, and its memory in bytes."""
     try:
         listed = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
-        # orphans that have ended by themselves wait for a parent that never reaps them
+        # zombies are not counted: their parent never reaps them
         children = [child for child in listed if state_of(child) not in ("", "Z", "X")]
         pages = Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]
     except OSError:

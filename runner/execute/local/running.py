@@ -54,11 +54,11 @@ class Running:
     overstayed: bool = False
     """Whether it was killed because it did not end after its answer."""
     word: str = ""
-    """What its worker sends with its observation, and when it is done: code of the case does not know it."""
+    """A token that its worker sends with its observation and at the end of the case; code of the case cannot read it."""
 
     @classmethod
     def begin(cls, local: LocalJob) -> "tuple[Running, int]":
-        """Open what a job sends and prints into; return it and the worker's end of the pipe, which the caller closes."""
+        """Open the pipe and the output files of a job; return the case and the worker's end of the pipe, which the caller closes."""
         local.folder.mkdir(parents=True, exist_ok=True)
         read, write = os.pipe()
         word = secrets.token_hex(16)
@@ -67,12 +67,12 @@ class Running:
         return cls(local.job, Inbox(read, word), now, now + local.job.timeout, outputs=files, word=word), write
 
     def restart_clock(self) -> None:
-        """Let its time begin now: it was given to a worker before there was a process to do it."""
+        """Start its deadline now: it was given to a worker before the worker's process existed."""
         self.begun = time.monotonic()
         self.deadline = self.begun + self.job.timeout
 
     def read(self) -> None:
-        """Take what its worker has sent."""
+        """Read the messages of its worker."""
         self.inbox.read()
         if self.inbox.has_answer and self.answered_at is None:
             self.answered_at = time.monotonic()
@@ -83,12 +83,12 @@ class Running:
             self.stack_from = os.fstat(self.outputs[OUTPUTS.index("stderr.txt")]).st_size
 
     def bound_output(self) -> None:
-        """Let a flood of output fill no disk."""
+        """Limit the size of its output files."""
         for descriptor in self.outputs:
             self.is_cut |= outputs.bound(descriptor)
 
     def finish(self) -> None:
-        """Take what is still in the pipe, leave the end of what was printed, and close the descriptors."""
+        """Read the rest of the pipe, cut the output files to their limit, and close the descriptors."""
         self.inbox.drain()
         for descriptor in self.outputs:
             self.is_cut |= outputs.finish(descriptor)
@@ -102,7 +102,7 @@ class Running:
         self.outputs = ()
 
     def ending(self, status: int | None) -> Ending:
-        """Return how it ended. ``status`` is that of the worker's process, None where that goes on or is not waited for."""
+        """Return its ending. ``status`` is that of the worker's process; None if the process continues or is not waited for."""
         # one that goes on has ended its case as it should, and of one that is not waited for all is known that will be judged
         if status is None:
             status = signal.SIGKILL if self.killed_at is not None else 0
@@ -119,7 +119,7 @@ class Running:
 
     @property
     def note(self) -> str:
-        """What of its messages or its output is lost."""
+        """Notes about lost messages or lost output."""
         if self.inbox.is_cut_off:
             return _CUT
         return f"it printed more than {outputs.MOST >> 20} MiB, of which the first are lost" if self.is_cut else ""
@@ -127,9 +127,9 @@ class Running:
     @property
     def problem(self) -> str:
         """How its worker broke the protocol."""
-        # without an answer it is a process that died, whatever it wanted to send
+        # without an answer, the process died; an incomplete message does not matter
         return self.inbox.problem or (_CUT if self.inbox.is_cut_off and self.inbox.has_answer else "")
 
     def left_over(self, of_worker: str) -> str:
-        """Return what of its worker outlived it, for a person; ``of_worker`` is what the worker knows of that."""
+        """Return a note about processes that outlived the case; ``of_worker`` is the note of the worker."""
         return "; ".join(filter(None, [_OVERSTAYED if self.overstayed else "", of_worker]))

@@ -1,4 +1,4 @@
-"""Spare workers: for a GPU what a first compile does once cannot be done before the fork, so workers do it while others run cases."""
+"""Spare workers: a GPU cannot be warmed up before the fork, so workers warm up while others run cases."""
 
 from runner.execute.local.limits import Limits
 from runner.execute.local.pool import Pool
@@ -8,7 +8,7 @@ from runner.plan.jobs import Environment
 
 
 class Spares:
-    """Starts spare workers: no more than may run, and the spares of the limits beside them."""
+    """Starts spare workers, up to the number of parallel jobs plus ``Limits.spares``."""
 
     def __init__(self, pool: Pool, zygotes: Zygotes, waiting: WaitingJobs, limits: Limits) -> None:
         self._pool = pool
@@ -22,19 +22,19 @@ class Spares:
 
     @property
     def warming_since(self) -> float | None:
-        """Since when the worker warms up that has done so for the longest; None where no case waits for one."""
+        """The time at which the oldest warm-up began; None if no case waits for one."""
         if self._pool.busy:
-            return None  # beside cases that run, spares warm up all the time: nothing waits for them
+            return None  # while cases run, no case waits for a warm-up
         waited_for = [worker for worker in self._pool if not (worker.is_warm or worker.is_retired or worker.has_ended)]
         return min((worker.warm_until - self._limits.start_seconds for worker in waited_for), default=None)
 
     def ensure_one(self, wanted: Environment) -> None:
-        """Let a worker warm up for a job that has room now, if none does."""
+        """Start the warm-up of a worker for a job that fits now, unless one warms up already."""
         if not any(one.key == wanted.key and not one.is_warm and not one.is_retired for one in self._pool):
             self._pool.start(wanted, is_warm=False)
 
     def warm(self, jobs: int) -> None:
-        """Let workers warm up for the next of the jobs that wait; ``jobs`` is how many may run at once."""
+        """Start warm-ups for the next waiting jobs; ``jobs`` is the number of parallel jobs."""
         for key in self._zygotes:
             environment = self._waiting.environment(key)
             if self._zygotes.is_ready(key) and self.are_for(environment):

@@ -16,7 +16,7 @@ from runner.plan.jobs import Environment
 from runner.system import child_python
 
 _CLOSE_SECONDS = 6.0
-"""How long a zygote may take to kill what its workers left behind; one that is not ready has had none."""
+"""How long a zygote may take to kill orphans of its workers; a zygote that is not ready has no workers."""
 
 Message = Mapping[str, Any]
 """What a zygote sends (``worker/process/zygote.py``)."""
@@ -49,7 +49,7 @@ def environment_for(wanted: Environment, threads: int, scratch: Path, probe_cach
 
 
 class Zygote(Protocol):
-    """What the engine does with a zygote: a process that forks workers."""
+    """The engine's interface of a zygote: a process that forks workers."""
 
     control: socket.socket
     is_ready: bool
@@ -61,13 +61,13 @@ class Zygote(Protocol):
         """Return the next message; None when the zygote is gone."""
 
     def last_words(self) -> str:
-        """Return the end of what the zygote printed."""
+        """Return the end of the zygote's output."""
 
     def wake(self) -> None:
-        """Continue it where a worker has stopped it."""
+        """Send SIGCONT if a worker has stopped it."""
 
     def hang_up(self) -> None:
-        """Let it kill what its workers left behind, and end."""
+        """Close its socket: it kills the orphans of its workers, and ends."""
 
     def has_left(self) -> bool:
         """Whether it has ended since ``hang_up``."""
@@ -115,31 +115,31 @@ class ZygoteProcess:
         return dict(json.loads(data)) if data else None
 
     def last_words(self) -> str:
-        """Return the end of what the zygote printed."""
+        """Return the end of the zygote's output."""
         return self.log.read_bytes()[-4000:].decode("utf-8", "replace").strip()
 
     def wake(self) -> None:
-        """Continue it where a worker has stopped it."""
+        """Send SIGCONT if a worker has stopped it."""
         with contextlib.suppress(ChildProcessError):
             if os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG) is not None:
                 self.process.send_signal(signal.SIGCONT)
 
     def hang_up(self) -> None:
-        """Let it kill what its workers left behind, and end."""
+        """Close its socket: it kills the orphans of its workers, and ends."""
         if self._kill_at is None:
             self._kill_at = time.monotonic() + (_CLOSE_SECONDS if self.is_ready else 0)
             self.control.close()
             self.wake()
 
     def has_left(self) -> bool:
-        """Whether it has ended since ``hang_up``; one that does not end is killed with the compilers that it has started."""
+        """Whether it has ended since ``hang_up``; a zygote that does not end in time is killed, with its compilers."""
         if self.process.poll() is None and self._kill_at is not None and time.monotonic() >= self._kill_at:
             with contextlib.suppress(OSError):
                 os.killpg(self.process.pid, signal.SIGKILL)
         return self.process.poll() is not None
 
     def close(self) -> None:
-        """Hang up and wait for its end; what the system holds even then is not waited for."""
+        """Hang up and wait for its end, for a limited time."""
         self.hang_up()
         until = time.monotonic() + 2 * _CLOSE_SECONDS
         while not self.has_left() and time.monotonic() < until:
@@ -157,7 +157,7 @@ class Starter(Protocol):
 
 
 class ProcessStarter:
-    """Starts processes on this machine, with what they print in a log below the scratch folder."""
+    """Starts processes on this machine; their output goes to a log below the scratch folder."""
 
     def __init__(self, threads: int, scratch: Path, probe_cache: Path | None = None) -> None:
         self._threads = threads
@@ -177,7 +177,7 @@ class ProcessStarter:
         command = child_python.command("runner.worker.process.entry", str(control), str(os.getpid()))
         environment = self._variables(wanted, self._scratch)
         with (self._scratch / "workers.log").open("ab") as log:
-            # a session of its own from the first moment: it can be killed as a group before it has run a line
+            # its own session from the start, so that it can be killed as a group
             return subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[control], start_new_session=True
             )

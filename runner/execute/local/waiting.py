@@ -8,7 +8,7 @@ from runner.plan.jobs import Environment
 from runner.plan.resources import Queue, Room
 
 _WARM_ALONE = 2
-"""How many workers are warmed up for jobs that run alone: each idle one holds a context on its GPU."""
+"""How many workers are warmed up for exclusive jobs: each idle worker holds a context on its GPU."""
 
 
 class WaitingJobs:
@@ -19,7 +19,7 @@ class WaitingJobs:
         self._count: Counter[str] = Counter()
         """How many jobs wait, by the key of their environment."""
         self._count_alone: Counter[str] = Counter()
-        """How many of them run with nothing beside them."""
+        """How many of them are exclusive."""
         self._environments: dict[str, Environment] = {}
         self._is_cancelled = False
 
@@ -27,7 +27,7 @@ class WaitingJobs:
         return len(self._queue)
 
     def put(self, job: Job) -> None:
-        """Add a job behind all others. Nothing is added once the queue was cancelled."""
+        """Append a job. Nothing is added after the queue was cancelled."""
         if self._is_cancelled:
             return
         self._environments[job.environment.key] = job.environment
@@ -35,13 +35,13 @@ class WaitingJobs:
         self._queue.put(job)
 
     def started(self, room: Room, may_start: Callable[[Job], bool]) -> Iterator[Job]:
-        """Yield the jobs that start now, each with its room taken, until there is none that may."""
+        """Yield the jobs that can start now, each with its lease taken."""
         while (job := self._queue.next(room, may_start)) is not None:
             self._add_to_counts(job, -1)
             yield job
 
     def cancel(self) -> None:
-        """Drop every job, and those that are added later."""
+        """Drop every job, and all later ones."""
         self._is_cancelled = True
         self._queue = Queue(())
         self._count.clear()
@@ -52,7 +52,7 @@ class WaitingJobs:
         return self._environments[key]
 
     def useful_spares(self, key: str) -> int:
-        """Return how many warm workers jobs of an environment have use for: of those that run alone the next, and the one after it."""
+        """Return how many warm workers the waiting jobs of an environment can use; for exclusive jobs, at most two."""
         return self._count[key] - max(0, self._count_alone[key] - _WARM_ALONE)
 
     def _add_to_counts(self, job: Job, number: int) -> None:

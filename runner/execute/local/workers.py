@@ -1,4 +1,4 @@
-"""The runner's end of a worker: a process that is given cases one after another."""
+"""The runner's end of a worker: a process that runs cases one after another."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from runner.execute.local.running import LocalJob, Running
 
 @dataclass
 class Worker:
-    """A process from before its start to after its end."""
+    """A worker process, from before its start until after its end."""
 
     number: int
     key: str
@@ -31,29 +31,29 @@ class Worker:
     pidfd: int | None = None
     status: int | None = None
     is_warm: bool = True
-    """False while it still does what every first compile of a process does once."""
+    """False while it warms up: while it does the one-time work of a first compile."""
     warm_until: float = 0.0
     """The moment by which it must be warm."""
     done: str | None = None
-    """Set when it has sent that its case is over: what was contaminated then, or nothing. A worker of one case just ends."""
+    """Set when a shared worker has reported the end of its case: the contamination, or empty. Other workers just end."""
     broke_protocol: bool = False
-    """Whether it sent what our own code would not have sent then."""
+    """Whether it sent a message that the worker's own code does not send in this state."""
     is_retired: bool = False
     """It gets no further case."""
     contaminated: str = ""
-    """What its last case changed of what measures cases."""
+    """The contamination by its last case."""
     group: str = ""
     """Whose cases it runs."""
     used_at: float = 0.0
     """When its last case was over."""
     is_abandoned: bool = False
-    """Whether its case was finished without waiting for the end of its process, which may come later."""
+    """Whether its case was finished without waiting for the end of its process."""
     left_over: str = ""
-    """What stays of it after its case, for a person."""
+    """A note about processes that outlived its case."""
     cases: int = 0
     running: Running | None = None
     first_resident: int = 0
-    """Bytes of memory when it had its first case behind it."""
+    """Bytes of memory after its first case."""
 
     @property
     def is_shared(self) -> bool:
@@ -62,12 +62,12 @@ class Worker:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process is gone, and with it all that it had started."""
+        """Whether the process and its children are gone."""
         return self.status is not None
 
     @property
     def is_through(self) -> bool:
-        """Whether its case is over: the process is gone, is not waited for, or has sent that it goes on."""
+        """Whether its case is over: the process is gone, is not waited for, or has reported the end of its case."""
         return self.has_ended or self.is_abandoned or self.done is not None
 
     @property
@@ -76,13 +76,13 @@ class Worker:
         return self.running is None and self.is_warm and not self.is_retired and not self.has_ended
 
     def warm_up(self, kinds: list[str], until: float) -> None:
-        """Let it do what a first compile does once."""
+        """Start its warm-up: the one-time work of a first compile."""
         self.is_warm, self.warm_until = False, until
         with contextlib.suppress(OSError):
             self.control.send(json.dumps({"warm": kinds}).encode())
 
     def give(self, local: LocalJob, *, is_last: bool) -> Running:
-        """Give it a case. A worker that is gone is noticed by its end, not here."""
+        """Give it a case. The end of a lost worker is detected elsewhere, not here."""
         self.group, self.contaminated = local.job.group, ""
         self.running, write = Running.begin(local)
         message = json.dumps({"plan": local.plan, "last": is_last, "word": self.running.word}).encode()
@@ -92,7 +92,7 @@ class Worker:
         return self.running
 
     def listen(self) -> bool:
-        """Take what it sends of itself; False when it has hung up."""
+        """Handle a message on its control socket; return False if it has hung up."""
         try:
             data = self.control.recv(1 << 16)
             message = loads(data) if data else None
@@ -113,7 +113,7 @@ class Worker:
         return True
 
     def request_stack(self) -> None:
-        """Let it print every thread's stack."""
+        """Request the stacks of all threads."""
         if self.pid is not None:
             if self.running is not None:
                 self.running.mark_stack()
@@ -121,7 +121,7 @@ class Worker:
                 os.kill(self.pid, signal.SIGUSR1)
 
     def kill(self) -> None:
-        """Kill its process group, which it leads: with it go g++ and whatever else it started."""
+        """Kill its process group, including g++ and other children."""
         if self.pid is not None and not self.has_ended:
             if self.running is not None and self.running.killed_at is None:
                 self.running.killed_at = time.monotonic()
@@ -129,27 +129,27 @@ class Worker:
                 os.killpg(self.pid, signal.SIGKILL)
 
     def abandon(self, seconds: float) -> None:
-        """Go on without its end: it was killed, and the system still holds it."""
+        """Continue without waiting for its end: it was killed, and the process is still there."""
         self.is_abandoned = self.is_retired = True
         state = state_of(self.pid)
         what = f"had not ended (state {state})" if state not in ("", "Z", "X") else "was not reported to have ended"
         self.left_over = f"its process {self.pid} {what} {seconds:g} s after it was killed"
 
     def reap(self) -> None:
-        """Take the end of a worker that is our own child; its children go with it."""
+        """Reap a worker that is the runner's own child, and kill its children."""
         if self.process is None or self.has_ended:
             return
         if os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return
-        self.kill()  # while it is not reaped, its number can be nobody else's group
+        self.kill()  # its pid cannot be reused as a process group until it is reaped
         code = self.process.wait()
         self.status = -code if code < 0 else code << 8
 
     def finish(self, note: str = "") -> Execution:
-        """Return what became of its case, which is over: the worker has ended, or has sent that it is done with it."""
+        """Return the execution of its case, which is over."""
         running = self.running
         assert running is not None
-        # who ended it has killed the children that it left behind, who might hold the pipe
+        # its children, which may hold the pipe, have been killed already
         running.finish()
         self.running = self.done = None
         self.cases += 1
@@ -163,7 +163,7 @@ class Worker:
             isolation=self.isolation,
             after=self.cases - 1,
             worker=self.number,
-            stack_from=0 if running.is_cut else running.stack_from,  # what was cut has moved
+            stack_from=0 if running.is_cut else running.stack_from,  # the offset is invalid after the file was cut
             note=self.note or left_over or note or running.note,
             problem=running.problem,
             left_over=left_over,

@@ -25,9 +25,9 @@ class Zygotes:
         self._descriptors = descriptors
         self._entries: dict[str, _Entry] = {}
         self._leaving: list[Zygote] = []
-        """Those that were hung up on and end by themselves."""
+        """Zygotes that were hung up on and are ending."""
         self.broken: dict[str, str] = {}
-        """Why environments have no zygote that can be forked."""
+        """Reasons why environments have no zygote that can fork."""
 
     def __contains__(self, key: str) -> bool:
         return key in self._entries
@@ -46,7 +46,7 @@ class Zygotes:
         return key in self._entries and self._entries[key].process.is_ready
 
     def fork(self, key: str, number: int, control: int) -> bool:
-        """Request a worker; False where there is no zygote that can be forked."""
+        """Request a worker; return False if there is no zygote that can fork."""
         return key not in self.broken and key in self._entries and self._entries[key].process.fork(number, control)
 
     def receive(self, key: str) -> Message | None:
@@ -62,7 +62,7 @@ class Zygotes:
         return words.splitlines()[-1] if words else ""
 
     def hang_up(self, key: str) -> None:
-        """Let a zygote end, while the run goes on."""
+        """End a zygote during the run."""
         process = self._entries.pop(key).process
         self._descriptors.forget(process.control.fileno())
         process.hang_up()
@@ -80,19 +80,19 @@ class Zygotes:
 
     @property
     def deadlines(self) -> list[float]:
-        """The moments by which those that warm up must be warm."""
+        """The deadlines of warm-ups."""
         return [entry.deadline for entry in self._entries.values() if not entry.process.is_ready]
 
     @property
     def warming_since(self) -> float | None:
-        """Since when the zygote warms up that has done so for the longest; None where none does."""
+        """The time at which the oldest warm-up began; None if no zygote warms up."""
         return min((deadline - self._limits.start_seconds for deadline in self.deadlines), default=None)
 
     def close(self) -> None:
         """End all, and wait for their ends."""
         closing = [*self._leaving, *(entry.process for entry in self._entries.values())]
         for process in closing:
-            process.hang_up()  # all at once: each takes its time to kill what its workers left
+            process.hang_up()  # all in parallel: each needs time to kill the orphans of its workers
         for process in closing:
             process.close()
         self._entries.clear()

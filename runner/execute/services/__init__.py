@@ -1,4 +1,4 @@
-"""Servers that cases ask for: a process for each case that speaks the service's protocol, and what it saw of the case."""
+"""Servers that cases use: a process for each case that speaks the service's protocol, and counts its traffic."""
 
 from runner.execute.services.manage import Address, Services, named_servers, reach
 

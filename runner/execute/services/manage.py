@@ -36,7 +36,7 @@ class Address:
 
 
 def named_servers(texts: Iterable[str]) -> dict[str, Address]:
-    """Read what ``--service`` was given: ``redis=HOST:PORT``, each service once. Raise ``UsageError``."""
+    """Read the values of ``--service``: ``redis=HOST:PORT``, each service once. Raise ``UsageError``."""
     found: dict[str, Address] = {}
     for text in texts:
         name, sign, place = text.partition("=")
@@ -54,8 +54,8 @@ def named_servers(texts: Iterable[str]) -> dict[str, Address]:
 def _address(name: str, place: str) -> Address:
     host, sign, port = place.rpartition(":")
     if "@" in place or "/" in place:
-        # what might be a password is not shown again
-        raise UsageError(f"--service {name}: a URL or a password (write {name}=HOST:PORT; a server that wants a password is not supported)")
+        # the value may contain a password, so it is not printed
+        raise UsageError(f"--service {name}: a URL or a password (write {name}=HOST:PORT; a server with a password is not supported)")
     if not sign or not host:
         raise UsageError(f"--service {name}={place[:60]}: no host and port (write {name}=HOST:PORT, for example {name}=localhost:6379)")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65_536):
@@ -64,7 +64,7 @@ def _address(name: str, place: str) -> Address:
 
 
 def reach(servers: Mapping[str, Address]) -> None:
-    """Ask each server for a sign of life; raise ``UsageError`` for one that gives none."""
+    """Ping each server; raise ``UsageError`` for one that does not answer."""
     for name, address in servers.items():
         try:
             with socket.create_connection((address.host, address.port), timeout=_REACH_SECONDS) as connection:
@@ -75,7 +75,7 @@ def reach(servers: Mapping[str, Address]) -> None:
             why = getattr(error, "strerror", None) or str(error)
             raise UsageError(f"--service {name}={address}: cannot be reached: {why} (start it, or leave --service out)") from error
         if answer.startswith((b"-NOAUTH", b"-DENIED")):
-            raise UsageError(f"--service {name}={address}: it wants a password (name one that wants none, on this machine)")
+            raise UsageError(f"--service {name}={address}: it requires a password (name one without, on this machine)")
         if answer != b"+PONG\r\n":
             raise UsageError(f"--service {name}={address}: what listens there is no Redis server")
 
@@ -100,17 +100,17 @@ class _Server:
 
     def _tell(self, message: Mapping[str, object]) -> None:
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it ended already: reading from it will say so
+        with contextlib.suppress(BrokenPipeError):  # it ended already: the next read detects that
             self.process.stdin.write(json.dumps(message).encode() + b"\n")
             self.process.stdin.flush()
 
     def url(self) -> str:
-        """Wait until it listens and return its URL; empty when it ended instead."""
+        """Wait until it listens and return its URL; empty if it ended."""
         said = self._read_line(_START_SECONDS)
         return f"redis://:{self.password}@127.0.0.1:{said['port']}/0" if isinstance(said.get("port"), int) else ""
 
     def stop(self, name: str) -> ServiceReport:
-        """End it and return its report; one that had ended before has a problem."""
+        """End it and return its report; the report of one that had ended before has a problem."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
@@ -123,7 +123,7 @@ class _Server:
     def _read_line(self, seconds: float) -> Mapping[str, Any]:
         stdout = self.process.stdout
         assert stdout is not None
-        # it writes a line at a time, and the next one only when it is told to
+        # the server writes one line, and its report only after its standard input is closed
         ready, _, _ = select.select([stdout], [], [], seconds)
         said = json.loads(stdout.readline() or b"{}") if ready else {}
         return said if isinstance(said, dict) else {}
@@ -143,7 +143,7 @@ class _Server:
 
 
 class Services:
-    """The services of a run: one server for each case that asks; the next is started while a case runs, so that none waits for it."""
+    """The services of a run: one server for each case that uses one. The next server is started in advance, so no case waits."""
 
     def __init__(self, servers: Mapping[str, Address], scratch: Path) -> None:
         self._servers = servers
@@ -154,7 +154,7 @@ class Services:
         self.warnings: list[str] = []
 
     def announce(self, cases: int) -> None:
-        """Say how many cases will ask for a server."""
+        """Set how many cases will need a server."""
         self._waiting = cases
         self._start_spare()
 
@@ -167,12 +167,12 @@ class Services:
         spare, self._spare = self._spare, None
         if spare is not None and spare.process.poll() is None:
             return spare
-        if spare is not None:  # a case may have killed what it found; the next one is not to blame
+        if spare is not None:  # another case may have killed the spare server: start a new one
             spare.kill()
         return _Server(self._servers.get("redis"), self._scratch / "redis.log")
 
     def start(self, case: str, folder: Path) -> None:
-        """Give a case its server, and write for its worker where it is; once, however often it is asked."""
+        """Start the server of a case, and write its address for the worker; a second call changes nothing."""
         if case in self._running:
             return
         server = self._running[case] = self._take_spare()
@@ -183,7 +183,7 @@ class Services:
             _write_private(folder / SERVICES_FILE, {"redis": {"url": url, "tag": server.tag}})
 
     def stop(self, case: str) -> ServiceReport:
-        """End a case's server and return what it saw."""
+        """End a case's server and return its report."""
         report = self._running.pop(case).stop("redis")
         if report.left:
             address = self._servers["redis"]

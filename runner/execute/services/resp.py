@@ -1,10 +1,10 @@
-"""The protocol of Redis as far as one must read it who stands between a client and a server: whole requests, whole replies."""
+"""The part of the Redis protocol that a proxy needs: complete requests, complete replies."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 MAX_WORD = 512 << 20
-"""The most bytes of one word: what Redis itself allows."""
+"""The maximum bytes of one word; Redis has the same limit."""
 
 _MAX_WORDS = 1024
 _MAX_LINE = 100
@@ -25,7 +25,7 @@ class Stream(Protocol):
 
 
 class Broken(Exception):
-    """What came is not the protocol, is larger than it may be, or was cut off."""
+    """The data violates the protocol, is too large, or was cut off."""
 
 
 def request(words: Sequence[bytes]) -> bytes:

@@ -1,7 +1,7 @@
 """The process that a case's Redis client talks to: ``python -m runner.execute.services.serve``, fresh for each case, without torch.
 
-It stands before a server: fakeredis in this process, or a real one elsewhere. A client must know the password, sees no keys but its
-own (they get a prefix), and can send nothing but what a cache needs. What was answered is counted here, where no worker can reach it.
+It is a proxy for a server: fakeredis in this process, or a real one elsewhere. A client must send the password, sees only its own keys
+(they get a prefix), and can send only the commands of a cache. The replies are counted here, out of reach of the worker.
 
 The first line of standard input says how (``{"password": ..., "prefix": ..., "server": null or [HOST, PORT]}``); ``{"port": N}`` is
 printed; when standard input ends, the case's keys are deleted from a server that is not ours, and the report is printed: ``{"answered":
@@ -64,12 +64,12 @@ def _link(connected: socket.socket) -> Link:
 
 
 def real_server(host: str, port: int) -> Callable[[], Link]:
-    """Return what connects to a server elsewhere."""
+    """Return a function that connects to a remote server."""
     return lambda: _link(socket.create_connection((host, port), timeout=_SECONDS))
 
 
 def embedded_server() -> Callable[[], Link]:
-    """Return what connects to a fakeredis in this process, by a pair of sockets: it has no port that anyone else could find."""
+    """Return a function that connects to a fakeredis in this process by a socket pair; it has no port."""
     import fakeredis
 
     server = fakeredis.TcpFakeServer(("127.0.0.1", 0), bind_and_activate=False)
@@ -94,7 +94,7 @@ def embedded_server() -> Callable[[], Link]:
 
 
 class Front(socketserver.ThreadingTCPServer):
-    """Takes clients, and keeps the account of what they were answered."""
+    """Accepts clients, and counts the replies to them."""
 
     daemon_threads = True
     block_on_close = False
@@ -116,7 +116,7 @@ class Front(socketserver.ThreadingTCPServer):
         return hmac.compare_digest(password, self.password)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Keep the account; a client that hung up is none of its business."""
+        """Record the error, unless the client hung up."""
         error = sys.exception()
         if not isinstance(error, OSError | Broken):
             self.problem = self.problem or f"{type(error).__name__}: {error}"
@@ -225,7 +225,7 @@ def main() -> None:
     left = front.delete_keys() if server else 0
     with contextlib.suppress(BrokenPipeError):  # the runner has died
         _say({"answered": dict(front.answered), "foreign": front.foreign, "left": left, "problem": front.problem})
-    # clients that have not hung up are nobody's any more
+    # connections of remaining clients are dropped
     os._exit(0)
 
 

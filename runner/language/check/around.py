@@ -1,4 +1,4 @@
-"""The spec around a step, as the checks of its kind ask about it."""
+"""The spec around a step, for the checks of its kind."""
 
 import ast
 from collections.abc import Collection, Iterator, Sequence
@@ -31,7 +31,7 @@ class StepInSpec:
 
     @property
     def path(self) -> DataPath:
-        """Where it stands."""
+        """The path of the step."""
         return self.step.path
 
     @property
@@ -41,7 +41,7 @@ class StepInSpec:
 
     @property
     def expected(self) -> Sequence[ExpectedOfStep]:
-        """What is expected of it."""
+        """The expectations of the step."""
         return [ExpectedOfStep(kind=one.kind, path=one.path) for one in self.step.expectations]
 
     @property
@@ -51,7 +51,7 @@ class StepInSpec:
 
     @property
     def backends(self) -> Sequence[BackendOfSpec]:
-        """The backends that the spec names, as far as there are such."""
+        """The backends that the spec names, without unknown ones."""
         found = (self.known.by_name.get(name) for name in self.anatomy.data["backends"])
         return [
             BackendOfSpec(name=one.name, compiles=one.compiles, has_graphs=one.proof.graphs is None or one.proof.graphs.most != 0)
@@ -61,7 +61,7 @@ class StepInSpec:
 
     @property
     def tree(self) -> ast.Module | None:
-        """The step's Python; None where it has none, or it does not parse."""
+        """The step's Python; None if it has none, or does not parse."""
         script = self.anatomy.scripts.get(self.step.path)
         return None if script is None else script.tree
 
@@ -70,11 +70,11 @@ class StepInSpec:
         return self.anatomy.document.problem(path, message, hint, key=key)
 
     def name_problem(self, name: str) -> tuple[str, str] | None:
-        """Return (message, hint) for a name that is not there when the step begins."""
+        """Return (message, hint) for a name that is not defined when the step begins."""
         return self.scope.problem(name, before(self.index))
 
     def input_problems(self, function: str, inputs: list[Json] | None, path: DataPath) -> Iterator[Diagnostic]:
-        """Yield why a function does not take these inputs; None for those of the spec."""
+        """Yield why a function does not take these inputs; None means the inputs of the spec."""
         given = self.anatomy.data.get("inputs", []) if inputs is None else inputs
         yield from arity_problems(self.anatomy, function, given, path)
 

@@ -1,4 +1,4 @@
-"""What functions, inputs and dotted paths mean: the def that is compiled, how many arguments it takes, names that can be found."""
+"""Checks functions, inputs and dotted paths: the def that is compiled, its number of arguments, names that can be resolved."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,14 +13,14 @@ from runner.vocabulary.steps import COMPILED, ONLY, Callee
 
 
 def function_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Return what is wrong with the functions."""
+    """Yield the problems of the functions."""
     for function in anatomy.functions.values():
         if function.block is not None and function.tree is not None:
             yield from _entry_problems(anatomy, function)
 
 
 def entry_of(anatomy: Anatomy, function: RawFunction) -> str | None:
-    """Return the name of the def that is compiled; None when it cannot be told."""
+    """Return the name of the def that is compiled; None if it is ambiguous or missing."""
     if function.tree is None:
         return None
     names = list(python.top_level_functions(function.tree))
@@ -45,7 +45,7 @@ def _entry_problems(anatomy: Anatomy, function: RawFunction) -> Iterator[Diagnos
 
 
 def arity_problems(anatomy: Anatomy, name: str, given: list[Any], path: DataPath) -> Iterator[Diagnostic]:
-    """Return why a function does not take so many inputs."""
+    """Yield why a function does not take this number of inputs."""
     document = anatomy.document
     arity = _arity(anatomy, anatomy.functions[name])
     if arity is not None and not arity.takes(len(given)):
@@ -59,7 +59,7 @@ def arity_problems(anatomy: Anatomy, name: str, given: list[Any], path: DataPath
 def _arity(anatomy: Anatomy, function: RawFunction) -> python.Arity | None:
     if function.tree is not None:
         node = python.top_level_functions(function.tree).get(entry_of(anatomy, function) or "")
-        # what a decorator returns may take anything
+        # a decorated function may take any arguments
         return python.arity(node) if node is not None and not node.decorator_list else None
     if isinstance(function.value, dict) and "module" in function.value:
         for tree in anatomy.prelude_trees.values():
@@ -70,20 +70,20 @@ def _arity(anatomy: Anatomy, function: RawFunction) -> python.Arity | None:
 
 
 INPUT_KEYS: Mapping[str, tuple[str, ...]] = {word: kind.keys for word, kind in INPUTS.items()}
-"""The kinds of input, and what goes with each."""
+"""The keys that each kind of input allows."""
 
 FUNCTION_KEYS: Mapping[str, tuple[str, ...]] = {"module": ("args", "kwargs", "eval", "dtype"), "ref": (), "api": ()}
-"""The kinds of function that are no Python, and what goes with each."""
+"""The keys that each kind of function without Python allows."""
 
 
 def input_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """What the worker would not look at, because another kind of input or function takes it."""
+    """Yield keys that belong to another kind of input or function, which the worker would ignore."""
     places: list[tuple[DataPath, Any, Mapping[str, tuple[str, ...]]]] = [(path, entry, INPUT_KEYS) for path, entry in _values(anatomy)]
     places.extend((function.path, function.value, FUNCTION_KEYS) for function in anatomy.functions.values())
     for path, entry, table in places:
         if isinstance(entry, dict):
             if table is INPUT_KEYS and (misfits := schema.describe_as(entry, "inputs", "input")):
-                # below arguments no schema reaches; elsewhere there are none, because the document fits
+                # the schema of the document does not cover inputs within arguments, so these are validated here
                 yield from (anatomy.document.problem((*path, *below), message, hint, key=key) for below, message, hint, key in misfits)
                 continue
             kind = next(word for word in table if word in entry)
@@ -94,7 +94,7 @@ def input_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]
 
 
 def _values(anatomy: Anatomy) -> Iterator[tuple[DataPath, Any]]:
-    """Yield every map that is written as an input is, at any depth of inputs, let and arguments."""
+    """Yield every map that describes an input, at any depth of inputs, let and arguments."""
     roots: list[tuple[DataPath, Any]] = [*_input_lists(anatomy)]
     roots.extend((("let", name), entry) for name, entry in anatomy.data.get("let", {}).items())
     for place, called in _called(anatomy):
@@ -113,7 +113,7 @@ def _inputs_below(value: object, path: DataPath) -> Iterator[tuple[DataPath, Any
         if is_input:
             yield path, value
         for key, item in value.items():
-            # numbers, shapes and data are no inputs
+            # numbers, shapes and data contain no inputs
             if not is_input or key in OF_CALLS:
                 yield from _inputs_below(item, (*path, key))
 
@@ -125,19 +125,19 @@ def _input_lists(anatomy: Anatomy) -> Iterator[tuple[DataPath, list[Any]]]:
 
 
 def _called(anatomy: Anatomy) -> Iterator[tuple[DataPath, Callee]]:
-    """Yield what steps call by name, and where each stands."""
+    """Yield what steps call by name, with its path."""
     for step in anatomy.steps:
         yield from (((*step.path, *called.place), called) for called in step.parsed.callees)
 
 
 def path_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Names of the prelude and of libraries: modules, api calls, exceptions, references to functions outside YAML."""
+    """Yield unknown names of the prelude and of libraries: modules, api calls, exceptions, functions outside of YAML."""
     prelude = prelude_names(anatomy)
     required = required_packages(anatomy)
     results = (step.parsed.bound for step in anatomy.steps)
     named = {*anatomy.data.get("let", {}), *results, *anatomy.functions, COMPILED}
     for path, dotted in _dotted_paths(anatomy):
-        # what a machine may lack is not looked for on this one
+        # packages under ``requires`` may be missing on this machine, so their names are not resolved
         if templates.is_template(dotted) or dotted.replace(":", ".").split(".")[0] in required:
             continue
         found = python.find_name(dotted, prelude)
@@ -153,13 +153,13 @@ def path_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
 
 
 def prelude_names(anatomy: Anatomy) -> set[str]:
-    """Return what the preludes define; a prelude that does not parse may define anything."""
+    """Return the names that the preludes define; ``*`` stands for those of a prelude that does not parse."""
     unread = len(anatomy.prelude_trees) < len({block.file for block in anatomy.preludes})
     return python.defined(anatomy.prelude_trees) | ({"*"} if unread else set())
 
 
 def required_packages(anatomy: Anatomy) -> set[str]:
-    """Return the packages whose names are left to the worker: those under ``requires``, and a torch that may not be here."""
+    """Return the packages whose names only the worker resolves: those under ``requires``, and torch if it is not installed."""
     entries = [entry for entry in anatomy.data.get("requires", []) if isinstance(entry, dict)]
     found = {str(entry["module"]).split(".")[0] for entry in entries if "module" in entry}
     if any("torch" in entry for entry in entries) or not python.is_installed("torch"):

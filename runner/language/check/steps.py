@@ -1,4 +1,4 @@
-"""What steps and expectations mean: named values are there before they are used, and every expectation can be judged."""
+"""Checks steps and expectations: named values are defined before they are used, and every expectation can be judged."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from runner.vocabulary.steps import STEPS
 
 
 def step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Yield what is wrong with each step as it is written, and with the order of the steps."""
+    """Yield the problems of each step as written, and of the order of the steps."""
     last: str | None = None
     for around in steps_in_spec(anatomy, backends):
         step = around.step
@@ -28,7 +28,7 @@ def step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
 
 
 def named_value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Named values are there before they are used, and each name once. Asked again at each point of the matrix."""
+    """Yield named values that are used before they are defined, or defined twice. Checked again at each point of the matrix."""
     bound = {name: anatomy.document.position(("let", name), key=True) for name in anatomy.data.get("let", {})}
     for around in steps_in_spec(anatomy, backends):
         step, scope, moment = around.step, around.scope, before(around.index)
@@ -44,7 +44,7 @@ def named_value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagn
 
 
 def _context_problems(anatomy: Anatomy, step: RawStep, scope: Scope, moment: Moment) -> Iterator[Diagnostic]:
-    """The spec's context is entered in each call that has none of its own."""
+    """Check the spec's context, which is entered in each call without a context of its own."""
     if step.traits.enters_context and "context" not in step.arguments:
         for document in (anatomy.document, *reversed(anatomy.spec.defaults)):
             if "context" in document.data:
@@ -56,7 +56,7 @@ def _context_problems(anatomy: Anatomy, step: RawStep, scope: Scope, moment: Mom
 
 
 def _event_problems(anatomy: Anatomy, step: RawStep, expectation: RawExpectation, scope: Scope) -> Iterator[Diagnostic]:
-    """Return expectations of what is not there: a spy, a child, an object."""
+    """Yield expectations of a spy, a child or an object that does not exist."""
     document, path = anatomy.document, expectation.path
     if expectation.kind == "calls" and expectation.body["of"] not in (spies := anatomy.data.get("spies", {})):
         yield document.problem((*path, "of"), *unknown("spy", expectation.body["of"], spies))
@@ -75,7 +75,7 @@ def _event_problems(anatomy: Anatomy, step: RawStep, expectation: RawExpectation
 
 
 def _data_problems(document: Document, expectation: RawExpectation) -> Iterator[Diagnostic]:
-    """Return references below what is only data: nothing would look them up."""
+    """Yield references within plain data, which are not resolved."""
     places: list[tuple[DataPath, Any]] = []
     if expectation.kind in ("equals", "differs"):
         places = [((*expectation.path, name), other) for name, other in expectation.body.items() if not is_reference(other)]
@@ -97,7 +97,7 @@ def _binding_problems(anatomy: Anatomy, step: RawStep, name: str, bound: Mapping
 
 
 def _result_problems(around: StepInSpec, expectation: RawExpectation) -> Iterator[Diagnostic]:
-    """Return values that an expectation names and that are not there after its step."""
+    """Yield values that an expectation names and that are not defined after its step."""
     parsed = None if _is_templated(expectation) else _parsed(expectation)
     if parsed is None:
         return
@@ -116,7 +116,7 @@ def _result_problems(around: StepInSpec, expectation: RawExpectation) -> Iterato
 
 
 def _place_of(expectation: RawExpectation, name: str) -> tuple[DataPath, bool]:
-    """Return where in an expectation a value is named, and whether by a key."""
+    """Return the path of a value's name in an expectation, and whether it is a key."""
     for key, value in expectation.body.items():
         if str(value) == name and key in ("of", "to"):
             return (*expectation.path, key), False
@@ -133,12 +133,12 @@ def _parsed(expectation: RawExpectation) -> Any:
 
 
 def _is_templated(expectation: RawExpectation) -> bool:
-    """Whether what is expected is known only at a point of the matrix."""
+    """Whether an expectation has templates, so that it is known only at a point of the matrix."""
     return next(substitution.templates_below(expectation.body, expectation.path), None) is not None
 
 
 def all_expectation_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Return what is wrong with the expectations of every step, but for those that templates fill."""
+    """Yield the problems of the expectations of every step, except for those with templates."""
     for step in anatomy.steps:
         for expectation in step.expectations:
             if not _is_templated(expectation):
@@ -146,9 +146,9 @@ def all_expectation_problems(anatomy: Anatomy, backends: Backends) -> Iterator[D
 
 
 def expectation_problems(document: Document, expectation: RawExpectation) -> Iterator[Diagnostic]:
-    """Return what is wrong with the arguments of an expectation."""
+    """Yield the problems of the arguments of an expectation."""
     counted = expectation.kind in ("counter", "metric")
-    # each count is read alone: one that is wrong does not hide the next
+    # each count is parsed alone, so that every wrong one is reported
     for body in ({name: count} for name, count in expectation.body.items()) if counted else (expectation.body,):
         try:
             EXPECTATIONS[expectation.kind].parse(body)
@@ -166,7 +166,7 @@ _COUNTED = ("counter", "metric", "generated_files", "remote_cache")
 
 
 def _unreached(document: Document, counts: object, path: DataPath) -> Iterator[Diagnostic]:
-    """Of values under conditions the first that applies is taken: none may stand below one that always does."""
+    """Yield values below an unconditional one: the first value whose condition applies is used, so they are never reached."""
     if isinstance(counts, dict):
         for name, count in counts.items():
             if isinstance(count, dict | list):

@@ -1,4 +1,4 @@
-"""What let, spies and handlers mean: names that are there, hooks of the prelude, entries that somebody judges."""
+"""Checks let, spies and handlers: defined names, hooks of the prelude, a ``calls`` expectation for each spy."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -21,11 +21,11 @@ SPY_KEYS: Mapping[str, tuple[str, ...]] = {
     "lowering": ("record", "result", "instead"),
     "graph": ("record",),
 }
-"""The kinds of spy, and what goes with each."""
+"""The keys that each kind of spy allows."""
 
 
 def let_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Return names of let that are taken, and references to what is not there yet."""
+    """Yield names of let that are taken, and references to values that are not defined yet."""
     scope = Scope(anatomy)
     for index, (name, entry) in enumerate(anatomy.data.get("let", {}).items()):
         path: DataPath = ("let", name)
@@ -35,7 +35,7 @@ def let_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
 
 
 def value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Return references of functions, inputs, options and contexts to what is not there when these are made."""
+    """Yield references of functions, inputs, options and contexts to values that are not defined when these are made."""
     scope, data = Scope(anatomy), anatomy.data
     yield from scope.reference_problems(data.get("inputs"), ("inputs",), AFTER_LET)
     for section in ("function", "functions"):
@@ -65,9 +65,9 @@ def _modules(value: object, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
 
 
 def spy_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Return hooks that the prelude lacks, targets that cannot be found, and spies that nobody asks."""
+    """Yield hooks that the prelude lacks, targets that cannot be resolved, and spies without a ``calls`` expectation."""
     prelude = prelude_names(anatomy)
-    asked = {expectation.body["of"] for step in anatomy.steps for expectation in step.expectations if expectation.kind == "calls"}
+    expected = {expectation.body["of"] for step in anatomy.steps for expectation in step.expectations if expectation.kind == "calls"}
     for name, spy in anatomy.data.get("spies", {}).items():
         path: DataPath = ("spies", name)
         kind = next(word for word in SPY_KEYS if word in spy)
@@ -77,7 +77,7 @@ def spy_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
             yield anatomy.document.problem((*path, key), message, f"it goes with {one_of(owners)}", key=True)
         yield from _hook_problems(anatomy, spy, path, prelude)
         yield from _target_problems(anatomy, kind, spy[kind], (*path, kind), prelude)
-        if name not in asked and "instead" not in spy:
+        if name not in expected and "instead" not in spy:
             hint = f"add an expectation calls: {{of: {name}}}"
             yield anatomy.document.problem(path, f"nothing is expected of the spy '{name}'", hint, key=True)
 
@@ -106,6 +106,6 @@ def _target_problems(anatomy: Anatomy, kind: str, target: object, path: DataPath
 
 
 def handler_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
-    """Return handlers that are not there once let has made its values."""
+    """Yield handlers that are not defined after let."""
     for name, entry in anatomy.data.get("handlers", {}).items():
         yield from Scope(anatomy).reference_problems(entry, ("handlers", name), AFTER_LET)

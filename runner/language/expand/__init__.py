@@ -1,1 +1,1 @@
-"""From a spec and its matrix to cases."""
+"""Expands a spec and its matrix to cases."""

@@ -1,4 +1,4 @@
-"""From checked specs to cases: one for each backend and each point of the matrix. The only code that makes a ``Case``."""
+"""Expands checked specs to cases: one for each backend and each point of the matrix. The only code that makes a ``Case``."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from runner.language.read.anatomy import Anatomy, RawFunction
 
 
 def surroundings(backend: Backend, known: Surroundings) -> Surroundings:
-    """Return what a condition may ask about for one backend; ``known`` brings torch, python, vendor and arch."""
+    """Return the surroundings of conditions for one backend; ``known`` has torch, python, vendor and arch."""
     vendor = known.vendor if is_accelerator(backend.device) else None
     return Surroundings(
         backends=backend.names,
@@ -35,12 +35,12 @@ def surroundings(backend: Backend, known: Surroundings) -> Surroundings:
 
 
 def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surroundings) -> list[Case]:
-    """Return the cases of a checked spec; raise ``InvalidSpecs`` for options on which spec and backend disagree."""
+    """Return the cases of a checked spec; raise ``InvalidSpecs`` for conflicting options of spec and backend."""
     return list(_Expansion(anatomy, names, known).cases(backends))
 
 
 class _Expansion:
-    """Expands one spec. What is the same at every point, or for every point of a backend, is made once."""
+    """Expands one spec. Parts that are equal at every point, or at every point of a backend, are made once."""
 
     def __init__(self, anatomy: Anatomy, names: NameTables, known: Surroundings) -> None:
         self.anatomy = anatomy
@@ -101,7 +101,7 @@ class _Expansion:
         )
 
     def _wrong_values(self, sections: Mapping[str, "_Section"], point: matrix.Point) -> Iterator[Diagnostic]:
-        """Yield the values that templates gave to options which do not take them; what is written was judged before."""
+        """Yield the invalid values of options that come from templates; literal values are checked before."""
         for name, section in sections.items():
             if name not in self.templated:
                 continue
@@ -121,7 +121,7 @@ class _Expansion:
     def _control(
         self, filled: FilledSpec, point: matrix.Point, merged: Mapping[str, "_Options"], problems: list[Diagnostic]
     ) -> Control | None:
-        """Return the case's control, None where its conditions set nothing; one that changes nothing is a problem."""
+        """Return the case's control; None if its conditions set nothing. A control that changes nothing is a problem."""
         if "control" not in filled:
             return None
         found = options.patch(filled, surroundings(point.backend, self.known))
@@ -153,7 +153,7 @@ class _Expansion:
         )
 
     def _sections(self, filled: FilledSpec, point: matrix.Point) -> dict[str, "_Section"]:
-        """Merge each section; one without templates is the same at every point of a backend."""
+        """Merge each section; a section without templates is merged once for each backend."""
         found: dict[str, _Section] = {}
         for name in options.SECTIONS:
             key = (name, point.backend.name)
@@ -167,7 +167,7 @@ class _Expansion:
         return found
 
     def _options(self, sections: Mapping[str, "_Section"], point: matrix.Point) -> Mapping[str, "_Options"]:
-        """Return the options by section; a hundred thousand cases share them as far as they are the same."""
+        """Return the options by section; cases share the objects of equal sections, to save memory."""
         if not self.templated.isdisjoint(options.SECTIONS):
             return {name: section.options for name, section in sections.items()}
         if point.backend.name not in self._shared:
@@ -218,7 +218,7 @@ _Options = Mapping[str, Option]
 
 
 class _Section(NamedTuple):
-    """A section of options merged for one backend; shared, so nothing of it is changed."""
+    """A section of options merged for one backend; shared between cases, so it must not be changed."""
 
     options: _Options
     values: Mapping[str, Any]
@@ -233,14 +233,14 @@ def _at_point(position: Position, found: tuple[str, str], point: matrix.Point) -
 
 
 def duplicate_ids(cases: list[Case]) -> list[Diagnostic]:
-    """Return a problem for each two files that share an id."""
+    """Return a problem for each pair of files that share an id."""
     problems: list[Diagnostic] = []
     first: dict[str, Case] = {}
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     for case in cases:
         other = first.setdefault(case.id, case)
-        if other.spec != case.spec and (other.spec, case.spec) not in told:
-            told.add((other.spec, case.spec))
+        if other.spec != case.spec and (other.spec, case.spec) not in reported:
+            reported.add((other.spec, case.spec))
             message = f"the case id '{case.id}' stands in {other.spec} too"
             problems.append(Diagnostic(position=case.position, message=message, hint="rename one of the files"))
     return problems

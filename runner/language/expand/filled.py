@@ -1,4 +1,4 @@
-"""A spec with its templates evaluated at one point of its matrix: what stands in it, by attributes."""
+"""A spec with its templates evaluated at one point of its matrix."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from runner.language.read.document import DataPath
 
 @dataclass(frozen=True, slots=True)
 class FilledSpec:
-    """The values of a spec at a point. A template over facts is still one (``substitution.Deferred``)."""
+    """The values of a spec at a point. Templates over facts are not evaluated yet (``substitution.Deferred``)."""
 
     anatomy: Anatomy
     data: Mapping[str, Any]
@@ -28,11 +28,11 @@ class FilledSpec:
         return found
 
     def section(self, name: str) -> Json:
-        """Return a section as it is written; None where the spec has none of that name."""
+        """Return a section as written; None if the spec does not have it."""
         return self.data.get(name)
 
     def named(self, section: str) -> Mapping[str, Json]:
-        """Return a section that gives values names."""
+        """Return a section that maps names to values."""
         found: Mapping[str, Json] = self.data.get(section, {})
         return found
 
@@ -47,12 +47,12 @@ class FilledSpec:
 
     @property
     def timeout(self) -> float | None:
-        """Seconds, where the spec says how many."""
+        """The spec's deadline in seconds; None if it sets none."""
         return self.data.get("timeout")
 
 
 def fill(anatomy: Anatomy, found: Mapping[DataPath, templates.Template], point: matrix.Point) -> FilledSpec:
-    """Return a spec with the templates that were found in it evaluated at a point."""
+    """Return a spec with its templates evaluated at a point."""
     data: Any = anatomy.data
     names = point.names
     for path, template in found.items():

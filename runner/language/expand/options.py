@@ -1,4 +1,4 @@
-"""Merging options: defaults < spec < backend, with the origin of each, and a conflict as an error that names both."""
+"""Merges options: defaults < spec < backend, with the origin of each. A conflict is an error that names both positions."""
 
 import json
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from runner.language.read import substitution
 from runner.language.read.document import DataPath, Document
 
 SECTIONS = ("config", "dynamo_config", "functorch_config", "env", "torch", "compile")
-"""The sections that layers are merged for."""
+"""The sections that are merged."""
 
 OVERRIDABLE = ("config", "dynamo_config", "functorch_config")
-"""Sections that may be a list, in which an entry may have ``override: true``."""
+"""The sections that may be a list whose entries may have ``override: true``."""
 
 
 def merge(filled: FilledSpec, backend: Backend, here: Surroundings, section: str) -> tuple[dict[str, Option], list[Diagnostic]]:
@@ -43,7 +43,7 @@ def merge(filled: FilledSpec, backend: Backend, here: Surroundings, section: str
 
 
 def layer_names(backend: Backend) -> dict[str, str]:
-    """Return what a template outside a spec may name, but for facts: a file for many specs knows no matrix."""
+    """Return the names for templates outside a spec, except for facts: such files have no matrix."""
     return {"backend": backend.name, "device": backend.device}
 
 
@@ -80,7 +80,7 @@ def _layer(document: Document, given: object, path: DataPath, layer: str, here: 
 
 
 def patch(filled: FilledSpec, here: Surroundings) -> dict[str, dict[str, Option]]:
-    """Return what ``control`` sets for one case, by section."""
+    """Return the options that ``control`` sets for one case, by section."""
     given, document = filled.named("control"), filled.anatomy.document
     found = {section: _layer(document, given.get(section), ("control", section), "control", here) for section in SECTIONS}
     return {section: options for section, options in found.items() if options}

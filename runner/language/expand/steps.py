@@ -1,4 +1,4 @@
-"""The steps of a case with their expectations. What no template changes is made once for all cases of a spec."""
+"""The steps of a case with their expectations. Parts without templates are made once for all cases of a spec."""
 
 import json
 from collections.abc import Container
@@ -12,7 +12,7 @@ from runner.vocabulary.expectations import EXPECTATIONS
 
 
 class StepMaker:
-    """Makes the steps of one spec at each point of its matrix; ``templated`` holds the sections that templates stand in."""
+    """Makes the steps of one spec at each point of its matrix; ``templated`` has the names of sections with templates."""
 
     def __init__(self, templated: Container[str | int]) -> None:
         self._is_templated = "steps" in templated or "expect" in templated

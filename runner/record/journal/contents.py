@@ -1,4 +1,4 @@
-"""A journal as read, and what its lines come to together."""
+"""The content of a journal."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -11,13 +11,13 @@ from runner.core.outcomes import Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A journal as read."""
+    """The content of a journal."""
 
     header: RunHeader
     results: tuple[CaseResult, ...]
     footer: RunFooter | None
     attempts: Mapping[CaseId, tuple[CaseResult, ...]] = field(default_factory=dict)
-    """Of cases that have no result yet, or that are NOT_RUN: the attempts that were made, in the order in which they ended."""
+    """The attempts of cases without a result, or with NOT_RUN, in the order in which they ended."""
 
     @property
     def truncated(self) -> bool:
@@ -31,17 +31,17 @@ class Run:
 
     @property
     def finished(self) -> tuple[CaseResult, ...]:
-        """The results that stand when the run is gone on with."""
+        """The results that a resumed run keeps."""
         return tuple(result for result in self.results if result.outcome is not Outcome.NOT_RUN)
 
     @property
     def has_something(self) -> bool:
-        """Whether anything of it stands when it is gone on with: a result, or an attempt of a case that has none yet."""
+        """Whether a resumed run keeps anything: a result, or an attempt of a case without a result."""
         return bool(self.finished or self.attempts)
 
 
 def digest_of_selection(digests: Mapping[str, str]) -> str:
-    """Return the sha256 of which cases were selected: of their ids and their digests, in whatever order."""
+    """Return the sha256 of a selection: of the ids and digests of its cases, independent of their order."""
     whole = hashlib.sha256()
     for case_id in sorted(digests):
         whole.update(f"{case_id}\0{digests[case_id]}\n".encode("utf-8", "surrogatepass"))

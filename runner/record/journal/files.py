@@ -1,4 +1,4 @@
-"""Opening a journal: for one writer alone, or to read a file that a worker could have replaced."""
+"""Opens a journal: for one writer, or for reading as an untrusted file."""
 
 import errno
 import fcntl
@@ -13,7 +13,7 @@ from runner.system.streams import naming
 
 
 def open_to_append(path: Path) -> BinaryIO:
-    """Open a journal for one writer alone, without a buffer, so that what was not written is not tried again when it is closed."""
+    """Open a journal for one writer, unbuffered, so that a failed write is not repeated by ``close``."""
     with naming(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     stream = os.fdopen(descriptor, "ab", buffering=0)
@@ -35,7 +35,7 @@ def write_all(stream: BinaryIO, data: bytes) -> None:
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """Open a journal that a worker, or who packed an archive, could have put anything in place of."""
+    """Open a journal as an untrusted file: a worker, or the author of an archive, could have replaced it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

@@ -1,6 +1,6 @@
-"""The lines of a journal: JSON to records and back, by the annotations of their dataclasses.
+"""The lines of a journal: converts JSON to records and back, by the annotations of their dataclasses.
 
-A field that is added to ``CaseResult`` is encoded and decoded by itself; ``schemas/journal.schema.json`` must be told of it.
+A new field of ``CaseResult`` is encoded and decoded automatically; add it to ``schemas/journal.schema.json`` too.
 """
 
 import json
@@ -20,7 +20,7 @@ FORMAT = 1
 
 
 class JournalError(Exception):
-    """A line of a journal that no writer of ours left there."""
+    """An invalid line of a journal."""
 
     def __init__(self, line: int, reason: str) -> None:
         self.line = line
@@ -50,7 +50,7 @@ def _refuse_constant(word: str) -> NoReturn:
 
 
 def decode(number: int, value: Json) -> Record:
-    """Return the record of a line; raise ``JournalError`` where it is of no known kind, or malformed."""
+    """Return the record of a line; raise ``JournalError`` if its kind is unknown, or if it is malformed."""
     if not isinstance(value, dict):
         raise JournalError(number, "not an object")
     kind = value.pop("kind", None)
@@ -138,7 +138,7 @@ def _decode_number(value: Json, where: str) -> float:
 
 
 def _expect(kind: type[Any], value: Json, where: str) -> Any:
-    # bool is an int to Python, and no count to us.
+    # Python's bool is an int, but it is no count
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise _MalformedError(f"{where} is not {kind.__name__}")
     return value

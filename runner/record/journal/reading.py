@@ -1,4 +1,4 @@
-"""Reading a journal: by its form alone, or believed only where no lines contradict each other."""
+"""Reads a journal: checks the form of its lines, and optionally that no lines contradict each other."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,12 +13,12 @@ from runner.record.journal.lines import AttemptLine, JournalError, Record, decod
 
 
 def read_run(path: Path) -> Run:
-    """Read a journal, whole or truncated; raise ``JournalError`` for anything else, also for lines that contradict each other."""
+    """Read a journal, whole or truncated; raise ``JournalError`` for an invalid journal, or for lines that contradict each other."""
     return _read(path, _Reader(checks=True))
 
 
 def read_form(path: Path) -> Run:
-    """Read a journal as ``read_run``, without the question whether its lines can all be true: for the writer that continues its own."""
+    """Read a journal like ``read_run``, but without the check for contradictions: for the writer of a resumed run."""
     return _read(path, _Reader(checks=False))
 
 
@@ -35,7 +35,7 @@ def _read(path: Path, reader: "_Reader") -> Run:
 
 
 class _Reader:
-    """The lines of a journal, taken one after another."""
+    """Collects the lines of a journal, one after another."""
 
     def __init__(self, *, checks: bool) -> None:
         self._checks = checks
@@ -116,7 +116,7 @@ class _Reader:
         return problem or (consistency.of_selection(results, self.header.selection, digest_of_selection) if is_whole else "")
 
     def problem_of_end(self) -> str:
-        """Return what lines contradict each other, once all are read."""
+        """Return which lines contradict each other, after all lines are read."""
         return consistency.of_results(list(self._results.values())) if self._checks else ""
 
     def run(self) -> Run:
@@ -139,12 +139,12 @@ def _records(path: Path) -> Iterator[tuple[int, Record]]:
 
 
 def lines_of(path: Path) -> dict[str, int]:
-    """Return on which line of a journal that was read each case stands."""
+    """Return the line number of each case in a valid journal."""
     return {str(record.case_id): number for number, record in _records(path) if isinstance(record, CaseResult)}
 
 
 def standing_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a journal that stand when its run is gone on with."""
+    """Yield the lines of a journal that a resumed run keeps."""
     with open_plain(path) as stream:
         for line in stream:
             try:

@@ -1,4 +1,4 @@
-"""Whether a journal holds what its writer wrote: nothing else may write to it while the run goes on."""
+"""Detects changes to a journal by anything but its writer during the run."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ from runner.record.journal.lines import JournalError
 
 
 class Seal:
-    """What a writer wrote to a file: which file, how much, and its digest. Anything else there was written by somebody else."""
+    """The identity, size and digest of the data that a writer wrote to a file. Any other content is an alteration."""
 
     def __init__(self, path: Path, stream: BinaryIO) -> None:
         self._path = path
@@ -20,12 +20,12 @@ class Seal:
         self._digest = hashlib.sha256()
 
     def add(self, data: bytes) -> None:
-        """Take in what was written."""
+        """Add written data."""
         self._size += len(data)
         self._digest.update(data)
 
     def check(self) -> None:
-        """Raise ``JournalAltered`` where the path names another file, or the size is another."""
+        """Raise ``JournalAltered`` if the path names another file, or the size differs."""
         mine = os.fstat(self._descriptor)
         try:
             named = os.lstat(self._path)
@@ -37,7 +37,7 @@ class Seal:
             raise self._altered(f"it has {mine.st_size} bytes, and {self._size} were written")
 
     def check_content(self) -> None:
-        """Raise ``JournalAltered`` where the file does not hold what was written."""
+        """Raise ``JournalAltered`` if the content of the file is not the written data."""
         self.check()
         try:
             with open_plain(self._path) as stream:

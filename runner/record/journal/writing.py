@@ -1,4 +1,4 @@
-"""Writing a journal, line by line, and continuing that of a run that was cut off."""
+"""Writes a journal, line by line, and continues the journal of a resumed run."""
 
 import contextlib
 import json
@@ -22,9 +22,8 @@ from runner.system.streams import naming
 class JournalWriter:
     """Appends to a journal; each line reaches the file before the call returns.
 
-    The file is made and locked at once, before anything runs that could write to it, and whatever else is written to it is noticed:
-    ``JournalAltered``. The journal of a run that did not come to its end is continued. Raises ``UsageError`` while another process
-    writes to it.
+    The file is created and locked before any case runs. Alterations by other programs raise
+    ``JournalAltered``. The journal of an incomplete run is continued. Raises ``UsageError`` while another process writes to it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,7 +47,7 @@ class JournalWriter:
         self.close()
 
     def write_header(self, header: RunHeader) -> None:
-        """Write the first line; a run that is gone on with and in which nothing was finished begins anew."""
+        """Write the first line. A resumed run without any result or attempt starts its journal again."""
         if self._has_header and (self._continued is None or self._continued.has_something):
             raise ValueError("the journal has its header")
         if self._continued is not None:
@@ -69,12 +68,12 @@ class JournalWriter:
         self._write("attempt", result)
 
     def verify(self) -> None:
-        """Raise ``JournalAltered`` where the file does not hold what this writer wrote; what it is to continue is not looked at."""
+        """Raise ``JournalAltered`` if the file was altered. A journal that is to be continued is not checked before the first write."""
         if self._continued is None and self._stream is not None:
             self._seal.check_content()
 
     def set_aside(self) -> Path:
-        """Rename a journal that was altered, so that no reader takes it for a run's; return its new name."""
+        """Rename an altered journal, so that no reader accepts it; return its new name."""
         aside = self._path.with_name(f"{self._path.name}.altered")
         with contextlib.suppress(OSError):
             os.replace(self._path, aside)
@@ -82,7 +81,7 @@ class JournalWriter:
         return aside
 
     def write_footer(self, footer: RunFooter) -> None:
-        """Write the last line, where the lines before it are those that this writer wrote."""
+        """Verify the journal and write the last line."""
         self._require_open()
         self.verify()
         self._write("footer", footer)
@@ -104,7 +103,7 @@ class JournalWriter:
         encoded = encode(record)
         named = {
             key: encoded[key] for key in ("case_id",) if key in encoded
-        }  # the id is first: ``plan.durations`` reads no further than it must
+        }  # the id is first, so that ``plan.durations`` can read it without decoding the line
         line = json.dumps({"kind": kind, **extra, **named, **encoded}, allow_nan=False, ensure_ascii=True)
         if self._continued is not None:
             self._continued = None
@@ -117,7 +116,7 @@ class JournalWriter:
         self._seal.add(data)
 
     def _replace(self, lines: Iterable[bytes]) -> None:
-        """Put a journal of these lines in the place of the former one, which stands until this one is whole."""
+        """Replace the journal by one with these lines, atomically."""
         temporary = self._path.parent / f".{self._path.name}.{secrets.token_hex(4)}"
         with naming(self._path):
             try:

@@ -1,4 +1,4 @@
-"""Every kind of input, in one table. A new one is a class in a module here, an entry below, its schema entry and its test."""
+"""The table of the kinds of inputs. A new kind needs a class in a module here, an entry below, a schema entry and a test."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,16 +23,16 @@ INPUTS: Mapping[str, type[InputKind]] = {
     "ref": Ref,
     "value": Value,
 }
-"""The word of the language, and the class of its kind. ``value`` stands last: beside ``full`` it is the number to fill with."""
+"""Maps the word of the language to the class of the kind. ``value`` is last: it is also a key of ``full``."""
 
 
 def kind_of(entry: Entry) -> str | None:
-    """Return the kind of input that a map is; None where it is data."""
+    """Return the kind of input that a map describes; None if it is data."""
     return next((word for word in INPUTS if word in entry), None)
 
 
 def make(entry: Json, maker: Maker) -> Any:
-    """Return one argument as the spec's ``inputs`` describe it; a bare value stands for itself."""
+    """Return the argument that an entry of ``inputs`` describes; a plain value is returned as it is."""
     import torch
 
     if not isinstance(entry, Mapping):
@@ -43,7 +43,7 @@ def make(entry: Json, maker: Maker) -> Any:
 
 
 def value(entry: Json, maker: Maker) -> Any:
-    """Return a value written as an input is, at any depth of maps and lists; other maps are data."""
+    """Return a value with every input description in it replaced, at any depth of maps and lists; other maps are data."""
     if isinstance(entry, Mapping):
         if kind_of(entry) is not None:
             return make(entry, maker)

@@ -1,4 +1,4 @@
-"""What every kind of input is made of: the keys that go with it, and what makes it in the worker."""
+"""The base class of the kinds of inputs: their keys, and the function that makes them in the worker."""
 
 import contextlib
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class Scope(Protocol):
     """Looks up the names of a case."""
 
     def find(self, path: str) -> Any:
-        """Return what a name of the prelude or a dotted path stands for."""
+        """Return the object of a name of the prelude or a dotted path."""
         ...
 
     def named(self, name: str) -> Any:
@@ -26,46 +26,46 @@ class Scope(Protocol):
         ...
 
     def callable(self, entry: Any) -> Any:
-        """Return what is called: by a path, or by ``{ref: NAME}``."""
+        """Return a callable, by a path or by ``{ref: NAME}``."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maker:
-    """What making an input needs to know of its case."""
+    """The context of a case for making inputs."""
 
     device: str
     scope: Scope
     closing: contextlib.ExitStack
-    """What is closed when the case ends."""
+    """Callbacks for the end of the case."""
 
 
 class InputKind:
-    """A kind of input. ``makes`` is a function beside the class: it runs in the worker and imports torch within."""
+    """A kind of input. ``makes`` is a function of the same module: it runs in the worker and imports torch locally."""
 
     kind: ClassVar[str]
     keys: ClassVar[tuple[str, ...]] = ()
-    """What may stand beside the word of the kind."""
+    """The keys that are allowed beside the word of the kind."""
     names: ClassVar[bool] = False
-    """Whether its word names a class or a function that is looked up."""
+    """Whether the value of its word is the name of a class or a function."""
     is_finished: ClassVar[bool] = False
-    """Whether what it makes is taken as it is: neither laid out nor moved."""
+    """Whether the made value is final: strides and device are not changed."""
 
     @staticmethod
     def makes(entry: Entry, maker: Maker, /) -> Any:
-        """Make what an entry describes. Each kind has its own."""
+        """Make the value that an entry describes. Each kind overrides it."""
         raise NotImplementedError
 
 
 OF_TENSORS = ("dtype", "device", "requires_grad", "strides", "memory_format", "on_device", "mark_dynamic")
-"""What may stand beside most kinds that make a tensor."""
+"""The keys of most kinds that make a tensor."""
 
 OF_CALLS = ("args", "kwargs")
-"""Keys of an input below which other inputs may stand."""
+"""The keys of an input that may contain other inputs."""
 
 
 def options(entry: Entry, maker: Maker) -> dict[str, Any]:
-    """Return the keyword arguments with which torch makes a tensor: on the CPU, from the case's seed, unless the entry says otherwise."""
+    """Return torch's keyword arguments for making a tensor: on the CPU, unless the entry has ``on_device``."""
     import torch
 
     found: dict[str, Any] = {}
@@ -77,7 +77,7 @@ def options(entry: Entry, maker: Maker) -> dict[str, Any]:
 
 
 def finish(tensor: "torch.Tensor", entry: Entry, maker: Maker) -> "torch.Tensor":
-    """Lay out, move and mark a fresh tensor."""
+    """Set strides, device, memory format, ``requires_grad`` and dynamic dimensions of a new tensor."""
     import torch
     from torch._dynamo import mark_dynamic
 

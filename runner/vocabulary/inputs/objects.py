@@ -1,4 +1,4 @@
-"""Inputs that are any object: modules, what a function returns, named values, and plain data."""
+"""Inputs that are objects: modules, results of calls, named values, and plain data."""
 
 from typing import TYPE_CHECKING, Any, ClassVar
 

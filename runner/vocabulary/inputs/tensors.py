@@ -1,4 +1,4 @@
-"""Inputs that are tensors of given numbers: made on the CPU, from the case's seed, then laid out and moved."""
+"""Inputs that are tensors: made on the CPU from the case's seed, then laid out and moved to the device."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def _of_shape(name: str) -> Callable[[Entry, Maker], "torch.Tensor"]:
-    """Return what makes a tensor by the function of torch that has the name of the kind."""
+    """Return a function that makes a tensor with the torch function of the same name as the kind."""
 
     def make(entry: Entry, maker: Maker) -> "torch.Tensor":
         import torch

@@ -1,4 +1,4 @@
-"""Every kind of step, in one table. A new one is a module here, an entry below, its schema entry and its test."""
+"""The table of the kinds of steps. A new kind needs a module here, an entry below, a schema entry and a test."""
 
 from collections.abc import Mapping
 
@@ -32,7 +32,7 @@ STEPS: Mapping[str, type[StepKind]] = {
     "script": Script,
     "bench": Bench,
 }
-"""The word of the language, and the class of its kind."""
+"""Maps the word of the language to the class of the kind."""
 
 SHORT_FORM = Call.kind
 """The step of a spec that has ``expect`` and no ``steps``."""

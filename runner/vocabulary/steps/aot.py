@@ -1,4 +1,4 @@
-"""``aot``: a function compiled ahead of time: exported, built into a package, loaded from there, and called."""
+"""``aot``: a function is compiled ahead of time: exported, built into a package, loaded, and called."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -15,13 +15,13 @@ from runner.vocabulary.steps.session import Session
 
 @dataclass
 class Packages:
-    """The packages of a case. What was loaded stays loaded until ``close``: a result may lie in its memory."""
+    """The packages of a case. They stay loaded until ``close``: a result may be in a package's memory."""
 
     folder: str
     loaded: list[Any] = field(default_factory=list)
 
     def target(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what exports a function for the arguments of its call, builds, loads, and gives the loaded package's result."""
+        """Return a function that exports the target for its arguments, builds and loads the package, and calls it."""
 
         def build_and_run(*arguments: Any) -> Any:
             package = _load(function, arguments, self.folder, f"{len(self.loaded)}.pt2")
@@ -31,7 +31,7 @@ class Packages:
         return build_and_run
 
     def close(self) -> None:
-        """Unload every package; that deletes what torch unpacked of it."""
+        """Unload every package; torch then deletes its unpacked files."""
         self.loaded.clear()
 
 
@@ -40,7 +40,7 @@ def _load(function: Callable[..., Any], arguments: tuple[Any, ...], folder: str,
     from torch._inductor import aoti_compile_and_package, aoti_load_package
 
     class AsModule(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow torch
-        """A module that is one function: torch exports nothing else."""
+        """A module with one function: ``torch.export`` accepts only modules."""
 
         def __init__(self, function: Callable[..., Any]) -> None:
             super().__init__()
@@ -82,7 +82,7 @@ class Aot(Calling):
     runs = staticmethod(run)
 
     def problems(self, around: Around) -> Iterator[Diagnostic]:
-        """Yield also that a backend lets inductor compile nothing."""
+        """Yield also backends on which inductor must compile nothing."""
         yield from Calling.problems(self, around)
         if any(isinstance(step, Aot) for step in around.above):
             return

@@ -1,4 +1,4 @@
-"""What the checks of a step may ask about the spec that it stands in. ``language/check/around.py`` answers."""
+"""The interface for checks of a step to the spec around it. ``language/check/around.py`` implements it."""
 
 import ast
 from collections.abc import Collection, Iterator, Sequence
@@ -38,7 +38,7 @@ class Around(Protocol):
 
     @property
     def path(self) -> DataPath:
-        """Where the step stands."""
+        """The path of the step."""
         ...
 
     @property
@@ -48,7 +48,7 @@ class Around(Protocol):
 
     @property
     def expected(self) -> Sequence[ExpectedOfStep]:
-        """What is expected of it."""
+        """The expectations of the step."""
         ...
 
     @property
@@ -58,12 +58,12 @@ class Around(Protocol):
 
     @property
     def backends(self) -> Sequence[BackendOfSpec]:
-        """The backends that the spec names, as far as there are such."""
+        """The backends that the spec names, without unknown ones."""
         ...
 
     @property
     def tree(self) -> ast.Module | None:
-        """The step's Python; None where it has none, or it does not parse."""
+        """The step's Python; None if it has none, or does not parse."""
         ...
 
     def problem(self, path: DataPath, message: str, hint: str = "", *, key: bool = False) -> Diagnostic:
@@ -71,9 +71,9 @@ class Around(Protocol):
         ...
 
     def name_problem(self, name: str) -> tuple[str, str] | None:
-        """Return (message, hint) for a name that is not there when the step begins."""
+        """Return (message, hint) for a name that is not defined when the step begins."""
         ...
 
     def input_problems(self, function: str, inputs: list[Json] | None, path: DataPath) -> Iterator[Diagnostic]:
-        """Yield why a function does not take these inputs, which stand at ``path``; None for those of the spec."""
+        """Yield why a function does not take these inputs at ``path``; None means the inputs of the spec."""
         ...

@@ -1,4 +1,4 @@
-"""``backward``: the sum of a result is differentiated, on both sides."""
+"""``backward``: differentiates the sum of a result, compiled and eager."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,16 +36,16 @@ class Backward(StepKind):
 
     @property
     def runs_graphs(self) -> bool:
-        """What it runs backward was compiled."""
+        """Always: the differentiated result comes from a compiled call."""
         return True
 
     @property
     def differentiated(self) -> str | None:
-        """What it runs on, without a path."""
+        """The name of the differentiated result, without a path."""
         return None if self.of is None else self.of.split(".")[0]
 
     def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
-        """A backward of what no call gave has none."""
+        """A backward on a value that is no result of a call has no reference."""
         why = "" if self.of is None else _why_not_of_a_call(str(self.of), above)
         if not why:
             return None
@@ -53,7 +53,7 @@ class Backward(StepKind):
         return f"this backward has no eager reference: {why}", hint
 
     def name_problems(self, around: Around) -> Iterator[Diagnostic]:
-        """Yield that nothing is there to run on."""
+        """Yield why there is no result to differentiate."""
         name = OUTPUT if self.of is None else self.of
         path = (*around.path, "of")
         if name.split(".")[0] == OUTPUT and not any(step.traits.can_be_differentiated for step in around.above):
@@ -68,7 +68,7 @@ class Backward(StepKind):
 
 
 def _why_not_of_a_call(name: str, above: Sequence[StepKind]) -> str:
-    """Return why the eager side has nothing of this name; empty where it has."""
+    """Return why the eager side has no result of this name; empty if it has one."""
     first = name.split(".")[0]
     giving = next((step for step in reversed(above) if (first == OUTPUT and step.traits.has_result) or step.bound == first), None)
     if is_template(name) or (isinstance(giving, Calling) and giving.why_no_reference(()) is None):

@@ -1,4 +1,4 @@
-"""What every kind of step is made of: its arguments, its traits, its checks, and what the worker does."""
+"""The base class of the kinds of steps: arguments, traits, checks, and the function that the worker runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -10,25 +10,25 @@ from runner.vocabulary.steps.around import Around, DataPath
 from runner.vocabulary.steps.session import Session
 
 Inputs = list[Json]
-"""The arguments of a call, each as ``inputs`` of a spec has them."""
+"""The arguments of a call, written like ``inputs`` of a spec."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What the stages ask about a kind of step. Each is off unless the kind says otherwise."""
+    """The traits of a kind of step, for the stages. Each is off by default."""
 
     has_result: bool = False
     """It has a result: ``output``, which ``as`` may name."""
     claims: bool = False
-    """An exception in it is torch's answer; in any other kind an exception means that the case could not be carried out."""
+    """An exception in it is a result of torch, and is judged; in any other kind, an exception is an ERROR."""
     compiles: bool = False
-    """It calls a function of the spec as it was compiled: a backend that compiles nothing refuses it."""
+    """It calls a compiled function of the spec; it is invalid on a backend that compiles nothing."""
     enters_context: bool = False
-    """It enters the ``context`` of the spec where it has none of its own."""
+    """It enters the ``context`` of the spec if it has no context of its own."""
     can_be_differentiated: bool = False
     """A ``backward`` without ``of`` runs on its result."""
     gives_gradients: bool = False
-    """An optimizer may stand below it."""
+    """An optimizer step may follow it."""
     needs_own_graphs: bool = False
     """Only graphs that were compiled of its own function prove that the backend ran it; a helper's graphs do not."""
     is_proof: bool = True
@@ -36,22 +36,22 @@ class Traits:
     is_optional: bool = False
     """It runs under ``--bench`` only."""
     is_last: bool = False
-    """It stands below every step of another kind."""
+    """It must follow all steps of other kinds."""
     is_exclusive: bool = False
-    """Nothing runs beside a case that has it."""
+    """A case with it runs alone."""
     own_process: str = ""
-    """Why a case that has it shares no worker with other cases; empty where it may."""
+    """Why a case with it cannot share a worker; empty if it can."""
     children: int = 0
     """How many processes that import torch it starts."""
     has_exit: bool = False
-    """It has a child whose exit can be judged."""
+    """It has a child process whose exit can be judged."""
     python: str = ""
-    """The key of its arguments that holds Python; empty where none does."""
+    """The key of its arguments that holds Python; empty if none does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callee:
-    """What a step calls, ``{call: NAME, args: [...], kwargs: {...}}``, and where that stands below the step."""
+    """What a step calls, ``{call: NAME, args: [...], kwargs: {...}}``, and its path below the step."""
 
     call: Json
     args: Json = None
@@ -63,7 +63,7 @@ class Callee:
 class StepKind:
     """A kind of step. An instance holds the arguments of one step, as the spec has them or with their templates evaluated.
 
-    The fields of a kind are the keys of its schema; ``as_`` is ``as``. ``runs`` is the function ``run`` beside the class: it runs in the
+    The fields of a kind are the keys of its schema; ``as_`` is ``as``. ``runs`` is the module's function ``run``: it runs in the
     worker and imports torch within.
     """
 
@@ -72,22 +72,22 @@ class StepKind:
 
     @staticmethod
     def runs(session: Session, arguments: Any, /) -> None:
-        """Do a step; the arguments are an instance of the kind. Each kind has its own."""
+        """Run a step; the arguments are an instance of the kind. Each kind overrides it."""
         raise NotImplementedError
 
     @classmethod
     def parse(cls, body: Json) -> Self:
-        """Read the arguments that the schema let through."""
+        """Read the arguments, which match the schema."""
         return cls(**{_FIELDS.get(key, key): value for key, value in body.items()})
 
     @property
     def bound(self) -> str | None:
-        """The name that it gives its result."""
+        """The name of its result."""
         return getattr(self, "as_", None)
 
     @property
     def names(self) -> Iterator[str]:
-        """The values that its arguments name."""
+        """The names of values in its arguments."""
         for field in fields(self):
             yield from _referenced(getattr(self, field.name))
 
@@ -98,27 +98,27 @@ class StepKind:
 
     @property
     def compares_effects(self) -> bool:
-        """Whether what it changes is compared with what eager changes."""
+        """Whether its side effects are compared with those of eager."""
         return False
 
     @property
     def clears_counters(self) -> bool:
-        """Whether counters begin anew with it."""
+        """Whether it sets counters to zero."""
         return False
 
     @property
     def differentiated(self) -> str | None:
-        """The name of the result that it runs backward on, for which the eager side keeps its own."""
+        """The name of the result that it differentiates; the eager side stores its own result of that name."""
         return None
 
     @property
     def input_lists(self) -> Iterator[tuple[DataPath, Inputs]]:
-        """The lists of inputs that it has of its own, and where each stands below it."""
+        """Its own lists of inputs, with their paths below the step."""
         return iter(())
 
     @property
     def callees(self) -> Iterator[Callee]:
-        """What it calls by name."""
+        """The functions that it calls by name."""
         return iter(())
 
     def why_no_reference(self, above: Sequence["StepKind"]) -> tuple[str, str] | None:
@@ -126,20 +126,20 @@ class StepKind:
         return f"the step '{self.kind}' has no eager reference", "compare with a named value"
 
     def problems(self, around: Around) -> Iterator[Diagnostic]:
-        """Yield what is wrong with it as it is written."""
+        """Yield the problems of the step as written."""
         return iter(())
 
     def name_problems(self, around: Around) -> Iterator[Diagnostic]:
-        """Yield what is wrong with the names that it uses; also asked at each point of the matrix, with templates evaluated."""
+        """Yield the problems of the names that it uses; checked again at each point of the matrix, with templates evaluated."""
         return iter(())
 
 
 _FIELDS: Mapping[str, str] = {"as": "as_"}
-"""Keys that are no names of Python."""
+"""Keys that are Python keywords."""
 
 
 def is_template(value: object) -> bool:
-    """Whether a value of a spec is a template, so that only a point of the matrix says what it is."""
+    """Whether a value of a spec is a template, which is evaluated at each point of the matrix."""
     return isinstance(value, str) and "{{" in value
 
 

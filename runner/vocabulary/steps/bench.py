@@ -1,4 +1,4 @@
-"""``bench``: functions are timed, compiled and as they are, and traced: what is reported and never judged."""
+"""``bench``: times and traces functions, compiled and eager. Timings are reported and never judged."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,18 +17,18 @@ from runner.vocabulary.steps.optimizer import make_optimizer, parameters_of
 from runner.vocabulary.steps.session import Session, needed
 
 WARM_UP = 3
-"""Rounds before the first that counts: the first compiles, and CUDA graphs are recorded in the next."""
+"""Warm-up rounds: the first compiles, and the next records CUDA graphs."""
 
 TRACED = 3
 """Rounds in a trace."""
 
 REPEAT = 10
-"""Rounds that are timed when a spec does not say how many."""
+"""The default number of timed rounds."""
 
 
 @dataclass
 class Subject:
-    """One thing that is timed: a function in one of its forms, and what it took each time, in milliseconds."""
+    """A timed function in one form, with its times in milliseconds."""
 
     name: str
     form: str
@@ -37,7 +37,7 @@ class Subject:
     taken: list[float] = field(default_factory=list)
 
     def timing(self) -> dict[str, Any]:
-        """Return what is reported of it."""
+        """Return its timing for the report."""
         from statistics import median  # loads random and decimal: not for every command
 
         taken = [round(each, 6) for each in self.taken]
@@ -48,7 +48,7 @@ class Subject:
 def run(session: Session, arguments: "Bench") -> None:
     """Time the functions; ``session.bench`` then holds the timings, and the name of the trace in the case's folder.
 
-    In each round every subject has its turn, so that what slows the machine for a while slows all of them.
+    Each round runs every subject once, so that a slow phase of the machine affects all of them.
     """
     number = session.kept[Bench.kind] = session.kept.get(Bench.kind, 0) + 1
     with session.phases("inputs"), needed("the arguments"):
@@ -85,7 +85,7 @@ def _run(session: Session, arguments: "Bench", called: list[Any], after: Callabl
     entered = session.entered(arguments.context)
 
     def run_once() -> None:
-        # the results of the last call are dead: CUDA graphs may use their memory again
+        # the results of the last call are no longer used: CUDA graphs may reuse their memory
         torch.compiler.cudagraph_mark_step_begin()
         with entered():
             result = called[0](*called[1:])
@@ -96,7 +96,7 @@ def _run(session: Session, arguments: "Bench", called: list[Any], after: Callabl
 
 
 def _after_backward(session: Session, arguments: "Bench", called: list[Any]) -> Callable[[Any], None]:
-    """Return what is done with a result: backward, an optimizer's step where one is asked for, and gradients forgotten."""
+    """Return a function that runs backward on a result, runs the optimizer if there is one, and deletes the gradients."""
     optimizer = None if arguments.optimizer is None else make_optimizer(session, arguments.optimizer, parameters_of(called))
     leaves = gradient_leaves(called)
 
@@ -107,7 +107,7 @@ def _after_backward(session: Session, arguments: "Bench", called: list[Any]) -> 
         for leaf in leaves:
             leaf.grad = None
 
-    forget_gradients(called)  # gradients of the steps above may lie in memory that CUDA graphs use again
+    forget_gradients(called)  # gradients of earlier steps may be in memory that CUDA graphs reuse
     return after
 
 
@@ -119,7 +119,7 @@ def timed_on_host(run_once: Callable[[], None]) -> float:
 
 
 def _trace(session: Session, subjects: list[Subject], name: str) -> tuple[list[str], list[str]]:
-    """Trace some rounds, each subject under its name; return the file's name, or why there is none."""
+    """Trace some rounds, each subject under its name; return the file's name, or a note why there is none."""
     import torch
 
     activities = [getattr(torch.profiler.ProfilerActivity, name) for name in session.device_api.activities]
@@ -172,12 +172,12 @@ class Bench(StepKind):
 
     @property
     def callees(self) -> Iterator[Callee]:
-        """The class of its optimizer."""
+        """The class of the optimizer."""
         if self.optimizer is not None:
             yield Callee(**self.optimizer, place=("optimizer",))
 
     def problems(self, around: Around) -> Iterator[Diagnostic]:
-        """Yield what cannot be timed, and what is expected of it."""
+        """Yield why it cannot be timed; a bench must not have expectations."""
         for expected in around.expected:
             hint = "claim it in a step above: a bench is reported and never judged"
             yield around.problem(expected.path, f"'{expected.kind}' is expected of a bench", hint, key=True)

@@ -1,4 +1,4 @@
-"""``call``: a function of the spec is called as ``torch.compile`` gives it, or as it is."""
+"""``call``: calls a function of the spec, compiled by ``torch.compile`` or eagerly."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ ONLY = "function"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calling(StepKind):
-    """What calls a function of the spec with inputs: the arguments and checks that ``call`` and ``aot`` share."""
+    """The common arguments and checks of ``call`` and ``aot``, which call a function of the spec with inputs."""
 
     function: str | None = None
     inputs: Inputs | None = None
@@ -27,12 +27,12 @@ class Calling(StepKind):
 
     @property
     def runs_graphs(self) -> bool:
-        """What it calls is compiled."""
+        """Always: the function is compiled."""
         return True
 
     @property
     def compares_effects(self) -> bool:
-        """Unless it says otherwise."""
+        """Unless ``side_effects`` is false."""
         return self.side_effects is not False
 
     @property
@@ -42,11 +42,11 @@ class Calling(StepKind):
             yield ("inputs",), self.inputs
 
     def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
-        """It has one."""
+        """It always has a reference."""
         return None
 
     def problems(self, around: Around) -> Iterator[Diagnostic]:
-        """Yield that there is no function of its name, that this takes other inputs, and that a backend compiles nothing."""
+        """Yield an unknown function, inputs that do not fit, and backends that compile nothing."""
         yield from self._backend_problems(around)
         if not around.functions:
             yield around.problem((), "spec needs the key 'function'", "the function to compile; a spec with only api steps needs none")
@@ -105,9 +105,9 @@ class Call(Calling):
 
     @property
     def compares_effects(self) -> bool:
-        """Unless it is eager, or says otherwise."""
+        """Unless it is eager, or ``side_effects`` is false."""
         return not self.eager and self.side_effects is not False
 
     def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
-        """An eager call has none."""
+        """An eager call has no reference."""
         return ("an eager call compared with eager cannot differ", "compare with a named value") if self.eager is True else None

@@ -1,4 +1,4 @@
-"""``clear_counters``: counters, metrics and spies begin at zero again."""
+"""``clear_counters``: sets counters and metrics to zero, and clears spies."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""``delete_modules``: the files of generated modules are deleted, so that a later hit must write them again."""
+"""``delete_modules``: deletes the files of generated modules, so that a later cache hit must write them again."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""``fresh_cache``: inductor goes on with an empty cache folder."""
+"""``fresh_cache``: switches inductor to an empty cache folder."""
 
 import os
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Gradients of a call: what gets them, and how they are computed. Runs in the worker."""
+"""Gradients of a call: which tensors get them, and how they are computed. Runs in the worker."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def gradient_leaves(called: Sequence[Any]) -> "list[torch.Tensor]":
-    """Return what gets gradients: tensor arguments that want them, then the parameters of modules, each once."""
+    """Return the tensors that get gradients: arguments with ``requires_grad``, then parameters of modules, each once."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -20,13 +20,13 @@ def gradient_leaves(called: Sequence[Any]) -> "list[torch.Tensor]":
 
 
 def forget_gradients(called: Sequence[Any]) -> None:
-    """Let a target and its arguments have no gradients."""
+    """Delete the gradients of a target and its arguments."""
     for leaf in gradient_leaves(called):
         leaf.grad = None
 
 
 def total_of(result: Any) -> Any:
-    """Return the sum of all tensors of a result that have a history; raise ``RuntimeError`` when there is none."""
+    """Return the sum of all tensors of a result that have a history; raise ``RuntimeError`` if there is none."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -37,6 +37,6 @@ def total_of(result: Any) -> Any:
 
 
 def gradients_of(result: Any, called: Sequence[Any]) -> "list[torch.Tensor | None]":
-    """Sum what a call gave, run backward, and return a copy of each gradient in the order of ``gradient_leaves``."""
+    """Sum the result of a call, run backward, and return a copy of each gradient in the order of ``gradient_leaves``."""
     total_of(result).backward()
     return [None if leaf.grad is None else leaf.grad.clone() for leaf in gradient_leaves(called)]

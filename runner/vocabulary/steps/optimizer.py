@@ -1,4 +1,4 @@
-"""``optimizer``: after a backward, an optimizer changes the parameters of the last call's function, on both sides."""
+"""``optimizer``: runs an optimizer's step on the parameters of the last call's function, compiled and eager."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def run(session: Session, arguments: "Optimizer") -> None:
-    """Take the step; the results are the parameters, in order.
+    """Run the optimizer's step; the results are the parameters, in order.
 
-    The same words stand for the same optimizer, so that what it keeps between steps is kept. Raises ``RuntimeError`` where no parameter
+    Equal arguments reuse the same optimizer object, so that its state persists between steps. Raises ``RuntimeError`` if no parameter
     has a gradient.
     """
     session.reference.forget()
@@ -46,14 +46,14 @@ def _step(session: Session, side: Side, arguments: "Optimizer") -> Any:
 
 
 def make_optimizer(session: Session, wanted: Mapping[str, Json], parameters: "Sequence[torch.Tensor]") -> Any:
-    """Return what ``{call: ..., kwargs: ...}`` makes of the parameters; raise ``NotCarriedOut`` where it makes nothing."""
+    """Return the optimizer that ``{call: ..., kwargs: ...}`` makes for the parameters; raise ``NotCarriedOut`` if that fails."""
     _, kwargs = values_of(session, None, wanted.get("kwargs"))
     with needed("the optimizer"):
         return session.scope.callable(wanted["call"])(list(parameters), **kwargs)
 
 
 def parameters_of(called: Sequence[Any]) -> "list[torch.nn.Parameter]":
-    """Return the parameters that may change of every module in a call, each once."""
+    """Return the trainable parameters of every module in a call, each once."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -79,10 +79,10 @@ class Optimizer(StepKind):
         yield Callee(call=self.call, kwargs=self.kwargs)
 
     def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
-        """It has one."""
+        """It always has a reference."""
         return None
 
     def problems(self, around: Around) -> Iterator[Diagnostic]:
-        """Yield that there are no gradients."""
+        """Yield a missing backward step."""
         if not any(step.traits.gives_gradients for step in around.above):
             yield around.problem(around.path, "an optimizer before any backward", "put a backward step above it", key=True)

@@ -1,4 +1,4 @@
-"""``reset``: what was compiled is forgotten."""
+"""``reset``: clears compiled code and caches of torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from runner.vocabulary.steps.base import StepKind
 from runner.vocabulary.steps.session import Session
 
 GENERATORS = "rng"
-"""The word that is no cache of torch's: the generators get the case's seed again."""
+"""The word that sets the random generators to the case's seed again; the other words are caches of torch."""
 
 
 def run(session: Session, arguments: "Reset") -> None:
-    """Forget, in the order of the words."""
+    """Reset in the order of the words."""
     for word in arguments.items:
         if word == GENERATORS:
             session.reseed()
@@ -31,5 +31,5 @@ class Reset(StepKind):
 
     @classmethod
     def parse(cls, body: Json) -> Self:
-        """A spec has a list; a plan has a map of it."""
+        """Read the list of a spec, or the map of a plan."""
         return cls(items=body["items"] if isinstance(body, Mapping) else body)

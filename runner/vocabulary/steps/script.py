@@ -1,4 +1,4 @@
-"""``script``: Python that drives torch itself; its parameters are named values."""
+"""``script``: runs Python that calls torch; its parameters are named values."""
 
 import ast
 import inspect
@@ -13,7 +13,7 @@ from runner.vocabulary.steps.base import StepKind, Traits
 from runner.vocabulary.steps.session import Session, needed
 
 COMPILED = "compiled"
-"""The name of what is compiled."""
+"""The name of the compiled function."""
 
 
 def run(session: Session, arguments: "Script") -> None:
@@ -46,15 +46,15 @@ class Script(StepKind):
 
     @property
     def runs_graphs(self) -> bool:
-        """Where it takes what is compiled."""
+        """If it has a parameter ``compiled``."""
         return COMPILED in self.names
 
     def name_problems(self, around: Around) -> Iterator[Diagnostic]:
-        """Yield that it has several defs, or parameters that name nothing."""
+        """Yield a number of defs other than one, and parameters that name no value."""
         path = (*around.path, "code")
         if around.tree is None:
             return
-        # as Python binds them: of two defs with one name the last counts
+        # of two defs with one name, Python binds the last
         defs = list({node.name: node for node in around.tree.body if isinstance(node, ast.FunctionDef)}.values())
         if len(defs) != 1:
             names = one_of([node.name for node in defs]) if defs else "none"

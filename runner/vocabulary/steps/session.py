@@ -1,6 +1,6 @@
-"""What the worker gives a step: a case while its steps run. ``worker/case/session.py`` is it.
+"""The worker's interface for steps. ``worker/case/session.py`` implements it.
 
-Values of the case, modules and tensors are ``Any`` here: this side of the border knows no torch.
+Values of the case, modules and tensors are ``Any`` here: this module does not import torch.
 """
 
 import contextlib
@@ -14,12 +14,12 @@ from runner.vocabulary.inputs.base import Maker, Scope
 
 
 class NotCarriedOut(Exception):
-    """What a step needs could not be had: its arguments, or the eager reference. The case claims nothing here."""
+    """The preparation of a step failed: its arguments, or the eager reference. The case is an ERROR."""
 
 
 @contextlib.contextmanager
 def needed(what: str) -> Iterator[None]:
-    """Turn an exception into ``NotCarriedOut``: it says nothing of what is compiled."""
+    """Convert an exception to ``NotCarriedOut``: it comes from the preparation, not from compiled code."""
     try:
         yield
     except Exception as error:  # code of a spec may raise anything: the case is an ERROR
@@ -32,65 +32,65 @@ class Call:
 
     function: str
     inputs: list[Json] | None
-    """None for those of the spec."""
+    """None means the inputs of the spec."""
     context: list[Json] | None
-    """None for that of the spec."""
+    """None means the context of the spec."""
     target: Callable[[], Callable[..., Any]]
-    """Returns what is called; asked when the reference has run."""
+    """Returns the function to call; called after the reference has run."""
     phase: str = "trace"
     has_reference: bool = True
-    """Whether the eager reference is called first, where the case has one."""
+    """Whether the eager reference is called first, if the case has one."""
     compares_parameters: bool = True
     """Whether side effects on parameters and buffers are compared."""
 
 
 class Side(Protocol):
-    """One of the two worlds of a case: what is compiled, or its eager reference."""
+    """One of the two sides of a case: the compiled side, or the eager reference."""
 
     targets: dict[str, Any]
     """The functions by name."""
     arguments: list[Any]
     result: Any
-    """What the last call gave."""
+    """The result of the last call."""
     called: list[Any]
     """Target and arguments of the last call."""
 
 
 class Reference(Protocol):
-    """The eager side and its answer in a step."""
+    """The eager side and its result in a step."""
 
     @property
     def side(self) -> Side | None:
-        """The eager side; None where nothing compares with it."""
+        """The eager side; None if no expectation compares with it."""
         ...
 
     def forget(self) -> None:
-        """Let the step have no answer until it is given one."""
+        """Clear the reference result of the step."""
         ...
 
     def running(self) -> AbstractContextManager[None]:
-        """Return a context in which the eager side runs: compilation is off, and neither counters nor spies see it."""
+        """Return a context in which the eager side runs: compilation is off, and counters and spies do not record."""
         ...
 
     def keep(self, result: Any) -> None:
-        """Take a copy of a result for the answer."""
+        """Store a copy of a result as the reference result."""
         ...
 
     def backward(self, of: str | None) -> None:
-        """Run backward where the eager side has a result of this name, and keep the gradients."""
+        """Run backward if the eager side has a result of this name, and store the gradients."""
         ...
 
 
 class DeviceApi(Protocol):
-    """What torch is asked about the device of the case: ``worker/torch_compat/devices.py``."""
+    """Torch's functions for the device of the case: ``worker/torch_compat/devices.py``."""
 
     @property
     def activities(self) -> list[str]:
-        """The names of what a profiler records."""
+        """The names of the profiler's activities."""
         ...
 
     def synchronize(self) -> None:
-        """Wait until the device has done all it was given."""
+        """Wait until the device has finished all work."""
         ...
 
     def timed(self, run: Callable[[], None]) -> float:
@@ -99,7 +99,7 @@ class DeviceApi(Protocol):
 
 
 class Torch(Protocol):
-    """What differs between versions of torch: ``worker/torch_compat/for_steps.py``."""
+    """The functions that differ between versions of torch: ``worker/torch_compat/for_steps.py``."""
 
     RESETS: Mapping[str, Callable[[], None]]
 
@@ -116,7 +116,7 @@ class Torch(Protocol):
         ...
 
     def reset_inductor(self) -> None:
-        """Forget what inductor keeps in memory."""
+        """Clear inductor's in-memory caches."""
         ...
 
     def use_cache_dir(self, path: str) -> None:
@@ -132,13 +132,13 @@ class Session(Protocol):
     exit: dict[str, Any] | None
     """``code`` and ``stderr`` of the child of the current step."""
     bench: dict[str, Any] | None
-    """What the current step timed."""
+    """The timings of the current step."""
     folder: str
     """The case's folder below the run's."""
     cache: str
     """Its scratch folder."""
     kept: dict[str, Any]
-    """What kinds of steps keep until the case ends, by their names."""
+    """The state of kinds of steps until the end of the case, by kind."""
 
     @property
     def device_api(self) -> DeviceApi:
@@ -147,12 +147,12 @@ class Session(Protocol):
 
     @property
     def torch(self) -> Torch:
-        """What differs between versions of torch."""
+        """The functions that differ between versions of torch."""
         ...
 
     @property
     def phases(self) -> Callable[[str], AbstractContextManager[Any]]:
-        """Returns a context within which time counts for a phase."""
+        """Returns a context whose time is counted for a phase."""
         ...
 
     @property
@@ -167,17 +167,17 @@ class Session(Protocol):
 
     @property
     def compiled(self) -> Side:
-        """The side that is compiled."""
+        """The compiled side."""
         ...
 
     @property
     def reference(self) -> Reference:
-        """The eager side's answer."""
+        """The eager reference."""
         ...
 
     @property
     def spies(self) -> Mapping[str, Any]:
-        """What the spies saw."""
+        """The spies by name, with their recorded calls."""
         ...
 
     def call(self, wanted: Call) -> None:
@@ -185,11 +185,11 @@ class Session(Protocol):
         ...
 
     def compiled_target(self, name: str) -> Callable[..., Any]:
-        """Return a function as ``torch.compile`` gives it."""
+        """Return a function compiled by ``torch.compile``."""
         ...
 
     def entered(self, context: list[Json] | None) -> Callable[[], AbstractContextManager[None]]:
-        """Return what enters these contexts; the spec's for None."""
+        """Return a function that enters these contexts; None means the context of the spec."""
         ...
 
     def function_of(self, block: Json, entry: str) -> Callable[..., Any]:
@@ -210,7 +210,7 @@ class Session(Protocol):
 
 
 def values_of(session: Session, args: Json, kwargs: Json) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of what a step calls, made as inputs are."""
+    """Return the arguments of a call, made like inputs."""
     from runner.vocabulary.inputs import value
 
     with needed("the arguments"):
@@ -218,7 +218,7 @@ def values_of(session: Session, args: Json, kwargs: Json) -> tuple[list[Any], di
 
 
 def callable_of(session: Session, call: Json) -> Callable[..., Any]:
-    """Return what a step calls by name."""
+    """Return the function that a step calls by name."""
     with needed("the name of what is called"):
         found: Callable[..., Any] = session.scope.callable(call)
         return found

@@ -1,4 +1,4 @@
-"""``spawn``: a function is called in a child process that ``multiprocessing`` spawns."""
+"""``spawn``: calls a function in a child process that ``multiprocessing`` spawns."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,10 +37,10 @@ class Spawn(StepKind):
 
     @property
     def callees(self) -> Iterator[Callee]:
-        """What the child calls."""
+        """The function that the child calls."""
         yield Callee(call=self.call, args=self.args, kwargs=self.kwargs)
 
     def name_problems(self, around: Around) -> Iterator[Diagnostic]:
-        """Yield that nobody judges how the child ended."""
+        """Yield a missing ``exit`` expectation."""
         if not any(expected.kind == "exit" for expected in around.expected):
             yield around.problem(around.path, "nothing is expected of the child", "add expect: [{exit: {code: 0}}]", key=True)
