@@ -268,6 +268,9 @@ def test_without_a_compiler_there_is_nothing_to_do_beforehand(tmp_path: Path) ->
 # -- what is compiled afterwards ------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly(
+    reason="it compiles every example under each option; the test of a warm process compares the code of the same examples"
+)
 def test_the_code_of_the_examples_is_code_and_the_options_change_it(processes: Any) -> None:
     """The tests below compare something."""
     cold = processes("cold code")
@@ -289,6 +292,7 @@ def test_a_warm_process_writes_the_code_of_a_cold_one(processes: Any) -> None:
     assert differences(processes("warm code"), processes("cold code")) == []
 
 
+@pytest.mark.nightly(reason="it compiles every example twice; the test of a warm process compares the code of the same examples")
 def test_a_worker_of_many_cases_writes_the_code_of_a_cold_process(processes: Any) -> None:
     shared = processes("shared code")
     assert differences(shared["found"], processes("cold code")) == []
