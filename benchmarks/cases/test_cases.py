@@ -186,7 +186,7 @@ def test_rms_norm():
 
 
 def test_matmul():
-    """matmul with an epilogue matches eager."""
+    """Matmul with an epilogue matches eager."""
 
     def fn(a, b):
         return (a @ b).relu() + 1
@@ -195,7 +195,7 @@ def test_matmul():
 
 
 def test_addmm():
-    """addmm matches eager."""
+    """Addmm matches eager."""
 
     def fn(bias, a, b):
         return torch.addmm(bias, a, b).sigmoid()
