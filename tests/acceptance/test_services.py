@@ -181,4 +181,4 @@ def test_a_server_that_cannot_be_reached_is_told_before_anything_runs(tmp_path: 
 
 def test_the_help_warns_that_what_a_cache_returns_is_executed() -> None:
     shown = " ".join(program("run", "--help").stdout.split())
-    assert "What a remote cache returns is executed: name only servers that you trust" in shown
+    assert "Code from a remote cache is executed: name only servers that you trust" in shown
