@@ -30,10 +30,10 @@ def shortened(text: str, run_from: Path) -> str:
         sysconfig.get_path("stdlib"): ".../python",
         sys.prefix: ".../venv",
     }
-    for folder in {run_from, ROOT}:
-        text = text.replace(f"{folder}/", "")
     for folder, short in sorted(places.items(), key=lambda place: -len(place[0])):
         text = text.replace(folder, short)
+    for checkout in {run_from, ROOT}:  # after the environment, which may lie in the checkout
+        text = text.replace(f"{checkout}/", "")
     return _KERNEL.sub(r"\1", _SCRATCH.sub(".../scratch", text))
 
 

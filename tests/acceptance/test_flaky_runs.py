@@ -162,7 +162,7 @@ def test_the_first_failure_ends_a_repetition_that_is_to_stop_there(tmp_path):
     ("arguments", "words"),
     [
         (["--retries", "1", "--repeat", "2"], "--retries 1 with --repeat 2"),
-        (["--retries", "1", "--fail-fast"], "--retries 1 beside --fail-fast"),
+        (["--retries", "1", "--fail-fast"], "--retries 1 with --fail-fast"),
         (["--retries", "-1"], "is less than 0"),
         (["--repeat", "0"], "is not between 1 and 9999"),
         (["--repeat", "two"], "is not between 1 and 9999"),
