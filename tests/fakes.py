@@ -259,7 +259,7 @@ FACTS: Mapping[str, Any] = {"torch": "2.13.0", "gpus": 0}
 
 
 class FakeExecutor:
-    """An executor that starts no process: each job becomes what ``answer`` returns for it. It remembers what a run asks of it."""
+    """An executor without processes: ``answer`` makes the execution of each job. It records the calls that a run makes."""
 
     def __init__(self, answer: Callable[[Job], Execution]) -> None:
         self.answer = answer

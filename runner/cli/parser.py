@@ -19,8 +19,7 @@ from runner.system import output
 from runner.system.streams import OUT_OF_SPACE, guarded
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers returns
-    _Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"  # noqa: SLF001
+    _Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"  # noqa: SLF001 - the type that add_subparsers returns has no public name
 
     from runner.core.options import Options
 
@@ -322,7 +321,7 @@ def _answer(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         output.note("interrupted")
         return ExitCode.INTERRUPTED
-    except Exception as error:  # the only place where unexpected exceptions become an exit code
+    except Exception as error:  # a bug of this program: Python would exit with 1, which means a failed case
         if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
             output.note(f"torch-conformance: cannot write{_file_of(error)}: {error.strerror}")
             return ExitCode.FAILED

@@ -59,7 +59,7 @@ def encode(value: Any) -> Any:
 def _repr(value: Any) -> str:
     try:
         return repr(value)[:1000]
-    except Exception as error:  # the __repr__ of a spec's value may raise anything
+    except Exception as error:  # __repr__ of this value is code of the spec: it can raise any exception, and the value is only shown
         return f"<no repr: {type(error).__name__}>"
 
 

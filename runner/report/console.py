@@ -60,7 +60,7 @@ def print_report(
 
 
 def _expected(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
-    """Yield a line for each case that is no PASS and does not fail the run: XFAIL, OFFLINE_PASS."""
+    """Yield one line for each XFAIL and OFFLINE_PASS: outcomes that are reported one by one although they do not fail the run."""
     for result in results:
         if result.outcome.junit is JUnitTag.SKIPPED and result.outcome not in _GROUPED:
             yield f"{_painted(result.outcome, color=color)}  {shown_id(result.case_id)}: {one_line(result.reason)}"

@@ -13,7 +13,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # it ships no types
+from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # junit-xml has no py.typed, and there are no stubs for it
 
 from runner.core.header import RunHeader
 from runner.core.model import Attempt, CaseResult

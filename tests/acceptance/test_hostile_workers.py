@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from junitparser import JUnitXml
-from lxml import etree  # type: ignore[import-untyped]  # it ships no types
+from lxml import etree  # type: ignore[import-untyped]  # lxml has no py.typed, and lxml-stubs are not a dependency of the tests
 
 from runner.core.model import CaseResult
 from runner.core.outcomes import Outcome

@@ -162,7 +162,7 @@ def test_what_fails_in_company_and_alone_fails(run: Run) -> None:
 def test_what_fails_first_in_its_worker_is_believed_at_once(run: Run) -> None:
     ran = run(company(DIFFERS, after=0))
     assert (ran.code, ran.result.outcome, ran.result.company) == (ExitCode.FAILED, Outcome.FAIL, "")
-    assert ran.executor.retired == [7]  # what it left behind is nobody's
+    assert ran.executor.retired == [7]  # worker 7 gets no further case after a failure
     assert len(ran.executor.jobs) == 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from junitparser import JUnitXml, xunit2
-from lxml import etree  # type: ignore[import-untyped]  # it ships no types
+from lxml import etree  # type: ignore[import-untyped]  # lxml has no py.typed, and lxml-stubs are not a dependency of the tests
 
 from runner.core.diagnostics import Position
 from runner.core.model import Attempt, CaseId, CaseResult, Status, Verdict

@@ -148,7 +148,7 @@ def _with_line(text: str, region: Span, line: str) -> Iterator[str]:
 
 def _matching_line(pattern: re.Pattern[str]) -> str | None:
     """Return a line that the pattern matches; None if the first choice at each place gives none."""
-    from re import _parser  # type: ignore[attr-defined]  # missing in typeshed
+    from re import _parser  # type: ignore[attr-defined]  # re has no public parser, and typeshed omits the private one
 
     for once in (False, True):
         line = _Sample(once=once).of(_parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE))
