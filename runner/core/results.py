@@ -126,7 +126,7 @@ class CaseResult(Attempt):
     after: int = 0
     """How many cases its worker had run before."""
     company: str = ""
-    """The outcome and reason of a failure in a shared worker. The case was then retried alone, and only the retry counts. Empty otherwise."""
+    """Outcome and reason of a failure in a shared worker. The case was then retried alone, and only the retry counts. Empty otherwise."""
     repro: str = ""
     summary: str = ""
     """What the spec claims; empty for a PASS, as are the next two."""
