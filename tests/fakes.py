@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from runner.core.case import CaseBody, Settings
+from runner.core.activity import Activity
+from runner.core.case import Case, CaseBody, CaseId, Expected, Requirement, Settings, Step
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Position
-from runner.core.model import Activity, Case, CaseId, CaseResult, Ending, Expected, Requirement, ServiceReport, Step
-from runner.core.observation import Observation, ObservedStep
+from runner.core.observation import Ending, Observation, ObservedStep, ServiceReport
+from runner.core.results import CaseResult
 from runner.execute.base import Execution, Executor, ExecutorSettings, Job
 from runner.execute.executors import EXECUTORS, LOCAL
 from runner.judge.evidence import Evidence

@@ -6,8 +6,9 @@ from typing import Any
 
 from runner.core.diagnostics import Position
 from runner.core.exit_codes import ExitCode, exit_code
-from runner.core.model import AppliedWaiver, CaseResult, Status, Verdict, WaiverEffect
+from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
+from runner.core.results import AppliedWaiver, CaseResult, Verdict, WaiverEffect
 from runner.record.journal import RunFooter, totals
 
 EVIDENCE = {"observation.json": "e" * 64}

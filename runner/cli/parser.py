@@ -90,8 +90,8 @@ def _run(commands: "_Commands") -> None:
     _isolation(command)
 
 
-def _machine(command: argparse.ArgumentParser) -> None:
-    """Add the scheduling options: parallelism, deadlines, memory limit, order."""
+def _jobs_and_deadlines(command: argparse.ArgumentParser) -> None:
+    """Add what ``run`` and ``audit`` share of the scheduling options."""
     add = command.add_argument
     add("--jobs", default="auto", metavar="N", help="maximum number of cases that run in parallel (default: auto, by cores and memory)")
     add("--timeout", type=positive, default=300.0, metavar="S", help="deadline of a case in seconds (default: 300)")
@@ -102,6 +102,12 @@ def _machine(command: argparse.ArgumentParser) -> None:
         metavar="F",
         help="multiply every deadline, including those that specs set (default: 1)",
     )
+
+
+def _machine(command: argparse.ArgumentParser) -> None:
+    """Add the scheduling options: parallelism, deadlines, memory limit, order."""
+    add = command.add_argument
+    _jobs_and_deadlines(command)
     add(
         "--memory-limit",
         default="auto",
@@ -192,15 +198,7 @@ def _audit(commands: "_Commands") -> None:
     add("--json", action="store_true", help="print one object")
     _backend_files(command)
     _choice(command)
-    add("--jobs", default="auto", metavar="N", help="maximum number of cases that run in parallel (default: auto, by cores and memory)")
-    add("--timeout", type=positive, default=300.0, metavar="S", help="deadline of a case in seconds (default: 300)")
-    add(
-        "--timeout-factor",
-        type=factor,
-        default=1.0,
-        metavar="F",
-        help="multiply every deadline, including those that specs set (default: 1)",
-    )
+    _jobs_and_deadlines(command)
     _isolation(command)
     _caches(command)
 

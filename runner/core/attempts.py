@@ -27,8 +27,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from runner.core.diagnostics import UsageError
-from runner.core.model import Attempt, CaseResult
 from runner.core.outcomes import RETRIED, Outcome
+from runner.core.results import Attempt, CaseResult
 
 _PASSED = (Outcome.PASS, Outcome.XPASS)
 _NAMED = 2

@@ -67,10 +67,10 @@ class Surroundings:
 CONDITIONS: Mapping[str, Callable[[Any, Surroundings], bool]] = {
     "torch": lambda wanted, here: here.torch is not None and VersionRange.parse(wanted).holds(here.torch),
     "python": lambda wanted, here: here.python is not None and VersionRange.parse(wanted).holds(here.python),
-    "device": lambda wanted, here: kind_of(here.device) in _as_list(wanted),
-    "vendor": lambda wanted, here: here.vendor in _as_list(wanted),
-    "backend": lambda wanted, here: bool(here.backends & set(_as_list(wanted))),
-    "arch": lambda wanted, here: here.arch is not None and any(here.arch.startswith(name) for name in _as_list(wanted)),
+    "device": lambda wanted, here: kind_of(here.device) in as_list(wanted),
+    "vendor": lambda wanted, here: here.vendor in as_list(wanted),
+    "backend": lambda wanted, here: bool(here.backends & set(as_list(wanted))),
+    "arch": lambda wanted, here: here.arch is not None and any(here.arch.startswith(name) for name in as_list(wanted)),
 }
 """The keys of ``when:``. All given keys must hold; a list holds if one of its values does."""
 
@@ -80,7 +80,8 @@ def holds(when: Mapping[str, Any] | None, here: Surroundings) -> bool:
     return all(CONDITIONS[word](required, here) for word, required in (when or {}).items())
 
 
-def _as_list(value: object) -> list[Any]:
+def as_list(value: object) -> list[Any]:
+    """Return the entries of a list or tuple; anything else is the only entry."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 

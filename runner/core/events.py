@@ -7,8 +7,9 @@ The order of a run: ``RunStarted``, ``HeaderCompleted``, then the events of case
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from runner.core.activity import Activity
 from runner.core.header import RunFooter, RunHeader
-from runner.core.model import Activity, CaseResult
+from runner.core.results import CaseResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

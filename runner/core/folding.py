@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.core.model import Status, Verdict
+from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
+from runner.core.results import Verdict
 
 PROOF = "proof"
 FELL_BACK = "fell-back"

@@ -3,7 +3,8 @@
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from runner.core.model import Case, CaseResult
+from runner.core.case import Case
+from runner.core.results import CaseResult
 
 EVERY_CASE = "torch"
 """The capability that every case uses, even without ``requires``."""

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
 
-from runner.core.model import Activity, Ending, Json, ServiceReport
+from runner.core.activity import Activity
+from runner.core.observation import Ending, ServiceReport
+from runner.core.protocol import Json
 from runner.execute.services import Address
 from runner.plan.jobs import Environment, Isolation
 from runner.plan.resources import Capacity, Needs

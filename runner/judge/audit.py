@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from runner.core.case import Case, Expected, WrittenReason
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Position
+from runner.core.expectation import Status
 from runner.core.matching.time_limit import PatternTooSlow
-from runner.core.model import Case, CaseResult, Expected, Json, Status, WrittenReason
 from runner.core.observation import Observation
+from runner.core.protocol import Json
+from runner.core.results import CaseResult
 from runner.judge.evidence import carried_out
 from runner.judge.verdicts import ANOTHER_FORM, facts_of, judge_expectation
 from runner.plan.worker_plan import expects_raise

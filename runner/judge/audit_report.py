@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from runner.core.case import WrittenReason
 from runner.core.diagnostics import Diagnostic, Position
-from runner.core.model import WrittenReason
 from runner.judge.audit import Audit, ControlResult, Fate, Trial
 
 

@@ -7,11 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from runner.core.case import Requirement
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
 from runner.core.matching.filecheck import CheckFile, ChecksError
 from runner.core.matching.filecheck import parse as parse_checks
 from runner.core.matching.patterns import check_pattern
-from runner.core.model import Requirement
 from runner.language.read.document import DataPath, Document
 from runner.language.read.kinds import BACKENDS, Kind
 from runner.language.read.repair import Fill, readable

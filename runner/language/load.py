@@ -1,17 +1,16 @@
 """Loads specs: from paths to cases, or all problems of all files."""
 
-import contextlib
-import gc
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from runner.core.case import Case
+from runner.core.collector import collector_paused
 from runner.core.conditions import BadRange, Surroundings
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, did_you_mean, errors
-from runner.core.model import Case
 from runner.language.backends import Backends, read_backends
 from runner.language.check.covers import covers_problems
 from runner.language.check.spec import check
@@ -52,27 +51,15 @@ class Suite:
 def load(paths: Sequence[Path], backend_files: Sequence[Path] = (), known: Surroundings | None = None) -> Suite:
     """Read, validate and expand; raise ``InvalidSpecs`` with all problems of all files, or ``UsageError``."""
     problems: list[Diagnostic] = []
-    with _without_collector():
+    with collector_paused():
         return load_specs(discover(paths, problems), backend_files, known, problems)
 
 
 def inspect(paths: Sequence[Path], backend_files: Sequence[Path] = ()) -> "Inspection":
     """Like ``load``, but never raises ``InvalidSpecs``."""
     problems: list[Diagnostic] = []
-    with _without_collector():
+    with collector_paused():
         return _inspect(discover(paths, problems), backend_files, None, problems)
-
-
-@contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
-    """Disable the garbage collector while reading: nearly all objects stay alive, and with many cases repeated collections are slow."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

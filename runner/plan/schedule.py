@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from runner.core import devices
+from runner.core.case import Case
 from runner.core.conditions import VersionRange
 from runner.core.diagnostics import UsageError, one_line
-from runner.core.model import Case
 from runner.plan.jobs import Environment
 from runner.plan.resources import Capacity, Needs
 from runner.system import hardware

@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from runner.core.case import Case, Step
 from runner.core.diagnostics import UsageError, one_line, unknown
-from runner.core.model import Case, Step
 from runner.language.backends import Backends
 from runner.vocabulary.steps import traits_of
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runner.core.case import CaseBody, DescribedFunction, WrittenFunction
+from runner.core.case import Case, CaseBody, DescribedFunction, Step, WrittenFunction
 from runner.core.conditions import Surroundings, holds
-from runner.core.model import Case, Step
 from runner.core.protocol import Json, encode
 from runner.language.read.substitution import as_text, resolve_facts
 from runner.vocabulary.expectations import EAGER, side_effects

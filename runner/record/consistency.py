@@ -12,9 +12,10 @@ from runner.core import required
 from runner.core.attempts import attempt_of, outcome_of
 from runner.core.devices import CPU, kind_of
 from runner.core.exit_codes import ExitCode, exit_code
+from runner.core.expectation import Status
 from runner.core.folding import ENDINGS, Folded, fold
-from runner.core.model import Attempt, CaseResult, Status, WaiverEffect
 from runner.core.outcomes import Outcome
+from runner.core.results import Attempt, CaseResult, WaiverEffect
 
 OBSERVATION = "observation.json"
 _FOLDER = re.compile(r"cases/[0-9]{5,9}")

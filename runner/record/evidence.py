@@ -5,7 +5,9 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from runner.core.model import CaseResult, Json, ServiceReport
+from runner.core.observation import ServiceReport
+from runner.core.protocol import Json
+from runner.core.results import CaseResult
 from runner.system.safe_open import open_untrusted
 
 OBSERVATION = "observation.json"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from runner.core import required
 from runner.core.exit_codes import ExitCode, exit_code
-from runner.core.model import CaseResult
+from runner.core.results import CaseResult
 from runner.record.compatibility import differences
 from runner.record.journal import Run, RunFooter, RunHeader, digest_of_selection, totals
 

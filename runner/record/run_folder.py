@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from runner.core.case import CaseId
 from runner.core.diagnostics import UsageError, shown_path
-from runner.core.model import CaseId, CaseResult
+from runner.core.results import CaseResult
 from runner.record.compatibility import Difference, option_differences, variable_differences
 from runner.record.journal import JournalError, Run, RunHeader, read_run
 from runner.record.run_lock import FolderInUse, Holder, RunLock, holder_of

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from runner.core.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
-from runner.core.model import Attempt, CaseResult, Timing, Verdict
+from runner.core.observation import Timing
 from runner.core.outcomes import Outcome
+from runner.core.results import Attempt, CaseResult, Verdict
 
 __all__ = ["MESSAGE_LIMIT", "one_line", "plain", "visible_name"]  # re-exported from escaping
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from runner.core.model import CaseResult
 from runner.core.outcomes import JUnitTag, Outcome
+from runner.core.results import CaseResult
 from runner.report import note_lines, one_line, plain, timing_lines, verdict_text
 from runner.system.output import paint
 

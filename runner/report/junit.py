@@ -11,8 +11,8 @@ from pathlib import Path
 
 from runner.core.events import HeaderCompleted, ResultsCompleted, RunAbandoned, RunEvent, RunStarted
 from runner.core.header import RunHeader
-from runner.core.model import CaseResult
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
 from runner.report import TEXT_LIMIT
 from runner.report.files import is_special, replace
 from runner.report.junit_elements import (

@@ -16,8 +16,8 @@ from pathlib import Path
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # junit-xml has no py.typed, and there are no stubs for it
 
 from runner.core.header import RunHeader
-from runner.core.model import Attempt, CaseResult
 from runner.core.outcomes import RETRIED, JUnitTag, Outcome
+from runner.core.results import Attempt, CaseResult
 from runner.report import (
     MESSAGE_LIMIT,
     attempt_text,

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
-from runner.core.model import Activity, CaseResult
+from runner.core.activity import Activity
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
 from runner.report import one_line
 from runner.report.console import color_of, shown_id, write
 from runner.report.status import STYLES, Status

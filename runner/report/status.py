@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from runner.core.model import Activity, RunningCase
+from runner.core.activity import Activity, RunningCase
 from runner.core.outcomes import Outcome
 from runner.report import one_line
 from runner.report.console import color_of, shown_id

@@ -19,7 +19,7 @@ from runner.core.events import (
     Warned,
 )
 from runner.core.exit_codes import ExitCode
-from runner.core.model import CaseResult
+from runner.core.results import CaseResult
 from runner.report import one_line
 from runner.report.console import print_report, wants_bar, wants_color, why_nothing
 from runner.report.progress import Progress

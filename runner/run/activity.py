@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Callable
 
+from runner.core.activity import Activity
 from runner.core.events import CaseStarted, PhaseEntered, RunEvent, Waiting
-from runner.core.model import Activity
 
 
 class ActivityEvents:

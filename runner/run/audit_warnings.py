@@ -4,10 +4,11 @@ import contextlib
 import shlex
 from pathlib import Path
 
+from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import shown_path
-from runner.core.model import Case, CaseResult
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
 from runner.judge.audit import Trial, audit, try_case
 from runner.judge.reading import recorded_observation
 from runner.record.evidence import EvidenceAltered, RecordedFiles

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError
 from runner.core.header import RunHeader
-from runner.core.model import Case, CaseResult
 from runner.core.options import AuditOptions
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
 from runner.judge.audit import Audit, ControlResult, Trial, audit, judge_control, try_case, with_control
 from runner.judge.reading import recorded_observation
 from runner.judge.waivers import Waivers

@@ -6,12 +6,13 @@ from contextlib import closing
 from typing import TypeAlias
 
 from runner.core import required
+from runner.core.case import Case
 from runner.core.diagnostics import JournalAltered
 from runner.core.events import ExecutionEnded, Listener, Note, ResultsCompleted, RunAbandoned, RunEnded, RunStarted, Warned
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.header import RunFooter
-from runner.core.model import Case, CaseResult
 from runner.core.options import RunOptions
+from runner.core.results import CaseResult
 from runner.judge.waivers import warnings
 from runner.record.evidence import alterations
 from runner.record.journal import totals

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.events import Note, RunEvent
-from runner.core.model import Case
 from runner.execute.services import named_servers
 from runner.language.expand.cases import surroundings
 from runner.language.load import surroundings_of

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from runner import __version__
+from runner.core.case import Case
 from runner.core.header import RunHeader
-from runner.core.model import Case
 from runner.core.options import RunOptions
 from runner.judge.waivers import Waivers
 from runner.language.load import Suite

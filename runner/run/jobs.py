@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from runner.core.case import Availability, Case
 from runner.core.conditions import Surroundings
-from runner.core.model import Availability, Case
 from runner.core.options import ExecutionOptions
 from runner.execute.base import Job
 from runner.language.backends import Backend

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from runner.core.attempts import Policy
+from runner.core.case import Case, CaseId
 from runner.core.events import AttemptFinished, CaseFinished, CaseUnfinished, RunEvent
-from runner.core.model import Case, CaseId, CaseResult
+from runner.core.results import CaseResult
 
 
 class Ledger:

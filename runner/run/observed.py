@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.core.model import Timing
-from runner.core.observation import ObjectCounts, Observation
+from runner.core.observation import ObjectCounts, Observation, Timing
 from runner.run.artifacts import why_no_attachment
 
 

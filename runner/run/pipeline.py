@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
+from runner.core.activity import Activity
+from runner.core.case import Availability, Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError
-from runner.core.model import Activity, Availability, Case, CaseResult
 from runner.core.options import ExecutionOptions
+from runner.core.results import CaseResult
 from runner.execute.base import Execution, Executor, ExecutorSettings, Job
 from runner.execute.executors import EXECUTORS, LOCAL
 from runner.execute.services import named_servers

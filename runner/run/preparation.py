@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from runner.core.attempts import Policy
+from runner.core.case import Case
 from runner.core.diagnostics import UsageError
 from runner.core.header import RunHeader
-from runner.core.model import Case
 from runner.core.options import RunOptions
 from runner.execute.services import named_servers, reach
 from runner.judge.waivers import Waivers

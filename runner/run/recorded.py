@@ -11,9 +11,10 @@ from pathlib import Path
 
 from runner import __version__
 from runner.core import devices
+from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import InvalidSpecs, UsageError
-from runner.core.model import Case, CaseResult
+from runner.core.results import CaseResult
 from runner.judge.waivers import Waivers
 from runner.language.expand.cases import surroundings
 from runner.language.load import Suite, load_specs, surroundings_of

@@ -5,10 +5,13 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+from runner.core.case import Case
 from runner.core.conditions import Surroundings
+from runner.core.expectation import Status
 from runner.core.folding import fold
-from runner.core.model import Case, CaseResult, Ending, Status, Verdict
+from runner.core.observation import Ending
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult, Verdict
 from runner.judge.evidence import Evidence
 from runner.judge.judge import judge
 from runner.judge.reading import read_observation

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
-from runner.core.model import Case
+from runner.core.case import Case
 from runner.core.options import RunOptions
 from runner.plan.selection import is_optional
 from runner.system.redaction import redacted_command

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from runner.core.case import Case
 from runner.core.conditions import Surroundings
-from runner.core.model import Case, CaseResult
 from runner.core.observation import Observation
 from runner.core.outcomes import Outcome
-from runner.core.results import result_of
+from runner.core.results import CaseResult, result_of
 from runner.execute.base import Execution
 from runner.judge.evidence import Evidence
 from runner.judge.judge import judge

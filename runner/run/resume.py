@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
+from runner.core.case import Availability, Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError
-from runner.core.model import Availability, Case, CaseResult
+from runner.core.results import CaseResult
 from runner.language.expand.cases import surroundings
 from runner.plan.worker_plan import digest_of
 from runner.record.compatibility import machine_differences

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from runner.core.case import Case
 from runner.core.conditions import Surroundings
-from runner.core.model import Case, CaseResult
 from runner.core.options import RunOptions
+from runner.core.results import CaseResult
 from runner.run.ledger import Ledger
 from runner.run.pipeline import CaseRunner
 from runner.run.repro import repro

@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Iterator
 
-from runner.core.model import CaseResult
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
 from runner.execute.base import SHARED, Execution
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from runner.core import devices
+from runner.core.case import Availability, Case
 from runner.core.diagnostics import UsageError
-from runner.core.model import Availability, Case
 from runner.system.capabilities import CAPABILITIES, Machine
 from runner.system.installed_torch import InstalledTorch, no_torch_reason, release
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.core import devices
+from runner.core.case import Availability
 from runner.core.conditions import BadRange, VersionRange
-from runner.core.model import Availability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

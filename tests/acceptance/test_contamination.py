@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.model import CaseResult
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
 from runner.record.journal import read_run
 from tests.fakes import prestarted_program
 

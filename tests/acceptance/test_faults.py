@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from runner.core.model import CaseResult
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
 from runner.record.journal import read_run
 from runner.system.safe_open import open_untrusted
 from tests.fakes import ROOT, prestarted, program

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from junitparser import xunit2
 
-from runner.core.model import CaseId
+from runner.core.case import CaseId
 from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
 from tests.fakes import ROOT, prestarted, program

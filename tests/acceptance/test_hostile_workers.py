@@ -15,8 +15,8 @@ import pytest
 from junitparser import JUnitXml
 from lxml import etree  # type: ignore[import-untyped]  # lxml has no py.typed, and lxml-stubs are not a dependency of the tests
 
-from runner.core.model import CaseResult
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
 from runner.record.journal import read_run
 from runner.run.observed import phases
 from tests.fakes import ROOT, observation, observed, program

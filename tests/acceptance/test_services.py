@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from runner.core.model import CaseResult
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
 from runner.record.journal import read_run
 from tests.fakes import ROOT, program
 

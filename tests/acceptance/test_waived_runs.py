@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from junitparser import Failure, JUnitXml, Skipped
 
-from runner.core.model import WaiverEffect
 from runner.core.outcomes import Outcome
+from runner.core.results import WaiverEffect
 from runner.record.journal import Run, read_run
 from tests.fakes import ROOT, prestarted_program
 

@@ -12,7 +12,7 @@ import pytest
 
 from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
-from runner.core.model import Ending
+from runner.core.observation import Ending
 from runner.execute.base import SHARED, Execution, Job
 from tests.conftest import GOOD
 from tests.fakes import FakeExecutor, use_executor

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from runner.core.model import Case, CaseResult, Control, Status, Verdict, WrittenReason
+from runner.core.case import Case, Control, WrittenReason
+from runner.core.expectation import Status
 from runner.core.observation import ChildExit, SpyCalls
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult, Verdict
 from runner.judge.audit import Fate, Trial, audit, judge_control, try_case, with_control
 from runner.judge.reading import recorded_observation
 from runner.language.read import schema

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.model import Case
+from runner.core.case import Case
 from runner.judge.audit import with_control
 from runner.language.load import load
 from runner.plan.worker_plan import digest_of, make_plan

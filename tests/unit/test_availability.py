@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.model import Availability
+from runner.core.case import Availability
 from runner.system import availability
 from runner.system.capabilities import CAPABILITIES, Machine
 from runner.system.installed_torch import InstalledTorch

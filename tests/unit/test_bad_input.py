@@ -18,7 +18,7 @@ import pytest
 
 from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
-from runner.core.model import Status
+from runner.core.expectation import Status
 from runner.vocabulary.expectations.base import Raised, StepFacts
 from runner.vocabulary.expectations.raises import Raises
 from tests.conftest import GOOD

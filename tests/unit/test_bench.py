@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from runner.core.model import CaseResult, Timing
+from runner.core.observation import Timing
 from runner.core.outcomes import Outcome
 from runner.core.protocol import MAX_ATTACHMENT
+from runner.core.results import CaseResult
 from runner.plan import schedule
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.model import Availability
+from runner.core.case import Availability
 from runner.system.capabilities import CAPABILITIES, Machine
 
 YES, NO, UNKNOWN = Availability.YES, Availability.NO, Availability.UNKNOWN

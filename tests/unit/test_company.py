@@ -15,8 +15,9 @@ import pytest
 
 from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
-from runner.core.model import CaseResult, Ending, ServiceReport
+from runner.core.observation import Ending, ServiceReport
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
 from runner.execute.base import SHARED, Execution, Job
 from runner.record.journal import read_run
 from tests.conftest import GOOD

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from runner.core.attempts import Policy
+from runner.core.case import CaseId
 from runner.core.diagnostics import Position
-from runner.core.model import CaseId, CaseResult, Status, WaiverEffect
+from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult, WaiverEffect
 from runner.record.consistency import of_machine
 from runner.record.journal import JournalError, JournalWriter, RunHeader, digest_of_selection, read_run
 from tests import fakes

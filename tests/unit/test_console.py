@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from runner.core.case import CaseId
 from runner.core.diagnostics import Position
-from runner.core.model import Attempt, CaseId, CaseResult, Status, Verdict
+from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
+from runner.core.results import Attempt, CaseResult, Verdict
 from runner.report.console import BLOCK_LIMIT, print_report, shown_id, wants_bar, wants_color
 
 AT = Position(file="specs/area/one.yaml", line=12, column=9)

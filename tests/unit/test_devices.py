@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from runner.core import devices
+from runner.core.case import Availability
 from runner.core.devices import ACCELERATORS, Accelerator, Build
-from runner.core.model import Availability
 from runner.language.check.conditions import VENDORS
 from runner.plan.jobs import Environment
 from runner.plan.schedule import environment_of, needs_of

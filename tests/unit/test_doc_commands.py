@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from runner.cli.parser import parser
+from runner.core.case import Case
 from runner.core.exit_codes import ExitCode
-from runner.core.model import Case
 from runner.language.load import load
 from runner.plan.selection import glob
 from tests.fences import ROOT, Fence, every_fence, home, run_in, write_site

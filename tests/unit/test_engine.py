@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.model import Activity
+from runner.core.activity import Activity
 from runner.execute.base import Execution, Job
 from runner.execute.local.engine import Engine
 from runner.execute.local.limits import Grace, Limits

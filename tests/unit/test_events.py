@@ -10,10 +10,12 @@ import pytest
 
 from runner.cli.parser import main
 from runner.core import events
+from runner.core.activity import Activity, RunningCase
+from runner.core.case import Case
 from runner.core.events import RunEvent
 from runner.core.exit_codes import ExitCode
-from runner.core.model import Activity, Case, CaseResult, RunningCase
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
 from runner.report import table
 from runner.report.setup import ReportSetup
 from runner.report.table import REPORTERS, Reporter

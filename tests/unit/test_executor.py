@@ -13,8 +13,9 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from runner.cli.parser import main
+from runner.core.activity import Activity
 from runner.core.exit_codes import ExitCode
-from runner.core.model import Activity, Ending, ServiceReport
+from runner.core.observation import Ending, ServiceReport
 from runner.execute.base import Execution, Executor, ExecutorSettings, Job
 from runner.execute.executors import EXECUTORS, LOCAL
 from runner.execute.local.executor import LocalExecutor

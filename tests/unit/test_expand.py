@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from runner.core.case import WrittenFunction
+from runner.core.case import Case, WrittenFunction
 from runner.core.diagnostics import InvalidSpecs
-from runner.core.model import Case
 from runner.language import load as loading
 from runner.language.load import Suite
 from runner.language.read.substitution import as_text

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.model import Status
+from runner.core.expectation import Status
 from runner.vocabulary.expectations.base import BadExpectation
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.tolerances import DEFAULTS, default_tolerance

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.model import Status
+from runner.core.expectation import Status
 from runner.vocabulary.expectations.base import BadExpectation
 from runner.vocabulary.expectations.counter import Counter
 from runner.vocabulary.expectations.counts import parse_count

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from runner.core.expectation import Status
 from runner.core.matching import filecheck, patterns
-from runner.core.model import Status
 from runner.vocabulary.expectations import Raised
 from runner.vocabulary.expectations.base import BadExpectation
 from runner.vocabulary.expectations.filecheck import FileCheck

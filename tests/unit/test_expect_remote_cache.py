@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.model import Status
+from runner.core.expectation import Status
 from runner.vocabulary.expectations.base import BadExpectation, StepFacts
 from runner.vocabulary.expectations.remote_cache import RemoteCache
 from tests.fakes import ELSEWHERE, HERE, expected, judged

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.model import Status
+from runner.core.expectation import Status
 from runner.core.observation import ChildExit, SpyCalls
 from runner.vocabulary.expectations import EXPECTATIONS, BadExpectation, StepFacts
 from tests.fakes import ELSEWHERE, HERE, judged

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.model import Status
+from runner.core.expectation import Status
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.base import BadExpectation
 from runner.vocabulary.expectations.equality import Equals, same

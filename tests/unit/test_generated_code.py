@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from runner.core.expectation import Status
 from runner.core.matching.generated_code import code_of, commented_out, whole
-from runner.core.model import Status
 from runner.vocabulary.expectations.filecheck import FileCheck
 from tests.fakes import HERE
 

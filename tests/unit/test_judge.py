@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from runner.core.case import CodeBlock
+from runner.core.expectation import Status
 from runner.core.matching import filecheck, patterns
-from runner.core.model import Ending, Status
+from runner.core.observation import Ending
 from runner.core.outcomes import Outcome
 from runner.language.backends import Choices
 from runner.vocabulary.expectations.counts import Count

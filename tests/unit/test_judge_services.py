@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.model import Ending, ServiceReport
+from runner.core.observation import Ending, ServiceReport
 from runner.core.outcomes import Outcome
 from runner.judge import traffic
 from tests.fakes import COUNTED, ENDED, backend, case, exception, expected, observation, observed_steps, seen, step, verdict_of

@@ -10,9 +10,11 @@ import pytest
 from junitparser import JUnitXml, xunit2
 from lxml import etree  # type: ignore[import-untyped]  # lxml has no py.typed, and lxml-stubs are not a dependency of the tests
 
+from runner.core.case import CaseId
 from runner.core.diagnostics import Position
-from runner.core.model import Attempt, CaseId, CaseResult, Status, Verdict
+from runner.core.expectation import Status
 from runner.core.outcomes import RETRIED, JUnitTag, Outcome
+from runner.core.results import Attempt, CaseResult, Verdict
 from runner.record.journal import RunHeader
 from runner.report import TEXT_LIMIT, clip, junit, plain, verdict_text, visible_name
 from runner.report.junit import FILE_LIMIT, write_junit, write_stub

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.model import Status
+from runner.core.expectation import Status
 from runner.core.protocol import decode, dumps, encode, loads
 from runner.vocabulary.expectations import EXPECTATIONS, MEASURES
 from runner.vocabulary.expectations import close as close_module

@@ -12,9 +12,10 @@ import pytest
 
 from runner.cli.parser import main
 from runner.core.attempts import attempt_of
+from runner.core.case import CaseId
 from runner.core.diagnostics import Position
-from runner.core.model import Attempt, CaseId, CaseResult
 from runner.core.outcomes import Outcome
+from runner.core.results import Attempt, CaseResult
 from runner.language.read import schema
 from runner.record.compatibility import FACTS_OF_SOME, FREE_FACTS, FREE_OPTIONS, FREE_VARIABLES
 from runner.record.journal import JournalWriter, Run, RunFooter, RunHeader, digest_of_selection, read_run

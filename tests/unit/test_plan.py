@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.model import Case
+from runner.core.case import Case
 from runner.core.protocol import decode
 from runner.language.expand.cases import surroundings
 from runner.language.load import load, surroundings_of

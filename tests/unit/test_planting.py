@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import pytest
 
-from runner.core.model import CaseId, CaseResult
+from runner.core.case import CaseId
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
 from tests.fakes import AT
 from tests.faults import __main__ as command
 from tests.faults import planting

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from runner.core.model import Activity, CaseId, CaseResult, RunningCase
+from runner.core.activity import Activity, RunningCase
+from runner.core.case import CaseId
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
 from runner.report import status as module
 from runner.report.progress import FIRST_HEARTBEAT, LAST_HEARTBEAT, Progress
 from tests.unit.test_console import Terminal, result

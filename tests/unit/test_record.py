@@ -17,9 +17,12 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from runner.core.case import CaseId
 from runner.core.diagnostics import Position, UsageError
-from runner.core.model import AppliedWaiver, Attempt, CaseId, CaseResult, Status, Timing, Verdict, WaiverEffect
+from runner.core.expectation import Status
+from runner.core.observation import Timing
 from runner.core.outcomes import Outcome
+from runner.core.results import AppliedWaiver, Attempt, CaseResult, Verdict, WaiverEffect
 from runner.record.journal import FORMAT, JournalError, JournalWriter, Run, RunFooter, RunHeader, digest_of_selection, read_form, totals
 
 ROOT = Path(__file__).parents[2]

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from runner.core.case import CaseId
 from runner.core.diagnostics import Position
-from runner.core.model import AppliedWaiver, Attempt, CaseId, CaseResult, Status, Verdict, WaiverEffect
+from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
+from runner.core.results import AppliedWaiver, Attempt, CaseResult, Verdict, WaiverEffect
 from runner.system.known_secrets import KNOWN
 from runner.system.redaction import (
     environment_variables,

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from runner.core.model import CaseResult
 from runner.core.outcomes import Outcome
 from runner.core.required import names_in, problems, problems_of_recorded
+from runner.core.results import CaseResult
 from tests.fakes import case, place, requirement
 
 ON_CPU = case(id="a[backend=cpu]")

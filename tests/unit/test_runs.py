@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from runner.core.diagnostics import UsageError
-from runner.core.model import CaseResult
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
 from runner.plan.worker_plan import digest_of
 from runner.record import run_folder
 from runner.record.journal import JournalWriter, RunFooter, RunHeader, digest_of_selection

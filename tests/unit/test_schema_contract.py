@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from runner.core.conditions import CONDITIONS
-from runner.core.model import Status
+from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
 from runner.execute.services import SERVICES
 from runner.language.backends import load_backends
@@ -385,4 +385,4 @@ def test_outcomes_and_statuses() -> None:
         "schemas/journal.schema.json against runner/core/outcomes.py"
     )
     statuses = definition("journal", "verdict")["properties"]["status"]["enum"]
-    assert statuses == [status.value for status in Status], "schemas/journal.schema.json against runner/core/model.py"
+    assert statuses == [status.value for status in Status], "schemas/journal.schema.json against runner/core/expectation.py"

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
+from runner.core.case import Case, CaseId
 from runner.core.diagnostics import UsageError
-from runner.core.model import Case, CaseId
 from runner.language.backends import load_backends
 from runner.plan.selection import Shard, glob, select, unmatched
 from tests.fakes import case, step

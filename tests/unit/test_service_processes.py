@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from runner.core.diagnostics import UsageError
-from runner.core.model import ServiceReport
+from runner.core.observation import ServiceReport
 from runner.core.protocol import SERVICES_FILE
 from runner.execute.services import Address, Services, named_servers, reach
 from runner.execute.services.resp import Broken, read_reply, read_request, request

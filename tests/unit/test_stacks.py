@@ -11,8 +11,10 @@ import pytest
 
 import runner
 from runner.core.case import CodeBlock, DescribedFunction, WrittenFunction
-from runner.core.model import CaseResult, Ending, Status
+from runner.core.expectation import Status
+from runner.core.observation import Ending
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
 from runner.judge.hang_stacks import Frame, folded, last_stack
 from tests.fakes import AT, COUNTED, case, place, step, verdict_of
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runner.core.model import Status
+from runner.core.expectation import Status
 from runner.judge.audit import Fate
 from runner.vocabulary.expectations import EXPECTATIONS, StepFacts, close
 from runner.vocabulary.expectations.base import EAGER, OUTPUT

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.model import CaseId, CaseResult, Status, Verdict
+from runner.core.case import CaseId
+from runner.core.expectation import Status
+from runner.core.results import CaseResult, Verdict
 from runner.plan import durations
 from runner.plan.durations import seconds_of_run
 from runner.record.journal import JournalWriter

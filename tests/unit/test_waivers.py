@@ -14,9 +14,11 @@ from jsonschema import Draft202012Validator
 from runner.cli.parser import main
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import InvalidSpecs
+from runner.core.expectation import Status
 from runner.core.matching.time_limit import PatternTooSlow
-from runner.core.model import CaseResult, Ending, Status, Verdict, WaiverEffect
+from runner.core.observation import Ending
 from runner.core.outcomes import JUnitTag, Outcome
+from runner.core.results import CaseResult, Verdict, WaiverEffect
 from runner.judge import waivers as module
 from runner.judge.waivers import WAIVABLE, Waivers, apply, warnings
 from runner.language.backends import Backends, load_backends

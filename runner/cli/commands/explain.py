@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from runner.cli.commands.list import as_json
-from runner.core.case import CodeBlock, DescribedFunction
+from runner.core.case import Availability, Case, CodeBlock, DescribedFunction
 from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
-from runner.core.model import Availability, Case
 from runner.core.options import ExplainOptions
 from runner.core.protocol import encode
 from runner.language.flow import block, flow

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runner.core import escaping
+from runner.core.case import Availability, Case
 from runner.core.exit_codes import ExitCode
-from runner.core.model import Availability, Case
 from runner.core.options import ListOptions
 from runner.core.protocol import encode
 from runner.language import coverage_report, upstream

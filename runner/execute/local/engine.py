@@ -8,7 +8,7 @@ parent reports. The parts: ``waiting`` (jobs that wait), ``zygotes`` and ``forks
 import functools
 from collections.abc import Callable, Iterable, Iterator
 
-from runner.core.model import Activity, RunningCase
+from runner.core.activity import Activity, RunningCase
 from runner.execute.base import SHARED, Execution, Job
 from runner.execute.local.deadlines import Deadlines
 from runner.execute.local.descriptors import Descriptors, only_wake

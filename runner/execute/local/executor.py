@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from runner.core.model import Activity
+from runner.core.activity import Activity
 from runner.core.protocol import WARM
 from runner.execute.base import Execution, ExecutorSettings, Job
 from runner.execute.local.engine import Engine

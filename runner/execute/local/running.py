@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.core.model import Ending
+from runner.core.observation import Ending
 from runner.execute.base import Job
 from runner.execute.local import outputs
 from runner.execute.local.inbox import Inbox

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.core.diagnostics import UsageError, unknown
-from runner.core.model import ServiceReport
+from runner.core.observation import ServiceReport
 from runner.core.protocol import SERVICES_FILE
 from runner.system import child_python
 from runner.system.known_secrets import KNOWN

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from runner.core.diagnostics import Diagnostic
-from runner.core.model import Json
+from runner.core.protocol import Json
 from runner.language.backends import Backends
 from runner.language.check.functions import arity_problems
 from runner.language.check.scope import Scope, before

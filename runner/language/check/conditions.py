@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runner.core.conditions import BadRange, VersionRange
+from runner.core.conditions import BadRange, VersionRange, as_list
 from runner.core.diagnostics import Diagnostic, one_of, unknown
 from runner.language.backends import Backends
 from runner.language.read.anatomy import Anatomy
@@ -56,11 +56,6 @@ def _known(word: str, backends: Backends) -> set[str]:
 
 def _kind(device: str) -> str:
     return device.split(":")[0]
-
-
-def as_list(value: object) -> list[Any]:
-    """Return a list of one for a value that may be one or a list."""
-    return value if isinstance(value, list) else [value]
 
 
 def _find_conditions(value: object, path: DataPath) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:

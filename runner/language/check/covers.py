@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
+from runner.core.case import Case
 from runner.core.diagnostics import Diagnostic
-from runner.core.model import Case
 from runner.language import upstream
 from runner.language.read.document import Document
 

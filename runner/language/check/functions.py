@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from runner.core import template_form
 from runner.core.diagnostics import Diagnostic, one_of, unknown
 from runner.language.backends import Backends
-from runner.language.read import python, schema, templates
+from runner.language.read import python, schema
 from runner.language.read.anatomy import Anatomy, RawFunction
 from runner.language.read.document import DataPath
 from runner.vocabulary.inputs import INPUTS, OF_CALLS, kind_of
@@ -138,7 +139,7 @@ def path_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     named = {*anatomy.data.get("let", {}), *results, *anatomy.functions, COMPILED}
     for path, dotted in _dotted_paths(anatomy):
         # packages under ``requires`` may be missing on this machine, so their names are not resolved
-        if templates.is_template(dotted) or dotted.replace(":", ".").split(".")[0] in required:
+        if template_form.is_template(dotted) or dotted.replace(":", ".").split(".")[0] in required:
             continue
         found = python.find_name(dotted, prelude)
         if found is not None:

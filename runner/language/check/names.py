@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from runner.core import template_form
 from runner.core.diagnostics import Diagnostic
 from runner.language.names.torch_names import NameKind, NameTables
-from runner.language.read import substitution, templates
+from runner.language.read import substitution
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath, Document
 from runner.vocabulary.expectations.counter import allows_zero, is_unlisted
@@ -43,7 +44,7 @@ def value_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]
             compile_ = given.get("compile", {})
             yield from section_problems(document, compile_.get("options"), (*path, "compile", "options"), "config", tables)
             mode = compile_.get("mode")
-            found = None if templates.is_template(mode) else tables.mode_problem(mode)
+            found = None if template_form.is_template(mode) else tables.mode_problem(mode)
             if found is not None:
                 yield document.problem((*path, "compile", "mode"), *found)
 

@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from runner.core.case import CodeBlock
 from runner.core.diagnostics import Diagnostic, did_you_mean, unknown
-from runner.core.model import CodeBlock
 from runner.language.backends import Backends
 from runner.language.check.free_names import ALWAYS, binds_dynamically, bound_anywhere, free_names, guarded_names
 from runner.language.check.functions import prelude_names

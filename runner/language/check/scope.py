@@ -7,9 +7,10 @@ places may use the names that are available at their moment.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from runner.core import template_form
 from runner.core.diagnostics import Diagnostic, unknown
 from runner.language.check.functions import prelude_names, required_packages
-from runner.language.read import python, templates
+from runner.language.read import python
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath
 from runner.vocabulary.expectations import EAGER, OUTPUT
@@ -93,7 +94,7 @@ class Scope:
     def reference_problems(self, value: object, path: DataPath, moment: Moment, *, without: Iterable[str] = ()) -> Iterator[Diagnostic]:
         """Yield a problem for each ``{ref: NAME}`` below ``path`` whose name is not there at a moment."""
         for place, text in references(value, path):
-            found = None if templates.is_template(text) else self.problem(str(text), moment, without=without)
+            found = None if template_form.is_template(text) else self.problem(str(text), moment, without=without)
             if found is not None:
                 yield self._document.problem(place, *found)
 

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from runner.core import template_form
 from runner.core.diagnostics import Diagnostic, Position, one_of, unknown
 from runner.language.backends import Backends
 from runner.language.check.around import StepInSpec, steps_in_spec
 from runner.language.check.scope import READY, Moment, Scope, after, before, references
-from runner.language.read import python, substitution, templates
+from runner.language.read import python, substitution
 from runner.language.read.anatomy import Anatomy, RawExpectation, RawStep
 from runner.language.read.document import DataPath, Document
 from runner.vocabulary.expectations import EAGER, EXPECTATIONS, OUTPUT, BadExpectation
@@ -49,7 +50,7 @@ def _context_problems(anatomy: Anatomy, step: RawStep, scope: Scope, moment: Mom
         for document in (anatomy.document, *reversed(anatomy.spec.defaults)):
             if "context" in document.data:
                 for path, text in references(document.data["context"], ("context",)):
-                    found = None if templates.is_template(text) else scope.problem(text, moment)
+                    found = None if template_form.is_template(text) else scope.problem(text, moment)
                     if found is not None:
                         yield document.problem(path, *found)
                 return

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from runner.core import template_form
 from runner.core.diagnostics import Diagnostic, one_of, unknown
 from runner.language.backends import Backends
 from runner.language.check.functions import prelude_names
 from runner.language.check.names import OPTION_KINDS
 from runner.language.check.scope import AFTER_LET, PRELUDE, READY, Scope, making, parts_of_case, references
-from runner.language.read import python, templates
+from runner.language.read import python
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath
 from runner.vocabulary.expectations import EAGER, OUTPUT
@@ -48,7 +49,7 @@ def value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]
     for layer in anatomy.spec.defaults:
         for section in OPTION_KINDS:
             for path, text in references(layer.data.get(section), (section,)):
-                found = None if templates.is_template(text) else scope.problem(text, READY)
+                found = None if template_form.is_template(text) else scope.problem(text, READY)
                 if found is not None:
                     yield layer.problem(path, *found)
     for name, spy in data.get("spies", {}).items():
@@ -96,7 +97,7 @@ def _target_problems(anatomy: Anatomy, kind: str, target: object, path: DataPath
             yield anatomy.document.problem(path, "not an object and a method", "write [{ref: NAME}, METHOD]")
             return
         yield from Scope(anatomy).reference_problems(target, path, AFTER_LET)
-    elif kind in ("function", "method", "class") and isinstance(target, str) and not templates.is_template(target):
+    elif kind in ("function", "method", "class") and isinstance(target, str) and not template_form.is_template(target):
         if "." not in target:
             yield anatomy.document.problem(
                 path, f"'{target}' is no dotted path", "name it where its callers look it up: package.module.name"

@@ -4,11 +4,22 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from runner.core.case import CaseBody, DescribedFunction, Option, OwnProcess, Settings, WrittenFunction
+from runner.core.case import (
+    Case,
+    CaseBody,
+    CaseId,
+    Control,
+    DescribedFunction,
+    Option,
+    OwnProcess,
+    Requirement,
+    Settings,
+    WrittenFunction,
+    WrittenReason,
+)
 from runner.core.conditions import Surroundings
 from runner.core.devices import is_accelerator
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position
-from runner.core.model import Case, CaseId, Control, Requirement, WrittenReason
 from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check.functions import entry_of
 from runner.language.check.names import OPTION_KINDS, used_names, value_problem

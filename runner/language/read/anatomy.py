@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runner.core.case import CodeBlock
 from runner.core.diagnostics import Diagnostic
-from runner.core.model import CodeBlock
 from runner.language.read import python
 from runner.language.read.document import DataPath, Document
 from runner.language.read.files import SpecFile

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runner.core.conditions import as_list
 from runner.core.diagnostics import Diagnostic, one_of, unknown
 from runner.language.backends import Backend
 from runner.language.read.document import DataPath, Document
@@ -139,11 +140,11 @@ class _Exclusion:
 
 def _read_exclusion(exclusion: Mapping[str, Any], axes: Sequence[Axis]) -> _Exclusion:
     places = [
-        (index, frozenset().union(*map(axis.places, _as_list(exclusion[axis.key]))))
+        (index, frozenset().union(*map(axis.places, as_list(exclusion[axis.key]))))
         for index, axis in enumerate(axes)
         if axis.key in exclusion
     ]
-    backends = frozenset(map(str, _as_list(exclusion["backend"]))) if "backend" in exclusion else None
+    backends = frozenset(map(str, as_list(exclusion["backend"]))) if "backend" in exclusion else None
     return _Exclusion(backends, tuple(places))
 
 
@@ -156,10 +157,6 @@ def points(document: Document, axes: Sequence[Axis], backends: Sequence[Backend]
                 chosen = list(zip(axes, indices, strict=True))
                 values = {axis.key: axis.values[index] for axis, index in chosen}
                 yield Point(backend, values, {axis.key: axis.labels[index] for axis, index in chosen})
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _same(value: Any, other: Any) -> bool:
@@ -183,7 +180,7 @@ def exclusion_problems(document: Document, axes: Sequence[Axis], backends: Seque
                 continue
             if wanted == []:
                 problems.append(document.problem(path, f"an empty list for '{key}': this excludes nothing", "remove the key"))
-            for place, value in enumerate(_as_list(wanted)):
+            for place, value in enumerate(as_list(wanted)):
                 if not (str(value) in names if key == "backend" else by_key[key].places(value)):
                     message = f"'{key}' is never {json.dumps(value)}: this excludes nothing"
                     hint = f"it is one of {one_of(names if key == 'backend' else by_key[key].labels)}"

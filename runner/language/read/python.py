@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from runner.core.case import CodeBlock
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, did_you_mean, one_of
-from runner.core.model import CodeBlock
 from runner.language.read.document import DataPath, Document, Mark
 from runner.language.read.source import read_bytes
 

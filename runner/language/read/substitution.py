@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from runner.core import template_form
 from runner.language.read import templates
 from runner.language.read.document import DataPath
 from runner.vocabulary.steps import STEPS
@@ -72,7 +73,7 @@ def replaced(data: Any, path: DataPath, value: Any) -> Any:
 
 def filled(value: Any, names: Mapping[str, Any]) -> Any:
     """Return ``value`` with every template evaluated with ``names``, or deferred if it uses facts."""
-    if templates.is_template(value):
+    if template_form.is_template(value):
         template = templates.parse(value)
         return Deferred(template, names) if template.is_deferred else template.evaluate(names)
     if isinstance(value, dict):

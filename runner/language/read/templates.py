@@ -16,10 +16,17 @@ from typing import Any
 from runner.core.diagnostics import unknown
 
 MAX_EXPRESSION = 200
+
+
 MAX_RESULT = 10_000
+
+
 MAX_DEPTH = 20
+
+
 MAX_BITS = 1_000
 """The maximum size of a whole number: about 300 digits."""
+
 
 DEFERRED_NAME = "facts"
 """The name whose attributes are known only on the machine that runs the case."""
@@ -63,11 +70,6 @@ class Template:
         return _bounded("".join(pieces))
 
 
-def is_template(value: object) -> bool:
-    """Whether a value of a spec is a template."""
-    return isinstance(value, str) and "{{" in value
-
-
 @dataclass(frozen=True, slots=True)
 class _PlainName:
     """An expression that is one name with attributes. Most are, and they need no parser."""
@@ -83,6 +85,8 @@ class _PlainName:
 
 
 _PLAIN = re.compile(r"\{\{\s*([A-Za-z][A-Za-z0-9_]*(?:\.[A-Za-z][A-Za-z0-9_]*)*)\s*\}\}")
+
+
 _WORDS = frozenset(
     ["true", "false", "none", "True", "False", "None", "not", "and", "or", "in", "is", "if", "else", "for", "recursive", "loop", "self"]
 )
@@ -188,10 +192,12 @@ _REFUSED = {
     "Dict": "a map",
 }
 
+
 _ALLOWED = frozenset(
     ["Name", "Const", "Getattr", "Compare", "Operand", "And", "Or", "Not", "Neg", "Pos", "CondExpr"]
     + ["Add", "Sub", "Mul", "Div", "FloorDiv", "Mod"]
 )
+
 
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "Add": operator.add,
@@ -201,6 +207,7 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "FloorDiv": operator.floordiv,
     "Mod": operator.mod,
 }
+
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "eq": operator.eq,

@@ -4,9 +4,10 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from runner.core.case import CaseId
 from runner.core.header import RunFooter, RunHeader
-from runner.core.model import CaseId, CaseResult
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

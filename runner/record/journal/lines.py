@@ -12,8 +12,9 @@ from functools import cache
 from typing import Any, NewType, NoReturn, TypeAlias, get_args, get_origin, get_type_hints
 
 from runner.core.header import RunFooter, RunHeader
-from runner.core.model import CaseResult, Json
 from runner.core.outcomes import Outcome
+from runner.core.protocol import Json
+from runner.core.results import CaseResult
 
 FORMAT = 1
 """The journal's format; a reader refuses any other."""

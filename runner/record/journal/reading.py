@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from runner.core.case import CaseId
 from runner.core.header import RunFooter, RunHeader
-from runner.core.model import CaseId, CaseResult
 from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
 from runner.record import consistency
 from runner.record.journal.contents import Run, digest_of_selection, totals
 from runner.record.journal.files import open_plain

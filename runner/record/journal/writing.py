@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from runner.core.header import RunFooter, RunHeader
-from runner.core.model import CaseResult, Json
+from runner.core.protocol import Json
+from runner.core.results import CaseResult
 from runner.record.journal.contents import Run
 from runner.record.journal.files import open_to_append, write_all
 from runner.record.journal.lines import FORMAT, encode

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from runner.core.model import Json
+from runner.core.protocol import Json
 from runner.vocabulary.expectations import close, dead, equality, log, strides, text
 from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Expectation, Judgement, Raised, StepFacts
 from runner.vocabulary.expectations.calls import Calls

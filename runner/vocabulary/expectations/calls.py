@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
-from runner.core.model import Json
 from runner.core.observation import SpyCalls
-from runner.core.protocol import decode, encode
+from runner.core.protocol import Json, decode, encode
 from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts, text_of
 from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, check_count, count_mutants, judge_count
 from runner.vocabulary.expectations.equality import same

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
-from runner.core.model import Json
+from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Judgement, Mutant, StepFacts
 from runner.vocabulary.expectations.stand_ins import NAMES, measure_other_inputs, measure_stand_ins
 from runner.vocabulary.expectations.tolerances import default_tolerance

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings
-from runner.core.model import Json
+from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
 from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, check_count, count_mutants, judge_count
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from runner.core.conditions import Surroundings
-from runner.core.model import Json
-from runner.core.protocol import decode, encode
+from runner.core.protocol import Json, decode, encode
 from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts, text_of
 
 

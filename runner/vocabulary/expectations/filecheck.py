@@ -9,7 +9,7 @@ from runner.core.matching.filecheck import CheckFile, CheckOutcome, ChecksError,
 from runner.core.matching.filecheck.mutation import Change, changes
 from runner.core.matching.generated_code import Code, code_of, commented_out, joined, whole
 from runner.core.matching.time_limit import PatternTooSlow
-from runner.core.model import Json
+from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
 
 ALL = "all"

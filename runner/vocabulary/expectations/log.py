@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
-from runner.core.model import Json
+from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import Judgement, Mutant, StepFacts
 from runner.vocabulary.expectations.texts import TEXT_MUTATIONS, check_text, judge_text, parts_of, text_mutants
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from runner.core.conditions import Surroundings, holds
 from runner.core.matching.patterns import check_pattern, search
 from runner.core.matching.time_limit import PatternTooSlow
-from runner.core.model import Json
+from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
 
 _ANOTHER = "another.Error"

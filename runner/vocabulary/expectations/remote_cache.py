@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import unknown
-from runner.core.model import Json
+from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
 from runner.vocabulary.expectations.counter import allows_zero
 from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, check_count, count_mutants, judge_count

@@ -7,9 +7,10 @@ The tolerance is that of the step's ``close: {to: eager}``, else that of another
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from runner.core.case import Step
 from runner.core.conditions import Surroundings, holds
-from runner.core.model import Json, Step
 from runner.core.observation import Effects
+from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import EAGER, Judgement
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.steps import parsed

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from runner.core.model import Json
+from runner.core.protocol import Json
 from runner.vocabulary.inputs.base import OF_CALLS, Entry, InputKind, Maker, finish
 from runner.vocabulary.inputs.objects import Call, Module, Ref, Value
 from runner.vocabulary.inputs.tensors import Arange, Full, Jagged, Ones, Rand, Randint, Randn, Values, Zeros

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from runner.core.model import Json
+from runner.core.protocol import Json
 
 if TYPE_CHECKING:
     import torch

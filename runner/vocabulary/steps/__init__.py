@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from runner.core.model import Step
+from runner.core.case import Step
 from runner.vocabulary.steps.aot import Aot
 from runner.vocabulary.steps.api import Api
 from runner.vocabulary.steps.around import Around, BackendOfSpec, DataPath, ExpectedOfStep

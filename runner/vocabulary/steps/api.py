@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from runner.core.model import Json
+from runner.core.protocol import Json
 from runner.vocabulary.steps.base import Callee, StepKind, Traits
 from runner.vocabulary.steps.session import Session, callable_of, values_of
 

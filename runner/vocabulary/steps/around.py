@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from runner.core.diagnostics import Diagnostic
-from runner.core.model import Json
+from runner.core.protocol import Json
 
 if TYPE_CHECKING:
     from runner.vocabulary.steps.base import StepKind

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from runner.core.diagnostics import Diagnostic
+from runner.core.template_form import is_template
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.steps.around import Around
-from runner.vocabulary.steps.base import StepKind, Traits, is_template
+from runner.vocabulary.steps.base import StepKind, Traits
 from runner.vocabulary.steps.call import Calling
 from runner.vocabulary.steps.gradients import gradients_of
 from runner.vocabulary.steps.session import Session, needed

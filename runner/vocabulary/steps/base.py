@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 from runner.core.diagnostics import Diagnostic
-from runner.core.model import Json
+from runner.core.protocol import Json
 from runner.vocabulary.steps.around import Around, DataPath
 from runner.vocabulary.steps.session import Session
 
@@ -136,11 +136,6 @@ class StepKind:
 
 _FIELDS: Mapping[str, str] = {"as": "as_"}
 """Keys that are Python keywords."""
-
-
-def is_template(value: object) -> bool:
-    """Whether a value of a spec is a template, which is evaluated at each point of the matrix."""
-    return isinstance(value, str) and "{{" in value
 
 
 def _referenced(value: Json) -> Iterator[str]:

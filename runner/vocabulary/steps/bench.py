@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from runner.core.diagnostics import Diagnostic, unknown
-from runner.core.model import Json
-from runner.core.protocol import MAX_ATTACHMENT
+from runner.core.protocol import MAX_ATTACHMENT, Json
 from runner.vocabulary.inputs import make
 from runner.vocabulary.steps.around import Around, DataPath
 from runner.vocabulary.steps.base import Callee, Inputs, StepKind, Traits

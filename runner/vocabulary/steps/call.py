@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from runner.core.diagnostics import Diagnostic, unknown
-from runner.core.model import Json
+from runner.core.protocol import Json
 from runner.vocabulary.steps.around import Around, DataPath
 from runner.vocabulary.steps.base import Inputs, StepKind, Traits
 from runner.vocabulary.steps.session import Call as Wanted

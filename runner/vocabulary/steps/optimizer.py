@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from runner.core.diagnostics import Diagnostic
-from runner.core.model import Json
-from runner.core.protocol import encode
+from runner.core.protocol import Json, encode
 from runner.vocabulary.steps.around import Around
 from runner.vocabulary.steps.base import Callee, StepKind, Traits
 from runner.vocabulary.steps.session import Session, Side, needed, values_of

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from runner.core.model import Json
+from runner.core.protocol import Json
 from runner.vocabulary.steps.base import StepKind
 from runner.vocabulary.steps.session import Session
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from runner.core.diagnostics import Diagnostic, one_of
-from runner.core.model import Json
+from runner.core.protocol import Json
 from runner.vocabulary.steps.around import Around
 from runner.vocabulary.steps.base import StepKind, Traits
 from runner.vocabulary.steps.session import Session, needed

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from runner.core.model import Json
+from runner.core.protocol import Json
 from runner.vocabulary.inputs.base import Maker, Scope
 
 

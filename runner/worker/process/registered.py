@@ -2,14 +2,14 @@
 
 import ast
 import builtins
-import contextlib
 import functools
-import gc
 import itertools
 import sys
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
+
+from runner.core.collector import collector_paused
 
 OURS = frozenset({"runner"})
 """This program. All members of its modules and classes are compared, also constants and containers, and no name may be added."""
@@ -39,21 +39,9 @@ class Places:
     """
 
     def __init__(self, roots: frozenset[str] = TORCH) -> None:
-        with _collector_paused():
+        with collector_paused():
             self.replaced: Callable[[], Iterator[str]] = _check_of(roots)
         """Yields the paths of members that were removed, replaced or added."""
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Pause the garbage collector: while the 90,000 entries are made it would scan the whole heap several times."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _check_of(roots: frozenset[str]) -> Callable[[], Iterator[str]]:
