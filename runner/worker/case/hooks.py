@@ -220,7 +220,7 @@ def _keeping_errors(original: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
             return original(*args, **kwargs)
-        except Exception as error:  # likewise
+        except Exception as error:  # converting a frame can raise any error: it is recorded for the step and raised again
             _errors.last = error
             raise
 
