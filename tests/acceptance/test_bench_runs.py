@@ -30,6 +30,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.nightly(reason="times kernels; tests/unit/test_bench.py tests the step, and that it is left out")
 def test_bench_steps_run_only_when_they_are_asked_for(place: Path) -> None:
     done = prestarted_program("run", place / "timed.yaml", "--out", place / "without")
     assert done.returncode == 0, done.stderr
@@ -56,6 +57,7 @@ def test_bench_steps_run_only_when_they_are_asked_for(place: Path) -> None:
         assert "of 1 cases" in audited.stdout, audited.stderr
 
 
+@pytest.mark.nightly(reason="times kernels; tests/unit/test_bench.py tests the step, and that it is left out")
 def test_a_run_is_resumed_with_the_same_choice(place: Path) -> None:
     journal = place / "with" / "run.jsonl"
     cut = place / "cut"

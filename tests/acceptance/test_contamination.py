@@ -53,6 +53,7 @@ def test_patches_of_what_measures_reach_no_later_case(tmp_path):
         assert found[f"{number}-2-wrong"].outcome is Outcome.FAIL
 
 
+@pytest.mark.nightly(reason="four workers; tests/unit/test_sharing.py decides the same from a plan")
 @pytest.mark.torch
 def test_specs_of_two_folders_share_a_worker_only_when_asked(tmp_path):
     for number, folder in enumerate(("one", "two", "one", "two")):

@@ -47,6 +47,7 @@ def place(tmp_path: Path) -> Path:
 SLOW = pytest.mark.nightly(reason="each case compiles and imports torch; the same is tested with forks")
 
 
+@pytest.mark.nightly(reason="compiles three cases with all of torch's debug output; test_own_files and test_report_paths test the parts")
 @pytest.mark.parametrize("isolation", ["case", pytest.param("process", marks=SLOW), pytest.param("none", marks=SLOW)])
 def test_torch_writes_into_the_cases_folder_alone(place: Path, isolation: str) -> None:
     before = files_below(place)

@@ -58,18 +58,50 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
 }
 
 
+IN_CI = (
+    # what ran was not what was compiled
+    "disabled-helper",
+    "compiled-in-prelude",
+    "script-runs-eagerly",
+    "suppressed-lowering-error",
+    # the reference, or what a call changes, is not what it seems
+    "overwritten-reference",
+    "mutated-buffer-differs",
+    "resized-argument",
+    "output-aliases-input",
+    "uncopyable-named-value",
+    # code of the case lies to the judge
+    "lying-tensor-subclass",
+    "replaced-measure-table",
+    "replaced-step-method",
+    "replaced-torch-function",
+    "deepcopy-returns-self",
+    # what is right passes
+    "expected-raise-in-one-call",
+    "dataclass-output",
+)
+"""Specs that every run of the tests runs: of each class those that compile little. The nightly tests run all others."""
+
+NIGHTLY = pytest.mark.nightly(reason="every run of the tests runs other specs of its class")
+ROWS = [pytest.param(name, marks=() if name in IN_CI else NIGHTLY) for name in EXPECTED]
+
+
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Return one run of the specs of the selected tests."""
+    mine = (item for item in request.session.items if item.path == request.path and "ran" in getattr(item, "fixturenames", ()))
+    names = sorted({item.callspec.params["name"] for item in mine})
     out = tmp_path_factory.mktemp("proof") / "out"
-    done = program("run", SPECS, "--out", out, timeout=500)
+    done = program("run", *(SPECS / f"{name}.yaml" for name in names), "--out", out, timeout=500)
     return Ran(out, done.returncode, done.stdout, done.stderr)
 
 
-def test_each_spec_has_its_row(ran: Ran) -> None:
-    assert {result.name for result in ran.results.values()} == set(EXPECTED)
+def test_each_spec_has_its_row() -> None:
+    assert {path.stem for path in SPECS.glob("*.yaml")} == set(EXPECTED)
+    assert set(IN_CI) <= set(EXPECTED)
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", ROWS)
 def test_outcome(ran: Ran, name: str) -> None:
     outcome, words = EXPECTED[name]
     results = [result for result in ran.results.values() if result.name == name]

@@ -148,6 +148,7 @@ expect: [{{close: {{to: eager}}}}]
 """
 
 
+@pytest.mark.nightly(reason="compiles until a deadline; test_hangs ends cases at their deadline in five ways")
 def test_a_hang_in_the_compiler_is_the_end_of_one_case(tmp_path):
     compiler = tmp_path / "slow-g++"
     compiler.write_text(COMPILER)
@@ -208,11 +209,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Company:
     return Company(tmp_path_factory.mktemp("shared"), "worker")
 
 
+@pytest.mark.nightly(reason="fifteen faults in shared workers; test_contamination and the tests below put faults into shared workers")
 def test_every_fault_in_company_is_tried(shared):
     assert {result.name for result in shared.results.values()} == {*ALONE, *ODD, *BROUGHT_BACK}
     assert processes_below(shared.out) == []
 
 
+@pytest.mark.nightly(reason="fifteen faults in shared workers; test_contamination and the tests below put faults into shared workers")
 @pytest.mark.parametrize("name", [*ALONE, *ODD, *BROUGHT_BACK])
 def test_the_neighbours_of_a_fault_pass(shared, name):
     assert shared.of(name, "before").outcome is Outcome.PASS
@@ -223,6 +226,7 @@ def test_the_neighbours_of_a_fault_pass(shared, name):
     assert (after.after == 0) is (name not in BROUGHT_BACK), "whether it got a new worker"
 
 
+@pytest.mark.nightly(reason="fifteen faults in shared workers; test_contamination and the tests below put faults into shared workers")
 @pytest.mark.parametrize("name", ALONE)
 def test_what_fails_in_company_is_run_again_alone(shared, name):
     result = shared.of(name, "during")
@@ -232,6 +236,7 @@ def test_what_fails_in_company_is_run_again_alone(shared, name):
     assert f"warning: {result.case_id} was {FIRST[name]}" in shared.done.stderr
 
 
+@pytest.mark.nightly(reason="fifteen faults in shared workers; test_contamination and the tests below put faults into shared workers")
 @pytest.mark.parametrize("name", [*ODD, *BROUGHT_BACK])
 def test_what_passes_in_company_is_believed(shared, name):
     result = shared.of(name, "during")

@@ -15,6 +15,7 @@ SPEC = GOOD.replace("expect: [{close: {to: eager}}]\n", "expect: [{close: {to: e
 SLOW = pytest.mark.nightly(reason="compiles, imports torch twice; the same is tested with --isolation case")
 
 
+@pytest.mark.nightly(reason="imports torch twice; test_run tests a case in a new process")
 @pytest.mark.torch
 @pytest.mark.parametrize("isolation", ["case", pytest.param("worker", marks=SLOW), pytest.param("none", marks=SLOW)])
 def test_a_spy_sees_what_is_done_once(tmp_path, isolation):

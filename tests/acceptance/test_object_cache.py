@@ -61,6 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @needs_a_compiler
+@pytest.mark.nightly(reason="five compiles; tests/unit/test_objects.py serves and refuses objects without a run")
 def test_a_second_run_is_served_and_a_changed_source_is_not(folder: Path) -> None:
     off, cold, warm = (
         Ran(folder, "off"),

@@ -52,6 +52,7 @@ def files_below(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
 
 
+@pytest.mark.nightly(reason="builds and installs a wheel; nox -s build checks one in CI as a job of its own")
 def test_the_wheel_holds_the_package_and_its_data_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -66,6 +67,7 @@ def test_the_wheel_holds_the_package_and_its_data_and_nothing_else(wheel):
     assert "runner/_data/specs/backends.yaml" in inside
 
 
+@pytest.mark.nightly(reason="builds and installs a wheel; nox -s build checks one in CI as a job of its own")
 def test_no_path_of_the_machine_is_in_the_wheel(wheel):
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
@@ -74,6 +76,7 @@ def test_no_path_of_the_machine_is_in_the_wheel(wheel):
                 assert place.encode() not in data, name
 
 
+@pytest.mark.nightly(reason="builds and installs a wheel; nox -s build checks one in CI as a job of its own")
 def test_the_metadata_is_that_of_the_project(wheel):
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = [archive.read(name).decode() for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
@@ -84,6 +87,7 @@ def test_the_metadata_is_that_of_the_project(wheel):
     assert "torch-conformance = runner.__main__:main" in points
 
 
+@pytest.mark.nightly(reason="builds and installs a wheel; nox -s build checks one in CI as a job of its own")
 @pytest.mark.parametrize("command", [["list"], ["validate"], ["--version"], ["explain", "codecache/fx-cache-clear[backend=cpu]"]])
 def test_commands_work_far_from_the_checkout(installed, tmp_path, command):
     done = run([sys.executable, "-m", "runner", *command], tmp_path, PYTHONPATH=str(installed))
@@ -93,6 +97,7 @@ def test_commands_work_far_from_the_checkout(installed, tmp_path, command):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.nightly(reason="builds and installs a wheel; nox -s build checks one in CI as a job of its own")
 def test_the_installed_program_has_the_cases_of_the_checkout(installed, tmp_path):
     def ids(cwd: Path, path: Path) -> list[str]:
         done = run([sys.executable, "-m", "runner", "list", "--json"], cwd, PYTHONPATH=str(path))
@@ -104,6 +109,7 @@ def test_the_installed_program_has_the_cases_of_the_checkout(installed, tmp_path
     assert set(found) == set(ids(tmp_path, ROOT))
 
 
+@pytest.mark.nightly(reason="builds and installs a wheel; nox -s build checks one in CI as a job of its own")
 def test_the_script_is_the_program(installed, tmp_path):
     script = installed / "bin" / "torch-conformance"
     done = run([sys.executable, str(script), "--version"], tmp_path, PYTHONPATH=str(installed))
@@ -135,6 +141,7 @@ steps:
 """
 
 
+@pytest.mark.nightly(reason="builds and installs a wheel; nox -s build checks one in CI as a job of its own")
 def test_workers_are_those_of_the_installed_package(installed, tmp_path):
     (tmp_path / "compiled.yaml").write_text(SPEC)
     (tmp_path / "host.yaml").write_text(HOST)

@@ -99,6 +99,7 @@ def test_a_run_whose_workers_import_another_torch_is_refused(tmp_path):
     assert "PYTHONPATH" in line
 
 
+@pytest.mark.nightly(reason="imports torch twice; the test above refuses another torch before a case runs")
 @pytest.mark.torch
 def test_a_case_whose_variables_lead_to_another_torch_is_an_error(tmp_path):
     """It must not be judged by what was inspected of the installed one."""

@@ -14,7 +14,7 @@ import threading
 import time
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,12 @@ def after(baseline: Baseline, change: Callable[[], object]) -> str:
     with baseline.kept() as (_, odd):
         change()
     return odd.text
+
+
+def every(names: Sequence[str], step: int) -> list[Any]:
+    """Return the names; the nightly tests take all but each ``step``-th, because noting a process takes most of a second of a core."""
+    slow = pytest.mark.nightly(reason="another name of the same list is tested by every run of the tests")
+    return [pytest.param(name, marks=() if number % step == 0 else slow) for number, name in enumerate(names)]
 
 
 def test_a_case_that_changes_nothing_leaves_nothing_odd(baseline: Baseline) -> None:
@@ -172,7 +178,7 @@ BROUGHT_BACK: dict[str, tuple[Callable[[], object], Callable[[], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", BROUGHT_BACK)
+@pytest.mark.parametrize("name", every(tuple(BROUGHT_BACK), 4))
 def test_it_is_brought_back(name: str, baseline: Baseline) -> None:
     change, probe = BROUGHT_BACK[name]
     counting.clear_counters()
@@ -254,7 +260,7 @@ REPLACED = (
 )
 
 
-@pytest.mark.parametrize("path", REPLACED)
+@pytest.mark.parametrize("path", every(REPLACED, 4))
 def test_what_stays_replaced_is_said(path: str, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     parent, _, name = path.rpartition(".")
     owner: Any = os.path if parent == "os.path" else lookup.resolve(parent)
@@ -341,7 +347,7 @@ def ways(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str
 WAYS = list(ways(pytest.MonkeyPatch()))
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", every(WAYS, 4))
 def test_what_measures_a_case_is_watched(way: str, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         change, path = ways(patch)[way]

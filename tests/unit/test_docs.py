@@ -165,6 +165,7 @@ def test_the_second_command_needs_nothing_that_the_first_left_in_the_environment
     assert script.index("rm -rf .venv") < script.index("for name in command-run command-test; do")
 
 
+@pytest.mark.nightly(reason="compiles for one picture of a failure; test_run tests the lines of a failure")
 @pytest.mark.torch
 def test_the_failure_shown_is_real(site: Path, tmp_path: Path) -> None:
     right = (home(site, "README.md") / "first" / "relu.yaml").read_text("utf-8")
@@ -178,6 +179,7 @@ def test_the_failure_shown_is_real(site: Path, tmp_path: Path) -> None:
     assert block("failure") in re.sub(r"reports/[0-9TZ]+-[0-9a-f]+/", "reports/20260301T120000Z-1a2b3c/", done.stdout)
 
 
+@pytest.mark.nightly(reason="runs and audits every spec of the documents; the tests above validate them all")
 @pytest.mark.torch
 @pytest.mark.timeout(1200)
 def test_every_spec_of_the_documents_passes_and_can_fail(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.nightly(reason="nox -s lint types checks the same, in CI as jobs of their own")
 @pytest.mark.parametrize(
     "arguments",
     [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]],

@@ -288,6 +288,7 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str
     return [f"{name}: {line}" for name, lines in compared for line in lines]
 
 
+@pytest.mark.nightly(reason="compiles every example twice; the tests above compare all that a warm process keeps with a cold one")
 def test_a_warm_process_writes_the_code_of_a_cold_one(processes: Any) -> None:
     assert differences(processes("warm code"), processes("cold code")) == []
 
