@@ -92,13 +92,13 @@ def sightings(trials: Sequence[Trial], cases: Mapping[str, Path], folder: Path, 
     assigned: dict[str, Trial] = {}
     for number, faults in enumerate(runs_of(trials)):
         for case_id, fault in faults.items():
-            _copy(cases[case_id], folder / "specs" / str(number))
+            copy_spec(cases[case_id], folder / "specs" / str(number))
             assigned[f"{number}/{case_id}"] = Trial(fault, case_id)
     if assigned:
         yield from _run(assigned, folder, jobs)
 
 
-def _copy(spec: Path, target: Path) -> None:
+def copy_spec(spec: Path, target: Path) -> None:
     """Copy a spec to the folder of a round, below the same area, with what its folder gives to every spec."""
     area = spec.parent.relative_to(SPECS[0]) if spec.is_relative_to(SPECS[0]) else Path()
     place = target / area
@@ -108,7 +108,7 @@ def _copy(spec: Path, target: Path) -> None:
             shutil.copy(file, place)
 
 
-def _waivers(folder: Path) -> Path:
+def shipped_waivers(folder: Path) -> Path:
     """Write the shipped waivers for the copies, whose ids begin with a number."""
     text = (SPECS[0] / "waivers.yaml").read_text("utf-8")
     file = folder / "waivers.yaml"
@@ -122,7 +122,7 @@ def _run(assigned: Mapping[str, Trial], folder: Path, jobs: int) -> Iterator[Sig
     variables = environment(PLANTED_FAULTS=str(plan))
     variables["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).with_name("site")), variables["PYTHONPATH"]])
     selection = [word for case_id in assigned for word in ("--select", case_id)]
-    options = ["--waivers", _waivers(folder), "--jobs", jobs, "--out", folder / "out"]
+    options = ["--waivers", shipped_waivers(folder), "--jobs", jobs, "--out", folder / "out"]
     done = program("run", folder / "specs", *selection, *options, env=variables, timeout=SECONDS_PER_CASE * len(assigned))
     journal = folder / "out" / "run.jsonl"
     results = {result.case_id: result for result in read_run(journal).results} if journal.exists() else {}

@@ -1,0 +1,122 @@
+"""``python -m tests.mutants MODULE...``: plants changes of torch's own source and prints which of them a shipped case detects."""
+
+import argparse
+import importlib.util
+import json
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from runner.system.installed_torch import installed_torch
+from tests.mutants.operators import Mutant, difference, mutants, sample
+from tests.mutants.running import Tried, cases_of, executed, reached, tried
+
+FIVE_SEEDS = (
+    "torch._inductor.codecache",
+    "torch._inductor.freezing",
+    "torch._inductor.fx_passes.freezing_patterns",
+    "torch._inductor.fx_passes.pad_mm",
+    "torch._inductor.select_algorithm",
+    "torch._inductor.autotune_process",
+    "torch._inductor.ir",
+    "torch._inductor.scheduler",
+    "torch._inductor.lowering",
+    "torch._inductor.codegen.cpp",
+    "torch._dynamo.output_graph",
+    "torch._dynamo.guards",
+)
+"""The modules of the five test files that the shipped specs come from, and what they stand on."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print each survivor with its difference, and the rates; survivors are for people to read, so that the status is 0."""
+    options = _parser().parse_args(arguments)
+    modules = options.modules or FIVE_SEEDS
+    sources = {module: _source(module) for module in modules}
+    every = [mutant for module, source in sources.items() for mutant in mutants(module, source)]
+    with tempfile.TemporaryDirectory(prefix="mutants-") as temporary:
+        folder = Path(tempfile.mkdtemp(prefix="table-", dir=options.out)) if options.out else Path(temporary)
+        cases = {name: file for name, file in cases_of(options.device or ["cpu"]).items() if not options.case or name in options.case}
+        lines = executed(modules, cases, folder / "lines", jobs=options.jobs)
+        known = reached(every, lines)
+        print(f"{len(every)} mutants, {len(known)} of them in lines that {len(lines)} cases execute", flush=True)
+        drawn = _drawn(known, options)
+        found = list(tried({m: known[m] for m in drawn}, cases, folder / "tried", jobs=options.jobs, most=options.cases))
+    for one in found:
+        if one.status != "killed":
+            print(f"\n{one.status}: {one.mutant.name} in {one.mutant.function}, {len(one.outcomes)} cases")
+            print(difference(sources[one.mutant.module], one.mutant))
+    print("\n" + "\n".join(_rates(found)))
+    if options.json:
+        options.json.write_text(json.dumps(_record(found, sources, known, options.seed), indent=1) + "\n", "utf-8")
+    return 0
+
+
+def _drawn(known: Mapping[Mutant, Sequence[str]], options: argparse.Namespace) -> list[Mutant]:
+    if options.mutant:
+        return [mutant for mutant in known if mutant.name in options.mutant]
+    return sample(list(known), options.sample, options.seed)
+
+
+def _source(module: str) -> str:
+    spec = importlib.util.find_spec(module.partition(".")[0])
+    assert spec is not None
+    assert spec.origin is not None
+    path = Path(spec.origin).parent.joinpath(*module.split(".")[1:])
+    return (path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py").read_text("utf-8")
+
+
+def _version() -> str:
+    found = installed_torch()
+    return found.version if found is not None else ""
+
+
+def _rates(found: Sequence[Tried]) -> list[str]:
+    lines = []
+    modules = sorted({one.mutant.module for one in found})
+    for module in [*modules, "all"]:
+        mine = Counter(one.status for one in found if module in ("all", one.mutant.module))
+        counted = mine["killed"] + mine["survived"]
+        rate = f"{100 * mine['killed'] / counted:.0f} %" if counted else "-"
+        lines.append(f"{module:<48} {mine['killed']:>4} killed of {counted:>4} ({rate}), {mine['not planted']} not planted")
+    return lines
+
+
+def _record(found: Sequence[Tried], sources: Mapping[str, str], known: Mapping[Mutant, Sequence[str]], seed: int) -> object:
+    return {
+        "torch": _version(),
+        "seed": seed,
+        "reached": dict(Counter(mutant.module for mutant in known)),
+        "mutants": [
+            {
+                "name": one.mutant.name,
+                "function": one.mutant.function,
+                "status": one.status,
+                "difference": difference(sources[one.mutant.module], one.mutant),
+                "cases": {case_id: outcome.label for case_id, outcome in one.outcomes.items()},
+                "reason": next((one.reasons[case_id] for case_id in one.killed_by), ""),
+            }
+            for one in found
+        ],
+    }
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help="modules of torch (the modules of the five seed files)")
+    parser.add_argument("--sample", type=int, default=60, metavar="N", help="mutants that are drawn of those that cases execute (60)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="what the sample is drawn with (0)")
+    parser.add_argument("--mutant", action="append", default=[], metavar="NAME", help="this mutant alone; may repeat")
+    parser.add_argument("--cases", type=int, default=8, metavar="N", help="cases under each mutant at most (8)")
+    parser.add_argument("--case", action="append", default=[], metavar="ID", help="these cases alone; may repeat")
+    parser.add_argument("--device", action="append", default=[], metavar="NAME", help="cases of this device (cpu); may repeat")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="cases at once (2)")
+    parser.add_argument("--out", metavar="DIR", help="keep the runs below this folder")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the record")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,212 @@
+"""Mutants of one module's source: what can be changed, in a fixed order, and the source with one change made.
+
+Only code inside of functions is changed: a module's own statements ran when it was imported. Changes that can only alter texts for people
+(logs, warnings, messages of exceptions, docstrings, ``__repr__``) are left out and counted.
+"""
+
+import ast
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+
+LOGS = ("log", "why", "logger", "logging", "warnings", "perf_hint_log", "trace_structured", "CompileEventLogger", "signpost_event")
+"""Names that a call for people begins with."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Change = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change of one module. ``number`` is its place among the mutants of the module's source."""
+
+    module: str
+    number: int
+    kind: str
+    function: str
+    """The qualified name of the outermost function that holds it."""
+    line: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.module}:{self.line}:{self.kind}:{self.number}"
+
+
+def mutants(module: str, source: str) -> list[Mutant]:
+    """Return all mutants of a source, in the order of its lines; the same source gives the same list."""
+    found = [(kind, function, line) for kind, function, line, _ in _sites(ast.parse(source))]
+    return [Mutant(module, number, kind, function, line) for number, (kind, function, line) in enumerate(found)]
+
+
+def mutated(source: str, number: int) -> ast.Module:
+    """Return the tree of a source with one change made; the lines are those of the source."""
+    tree = ast.parse(source)
+    for place, (*_, change) in enumerate(_sites(tree)):
+        if place == number:
+            change()
+            return ast.fix_missing_locations(tree)
+    raise LookupError(f"the source has no mutant {number}")
+
+
+def difference(source: str, mutant: Mutant) -> str:
+    """Return the lines in which a mutant differs, as a unified diff of its function without context."""
+    before, after = (ast.unparse(_function(tree, mutant)) for tree in (ast.parse(source), mutated(source, mutant.number)))
+    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm=""))[2:]
+    return "\n".join(line for line in lines if not line.startswith("@@"))
+
+
+def _function(tree: ast.Module, mutant: Mutant) -> ast.AST:
+    for name, function in _functions(tree, ""):
+        last = function.end_lineno or function.lineno
+        if name == mutant.function and function.lineno <= mutant.line <= last:
+            return function
+    raise LookupError(mutant.name)
+
+
+def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:
+    """Yield the outermost functions: those of the module and of its classes."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, Function):
+            yield f"{prefix}{child.name}", child
+        elif isinstance(child, ast.ClassDef):
+            yield from _functions(child, f"{prefix}{child.name}.")
+        elif isinstance(child, ast.If | ast.Try | ast.With):
+            yield from _functions(child, prefix)
+
+
+def _sites(tree: ast.Module) -> Iterator[tuple[str, str, int, Change]]:
+    for name, function in _functions(tree, ""):
+        if name.rpartition(".")[2] in ("__repr__", "__str__"):
+            continue
+        for statements in _blocks(function):
+            for statement in list(statements):
+                if not _for_people(statement):
+                    for kind, line, change in (*_of_statement(statement, statements), *_of_expressions(statement)):
+                        yield kind, name, line, change
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Yield each list of statements below a node, outer ones first."""
+    for field in ("body", "orelse", "finalbody"):
+        statements = getattr(node, field, None)
+        if isinstance(statements, list):
+            yield statements
+            for statement in statements:
+                yield from _blocks(statement)
+    for handler in getattr(node, "handlers", []):
+        yield from _blocks(handler)
+    for case in getattr(node, "cases", []):
+        yield from _blocks(case)
+
+
+def _for_people(statement: ast.stmt) -> bool:
+    """Whether a statement writes or raises a text, and nothing else."""
+    if isinstance(statement, ast.Raise | ast.Assert):
+        return True
+    if not isinstance(statement, ast.Expr):
+        return False
+    if isinstance(statement.value, ast.Constant):
+        return True
+    called = ast.unparse(statement.value.func) if isinstance(statement.value, ast.Call) else ""
+    return called.split(".")[0] in LOGS or "_log" in called.split(".")[0] or called.split(".")[-1] in ("warning", "debug", "info")
+
+
+def _of_statement(statement: ast.stmt, block: list[ast.stmt]) -> Iterator[tuple[str, int, Change]]:
+    if isinstance(statement, ast.AugAssign | ast.Delete) or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)):
+        yield "drop-statement", statement.lineno, _put(block, statement, lambda: ast.Pass())
+    if isinstance(statement, ast.If):
+        leaves = isinstance(statement.body[-1], ast.Return | ast.Continue | ast.Break)
+        if leaves and not statement.orelse:
+            yield "drop-guard", statement.lineno, _set(statement, "test", lambda: ast.Constant(value=False))
+        if statement.orelse and not isinstance(statement.orelse[0], ast.If):
+            yield "swap-branches", statement.lineno, _swap(statement)
+
+
+def _of_expressions(statement: ast.stmt) -> Iterator[tuple[str, int, Change]]:
+    for node in _expressions(statement):
+        line = getattr(node, "lineno", statement.lineno)
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in COMPARISONS:
+            other = COMPARISONS[type(node.ops[0])]
+            yield "compare", line, _set(node, "ops", lambda other=other: [other()])
+        elif isinstance(node, ast.BoolOp):
+            other_op = ast.Or if isinstance(node.op, ast.And) else ast.And
+            yield "and-or", line, _set(node, "op", other_op)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            yield "not", line, _negate(node)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int):
+            value = (not node.value) if isinstance(node.value, bool) else node.value + 1
+            yield "constant", line, _set(node, "value", lambda value=value: value)
+        elif isinstance(node, ast.IfExp):
+            yield "swap-branches", line, _swap(node)
+        elif isinstance(node, ast.Call):
+            for place, keyword in enumerate(node.keywords):
+                if keyword.arg is not None:
+                    yield "drop-argument", line, _remove(node.keywords, place)
+
+
+def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
+    """Yield the expressions of one statement, without those of the statements and functions inside of it, and without texts."""
+    waiting: list[ast.AST] = [statement]
+    while waiting:
+        node = waiting.pop(0)
+        if node is not statement and not isinstance(node, ast.withitem | ast.keyword | ast.comprehension | ast.arguments):
+            yield node
+        if isinstance(node, Function | ast.ClassDef):
+            continue
+        waiting[:0] = [child for child in ast.iter_child_nodes(node) if not _is_left_out(child)]
+
+
+def _is_left_out(node: ast.AST) -> bool:
+    return isinstance(node, ast.stmt | ast.JoinedStr | ast.ExceptHandler | ast.match_case | ast.expr_context | ast.operator | ast.cmpop)
+
+
+def _put(block: list[ast.stmt], statement: ast.stmt, made: Callable[[], ast.stmt]) -> Change:
+    def change() -> None:
+        block[block.index(statement)] = ast.copy_location(made(), statement)
+
+    return change
+
+
+def _set(node: ast.AST, field: str, made: Callable[[], object]) -> Change:
+    return lambda: setattr(node, field, made())
+
+
+def _negate(node: ast.UnaryOp) -> Change:
+    """``not x`` becomes ``not not x``, which is its truth."""
+
+    def change() -> None:
+        node.operand = ast.copy_location(ast.UnaryOp(op=ast.Not(), operand=node.operand), node)
+
+    return change
+
+
+def _swap(node: ast.If | ast.IfExp) -> Change:
+    def change() -> None:
+        node.body, node.orelse = node.orelse, node.body  # type: ignore[assignment]
+
+    return change
+
+
+def _remove(keywords: list[ast.keyword], place: int) -> Change:
+    return lambda: keywords.__delitem__(place)
+
+
+def sample(found: Sequence[Mutant], number: int, seed: int) -> list[Mutant]:
+    """Return ``number`` mutants, drawn without repetition; the same seed draws the same ones."""
+    import random
+
+    drawn = random.Random(seed).sample(list(found), min(number, len(found)))
+    return sorted(drawn, key=lambda mutant: (mutant.module, mutant.number))

@@ -1,0 +1,127 @@
+"""Runs shipped cases with mutants of torch planted: which lines a case executes, which cases a mutant gets, and what came of it."""
+
+import json
+import os
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
+from runner.language.load import load
+from runner.plan.selection import select
+from runner.record.journal import read_run
+from tests.fakes import environment, program
+from tests.faults.running import SPECS, Trial, copy_spec, runs_of, shipped_waivers
+from tests.mutants.operators import Mutant
+from tests.mutants.planting import LINES, NOTES
+
+SITE = Path(__file__).with_name("site")
+
+SECONDS_PER_CASE = 120
+"""How long a run may take for each of its cases."""
+
+Executed = Mapping[str, Mapping[str, frozenset[int]]]
+"""Case id -> module -> the lines that it executed; cases that passed alone."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What came of one mutant: the outcome of each case that ran under it; of cases in which it could not be planted, nothing."""
+
+    mutant: Mutant
+    outcomes: Mapping[str, Outcome]
+    reasons: Mapping[str, str]
+
+    @property
+    def killed_by(self) -> tuple[str, ...]:
+        """The cases that passed without the mutant and did not pass with it."""
+        return tuple(case_id for case_id, outcome in self.outcomes.items() if outcome is not Outcome.PASS)
+
+    @property
+    def status(self) -> str:
+        if not self.outcomes:
+            return "not planted"
+        return "killed" if self.killed_by else "survived"
+
+
+def cases_of(devices: Sequence[str], extra: Sequence[Path] = ()) -> dict[str, Path]:
+    """Return the cases of these devices: their ids, and the files that they stand in."""
+    suite = load([*SPECS, *extra])
+    return {case.id: Path(case.spec).resolve() for case in select(suite.cases, suite.backends) if case.device in devices}
+
+
+def executed(modules: Sequence[str], cases: Mapping[str, Path], folder: Path, *, jobs: int) -> Executed:
+    """Run the cases without a mutant, and return the lines of each that passed."""
+    assigned = {f"0/{case_id}": case_id for case_id in cases}
+    found: dict[str, Mapping[str, frozenset[int]]] = {}
+    for name, result in _run({"lines": list(modules)}, assigned, cases, folder, jobs).items():
+        lines = folder / "out" / result.folder / LINES
+        if result.outcome is Outcome.PASS and lines.exists():
+            read = json.loads(lines.read_bytes())
+            found[assigned[name]] = {module: frozenset(numbers) for module, numbers in read.items()}
+    return found
+
+
+def reached(mutants: Iterable[Mutant], lines: Executed) -> dict[Mutant, list[str]]:
+    """Return the mutants whose line a case executes, with all of these cases."""
+    by_line: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for case_id, modules in lines.items():
+        for module, numbers in modules.items():
+            for number in numbers:
+                by_line[module, number].append(case_id)
+    found = {mutant: by_line.get((mutant.module, mutant.line), []) for mutant in mutants}
+    return {mutant: cases for mutant, cases in found.items() if cases}
+
+
+def tried(wanted: Mapping[Mutant, Sequence[str]], cases: Mapping[str, Path], folder: Path, *, jobs: int, most: int = 8) -> Iterator[Tried]:
+    """Run each mutant under at most ``most`` of its cases, all in one run, and yield what came of each mutant."""
+    by_name = {mutant.name: mutant for mutant in wanted}
+    chosen = {mutant.name: _some(mutant.name, ids, most) for mutant, ids in wanted.items()}
+    assigned: dict[str, Trial] = {}
+    for number, one_round in enumerate(runs_of(Trial(name, case_id) for name, ids in chosen.items() for case_id in ids)):
+        assigned.update({f"{number}/{case_id}": Trial(name, case_id) for case_id, name in one_round.items()})
+    planted = {name: (m.module, m.number, m.function) for name, trial in assigned.items() for m in [by_name[trial.fault]]}
+    results = _run({"cases": planted}, {name: trial.case_id for name, trial in assigned.items()}, cases, folder, jobs)
+    outcomes: dict[str, dict[str, Outcome]] = defaultdict(dict)
+    reasons: dict[str, dict[str, str]] = defaultdict(dict)
+    for name, trial in assigned.items():
+        if (folder / "out" / results[name].folder / NOTES).exists():
+            outcomes[trial.fault][trial.case_id] = results[name].outcome
+            reasons[trial.fault][trial.case_id] = results[name].reason[:200]
+    for name, mutant in by_name.items():
+        yield Tried(mutant, outcomes[name], reasons[name])
+
+
+def _some(name: str, ids: Sequence[str], most: int) -> list[str]:
+    """Return at most ``most`` of the cases, from as many areas as there are; the same name draws the same ones."""
+    drawn = random.Random(name).sample(list(ids), len(ids))
+    places: dict[str, int] = defaultdict(int)
+    turns: list[tuple[int, str]] = []
+    for case_id in drawn:
+        area = case_id.partition("/")[0]
+        turns.append((places[area], case_id))
+        places[area] += 1
+    return [case_id for _, case_id in sorted(turns, key=lambda turn: turn[0])[:most]]
+
+
+def _run(
+    wanted: Mapping[str, object], assigned: Mapping[str, str], cases: Mapping[str, Path], folder: Path, jobs: int
+) -> Mapping[str, CaseResult]:
+    """Run the assigned cases, each from a copy of its spec below the number that its name begins with, and return their results."""
+    for name, case_id in assigned.items():
+        copy_spec(cases[case_id], folder / "specs" / name.partition("/")[0])
+    plan = folder / "mutants.json"
+    plan.write_text(json.dumps(wanted, indent=1), "utf-8")
+    variables = environment(PLANTED_MUTANTS=str(plan))
+    variables["PYTHONPATH"] = os.pathsep.join([str(SITE), variables["PYTHONPATH"]])
+    selection = [word for name in assigned for word in ("--select", name)]
+    options = ["--waivers", shipped_waivers(folder), "--jobs", jobs, "--out", folder / "out"]
+    done = program("run", folder / "specs", *selection, *options, env=variables, timeout=SECONDS_PER_CASE * len(assigned))
+    journal = folder / "out" / "run.jsonl"
+    results = {result.case_id: result for result in read_run(journal).results} if journal.exists() else {}
+    if set(results) != set(assigned):
+        raise RuntimeError(f"the run ended with {done.returncode}, and not with one result for each case:\n{done.stdout}{done.stderr}")
+    return results
