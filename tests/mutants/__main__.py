@@ -6,12 +6,12 @@ import json
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from runner.system.installed_torch import installed_torch
 from tests.mutants.operators import Mutant, difference, mutants, sample
-from tests.mutants.running import Tried, cases_of, executed, reached, tried
+from tests.mutants.running import Tried, cases_of, executed, reached, some, tried
 
 FIVE_SEEDS = (
     "torch._inductor.codecache",
@@ -42,22 +42,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lines = executed(modules, cases, folder / "lines", jobs=options.jobs)
         known = reached(every, lines)
         print(f"{len(every)} mutants, {len(known)} of them in lines that {len(lines)} cases execute", flush=True)
-        drawn = _drawn(known, options)
-        found = list(tried({m: known[m] for m in drawn}, cases, folder / "tried", jobs=options.jobs, most=options.cases))
-    for one in found:
-        if one.status != "killed":
-            print(f"\n{one.status}: {one.mutant.name} in {one.mutant.function}, {len(one.outcomes)} cases")
-            print(difference(sources[one.mutant.module], one.mutant))
+        found: list[Tried] = []
+        for number, some_of_them in enumerate(batched(_drawn(known, options), options.batch)):
+            wanted = {mutant: some(known[mutant], lines, options.cases) for mutant in some_of_them}
+            for one in tried(wanted, cases, folder / f"tried-{number}", jobs=options.jobs):
+                found.append(one)
+                _show(one, sources)
+            if options.json:  # after each batch, so that a run that is stopped leaves what it found
+                options.json.write_text(json.dumps(_record(found, sources, known, options.seed), indent=1) + "\n", "utf-8")
     print("\n" + "\n".join(_rates(found)))
-    if options.json:
-        options.json.write_text(json.dumps(_record(found, sources, known, options.seed), indent=1) + "\n", "utf-8")
     return 0
+
+
+def batched(drawn: Sequence[Mutant], size: int) -> Iterator[Sequence[Mutant]]:
+    """Yield the mutants in groups of a size."""
+    for begin in range(0, len(drawn), size):
+        yield drawn[begin : begin + size]
+
+
+def _show(one: Tried, sources: Mapping[str, str]) -> None:
+    if one.status != "killed":
+        print(f"\n{one.status}: {one.mutant.name} in {one.mutant.function}, {len(one.outcomes)} cases")
+        print(difference(sources[one.mutant.module], one.mutant), flush=True)
 
 
 def _drawn(known: Mapping[Mutant, Sequence[str]], options: argparse.Namespace) -> list[Mutant]:
     if options.mutant:
         return [mutant for mutant in known if mutant.name in options.mutant]
-    return sample(list(known), options.sample, options.seed)
+    drawn = sample(list(known), options.sample, options.seed)
+    return sorted(drawn, key=lambda mutant: (mutant.number, mutant.module))  # a run that is stopped has tried some of each module
 
 
 def _source(module: str) -> str:
@@ -110,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="what the sample is drawn with (0)")
     parser.add_argument("--mutant", action="append", default=[], metavar="NAME", help="this mutant alone; may repeat")
     parser.add_argument("--cases", type=int, default=8, metavar="N", help="cases under each mutant at most (8)")
+    parser.add_argument("--batch", type=int, default=40, metavar="N", help="mutants in one run (40); the record is written after each")
     parser.add_argument("--case", action="append", default=[], metavar="ID", help="these cases alone; may repeat")
     parser.add_argument("--device", action="append", default=[], metavar="NAME", help="cases of this device (cpu); may repeat")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="cases at once (2)")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +22,17 @@ SITE = Path(__file__).with_name("site")
 SECONDS_PER_CASE = 120
 """How long a run may take for each of its cases."""
 
-Executed = Mapping[str, Mapping[str, frozenset[int]]]
-"""Case id -> module -> the lines that it executed; cases that passed alone."""
+
+@dataclass(frozen=True)
+class Alone:
+    """What a case does without a mutant: how long it took, and the lines of each module that it executed."""
+
+    seconds: float
+    lines: Mapping[str, frozenset[int]]
+
+
+Executed = Mapping[str, Alone]
+"""The cases that passed without a mutant, by their ids."""
 
 
 @dataclass(frozen=True)
@@ -56,30 +64,30 @@ def cases_of(devices: Sequence[str], extra: Sequence[Path] = ()) -> dict[str, Pa
 def executed(modules: Sequence[str], cases: Mapping[str, Path], folder: Path, *, jobs: int) -> Executed:
     """Run the cases without a mutant, and return the lines of each that passed."""
     assigned = {f"0/{case_id}": case_id for case_id in cases}
-    found: dict[str, Mapping[str, frozenset[int]]] = {}
+    found: dict[str, Alone] = {}
     for name, result in _run({"lines": list(modules)}, assigned, cases, folder, jobs).items():
         lines = folder / "out" / result.folder / LINES
         if result.outcome is Outcome.PASS and lines.exists():
             read = json.loads(lines.read_bytes())
-            found[assigned[name]] = {module: frozenset(numbers) for module, numbers in read.items()}
+            found[assigned[name]] = Alone(result.seconds, {module: frozenset(numbers) for module, numbers in read.items()})
     return found
 
 
 def reached(mutants: Iterable[Mutant], lines: Executed) -> dict[Mutant, list[str]]:
     """Return the mutants whose line a case executes, with all of these cases."""
     by_line: dict[tuple[str, int], list[str]] = defaultdict(list)
-    for case_id, modules in lines.items():
-        for module, numbers in modules.items():
+    for case_id, alone in lines.items():
+        for module, numbers in alone.lines.items():
             for number in numbers:
                 by_line[module, number].append(case_id)
     found = {mutant: by_line.get((mutant.module, mutant.line), []) for mutant in mutants}
     return {mutant: cases for mutant, cases in found.items() if cases}
 
 
-def tried(wanted: Mapping[Mutant, Sequence[str]], cases: Mapping[str, Path], folder: Path, *, jobs: int, most: int = 8) -> Iterator[Tried]:
-    """Run each mutant under at most ``most`` of its cases, all in one run, and yield what came of each mutant."""
+def tried(wanted: Mapping[Mutant, Sequence[str]], cases: Mapping[str, Path], folder: Path, *, jobs: int) -> Iterator[Tried]:
+    """Run each mutant under its cases, all in one run, and yield what came of each mutant."""
     by_name = {mutant.name: mutant for mutant in wanted}
-    chosen = {mutant.name: _some(mutant.name, ids, most) for mutant, ids in wanted.items()}
+    chosen = {mutant.name: ids for mutant, ids in wanted.items()}
     assigned: dict[str, Trial] = {}
     for number, one_round in enumerate(runs_of(Trial(name, case_id) for name, ids in chosen.items() for case_id in ids)):
         assigned.update({f"{number}/{case_id}": Trial(name, case_id) for case_id, name in one_round.items()})
@@ -95,16 +103,15 @@ def tried(wanted: Mapping[Mutant, Sequence[str]], cases: Mapping[str, Path], fol
         yield Tried(mutant, outcomes[name], reasons[name])
 
 
-def _some(name: str, ids: Sequence[str], most: int) -> list[str]:
-    """Return at most ``most`` of the cases, from as many areas as there are; the same name draws the same ones."""
-    drawn = random.Random(name).sample(list(ids), len(ids))
+def some(ids: Sequence[str], lines: Executed, most: int) -> list[str]:
+    """Return at most ``most`` of the cases: of each area the quickest, then the second of each."""
     places: dict[str, int] = defaultdict(int)
-    turns: list[tuple[int, str]] = []
-    for case_id in drawn:
+    turns: list[tuple[int, float, str]] = []
+    for case_id in sorted(ids, key=lambda one: (lines[one].seconds, one)):
         area = case_id.partition("/")[0]
-        turns.append((places[area], case_id))
+        turns.append((places[area], lines[case_id].seconds, case_id))
         places[area] += 1
-    return [case_id for _, case_id in sorted(turns, key=lambda turn: turn[0])[:most]]
+    return [case_id for *_, case_id in sorted(turns)[:most]]
 
 
 def _run(

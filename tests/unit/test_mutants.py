@@ -1,0 +1,146 @@
+"""Mutants of a source are found, made and planted as they are named; nothing here imports torch."""
+
+import gc
+import importlib
+import sys
+
+import pytest
+
+from runner.core.outcomes import Outcome
+from tests.mutants.operators import difference, mutants, mutated, sample
+from tests.mutants.planting import NOTES, plant
+from tests.mutants.running import Alone, Tried, reached, some
+
+SOURCE = '''
+"""A module."""
+LIMIT = 3
+
+
+def small(x, limit=LIMIT):
+    """Return whether it is small."""
+    if x is None:
+        return False
+    log.debug("seen %s", 7)
+    assert x > 1, "text"
+    total = sorted([x], reverse=True)
+    total.append(x)
+    return x < limit and not total[0] == 5
+
+
+class Box:
+    def __repr__(self):
+        return "box" if 1 else ""
+
+    def grow(self, by):
+        def inner(k):
+            return k + 1
+
+        self.size = inner(by) if by else 0
+        return self.size
+'''
+
+
+def test_each_kind_of_change_is_found_and_texts_are_left_alone() -> None:
+    found = [(mutant.kind, mutant.function, mutant.line) for mutant in mutants("m", SOURCE)]
+    assert found == [
+        ("drop-guard", "small", 8),
+        ("compare", "small", 8),
+        ("drop-argument", "small", 12),
+        ("constant", "small", 12),
+        ("drop-statement", "small", 13),
+        ("and-or", "small", 14),
+        ("compare", "small", 14),
+        ("not", "small", 14),
+        ("compare", "small", 14),
+        ("constant", "small", 14),
+        ("constant", "small", 14),
+        ("constant", "small", 9),
+        ("swap-branches", "Box.grow", 25),
+        ("constant", "Box.grow", 25),
+        ("constant", "Box.grow", 23),
+    ]
+
+
+def test_every_mutant_differs_from_the_source_in_its_function_alone() -> None:
+    for mutant in mutants("m", SOURCE):
+        lines = difference(SOURCE, mutant).splitlines()
+        assert {line[0] for line in lines} == {"-", "+"}, mutant
+        compile(mutated(SOURCE, mutant.number), "m", "exec")
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("drop-guard", ["-    if x is None:", "+    if False:"]),
+        ("not", ["-    return x < limit and (not total[0] == 5)", "+    return x < limit and (not not total[0] == 5)"]),
+        ("drop-argument", ["-    total = sorted([x], reverse=True)", "+    total = sorted([x])"]),
+        ("drop-statement", ["-    total.append(x)", "+    pass"]),
+    ],
+)
+def test_a_change_is_what_its_kind_says(kind: str, expected: list[str]) -> None:
+    (mutant,) = [one for one in mutants("m", SOURCE) if one.kind == kind]
+    assert difference(SOURCE, mutant).splitlines() == expected
+
+
+def test_a_sample_is_drawn_by_its_seed() -> None:
+    found = mutants("m", SOURCE)
+    assert sample(found, 5, 1) == sample(found, 5, 1) != sample(found, 5, 2)
+    assert sample(found, 100, 1) == found
+
+
+def test_no_mutant_has_a_number_beyond_the_last() -> None:
+    with pytest.raises(LookupError, match="no mutant 99"):
+        mutated(SOURCE, 99)
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    (tmp_path / "made_for_mutants.py").write_text(SOURCE.replace('    log.debug("seen %s", 7)\n', "    pass\n"))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(gc, "unfreeze", lambda: None)  # the test process keeps its heap as it is
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    yield importlib.import_module("made_for_mutants")
+    sys.modules.pop("made_for_mutants")
+
+
+def test_a_planted_mutant_reaches_references_that_were_taken_before(module, tmp_path) -> None:
+    taken, method = module.small, module.Box().grow
+    assert (taken(2), method(4)) == (True, 5)
+    source = (tmp_path / "made_for_mutants.py").read_text()
+    (compare,) = [one for one in mutants("made_for_mutants", source) if (one.kind, one.line) == ("and-or", 14)]
+    plant("made_for_mutants", compare.number, compare.function, tmp_path)
+    assert taken(9) is True
+    (inner,) = [one for one in mutants("made_for_mutants", source) if (one.kind, one.line) == ("constant", 23)]
+    plant("made_for_mutants", inner.number, inner.function, tmp_path)
+    assert (method(4), taken(9)) == (6, True), "a function inside of another is made anew, and the other function stays what it is"
+    assert (tmp_path / NOTES).read_text() == "1"
+
+
+def test_a_function_that_is_not_there_is_not_planted(module, tmp_path) -> None:
+    plant("made_for_mutants", 0, "Box.nothing", tmp_path)
+    assert not (tmp_path / NOTES).exists()
+
+
+def test_a_mutant_is_tried_where_a_case_executes_its_line() -> None:
+    found = mutants("m", SOURCE)
+    lines = {
+        "a/x[b]": Alone(1.0, {"m": frozenset({8, 9})}),
+        "a/y[b]": Alone(2.0, {"m": frozenset({25})}),
+        "c/z[b]": Alone(9.0, {"n": frozenset({8})}),
+    }
+    assert {mutant.line: cases for mutant, cases in reached(found, lines).items()} == {8: ["a/x[b]"], 9: ["a/x[b]"], 25: ["a/y[b]"]}
+
+
+def test_the_quickest_cases_of_each_area_are_taken_first() -> None:
+    lines = {name: Alone(seconds, {}) for name, seconds in {"a/slow": 9.0, "a/quick": 1.0, "b/only": 20.0, "c/one": 3.0}.items()}
+    assert some(list(lines), lines, 3) == ["a/quick", "c/one", "b/only"]
+    assert some(list(lines), lines, 4)[-1] == "a/slow"
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "status"),
+    [({}, "not planted"), ({"a": Outcome.PASS}, "survived"), ({"a": Outcome.PASS, "b": Outcome.ERROR}, "killed")],
+)
+def test_what_came_of_a_mutant(outcomes: dict[str, Outcome], status: str) -> None:
+    (mutant, *_) = mutants("m", SOURCE)
+    assert Tried(mutant, outcomes, {}).status == status
