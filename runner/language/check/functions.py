@@ -187,3 +187,5 @@ def _exceptions(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:
         for expectation in step.expectations:
             if expectation.kind == "raises":
                 yield (*expectation.path, "type"), expectation.body["type"]
+                if "cause" in expectation.body:
+                    yield (*expectation.path, "cause", "type"), expectation.body["cause"]["type"]

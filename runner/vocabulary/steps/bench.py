@@ -11,7 +11,7 @@ from runner.core.protocol import MAX_ATTACHMENT, Json
 from runner.vocabulary.inputs import make
 from runner.vocabulary.steps.around import Around, DataPath
 from runner.vocabulary.steps.base import Callee, Inputs, StepKind, Traits
-from runner.vocabulary.steps.gradients import forget_gradients, gradient_leaves, total_of
+from runner.vocabulary.steps.gradients import LOSSES, SUM, forget_gradients, gradient_leaves
 from runner.vocabulary.steps.optimizer import make_optimizer, parameters_of
 from runner.vocabulary.steps.session import Session, needed
 
@@ -100,7 +100,7 @@ def _after_backward(session: Session, arguments: "Bench", called: list[Any]) -> 
     leaves = gradient_leaves(called)
 
     def after(result: Any) -> None:
-        total_of(result).backward()
+        LOSSES[SUM](result).backward()
         if optimizer is not None:
             optimizer.step()
         for leaf in leaves:
