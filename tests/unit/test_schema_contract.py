@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from runner.core.conditions import CONDITIONS
+from runner.core.conditions import CODE, CONDITIONS
 from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
 from runner.execute.services import SERVICES
@@ -21,10 +21,11 @@ from runner.language.check import conditions, functions, names
 from runner.language.expand import options
 from runner.language.names.torch_names import NameKind
 from runner.language.read import schema, substitution
+from runner.language.read.anatomy import BESIDE_KIND
 from runner.system.capabilities import CAPABILITIES
 from runner.vocabulary.expectations import EXPECTATIONS, MEASURES
 from runner.vocabulary.expectations.tolerances import DEFAULTS as TOLERANCES
-from runner.vocabulary.inputs import INPUTS, InputKind
+from runner.vocabulary.inputs import INPUTS, REPEAT, InputKind
 from runner.vocabulary.steps import STEPS, StepKind
 from runner.vocabulary.steps.reset import GENERATORS
 
@@ -213,7 +214,7 @@ def kinds(node: Any) -> list[str]:
 def test_steps() -> None:
     step = definition("steps", "step")
     where = "schemas/steps.schema.json (step) against STEPS in runner/vocabulary/steps/__init__.py"
-    assert set(step["properties"]) - {"expect"} == set(STEPS), where
+    assert set(step["properties"]) - set(BESIDE_KIND) == set(STEPS), where
     assert sorted(kinds(step)) == sorted(STEPS), f"{where}: oneOf"
 
 
@@ -239,7 +240,7 @@ def test_inputs() -> None:
     where = "schemas/inputs.schema.json (input) against INPUTS in runner/vocabulary/inputs/__init__.py"
     assert sorted(kinds(node["then"])) == sorted(INPUTS), where
     beside = {key for kind in INPUTS.values() for key in kind.keys}
-    assert {*INPUTS, *beside} == set(node["properties"]), where
+    assert {*INPUTS, *beside, REPEAT} == set(node["properties"]), where
     assert list(INPUTS)[-1] == "value", "beside full it is the number: the kinds are tried in order"
 
 
@@ -319,8 +320,9 @@ def test_dtypes_and_formats() -> None:
 
 
 def test_conditions() -> None:
-    words = set(definition("common", "when")["properties"])
-    assert words == set(CONDITIONS), "schemas/common.schema.json (when) against CONDITIONS in runner/core/conditions.py"
+    words = set(definition("common", "when_judged")["properties"])
+    assert words == set(CONDITIONS), "schemas/common.schema.json (when_judged) against CONDITIONS in runner/core/conditions.py"
+    assert words - {CODE} == set(definition("common", "when")["properties"]), "only expectations have a condition on code"
     vendors = definition("common", "when")["properties"]["vendor"]["items"]["enum"]
     assert set(vendors) == set(conditions.VENDORS), (
         "schemas/common.schema.json (when, vendor) against VENDORS in runner/language/check/conditions.py"

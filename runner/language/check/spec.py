@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from runner.core.diagnostics import Diagnostic, unknown
 from runner.language.backends import Backends, read_requirements
 from runner.language.check.audit import audit_problems
+from runner.language.check.conditional_steps import conditional_step_problems, repeat_problems
 from runner.language.check.conditions import all_condition_problems
 from runner.language.check.functions import function_problems, input_problems, path_problems
 from runner.language.check.matrix import unused_key_problems
@@ -41,6 +42,8 @@ def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagn
         value_problems,
         step_problems,
         named_value_problems,
+        conditional_step_problems,
+        repeat_problems,
         all_expectation_problems,
         audit_problems,
     ):

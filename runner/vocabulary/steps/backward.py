@@ -31,7 +31,13 @@ class Backward(StepKind):
     """``backward: {of: NAME, loss: NAME, gradient: NAME, as: NAME}``."""
 
     kind: ClassVar[str] = "backward"
-    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, gives_gradients=True, needs_own_graphs=True)
+    traits: ClassVar[Traits] = Traits(
+        has_result=True,
+        claims=True,
+        gives_gradients=True,
+        needs_own_graphs=True,
+        why_once="a result is differentiated once: write call and backward as often as needed",
+    )
     runs = staticmethod(run)
     of: str | None = None
     loss: str | None = None
@@ -46,6 +52,11 @@ class Backward(StepKind):
     @property
     def runs_graphs(self) -> bool:
         """Always: the differentiated result comes from a compiled call."""
+        return True
+
+    @property
+    def differentiates(self) -> bool:
+        """Always."""
         return True
 
     @property

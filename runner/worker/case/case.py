@@ -144,7 +144,8 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
     raised = None
     session.begin_step(step)
     try:
-        session.do(step)
+        for _ in range(0 if step.get("skipped") else step.get("repeat", 1)):
+            session.do(step)
     except NotCarriedOut:
         raise
     except BaseException as error:  # torch may raise any exception, and code of the case may raise SystemExit
