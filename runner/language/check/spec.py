@@ -8,7 +8,7 @@ from runner.language.backends import Backends, read_requirements
 from runner.language.check.audit import audit_problems
 from runner.language.check.conditional_steps import conditional_step_problems, repeat_problems
 from runner.language.check.conditions import all_condition_problems
-from runner.language.check.functions import function_problems, input_problems, path_problems
+from runner.language.check.functions import function_problems, input_problems, path_problems, required_packages
 from runner.language.check.matrix import unused_key_problems
 from runner.language.check.names import name_problems
 from runner.language.check.names import value_problems as option_value_problems
@@ -16,7 +16,7 @@ from runner.language.check.python import python_problems
 from runner.language.check.steps import all_expectation_problems, named_value_problems, step_problems
 from runner.language.check.values import handler_problems, let_problems, spy_problems, value_problems
 from runner.language.names.torch_names import NameTables
-from runner.language.read import matrix
+from runner.language.read import matrix, python
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath, Document
 
@@ -134,5 +134,13 @@ def _services(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
 
 def _requirements(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     problems: list[Diagnostic] = []
-    read_requirements(anatomy.document, ("requires",), anatomy.data.get("requires", []), problems)
+    given = anatomy.data.get("requires", [])
+    read_requirements(anatomy.document, ("requires",), given, problems)
     yield from problems
+    required = required_packages(anatomy)
+    for index, entry in enumerate(given):
+        predicate = entry.get("call") if isinstance(entry, dict) else None
+        if problems or not isinstance(predicate, str) or not python.is_installed(package := predicate.replace(":", ".").split(".")[0]):
+            continue  # a package that is missing here makes the case unavailable
+        if package not in required and (found := python.find_name(predicate, set())) is not None:
+            yield anatomy.document.problem(("requires", index, "call"), *found)
