@@ -85,7 +85,9 @@ def _function_as_json(function: WrittenFunction | DescribedFunction) -> Json:
 
 def expects_raise(step: Step, here: Surroundings) -> bool:
     """Whether the spec expects an exception in this step."""
-    return step.runs(here) and any(isinstance(expected.check, Raises) and holds(expected.check.when, here) for expected in step.expectations)
+    return step.runs(here) and any(
+        isinstance(expected.check, Raises) and holds(expected.check.when, here) for expected in step.expectations
+    )
 
 
 def needs_eager(case: Case) -> bool:

@@ -305,7 +305,11 @@ CAPABILITIES: Mapping[str, Capability] = {
         summary="each GPU has so much memory", probe=_gpu_memory, takes=">=64GiB", check=_check_memory, is_of_gpus=True
     ),
     "arch": Capability(
-        summary="the GPU is of this architecture, or of one in a range of sm_NN", probe=_arch, takes=">=sm_80", check=_check_arch, is_of_gpus=True
+        summary="the GPU is of this architecture, or of one in a range of sm_NN",
+        probe=_arch,
+        takes=">=sm_80",
+        check=_check_arch,
+        is_of_gpus=True,
     ),
     "sms": Capability(summary="the GPU has so many multiprocessors", probe=_sms, takes=">=68", check=_check_range, is_of_gpus=True),
     "mkldnn": Capability(summary="oneDNN computes this dtype on the CPU", probe=_mkldnn, takes="float16", check=_check_mkldnn),

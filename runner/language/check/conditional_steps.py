@@ -13,7 +13,10 @@ def conditional_step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[
     for index, step in enumerate(anatomy.steps):
         above = anatomy.steps[:index]
         reported: set[str] = set()
-        for name, path_of in _uses(step):
+        script = anatomy.scripts.get(step.path)
+        if script is not None and script.tree is None:
+            continue  # it does not parse, which is reported elsewhere
+        for name, user in _uses(step):
             first = name.split(".")[0]
             giving = _giving(first, above)
             if first in reported or not giving or any(one.when is None or one.when == step.when for one in giving):
@@ -22,7 +25,7 @@ def conditional_step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[
             line = anatomy.document.position(giving[-1].path, key=True).line
             what = "there is no result to use" if first == OUTPUT else f"'{first}' has no value"
             message = f"{what} where the step at line {line} is left out: it has a condition"
-            yield anatomy.document.problem(path_of.path, message, "give both steps the same 'when', or remove it there", key=True)
+            yield anatomy.document.problem(user.path, message, "give both steps the same 'when', or remove it there", key=True)
 
 
 def repeat_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:

@@ -153,6 +153,8 @@ def path_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
             hint = f"write {path[-1]}: {{ref: {dotted}}}" if path[-1] == "call" and dotted.split(".")[0] in named else found[1]
             yield anatomy.document.problem(path, found[0], hint)
     for path, name in _exceptions(anatomy):
+        if template_form.is_template(name):
+            continue
         if "." not in name and not python.is_exception(name):
             message, hint = unknown("exception", name, python.exceptions())
             yield anatomy.document.problem(path, message, hint)

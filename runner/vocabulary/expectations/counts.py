@@ -1,4 +1,4 @@
-"""Counts: a number, a range, one of several numbers, or a value with conditions. Used by ``counter``, ``metric``, ``generated_files`` and others."""
+"""Counts: a number, a range, one of several numbers, or a value with conditions. Used by ``counter``, ``metric`` and others."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -98,7 +98,7 @@ COUNT_MUTATIONS = ("one more", "one less", "just below its least", "just above i
 def count_mutants(
     body: Any, observed: float | None, here: Surroundings, changed: Callable[[float], StepFacts], *, leaf: str = "", where: str = ""
 ) -> Iterator[Mutant]:
-    """Yield one more and one less for an exact count, or the nearest numbers outside of a range or a list. ``changed`` makes facts with a number."""
+    """Yield one more and one less for an exact count, or the nearest numbers outside of others. ``changed`` makes facts with a number."""
     applies, value = choose(body, here)
     if not applies or observed is None:
         return

@@ -39,11 +39,23 @@ class Raises:
     """``raises: {type: RuntimeError, match: "after Dynamo Freezing", cause: {type: KeyError}}``."""
 
     kind: ClassVar[str] = "raises"
-    mutations: ClassVar[tuple[str, ...]] = ("none raised", "another type", "another text", "no cause", "another cause", "another text of the cause")
+    mutations: ClassVar[tuple[str, ...]] = (
+        "none raised",
+        "another type",
+        "another text",
+        "no cause",
+        "another cause",
+        "another text of the cause",
+    )
     type: str
     match: str | None = None
     cause: WantedCause | None = None
     when: Mapping[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        """Return its text for digests of cases: without a cause it is what it was before causes existed."""
+        cause = "" if self.cause is None else f", cause={self.cause!r}"
+        return f"Raises(type={self.type!r}, match={self.match!r}{cause}, when={self.when!r})"
 
     @classmethod
     def parse(cls, body: Any) -> "Raises":
@@ -81,7 +93,11 @@ class Raises:
         except PatternTooSlow:
             return [Judgement.error("pattern too slow", expected=expected)]
         chain = "; caused by ".join(f"{cause.type}: {cause.message}" for cause in facts.raised.causes)
-        return [Judgement.failed(expected=expected, observed=f"{observed}; caused by {text_of(chain or 'nothing')}", detail=facts.raised.traceback)]
+        return [
+            Judgement.failed(
+                expected=expected, observed=f"{observed}; caused by {text_of(chain or 'nothing')}", detail=facts.raised.traceback
+            )
+        ]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """No exception, one of an unrelated type, another text if the text is expected, and likewise for the cause."""

@@ -50,7 +50,6 @@ class Traits:
     python: str = ""
     """The key of its arguments that holds Python; empty if none does."""
 
-
     @property
     def can_repeat(self) -> bool:
         """Whether a step may be carried out several times."""

@@ -107,7 +107,9 @@ class Reference:
         """Run backward where the eager side has a result of this name, and store the gradients as the result."""
         has_reference = of is None or self._has(of)
         if self.side is not None and has_reference:
-            self.latest_call = None if self.latest_call is None or of is not None else replace(self.latest_call, differentiate=differentiate)
+            self.latest_call = (
+                None if self.latest_call is None or of is not None else replace(self.latest_call, differentiate=differentiate)
+            )
             with self._phases("eager"), self.running():
                 reference = self.side.result if of is None else self._of(self.side, of)
                 self.keep(gradients_of(reference, self.side.called, differentiate))

@@ -63,7 +63,10 @@ def _mkldnn_dtypes() -> list[str]:
     if not torch.backends.mkldnn.is_available():
         return []
     questions = {"bfloat16": "_is_mkldnn_bf16_supported", "float16": "_is_mkldnn_fp16_supported"}
-    return ["float32", *(dtype for dtype, name in questions.items() if hasattr(torch.ops.mkldnn, name) and getattr(torch.ops.mkldnn, name)())]
+    return [
+        "float32",
+        *(dtype for dtype, name in questions.items() if hasattr(torch.ops.mkldnn, name) and getattr(torch.ops.mkldnn, name)()),
+    ]
 
 
 def _answer(path: str) -> str:
@@ -74,7 +77,7 @@ def _answer(path: str) -> str:
         found = lookup.resolve(path.replace(":", "."))()
     except Exception as error:  # a predicate of any package may raise anything
         return f"raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:300]
-    return f"returned {found}" if isinstance(found, bool) else f"returned a {type(found).__name__}, not True or False"
+    return f"returned {found}" if isinstance(found, bool) else f"returned a value of type {type(found).__name__}, not True or False"
 
 
 def _driver() -> str | None:
