@@ -66,7 +66,7 @@ class Surroundings:
     """The code that the judged step generated; None where no step is judged."""
 
 
-def _holds_of_code(wanted: Mapping[str, Any], here: Surroundings) -> bool:
+def _holds_of_code(wanted: Mapping[str, object], here: Surroundings) -> bool:
     code = here.code
     if code is None:
         return False
