@@ -195,16 +195,18 @@ def _arch(machine: Machine, argument: str) -> Answer:
 def _sms(machine: Machine, argument: str) -> Answer:
     if machine.gpus == 0:
         return _no(f"no GPU, {argument} multiprocessors required")
+    if not machine.facts:
+        return _unknown("how many multiprocessors the GPU has is known only when torch runs")
     count = machine.facts.get("sms")
     if count is None:
-        return _unknown("how many multiprocessors the GPU has is known only when torch runs")
+        return _no(f"torch does not tell how many multiprocessors the GPU has, {argument} required")
     return YES if VersionRange.parse(argument).holds((count,)) else _no(f"the GPU has {count} multiprocessors, {argument} required")
 
 
 def _mkldnn(machine: Machine, argument: str) -> Answer:
-    dtypes = machine.facts.get("mkldnn")
-    if dtypes is None:
+    if "mkldnn" not in machine.facts:
         return _unknown(f"whether oneDNN computes {argument} on this CPU is known only when torch runs")
+    dtypes = str(machine.facts["mkldnn"]).split()
     if argument in dtypes:
         return YES
     return _no(f"oneDNN on this CPU does not compute {argument} (it computes {', '.join(dtypes) or 'nothing: torch is built without it'})")

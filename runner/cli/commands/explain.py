@@ -41,7 +41,8 @@ def main(options: ExplainOptions) -> ExitCode:
 def _details(case: Case) -> dict[str, Any]:
     control = None if case.control is None else {"patch": case.control.patch, "fails": list(case.control.fails)}
     steps = [
-        {"kind": s.kind, "arguments": as_text(dict(s.arguments)), "expect": [e.kind for e in s.expectations], **_beside(s)} for s in case.steps
+        {"kind": s.kind, "arguments": as_text(dict(s.arguments)), "expect": [e.kind for e in s.expectations], **_beside(s)}
+        for s in case.steps
     ]
     return {
         "device": case.device,

@@ -30,7 +30,7 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
         "triton": _triton_version(),
         "gpus": len(properties),
         "ck_dir": _ck_dir(),
-        "mkldnn": _mkldnn_dtypes(),
+        "mkldnn": " ".join(_mkldnn_dtypes()),
         "answers": {path: _answer(path) for path in questions},
     }
     if properties:
