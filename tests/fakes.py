@@ -47,7 +47,7 @@ def place(line: int, column: int = 1) -> Position:
 
 def expected(kind: str, body: Any, line: int = 10) -> Expected:
     leaves = {name: place(line, 9 + index) for index, name in enumerate(body)} if isinstance(body, dict) else {}
-    return Expected(kind=kind, check=EXPECTATIONS[kind].parse(body), position=place(line), leaves=leaves)
+    return Expected(kind=kind, check=EXPECTATIONS[kind].parse(body), position=place(line), leaves=leaves, body=body)
 
 
 def judged(kind: str, body: Any, here: Surroundings = HERE, **facts: Any) -> list[Judgement]:

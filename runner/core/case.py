@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import NewType
 
+from runner.core.conditions import Surroundings, holds
 from runner.core.diagnostics import Position
 from runner.core.expectation import Expectation
 from runner.core.protocol import Json
@@ -52,6 +53,14 @@ class Step:
     arguments: Mapping[str, Json]
     expectations: tuple["Expected", ...]
     position: Position
+    repeat: int = 1
+    """How often it is carried out, one after the other; its expectations are judged after the last."""
+    when: Mapping[str, Json] | None = None
+    """Where it is carried out; None for everywhere."""
+
+    def runs(self, here: Surroundings) -> bool:
+        """Whether it is carried out here."""
+        return holds(self.when, here)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

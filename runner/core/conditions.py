@@ -62,7 +62,21 @@ class Surroundings:
     python: tuple[int, ...] | None = None
     vendor: str | None = None
     arch: str | None = None
+    code: str | None = None
+    """The code that the judged step generated; None where no step is judged."""
 
+
+def _holds_of_code(wanted: Mapping[str, object], here: Surroundings) -> bool:
+    code = here.code
+    if code is None:
+        return False
+    return all(text in code for text in as_list(wanted.get("contains", []))) and not any(
+        text in code for text in as_list(wanted.get("lacks", []))
+    )
+
+
+CODE = "code"
+"""The condition on generated code, which only expectations have."""
 
 CONDITIONS: Mapping[str, Callable[[Any, Surroundings], bool]] = {
     "torch": lambda wanted, here: here.torch is not None and VersionRange.parse(wanted).holds(here.torch),
@@ -71,6 +85,7 @@ CONDITIONS: Mapping[str, Callable[[Any, Surroundings], bool]] = {
     "vendor": lambda wanted, here: here.vendor in as_list(wanted),
     "backend": lambda wanted, here: bool(here.backends & set(as_list(wanted))),
     "arch": lambda wanted, here: here.arch is not None and any(here.arch.startswith(name) for name in as_list(wanted)),
+    CODE: _holds_of_code,
 }
 """The keys of ``when:``. All given keys must hold; a list holds if one of its values does."""
 
@@ -78,6 +93,19 @@ CONDITIONS: Mapping[str, Callable[[Any, Surroundings], bool]] = {
 def holds(when: Mapping[str, Any] | None, here: Surroundings) -> bool:
     """Whether the condition holds here; a missing condition always holds."""
     return all(CONDITIONS[word](required, here) for word, required in (when or {}).items())
+
+
+def without_code(when: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the part of a condition that is known before a step has run."""
+    return {word: required for word, required in (when or {}).items() if word != CODE}
+
+
+def asks_for_code(value: object) -> bool:
+    """Whether a condition at any depth of an expectation's arguments is one on generated code."""
+    if isinstance(value, Mapping):
+        when = value.get("when")
+        return (isinstance(when, Mapping) and CODE in when) or any(map(asks_for_code, value.values()))
+    return isinstance(value, list) and any(map(asks_for_code, value))
 
 
 def as_list(value: object) -> list[Any]:

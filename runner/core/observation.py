@@ -11,6 +11,17 @@ from runner.core.protocol import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """An exception in the chain below another one: its ``__cause__``, or else its ``__context__``."""
+
+    type: str
+    """Its dotted path."""
+    ancestors: tuple[str, ...]
+    """The dotted paths of its type and of every type that it inherits from."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
     """An exception that a step, or a case before its steps, ended with."""
 
@@ -21,6 +32,8 @@ class Raised:
     message: str
     traceback: str
     phase: str
+    causes: tuple[Cause, ...] = ()
+    """The chain below it, the nearest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,8 @@ class Job:
     """Unique in the run: each attempt of a case is a job of its own."""
     plan: Mapping[str, Json] | None
     """The worker's plan (``worker_plan.make_plan``), without paths; with None the worker reports the facts of its machine."""
+    questions: tuple[str, ...] = ()
+    """The predicates whose answers are among the facts of the machine."""
     folder: str
     """The folder of the job's files, relative to the folder of the run: ``cases/00001``. Empty for a job without files."""
     environment: Environment
@@ -64,6 +66,7 @@ class Job:
             **{
                 **found,
                 "environment": Environment(variables=environment["variables"], kinds=frozenset(environment["kinds"])),
+                "questions": tuple(found["questions"]),
                 "services": tuple(found["services"]),
                 "needs": Needs(**found["needs"]),
             }

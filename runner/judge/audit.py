@@ -12,11 +12,12 @@ from enum import Enum
 from runner.core.case import Case, Expected, WrittenReason
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Position
-from runner.core.expectation import Status
+from runner.core.expectation import Judgement, Status
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.observation import Observation
 from runner.core.protocol import Json
 from runner.core.results import CaseResult
+from runner.judge.code_conditions import with_code
 from runner.judge.evidence import carried_out
 from runner.judge.verdicts import ANOTHER_FORM, facts_of, judge_expectation
 from runner.plan.worker_plan import expects_raise
@@ -137,12 +138,16 @@ def try_case(case: Case, here: Surroundings, observation: Observation, code: Cal
     for known in carried_out(case, observation, code):
         if known.facts.raised is not None and not expects_raise(known.step, here):
             break
-        for index, expected in enumerate(known.step.expectations):
+        for index, expected in enumerate(known.step.expectations if known.step.runs(here) else ()):
             trials.extend(_try_expectation(case, expected, facts_of(index, known), here))
     return [*trials, *_empty_comparison(case, trials)]
 
 
 def _try_expectation(case: Case, expected: Expected, facts: StepFacts, here: Surroundings) -> Iterator[Trial]:
+    known_here = with_code(expected, facts, here)
+    if isinstance(known_here, Judgement):
+        return
+    here = known_here
     held = {judgement.leaf for judgement in judge_expectation(expected, facts, here) if judgement.status is Status.HELD}
     if not held:
         return

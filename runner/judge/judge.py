@@ -56,7 +56,7 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
         return error_of(case, f"generated code is missing: {error}")
     verdicts = verdicts_of(case, here, steps)
     if not any(verdict.kind == "raised" for verdict in verdicts):  # an exception is a more specific reason
-        verdicts.extend(verdicts_of_services(case, evidence.services, steps))
+        verdicts.extend(verdicts_of_services(case, evidence.services, steps, here))
     if backend.compiles:
         verdicts.append(proof(backend, here, steps))
     return _folded(case, verdicts)

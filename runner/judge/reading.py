@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.core.observation import (
     Bench,
+    Cause,
     ChildExit,
     Choice,
     Effects,
@@ -83,7 +84,10 @@ def _step(sent: Mapping[str, Any]) -> ObservedStep:
 
 
 def _raised(sent: Mapping[str, Any] | None) -> Raised | None:
-    return None if sent is None else Raised(**{**sent, "ancestors": tuple(sent["ancestors"])})
+    if sent is None:
+        return None
+    causes = tuple(Cause(**{**cause, "ancestors": tuple(cause["ancestors"])}) for cause in sent.get("causes", []))
+    return Raised(**{**sent, "ancestors": tuple(sent["ancestors"]), "causes": causes})
 
 
 def _effects(sent: Mapping[str, Any] | None) -> Effects | None:

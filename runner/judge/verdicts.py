@@ -11,6 +11,7 @@ from runner.core.observation import Raised, ServiceReport
 from runner.core.protocol import decode
 from runner.core.results import Verdict
 from runner.judge import traffic
+from runner.judge.code_conditions import with_code
 from runner.judge.evidence import CarriedOut, first_line
 from runner.judge.hang_stacks import folded
 from runner.plan.worker_plan import expects_raise, needs_eager
@@ -43,7 +44,7 @@ def _error(position: Position, observed: str) -> Verdict:
 def _effects_verdicts(case: Case, known: CarriedOut, here: Surroundings) -> list[Verdict]:
     """Judge the side effects of a call; a call that raised has no verdict."""
     step = known.step
-    wanted = side_effects.of_step(step, case.steps, here) if needs_eager(case) and known.facts.raised is None else None
+    wanted = side_effects.of_step(step, case.steps, here) if _compares_effects(case, known, here) else None
     if wanted is None:
         return []
     try:
@@ -51,6 +52,10 @@ def _effects_verdicts(case: Case, known: CarriedOut, here: Surroundings) -> list
     except ANOTHER_FORM as error:
         judgement = _nonsense(error)
     return [Verdict.of(judgement, kind=side_effects.KIND, position=step.position)]
+
+
+def _compares_effects(case: Case, known: CarriedOut, here: Surroundings) -> bool:
+    return needs_eager(case) and known.facts.raised is None and known.step.runs(here)
 
 
 def _unexpected(step: Step, raised: Raised) -> Verdict:
@@ -67,6 +72,9 @@ def _unexpected(step: Step, raised: Raised) -> Verdict:
 
 def _step_verdicts(known: CarriedOut, here: Surroundings) -> Iterator[Verdict]:
     for index, expected in enumerate(known.step.expectations):
+        if not known.step.runs(here):
+            yield Verdict.of(Judgement.not_applicable(), kind=expected.kind, position=expected.position)
+            continue
         for judgement in _judged(expected, index, known, here):
             yield Verdict.of(judgement, kind=expected.kind, position=expected.place(judgement.leaf))
 
@@ -93,17 +101,23 @@ def _judged(expected: Expected, index: int, known: CarriedOut, here: Surrounding
         facts = facts_of(index, known)
     except ANOTHER_FORM as error:
         return [_nonsense(error)]
-    judgements = judge_expectation(expected, facts, here)
+    known_here = with_code(expected, facts, here)
+    if isinstance(known_here, Judgement):
+        return [known_here]
+    judgements = judge_expectation(expected, facts, known_here)
     why_not = known.observed.unmeasured.get(str(index))
     if why_not is None:
         return judgements
     return [Judgement.error(why_not, expected=one.expected, leaf=one.leaf) if one.status is Status.ERROR else one for one in judgements]
 
 
-def verdicts_of_services(case: Case, services: Sequence[ServiceReport], steps: Sequence[CarriedOut]) -> Iterator[Verdict]:
+def verdicts_of_services(
+    case: Case, services: Sequence[ServiceReport], steps: Sequence[CarriedOut], here: Surroundings
+) -> Iterator[Verdict]:
     """Yield an ERROR for each service without traffic from torch: torch continues silently if it cannot reach its remote cache."""
+    ran = [known for known in steps if known.step.runs(here)]
     for service in services:
-        why = traffic.problem(service, case.steps, [known.observed for known in steps])
+        why = traffic.problem(service, [known.step for known in ran], [known.observed for known in ran])
         if why:
             expected = f"traffic of the case with {service.name}"
             yield Verdict(kind="service", status=Status.ERROR, position=case.position, expected=expected, observed=why)

@@ -13,8 +13,10 @@ from runner.core.conditions import BadRange, Surroundings
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, did_you_mean, errors
 from runner.language.backends import Backends, read_backends
 from runner.language.check.covers import covers_problems
+from runner.language.check.matrix import unused_key_problems
 from runner.language.check.spec import check
 from runner.language.check.templates import check_backends, check_templates
+from runner.language.check.whole_templates import as_first_case
 from runner.language.expand.cases import duplicate_ids, expand
 from runner.language.expand.options import SECTIONS
 from runner.language.names.once_per_process import spy_warnings
@@ -134,8 +136,11 @@ def _check_part(part: _Part, cases: list[Case], shared: _Shared) -> list[Diagnos
 
 
 def _meaning(anatomy: Anatomy, shared: _Shared) -> list[Diagnostic]:
-    found = check(anatomy, shared.backends, shared.names)
-    return [*found, *check_templates(anatomy, shared.backends, found), *spy_warnings(anatomy, shared.backends)]
+    shown, cuts = as_first_case(anatomy, shared.backends)
+    unused = unused_key_problems(anatomy, shared.backends)
+    found = [*without_follow_ups(check(shown, shared.backends, shared.names), gaps_of(cuts, anatomy.data)), *unused]
+    templated = check_templates(anatomy, shared.backends, shared.names, found)
+    return [*found, *templated, *spy_warnings(anatomy, shared.backends)]
 
 
 def _with_short_form(part: _Part, found: Sequence[Diagnostic], anatomy: Anatomy, shared: _Shared) -> list[Diagnostic]:

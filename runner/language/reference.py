@@ -62,8 +62,9 @@ def _node(path: str) -> Any:
 
 
 def _type(node: Any) -> str:
-    if "enum" in node:
-        return "one of " + ", ".join(f"`{word}`" for word in node["enum"])
+    words_of_it = node.get("enum") or [word for branch in node.get("anyOf", []) for word in branch.get("enum", [])]
+    if 0 < len(words_of_it) <= _MOST_WORDS or "enum" in node:
+        return "one of " + ", ".join(f"`{word}`" for word in words_of_it)
     if "const" in node:
         return f"`{json.dumps(node['const'])}`"
     kinds = node.get("type", "any")
@@ -71,6 +72,10 @@ def _type(node: Any) -> str:
     if node.get("pattern") == schema_words.TEMPLATE_PATTERN and len(words) > 1:
         words.remove("string")  # the string is a template, whose value may have any type
     return " or ".join(words)
+
+
+_MOST_WORDS = 6
+"""The most words that a cell lists where a template may stand in their place."""
 
 
 def _cell(text: str) -> str:

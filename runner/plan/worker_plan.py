@@ -33,7 +33,8 @@ def digest_of(case: Case) -> str:
     preludes = [block.text for block in case.body.preludes]
     functions = {name: one.block.text if isinstance(one, WrittenFunction) else one.value for name, one in case.body.functions.items()}
     judged = [
-        [step.kind, _arguments(step), [(one.kind, repr(one.check)) for one in step.expectations]] for step in (*case.steps, *case.left_out)
+        [step.kind, _arguments(step), [(one.kind, repr(one.check)) for one in step.expectations], *_beside(step)]
+        for step in (*case.steps, *case.left_out)
     ]
     whole: list[Any] = [body, preludes, functions, judged, dict(case.params), case.backend]
     if case.control is not None:
@@ -45,6 +46,10 @@ def digest_of(case: Case) -> str:
 def _arguments(step: Step) -> dict[str, Any]:
     written = python_of(step)
     return dict(step.arguments) if written is None else {**step.arguments, traits_of(step).python: written["text"]}
+
+
+def _beside(step: Step) -> list[Json]:
+    return [step.repeat, dict(step.when or {})] if step.repeat != 1 or step.when is not None else []
 
 
 def python_of(step: Step) -> Mapping[str, Any] | None:
@@ -80,7 +85,9 @@ def _function_as_json(function: WrittenFunction | DescribedFunction) -> Json:
 
 def expects_raise(step: Step, here: Surroundings) -> bool:
     """Whether the spec expects an exception in this step."""
-    return any(isinstance(expected.check, Raises) and holds(expected.check.when, here) for expected in step.expectations)
+    return step.runs(here) and any(
+        isinstance(expected.check, Raises) and holds(expected.check.when, here) for expected in step.expectations
+    )
 
 
 def needs_eager(case: Case) -> bool:
@@ -140,12 +147,15 @@ def step_names(step: Step) -> Iterator[str]:
 
 
 def _plan_step(case: Case, step: Step, here: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:
+    if not step.runs(here):
+        return {"kind": step.kind, "skipped": True, "effects": None, "arguments": {}, "expects_raise": False, "measure": []}
     wanted = [(index, expected.kind, expected.check.measurement()) for index, expected in enumerate(step.expectations)]
     effects = side_effects.of_step(step, case.steps, here) if needs_eager(case) else None
     return {
         "kind": step.kind,
         "effects": None if effects is None else effects.measurement(),
         "arguments": resolve_facts(dict(step.arguments), facts),
+        **({"repeat": step.repeat} if step.repeat != 1 else {}),
         "expects_raise": expects_raise(step, here),
         "measure": [{"index": index, "kind": kind, "arguments": arguments} for index, kind, arguments in wanted if arguments is not None],
     }

@@ -45,6 +45,7 @@ class Jobs:
         self._folder = folder
         self._machine = machine
         self._environments = schedule.environments([case for case in cases if _may_run(case, machine)])
+        self._questions = availability.questions_of(cases)
         self._cases: dict[str, Case] = {}
         for case in cases:
             KNOWN.learn_options(case.body.settings.env)
@@ -58,7 +59,8 @@ class Jobs:
         if not self._environments:
             return None
         environment = next(iter(self._environments.values()))
-        return Job(name=FACTS, plan=None, folder="", environment=environment, timeout=_FACTS_SECONDS * self._options.timeout_factor)
+        seconds = _FACTS_SECONDS * self._options.timeout_factor
+        return Job(name=FACTS, plan=None, questions=self._questions, folder="", environment=environment, timeout=seconds)
 
     def inform(self, machine: Machine) -> None:
         """Set the facts of the machine that a worker reported."""

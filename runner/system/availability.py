@@ -16,6 +16,9 @@ from runner.system.installed_torch import InstalledTorch, no_torch_reason, relea
 TORCH_ROOT = "torch_root"
 """The fact with the folder from which a worker imported torch. It is compared and not recorded."""
 
+ANSWERS = "answers"
+"""The fact with what predicates returned. It depends on the selected cases, so it is not recorded."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -60,10 +63,18 @@ def inspect_files(installed: InstalledTorch | None, servers: Iterable[str] = ())
 
 def with_facts(machine: Machine, facts: Mapping[str, Any]) -> Machine:
     """Return the machine with a worker's facts; raise ``UsageError`` if the worker imported another torch than the inspected one."""
-    known = {name: value for name, value in facts.items() if name != TORCH_ROOT}
+    known = {name: value for name, value in facts.items() if name not in (TORCH_ROOT, ANSWERS)}
     if isinstance(root := facts.get(TORCH_ROOT), str):
         _refuse_other_torch(machine, root, str(facts.get("torch")))
-    return replace(machine, gpus=int(facts.get("gpus", 0)), gpu_memory=facts.get("gpu_memory"), arch=facts.get("arch"), facts=known)
+    answers = {str(path): str(answer) for path, answer in facts.get(ANSWERS, {}).items()}
+    gpus, memory, arch = int(facts.get("gpus", 0)), facts.get("gpu_memory"), facts.get("arch")
+    return replace(machine, gpus=gpus, gpu_memory=memory, arch=arch, facts=known, answers=answers)
+
+
+def questions_of(cases: Iterable[Case]) -> tuple[str, ...]:
+    """Return the predicates that cases require, each once."""
+    found = (one.argument for case in cases for one in case.requires if one.name == "call" and one.argument)
+    return tuple(dict.fromkeys(found))
 
 
 def _refuse_other_torch(machine: Machine, root: str, version: str) -> None:

@@ -42,6 +42,8 @@ class Machine:
     no_torch: str = "torch is not installed"
     """The reason why there is no torch."""
     facts: Mapping[str, Any] = field(default_factory=dict)
+    answers: Mapping[str, str] | None = None
+    """What the predicates of ``call`` returned or raised, by path, in words; None before a worker has called them."""
 
     @property
     def vendor(self) -> str | None:
@@ -175,6 +177,82 @@ def _is_installed(package: str) -> bool:
         return False
 
 
+def _arch(machine: Machine, argument: str) -> Answer:
+    sign, name = _split_arch(argument)
+    if machine.gpus == 0:
+        return _no(f"no GPU, the architecture {argument} required")
+    if machine.arch is None:
+        return _unknown("the GPU's architecture is known only when torch runs")
+    found = machine.arch
+    if sign:
+        same_kind = found.startswith("sm_") and found[3:].isdecimal()
+        fits = same_kind and VersionRange.parse(f"{sign}{name[3:]}").holds((int(found[3:]),))
+    else:
+        fits = found == name or (not name.startswith("sm_") and found.startswith(name))
+    return YES if fits else _no(f"the GPU is {found}, {argument} required")
+
+
+def _sms(machine: Machine, argument: str) -> Answer:
+    if machine.gpus == 0:
+        return _no(f"no GPU, {argument} multiprocessors required")
+    if not machine.facts:
+        return _unknown("how many multiprocessors the GPU has is known only when torch runs")
+    count = machine.facts.get("sms")
+    if count is None:
+        return _no(f"torch does not tell how many multiprocessors the GPU has, {argument} required")
+    return YES if VersionRange.parse(argument).holds((count,)) else _no(f"the GPU has {count} multiprocessors, {argument} required")
+
+
+def _mkldnn(machine: Machine, argument: str) -> Answer:
+    if "mkldnn" not in machine.facts:
+        return _unknown(f"whether oneDNN computes {argument} on this CPU is known only when torch runs")
+    dtypes = str(machine.facts["mkldnn"]).split()
+    if argument in dtypes:
+        return YES
+    return _no(f"oneDNN on this CPU does not compute {argument} (it computes {', '.join(dtypes) or 'nothing: torch is built without it'})")
+
+
+def _call(machine: Machine, argument: str) -> Answer:
+    package = argument.replace(":", ".").split(".")[0]
+    if not _is_installed(package):
+        return _no(f"{argument}() cannot be called: the module {package} is not installed")
+    if machine.answers is None:
+        return _unknown(f"what {argument}() returns is known only when torch runs")
+    answer = machine.answers.get(argument, "was not called")
+    return YES if answer == HOLDS else _no(f"{argument}() {answer}")
+
+
+HOLDS = "returned True"
+"""The answer of a predicate that holds."""
+
+_ARCH = re.compile(r"(?:(>=|<=|==|!=|>|<)\s*(?=sm_))?(sm_[0-9]+[a-z]?|gfx[0-9a-f]+[a-z0-9:+-]*)\Z")
+
+_MKLDNN_DTYPES = ("float32", "bfloat16", "float16")
+
+
+def _split_arch(argument: str) -> tuple[str, str]:
+    match = _ARCH.match(argument.strip())
+    if match is None:
+        raise ValueError(argument)
+    return match[1] or "", match[2]
+
+
+def _check_arch(argument: str) -> str | None:
+    match = _ARCH.match(argument.strip())
+    if match is None or (match[1] and not match[2][3:].isdecimal()):
+        return f"'{argument[:60]}' is not an architecture: write for example sm_90, \">=sm_80\" or gfx942"
+    return None
+
+
+def _check_mkldnn(argument: str) -> str | None:
+    return None if argument in _MKLDNN_DTYPES else f"'{argument[:60]}' is none of the dtypes {', '.join(_MKLDNN_DTYPES)}"
+
+
+def _check_call(argument: str) -> str | None:
+    fits = re.fullmatch(r"[A-Za-z_]\w*([.:][A-Za-z_]\w*)+", argument, re.ASCII)
+    return None if fits else f"'{argument[:60]}' is not a dotted path: write for example torch.cuda.is_bf16_supported"
+
+
 _MEMORY = re.compile(r"(>=|>)\s*([0-9]+(?:\.[0-9]+)?)\s*(GiB|MiB|GB|MB)\Z")
 _UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "GB": 10**9, "MB": 10**6}
 
@@ -227,6 +305,21 @@ CAPABILITIES: Mapping[str, Capability] = {
     "gpus": Capability(summary="so many GPUs are visible", probe=_gpus, takes=">=2", check=_check_range, is_of_gpus=True),
     "gpu_memory": Capability(
         summary="each GPU has so much memory", probe=_gpu_memory, takes=">=64GiB", check=_check_memory, is_of_gpus=True
+    ),
+    "arch": Capability(
+        summary="the GPU is of this architecture, or of one in a range of sm_NN",
+        probe=_arch,
+        takes=">=sm_80",
+        check=_check_arch,
+        is_of_gpus=True,
+    ),
+    "sms": Capability(summary="the GPU has so many multiprocessors", probe=_sms, takes=">=68", check=_check_range, is_of_gpus=True),
+    "mkldnn": Capability(summary="oneDNN computes this dtype on the CPU", probe=_mkldnn, takes="float16", check=_check_mkldnn),
+    "call": Capability(
+        summary="a function without arguments, such as a predicate of torch, returns True",
+        probe=_call,
+        takes="torch.cuda.is_bf16_supported",
+        check=_check_call,
     ),
     "module": Capability(summary="a Python module is installed", probe=_module, takes="transformers", check=_check_module),
 }

@@ -90,6 +90,17 @@ def do(session: Any, number: int = 0) -> Any:
     return session.output
 
 
+@pytest.mark.parametrize("strict", ["", "strict: false", "strict: true"])
+def test_only_a_strict_export_refuses_a_graph_break(torch, session, packages, strict):
+    broken = PRODUCT.replace("      return x @ y", "      torch._dynamo.graph_break()\n      return x @ y")
+    one = session(broken.replace("{as: packaged}", f"{{{strict}}}"))
+    if strict == "strict: true":
+        with pytest.raises(torch._dynamo.exc.Unsupported):
+            do(one)
+    else:
+        assert torch.equal(do(one), one.reference.output)
+
+
 def test_the_result_is_what_the_loaded_package_returns(torch, session, packages):
     one = session(PRODUCT)
     result = do(one)

@@ -8,7 +8,7 @@ import pytest
 
 from runner.core.case import Case, Control, WrittenReason
 from runner.core.expectation import Status
-from runner.core.observation import ChildExit, SpyCalls
+from runner.core.observation import Cause, ChildExit, SpyCalls
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict
 from runner.judge.audit import Fate, Trial, audit, judge_control, try_case, with_control
@@ -111,6 +111,24 @@ def test_a_counter() -> None:
         "a.range just above its most": "killed",
         "a.here one more": "killed",
         "a.here one less": "killed",
+    }
+
+
+def test_one_of_several_counts() -> None:
+    check = EXPECTATIONS["counter"].parse({"a.x": {"any": [0, 1, 3]}})
+    found = [(mutant.name, mutant.facts and mutant.facts.counters) for mutant in check.mutants(StepFacts(counters={"a": {"x": 1}}), HERE)]
+    assert found == [("none of its numbers", {"a": {"x": 2}}), ("none of its numbers", None)]
+
+
+def test_a_cause() -> None:
+    cause = Cause(type="builtins.KeyError", ancestors=("builtins.KeyError",), message="'x'")
+    raised = dataclasses.replace(RAISED, causes=(cause,))
+    assert mutants("raises", {"type": "ValueError", "cause": {"type": "KeyError", "match": "x"}}, raised=raised) == {
+        "none raised": "killed",
+        "another type": "killed",
+        "no cause": "killed",
+        "another cause": "killed",
+        "another text of the cause": "killed",
     }
 
 

@@ -54,6 +54,17 @@ PROBES = [
     ("gpu_memory", ">=81GB", NVIDIA, YES, ""),
     ("gpu_memory", ">=1GiB", BARE, NO, "no GPU, >=1GiB of memory required"),
     ("gpu_memory", ">=1GiB", replace(NVIDIA, gpus=None, gpu_memory=None), UNKNOWN, "the GPU's memory is known only when torch runs"),
+    ("arch", "sm_90", replace(NVIDIA, arch="sm_90"), YES, ""),
+    ("arch", ">=sm_100", replace(NVIDIA, arch="sm_90"), NO, "the GPU is sm_90, >=sm_100 required"),
+    ("sms", ">=100", replace(NVIDIA, facts={"sms": 132}), YES, ""),
+    ("sms", ">=100", BARE, NO, "no GPU, >=100 multiprocessors required"),
+    ("mkldnn", "bfloat16", replace(BARE, facts={"mkldnn": "float32 bfloat16"}), YES, ""),
+    (
+        *("mkldnn", "float16", replace(BARE, facts={"mkldnn": "float32"}), NO),
+        "oneDNN on this CPU does not compute float16 (it computes float32)",
+    ),
+    ("call", "os.ask", replace(BARE, answers={"os.ask": "returned True"}), YES, ""),
+    ("call", "os.ask", replace(BARE, answers={"os.ask": "returned False"}), NO, "os.ask() returned False"),
     ("module", "json", BARE, YES, ""),
     ("module", "json.decoder", BARE, YES, ""),
     ("module", "no_such_module_anywhere", BARE, NO, "the module no_such_module_anywhere is not installed"),
@@ -100,6 +111,15 @@ def test_a_worker_makes_the_unknown_known():
     assert (informed.gpus, informed.gpu_memory, informed.arch) == (1, 8 << 30, "sm_90")
     assert informed.facts["torch"] == "x"
     assert availability.with_facts(machine, {}).gpus == 0
+
+
+def test_questions_are_asked_once_and_their_answers_are_no_facts():
+    cases = [case(requires=(requirement("call", "os.ask"), requirement("module", "json"))), case(requires=(requirement("call", "os.ask"),))]
+    assert availability.questions_of(cases) == ("os.ask",)
+    informed = availability.with_facts(BARE, {"answers": {"os.ask": "returned True"}, "mkldnn": "float32"})
+    assert informed.answers == {"os.ask": "returned True"}
+    assert informed.facts == {"mkldnn": "float32"}
+    assert availability.with_facts(BARE, {}).answers == {}
 
 
 def test_a_glance_says_what_files_say(monkeypatch, tmp_path):

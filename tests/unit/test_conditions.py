@@ -7,7 +7,13 @@ import pytest
 from runner.core.conditions import CONDITIONS, BadRange, Surroundings, VersionRange, choose, holds
 
 HERE = Surroundings(
-    backends=frozenset(["vendor", "rocm"]), device="cuda:1", torch=(2, 13, 0), python=(3, 12, 1), vendor="amd", arch="gfx942"
+    backends=frozenset(["vendor", "rocm"]),
+    device="cuda:1",
+    torch=(2, 13, 0),
+    python=(3, 12, 1),
+    vendor="amd",
+    arch="gfx942",
+    code="extern_kernels.mm(a, b)\nreturn",
 )
 NOWHERE = Surroundings(backends=frozenset(["cpu"]), device="cpu")
 
@@ -81,13 +87,22 @@ def test_what_is_no_range(text: str) -> None:
         ({"arch": ["sm_90", "gfx90a"]}, False),
         ({"torch": ">=2.13", "device": "cuda", "vendor": "amd"}, True),
         ({"torch": ">=2.13", "device": "cpu"}, False),
+        ({"code": {"contains": "extern_kernels.mm"}}, True),
+        ({"code": {"contains": ["extern_kernels.mm", "return"]}}, True),
+        ({"code": {"contains": ["extern_kernels.mm", "triton"]}}, False),
+        ({"code": {"lacks": "triton"}}, True),
+        ({"code": {"lacks": ["triton", "return"]}}, False),
+        ({"code": {"contains": "return", "lacks": "triton"}}, True),
+        ({"code": {"contains": "return"}, "device": "cpu"}, False),
     ],
 )
 def test_all_that_is_given_must_hold(when: Any, here: bool) -> None:
     assert holds(when, HERE) is here
 
 
-@pytest.mark.parametrize("when", [{"torch": ">=2.11"}, {"python": ">=3"}, {"vendor": "amd"}, {"arch": "sm_90"}, {"arch": ""}])
+@pytest.mark.parametrize(
+    "when", [{"torch": ">=2.11"}, {"python": ">=3"}, {"vendor": "amd"}, {"arch": "sm_90"}, {"arch": ""}, {"code": {"lacks": "x"}}]
+)
 def test_condition_on_unknown_fact_does_not_hold(when: Any) -> None:
     assert not holds(when, NOWHERE)
 
@@ -105,4 +120,4 @@ def test_unconditional_value_always_applies(value: Any) -> None:
 
 
 def test_every_word_is_tried_above() -> None:
-    assert set(CONDITIONS) == {"torch", "python", "device", "vendor", "backend", "arch"}
+    assert set(CONDITIONS) == {"torch", "python", "device", "vendor", "backend", "arch", "code"}

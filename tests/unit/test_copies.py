@@ -104,3 +104,17 @@ def test_functions_and_plain_values_are_themselves() -> None:
     held: list[int] = []
     assert same_object(held, held)
     assert not same_object(held, [])
+
+
+def test_a_result_is_copied_without_its_history_and_is_no_leaf() -> None:
+    from runner.worker.case import copies
+
+    leaf = torch.ones(2, 3, requires_grad=True)
+    result = (leaf * 2).t()
+    (copied, again), original = copies.apart([result, result]), copies.apart(leaf)
+    assert copied is again, "one object stays one object"
+    assert torch.equal(copied, result)
+    assert (copied.stride(), copied.requires_grad, copied.is_leaf) == (result.stride(), True, False)
+    assert (original.is_leaf, original.requires_grad) == (True, True)
+    copied.sum().backward()
+    assert leaf.grad is None

@@ -190,7 +190,7 @@ def test_every_spec_of_the_documents_passes_and_can_fail(tmp_path: Path) -> None
         if fence.page not in vendors and (fence.name, fence.text) not in seen:
             seen.add((fence.name, fence.text))
             write(fence, home(tmp_path / "specs", fence.page))
-    done = run_in(tmp_path, "run", "specs", "--backend", "cpu", "--backend", "host", "--out", "all", timeout=800)
+    done = run_in(tmp_path, "run", "specs", "--backend", "cpu", "--backend", "host", "--backend", "eager", "--out", "all", timeout=800)
     assert done.returncode == ExitCode.OK, done.stdout + done.stderr
     assert {line.split()[1] for line in done.stdout.splitlines() if re.match(r" +[0-9]+  [A-Z]", line)} == {"PASS"}, done.stdout
     audited = run_in(tmp_path, "audit", "all", "--run", timeout=400)

@@ -27,6 +27,7 @@ from tests.conftest import GOOD
 from tests.fakes import ENDED, FACTS, FakeExecutor, close_facts, close_leaf, observation, seen, use_executor
 
 JOB = Job(
+    questions=("torch.cuda.is_available",),
     name="area/fake[backend=cpu] (00003)",
     plan={"format": 1, "body": {"inputs": [{"rand": [2, 3]}], "odd": "\udcff\u2028"}, "seed": 7, "none": None},
     folder="cases/00003",

@@ -21,6 +21,9 @@ RANGES = [
     ({"min": 2, "max": 2}, [2], [1, 3]),
     ({"value": 2}, [2], [1, 3]),
     ({"value": 2, "unlisted": True}, [2], [1, 3]),
+    ({"any": [2, 4]}, [2, 4], [1, 3, 5]),
+    ({"any": [4, 3], "unlisted": True}, [3, 4], [0, 2, 5]),
+    ([{"when": ELSEWHERE, "value": 9}, {"value": {"any": [1, 3]}}], [1, 3], [2, 9]),
 ]
 
 
@@ -102,6 +105,9 @@ def test_where_no_condition_holds_nothing_is_claimed():
         ({"min": 3, "max": 2}, "is empty"),
         ({"min": 0}, "is true for every count"),
         ({"value": 1, "min": 1}, "value together with min"),
+        ({"any": [3]}, "any with one number"),
+        ({"any": [1, 2], "min": 1}, "any together with min"),
+        ({"any": [1, -2]}, "less than 0"),
         (-1, "less than 0"),
         ({"value": -1}, "less than 0"),
         ({"min": -1, "max": 3}, "less than 0"),

@@ -1,5 +1,6 @@
 """``raises``, ``runs`` and ``filecheck`` judged on facts alone."""
 
+import dataclasses
 from functools import partial
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from runner.core.expectation import Status
 from runner.core.matching import filecheck, patterns
+from runner.core.observation import Cause
 from runner.vocabulary.expectations import Raised
 from runner.vocabulary.expectations.base import BadExpectation
 from runner.vocabulary.expectations.filecheck import FileCheck
@@ -40,6 +42,40 @@ def test_type_and_text(body: Any, status: Status):
     (judgement,) = judged("raises", body, raised=raised())
     assert judgement.status is status
     assert judgement.observed == "builtins.KeyError: 'no such key'"
+
+
+BY_ZERO = Cause(type="builtins.ZeroDivisionError", ancestors=("builtins.ZeroDivisionError", "builtins.ArithmeticError"), message="by zero")
+NO_KEY = Cause(type="builtins.KeyError", ancestors=("builtins.KeyError", "builtins.LookupError"), message="'x'")
+
+
+@pytest.mark.parametrize(
+    ("cause", "status"),
+    [
+        ({"type": "ZeroDivisionError"}, Status.HELD),
+        ({"type": "ArithmeticError", "match": "zero$"}, Status.HELD),
+        ({"type": "KeyError"}, Status.HELD),
+        ({"type": "ValueError"}, Status.FAILED),
+        ({"type": "KeyError", "match": "zero"}, Status.FAILED),
+    ],
+)
+def test_a_cause_anywhere_in_the_chain(cause: Any, status: Status):
+    facts = dataclasses.replace(raised("builtins.RuntimeError", "no answer"), causes=(BY_ZERO, NO_KEY))
+    (judgement,) = judged("raises", {"type": "RuntimeError", "cause": cause}, raised=facts)
+    assert judgement.status is status
+    assert judgement.expected.startswith("RuntimeError, caused by ")
+    if status is Status.FAILED:
+        assert judgement.observed.endswith("caused by builtins.ZeroDivisionError: by zero; caused by builtins.KeyError: 'x'")
+
+
+def test_the_exception_itself_is_no_cause_of_it():
+    (judgement,) = judged("raises", {"type": "KeyError", "cause": {"type": "KeyError"}}, raised=raised())
+    assert (judgement.status, judgement.observed) == (Status.FAILED, "builtins.KeyError: 'no such key'; caused by nothing")
+
+
+def test_a_pattern_of_a_cause_is_checked_where_it_stands():
+    with pytest.raises(BadExpectation, match="is not a regular expression") as caught:
+        Raises.parse({"type": "KeyError", "cause": {"type": "KeyError", "match": "("}})
+    assert caught.value.path == ("cause", "match")
 
 
 def test_a_type_is_known_by_its_whole_path():

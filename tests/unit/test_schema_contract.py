@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from runner.core.conditions import CONDITIONS
+from runner.core.conditions import CODE, CONDITIONS
 from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
 from runner.execute.services import SERVICES
@@ -21,10 +21,11 @@ from runner.language.check import conditions, functions, names
 from runner.language.expand import options
 from runner.language.names.torch_names import NameKind
 from runner.language.read import schema, substitution
+from runner.language.read.anatomy import BESIDE_KIND
 from runner.system.capabilities import CAPABILITIES
 from runner.vocabulary.expectations import EXPECTATIONS, MEASURES
 from runner.vocabulary.expectations.tolerances import DEFAULTS as TOLERANCES
-from runner.vocabulary.inputs import INPUTS, InputKind
+from runner.vocabulary.inputs import INPUTS, REPEAT, InputKind
 from runner.vocabulary.steps import STEPS, StepKind
 from runner.vocabulary.steps.reset import GENERATORS
 
@@ -213,7 +214,7 @@ def kinds(node: Any) -> list[str]:
 def test_steps() -> None:
     step = definition("steps", "step")
     where = "schemas/steps.schema.json (step) against STEPS in runner/vocabulary/steps/__init__.py"
-    assert set(step["properties"]) - {"expect"} == set(STEPS), where
+    assert set(step["properties"]) - set(BESIDE_KIND) == set(STEPS), where
     assert sorted(kinds(step)) == sorted(STEPS), f"{where}: oneOf"
 
 
@@ -239,7 +240,7 @@ def test_inputs() -> None:
     where = "schemas/inputs.schema.json (input) against INPUTS in runner/vocabulary/inputs/__init__.py"
     assert sorted(kinds(node["then"])) == sorted(INPUTS), where
     beside = {key for kind in INPUTS.values() for key in kind.keys}
-    assert {*INPUTS, *beside} == set(node["properties"]), where
+    assert {*INPUTS, *beside, REPEAT} == set(node["properties"]), where
     assert list(INPUTS)[-1] == "value", "beside full it is the number: the kinds are tried in order"
 
 
@@ -284,15 +285,15 @@ def test_functions() -> None:
 
 def test_resets() -> None:
     words = {*table("runner/worker/torch_compat/resets.py", "RESETS"), GENERATORS}
-    assert set(definition("steps", "reset")["items"]["enum"]) == words, (
+    assert set(definition("steps", "reset")["items"]["anyOf"][0]["enum"]) == words, (
         "schemas/steps.schema.json (reset) against RESETS in runner/worker/torch_compat/resets.py"
     )
 
 
 def test_contexts() -> None:
-    items = definition("common", "context")["items"]
+    items = definition("common", "context_body")["items"]
     where = "schemas/common.schema.json (context) against CONTEXTS in runner/worker/case/sides.py"
-    assert set(items["then"]["enum"]) == set(table("runner/worker/case/sides.py", "CONTEXTS")), where
+    assert set(items["then"]["anyOf"][0]["enum"]) == set(table("runner/worker/case/sides.py", "CONTEXTS")), where
     assert set(items["else"]["properties"]) == {"autocast", "ref"}, f"{where}: a context with arguments needs its code in _context"
 
 
@@ -311,16 +312,18 @@ def test_clearing() -> None:
 def test_dtypes_and_formats() -> None:
     dtypes = definition("common", "dtype")["anyOf"][0]["enum"]
     assert set(TOLERANCES) <= set(dtypes), "runner/vocabulary/expectations/tolerances.py against schemas/common.schema.json (dtype)"
-    formats = definition("inputs", "input")["properties"]["memory_format"]["enum"]
-    assert definition("expectations", "strides")["properties"]["contiguous"]["then"]["enum"] == formats
+    formats = definition("inputs", "input")["properties"]["memory_format"]["anyOf"][0]["enum"]
+    assert definition("expectations", "strides")["properties"]["contiguous"]["then"]["anyOf"][0]["enum"] == formats
 
 
 # -- tables of the runner -------------------------------------------------------------------------------------------
 
 
 def test_conditions() -> None:
-    words = set(definition("common", "when")["properties"])
-    assert words == set(CONDITIONS), "schemas/common.schema.json (when) against CONDITIONS in runner/core/conditions.py"
+    words = set(definition("common", "when_judged")["properties"])
+    assert words == set(CONDITIONS), "schemas/common.schema.json (when_judged) against CONDITIONS in runner/core/conditions.py"
+    of_expectations = {word: node for word, node in definition("common", "when_judged")["properties"].items() if word != CODE}
+    assert of_expectations == definition("common", "when")["properties"], "only expectations have a condition on code"
     vendors = definition("common", "when")["properties"]["vendor"]["items"]["enum"]
     assert set(vendors) == set(conditions.VENDORS), (
         "schemas/common.schema.json (when, vendor) against VENDORS in runner/language/check/conditions.py"
@@ -342,7 +345,7 @@ def test_capabilities_of_examples() -> None:
 
 def test_sections() -> None:
     spec = schema.load("spec")["properties"]
-    of_options = {name for name, part in spec.items() if part.get("$ref", "").endswith("/options")}
+    of_options = {name for name, part in spec.items() if part.get("$ref", "").endswith("/options_or_template")}
     assert of_options == set(names.OPTION_KINDS), "schemas/spec.schema.json against OPTION_KINDS in runner/language/check/names.py"
     assert {names.OPTION_KINDS[name].value for name in of_options} == of_options <= {kind.value for kind in NameKind}
     assert set(options.SECTIONS) <= set(spec), "SECTIONS in runner/language/expand/options.py"
@@ -377,7 +380,8 @@ def test_defaults_are_keys_of_a_spec() -> None:
     assert set(defaults) - {"extends"} <= set(schema.load("spec")["properties"])
     for name, part in defaults.items():
         if name != "extends":
-            assert part["$ref"] == schema.load("spec")["properties"][name]["$ref"], f"schemas/defaults.schema.json: {name}"
+            own = schema.load("spec")["properties"][name]["$ref"].removesuffix("_or_template")
+            assert part["$ref"] == own, f"schemas/defaults.schema.json: {name}"
 
 
 def test_outcomes_and_statuses() -> None:

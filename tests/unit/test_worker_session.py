@@ -174,16 +174,26 @@ def test_arguments_that_cannot_be_made_are_no_answer_of_torch(session, entry):
         do(one)
 
 
-def test_a_result_with_a_history_cannot_be_copied_and_that_is_no_answer_of_torch(session):
+def test_a_result_with_a_history_is_an_argument_of_the_next_call(torch, session):
+    one = session(
+        "function: |\n  def fn(x):\n      return x * 2\ninputs: [{ones: [1], requires_grad: true}]\n"
+        f"steps: [{{call: {{as: first}}, {CLOSE}}}, {{call: {{inputs: [{{ref: first}}]}}, {CLOSE}}}, {{backward: {{}}, {CLOSE}}}]"
+    )
+    do(one)
+    assert do(one, 1).tolist() == one.reference.output.tolist() == [4.0]
+    assert do(one, 2) == one.reference.output == [], "only leaves have gradients"
+    assert one.compiled.arguments[0].grad.tolist() == [4.0], "the compiled side differentiates through both calls"
+
+
+def test_an_argument_that_cannot_be_copied_is_no_answer_of_torch(session):
     from runner.vocabulary.steps.session import NotCarriedOut
 
     one = session(
-        "function: |\n  def fn(x):\n      return x * 2\ninputs: [{ones: [1], requires_grad: true}]\n"
-        f"steps: [{{call: {{as: first}}, {CLOSE}}}, {{call: {{inputs: [{{ref: first}}]}}, {CLOSE}}}]"
+        "prelude: |\n  import threading\nfunction: |\n  def fn(x, lock=None):\n      return x * 2\ninputs: [{ones: [1]}]\n"
+        f"steps: [{{call: {{inputs: [{{ones: [1]}}, {{call: threading.Lock}}]}}, {CLOSE}}}]"
     )
-    do(one)
-    with pytest.raises(NotCarriedOut):
-        do(one, 1)
+    with pytest.raises(NotCarriedOut, match="the eager reference raised TypeError: cannot pickle"):
+        do(one)
 
 
 # -- backward -------------------------------------------------------------------------------------------------------
@@ -349,6 +359,79 @@ def test_an_exception_is_told_by_its_path_its_ancestors_and_its_phase(torch):
     assert told["ancestors"][0] == told["type"]
     assert told["ancestors"][-1] == "builtins.object"
     assert (told["phase"], told["message"].startswith("why")) == ("trace", True)
+
+
+def test_an_exception_is_told_with_the_chain_below_it(torch):
+    from runner.worker.case.case import _exception
+
+    first = OSError("disk")
+    first.__cause__ = second = KeyError("key")
+    second.__cause__ = first  # a chain that ends nowhere
+    error = RuntimeError("no answer")
+    error.__context__, error.__suppress_context__ = first, True
+    told = _exception(error, "run")
+    assert [(cause["type"], cause["message"]) for cause in told["causes"]] == [("builtins.OSError", "disk"), ("builtins.KeyError", "'key'")]
+    assert told["causes"][1]["ancestors"][1] == "builtins.LookupError"
+    assert _exception(ValueError("x"), "run")["causes"] == []
+
+
+BACKWARD = """\
+prelude: |
+  def squared(result):
+      return (result[0] * result[0]).sum()
+  def twice(result):
+      return result[0] * 2
+let:
+  tangents: {value: [1, 2]}
+  one: {call: torch.ones, args: [3]}
+  both: {call: pair, args: [{rand: [3]}, {rand: [3]}]}
+function: |
+  def fn(x):
+      return x * x, x * 3
+inputs: [{values: [1.0, 2.0, 3.0], requires_grad: true}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "gradient"),
+    [
+        ("{}", [5.0, 7.0, 9.0]),
+        ("{loss: sum}", [5.0, 7.0, 9.0]),
+        ("{loss: mean}", [5 / 3, 7 / 3, 3.0]),
+        ("{loss: squared}", [4.0, 32.0, 108.0]),
+        ("{of: out.1, loss: mean}", [1.0, 1.0, 1.0]),
+        ("{of: out.0, gradient: one}", [2.0, 4.0, 6.0]),
+        ("{gradient: both}", None),
+    ],
+)
+def test_backward_begins_where_it_is_said_on_both_sides(torch, session, arguments, gradient):
+    prelude = BACKWARD.replace("prelude: |\n", "prelude: |\n  def pair(x, y):\n      return x, y\n")
+    one = session(f"{prelude}steps: [{{call: {{as: out}}, {CLOSE}}}, {{backward: {arguments}, {CLOSE}}}]")
+    do(one)
+    (found,) = do(one, 1)
+    if gradient is None:
+        x, (a, b) = one.compiled.arguments[0], one.scope.named("both")
+        gradient = (2 * x * a + 3 * b).tolist()
+    assert found.tolist() == pytest.approx(gradient)
+    assert torch.equal(one.reference.output[0], found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("{loss: twice}", "the loss 'twice' returned a tensor of shape \\[3\\], not a tensor of one number"),
+        ("{gradient: one}", "the gradient 'one' holds 1 values, the result 2 tensors that require a gradient"),
+        ("{loss: inputs.0.sum}", "sum"),
+    ],
+)
+def test_a_loss_that_is_none_makes_the_case_an_error(session, arguments, words):
+    from runner.vocabulary.steps.session import NotCarriedOut
+
+    prelude = BACKWARD.replace("prelude: |\n", "prelude: |\n  def pair(x, y):\n      return x, y\n")
+    one = session(f"{prelude}steps: [{{call: {{as: out}}, {CLOSE}}}, {{backward: {arguments}, {CLOSE}}}]")
+    do(one)
+    with pytest.raises(NotCarriedOut, match=words):
+        do(one, 1)
 
 
 def test_an_exception_that_cannot_be_told_is_told_all_the_same(torch):

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from runner.cli.commands.list import as_json
-from runner.core.case import Availability, Case, CodeBlock, DescribedFunction
+from runner.core.case import Availability, Case, CodeBlock, DescribedFunction, Step
 from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
 from runner.core.options import ExplainOptions
-from runner.core.protocol import encode
+from runner.core.protocol import Json, encode
 from runner.language.flow import block, flow
 from runner.language.load import load
 from runner.language.read.substitution import as_text
@@ -40,7 +40,10 @@ def main(options: ExplainOptions) -> ExitCode:
 
 def _details(case: Case) -> dict[str, Any]:
     control = None if case.control is None else {"patch": case.control.patch, "fails": list(case.control.fails)}
-    steps = [{"kind": s.kind, "arguments": as_text(dict(s.arguments)), "expect": [e.kind for e in s.expectations]} for s in case.steps]
+    steps = [
+        {"kind": s.kind, "arguments": as_text(dict(s.arguments)), "expect": [e.kind for e in s.expectations], **_beside(s)}
+        for s in case.steps
+    ]
     return {
         "device": case.device,
         "seed": seed_of(case),
@@ -50,6 +53,11 @@ def _details(case: Case) -> dict[str, Any]:
         "control": control,
         "origins": {f"{section}.{name}": option.origin for section, found in case.options.items() for name, option in found.items()},
     }
+
+
+def _beside(step: Step) -> dict[str, Json]:
+    """Return what stands beside the kind of a step."""
+    return {**({"repeat": step.repeat} if step.repeat != 1 else {}), **({} if step.when is None else {"when": dict(step.when)})}
 
 
 def _text(case: Case, verdict: Verdict, backend: str) -> Iterator[str]:
@@ -101,7 +109,8 @@ def _steps(case: Case) -> Iterator[str]:
     for number, step in enumerate(case.steps, start=1):
         written = python_of(step)
         arguments = as_text({key: value for key, value in step.arguments.items() if written is None or value is not written})
-        only = "    (with run --bench only)" if is_optional(step) else ""
+        only = "".join(f"    {name}: {flow(value)}" for name, value in _beside(step).items())
+        only += "    (with run --bench only)" if is_optional(step) else ""
         yield f"  step {number}     {step.kind}{f' {flow(arguments)}' if arguments else ''}    at line {step.position.line}{only}"
         if written is not None:
             yield from _numbered(CodeBlock(**written))

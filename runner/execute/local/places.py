@@ -13,7 +13,7 @@ from runner.system.streams import naming
 PLAN = "plan.json"
 
 FACTS = "facts"
-"""The word that a worker gets instead of a plan's file, to report the facts of the machine."""
+"""The word that a worker gets instead of a plan's file, to report the facts of the machine; predicates to call follow it."""
 
 _PLAN_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -38,7 +38,7 @@ class Places:
         folder = self.folder_of(job)
         folder.mkdir(parents=True, exist_ok=True)
         if job.plan is None:
-            return LocalJob(job=job, plan=FACTS, folder=folder)
+            return LocalJob(job=job, plan=" ".join([FACTS, *job.questions]), folder=folder)
         plan = with_paths(job.plan, folder, self.cache_of(job), self._settings.object_cache, self._settings.torch_root)
         _write_new(folder / PLAN, json.dumps(plan, indent=1, ensure_ascii=True))
         return LocalJob(job=job, plan=str(folder / PLAN), folder=folder)

@@ -9,7 +9,8 @@ from runner.language.backends import Backends
 from runner.language.read import python, schema
 from runner.language.read.anatomy import Anatomy, RawFunction
 from runner.language.read.document import DataPath
-from runner.vocabulary.inputs import INPUTS, OF_CALLS, kind_of
+from runner.vocabulary.inputs import INPUTS, OF_CALLS, REPEAT, kind_of, times
+from runner.vocabulary.inputs.objects import Ref
 from runner.vocabulary.steps import COMPILED, ONLY, Callee
 
 
@@ -49,9 +50,12 @@ def arity_problems(anatomy: Anatomy, name: str, given: list[Any], path: DataPath
     """Yield why a function does not take this number of inputs."""
     document = anatomy.document
     arity = _arity(anatomy, anatomy.functions[name])
-    if arity is not None and not arity.takes(len(given)):
-        verb = "input is" if len(given) == 1 else "inputs are"
-        yield document.problem(path, f"{arity.name} takes {arity}, {len(given)} {verb} given", "one input for each argument")
+    if any(isinstance(entry, dict) and template_form.is_template(entry.get(REPEAT)) for entry in given):
+        return  # the number is known at each point of the matrix
+    count = sum(map(times, given))
+    if arity is not None and not arity.takes(count):
+        verb = "input is" if count == 1 else "inputs are"
+        yield document.problem(path, f"{arity.name} takes {arity}, {count} {verb} given", "one input for each argument")
     elif arity is not None and arity.keywords:
         message = f"{arity.name} needs {one_of(arity.keywords)} by keyword"
         yield document.problem(path, message, "inputs are given by position: give it a default, or remove the '*'")
@@ -70,7 +74,7 @@ def _arity(anatomy: Anatomy, function: RawFunction) -> python.Arity | None:
     return None
 
 
-INPUT_KEYS: Mapping[str, tuple[str, ...]] = {word: kind.keys for word, kind in INPUTS.items()}
+INPUT_KEYS: Mapping[str, tuple[str, ...]] = {word: kind.keys if kind is Ref else (*kind.keys, REPEAT) for word, kind in INPUTS.items()}
 """The keys that each kind of input allows."""
 
 FUNCTION_KEYS: Mapping[str, tuple[str, ...]] = {"module": ("args", "kwargs", "eval", "dtype"), "ref": (), "api": ()}
@@ -88,6 +92,9 @@ def input_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]
                 yield from (anatomy.document.problem((*path, *below), message, hint, key=key) for below, message, hint, key in misfits)
                 continue
             kind = next(word for word in table if word in entry)
+            if table is INPUT_KEYS and REPEAT in entry and kind != Ref.kind and isinstance(path[-1], str):
+                hint = "it stands in a list: inputs, or args of a call"
+                yield anatomy.document.problem((*path, REPEAT), "'repeat' outside of a list of inputs", hint, key=True)
             for key in entry.keys() - {kind, *table[kind]}:
                 owners = [word for word, keys in table.items() if key in keys]
                 message, hint = f"'{key}' does not go with '{kind}'", f"it goes with {one_of(owners)}"
@@ -146,6 +153,8 @@ def path_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
             hint = f"write {path[-1]}: {{ref: {dotted}}}" if path[-1] == "call" and dotted.split(".")[0] in named else found[1]
             yield anatomy.document.problem(path, found[0], hint)
     for path, name in _exceptions(anatomy):
+        if template_form.is_template(name):
+            continue
         if "." not in name and not python.is_exception(name):
             message, hint = unknown("exception", name, python.exceptions())
             yield anatomy.document.problem(path, message, hint)
@@ -187,3 +196,5 @@ def _exceptions(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:
         for expectation in step.expectations:
             if expectation.kind == "raises":
                 yield (*expectation.path, "type"), expectation.body["type"]
+                if "cause" in expectation.body:
+                    yield (*expectation.path, "cause", "type"), expectation.body["cause"]["type"]

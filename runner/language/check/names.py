@@ -103,12 +103,22 @@ def used_names(anatomy: Anatomy) -> Iterator[tuple[Document, DataPath, NameKind,
     for above, compile_ in ((("compile",), anatomy.data.get("compile", {})), (("control", "compile"), control.get("compile", {}))):
         for name in compile_.get("options", {}):
             yield document, (*above, "options", name), NameKind.INDUCTOR_CONFIG, name, False
+    for path, kind, name, count in _judged(anatomy):
+        yield document, path, kind, name, is_unlisted(count)
+
+
+def judged_names(anatomy: Anatomy) -> Iterator[tuple[NameKind, str, bool]]:
+    """Yield every counter and metric of a spec: kind, name, and whether it is marked as unlisted."""
+    yield from ((kind, name, is_unlisted(count)) for _, kind, name, count in _judged(anatomy))
+
+
+def _judged(anatomy: Anatomy) -> Iterator[tuple[DataPath, NameKind, str, object]]:
+    kinds = {"counter": NameKind.COUNTER, "metric": NameKind.METRIC}
     for step in anatomy.steps:
         for expectation in step.expectations:
-            kind = {"counter": NameKind.COUNTER, "metric": NameKind.METRIC}.get(expectation.kind, NameKind.INDUCTOR_CONFIG)
-            if kind is not NameKind.INDUCTOR_CONFIG:
+            if expectation.kind in kinds:
                 for name, count in expectation.body.items():
-                    yield document, (*expectation.path, name), kind, name, is_unlisted(count)
+                    yield (*expectation.path, name), kinds[expectation.kind], name, count
 
 
 def option_names(options: object, path: DataPath) -> Iterator[tuple[DataPath, str]]:

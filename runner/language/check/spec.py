@@ -6,43 +6,48 @@ from collections.abc import Iterator
 from runner.core.diagnostics import Diagnostic, unknown
 from runner.language.backends import Backends, read_requirements
 from runner.language.check.audit import audit_problems
+from runner.language.check.conditional_steps import conditional_step_problems, repeat_problems
 from runner.language.check.conditions import all_condition_problems
-from runner.language.check.functions import function_problems, input_problems, path_problems
-from runner.language.check.matrix import unused_key_problems
+from runner.language.check.functions import function_problems, input_problems, path_problems, required_packages
 from runner.language.check.names import name_problems
 from runner.language.check.names import value_problems as option_value_problems
 from runner.language.check.python import python_problems
 from runner.language.check.steps import all_expectation_problems, named_value_problems, step_problems
 from runner.language.check.values import handler_problems, let_problems, spy_problems, value_problems
 from runner.language.names.torch_names import NameTables
-from runner.language.read import matrix
+from runner.language.read import matrix, python
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath, Document
+from runner.system.capabilities import CAPABILITIES
 
 
 def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
     """Return all problems of a spec that fits the schema, except those of its templates' values (``check_templates``)."""
     problems = list(anatomy.problems)
+    for part in (matrix_problems, _shape, _requirements, python_problems):
+        problems.extend(part(anatomy, backends))
+    return [*problems, *check_values(anatomy, backends, names), *audit_problems(anatomy, backends)]
+
+
+def check_values(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
+    """Return the problems that may differ from case to case, where templates stand for lists and maps."""
+    problems: list[Diagnostic] = []
     for part in (
-        matrix_problems,
-        unused_key_problems,
-        _shape,
         _values,
-        _requirements,
         _services,
         all_condition_problems,
         function_problems,
         input_problems,
         path_problems,
-        python_problems,
         let_problems,
         spy_problems,
         handler_problems,
         value_problems,
         step_problems,
         named_value_problems,
+        conditional_step_problems,
+        repeat_problems,
         all_expectation_problems,
-        audit_problems,
     ):
         problems.extend(part(anatomy, backends))
     named = [*name_problems(anatomy, names), *option_value_problems(anatomy, names)]
@@ -131,5 +136,16 @@ def _services(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
 
 def _requirements(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     problems: list[Diagnostic] = []
-    read_requirements(anatomy.document, ("requires",), anatomy.data.get("requires", []), problems)
+    given = anatomy.data.get("requires", [])
+    read_requirements(anatomy.document, ("requires",), given, problems)
     yield from problems
+    required = required_packages(anatomy)
+    for index, entry in enumerate(given):
+        predicate = entry.get("call") if isinstance(entry, dict) else None
+        if not isinstance(predicate, str) or CAPABILITIES["call"].check(predicate):
+            continue
+        package = predicate.replace(":", ".").split(".")[0]
+        if not python.is_installed(package):
+            continue  # it makes the case unavailable
+        if package not in required and (found := python.find_name(predicate, set())) is not None:
+            yield anatomy.document.problem(("requires", index, "call"), *found)

@@ -7,8 +7,9 @@ from runner.core.diagnostics import Diagnostic, unknown
 from runner.language.backends import Backend, Backends
 from runner.language.check.conditions import condition_problems
 from runner.language.check.names import OPTION_KINDS, name_problem, option_names, section_problems
-from runner.language.check.spec import matrix_problems, process_problems
+from runner.language.check.spec import check_values, matrix_problems, process_problems
 from runner.language.check.steps import expectation_problems, named_value_problems
+from runner.language.check.whole_templates import as_written, inert, is_structural
 from runner.language.names.torch_names import NameTables
 from runner.language.read import matrix, schema, substitution, templates
 from runner.language.read.anatomy import Anatomy, with_data
@@ -18,7 +19,7 @@ _OF_A_BACKEND = frozenset(["backend", "device"])
 """The names, besides ``facts``, for templates in files that many specs share."""
 
 
-def check_templates(anatomy: Anatomy, backends: Backends, found: Sequence[Diagnostic]) -> list[Diagnostic]:
+def check_templates(anatomy: Anatomy, backends: Backends, names: NameTables, found: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Return all problems of a spec's templates and of their values in steps. ``found`` are the problems without their values."""
     document = anatomy.document
     problems: list[Diagnostic] = []
@@ -32,11 +33,15 @@ def check_templates(anatomy: Anatomy, backends: Backends, found: Sequence[Diagno
         problems.extend(document.problem(path, *_unknown_name(name, known)) for name in unknown_names)
         if template.is_deferred:
             problems.extend(_deferred_problems(document, path))
+            if schema.containers_at(document.data, "spec", path):
+                problems.append(
+                    document.problem(path, "a list or a map of facts", "facts are texts and numbers: write them in its entries")
+                )
         elif not unknown_names:
             parsed[path] = template
     if parsed and not any(matrix_problems(anatomy, backends)):
         chosen = backends.of(anatomy.data["backends"], anatomy.tags)
-        points = _Points(anatomy, backends, parsed, [*found, *problems])
+        points = _Points(anatomy, backends, names, parsed, [*found, *problems])
         problems.extend(problem for point in matrix.points(document, axes, chosen) for problem in points.problems(point))
     return problems
 
@@ -105,13 +110,20 @@ class _Points:
     """Checks the values of a spec's templates. A template is checked once for each combination of values of its names."""
 
     def __init__(
-        self, anatomy: Anatomy, backends: Backends, parsed: Mapping[DataPath, templates.Template], known: Iterable[Diagnostic]
+        self,
+        anatomy: Anatomy,
+        backends: Backends,
+        names: NameTables,
+        parsed: Mapping[DataPath, templates.Template],
+        known: Iterable[Diagnostic],
     ) -> None:
         self.anatomy = anatomy
         self.backends = backends
+        self.names = names
         self.parsed = parsed
+        self.structural = frozenset(path for path in parsed if is_structural(anatomy.data, path))
         self.known = {(problem.position, problem.message) for problem in known}
-        self.affects_steps = any(path[0] in ("steps", "expect") or path[-1] == "ref" for path in parsed)
+        self.affects_steps = bool(self.structural) or any(path[0] in ("steps", "expect") or path[-1] == "ref" for path in parsed)
         self.seen: set[tuple[Any, str]] = set()
 
     def problems(self, point: matrix.Point) -> list[Diagnostic]:
@@ -124,7 +136,7 @@ class _Points:
         found: list[Diagnostic] = []
         for path in self.parsed if self.affects_steps else fresh:
             try:
-                data = substitution.replaced(data, path, _inert(self.parsed[path].evaluate(names)))
+                data = substitution.replaced(data, path, inert(self.parsed[path].evaluate(names)))
             except templates.TemplateError as error:
                 found.append(document.problem(path, str(error), error.hint))
         if not found:
@@ -136,7 +148,8 @@ class _Points:
         if not found:
             found.extend(process_problems(filled.document, ()))
         if not found and self.affects_steps:
-            found.extend(self._meaning(filled))
+            is_whole = not self.structural.isdisjoint(fresh)
+            found.extend(check_values(filled, self.backends, self.names) if is_whole else self._meaning(filled))
         return [_at(problem, point) for problem in found if (problem.position, problem.message) not in self.known]
 
     def _meaning(self, anatomy: Anatomy) -> Iterator[Diagnostic]:
@@ -153,20 +166,8 @@ class _Points:
         return len(self.seen) > before
 
 
-_INERT = "{\N{WORD JOINER}{"
-
-
-def _inert(value: object) -> Any:
-    """Return a value in which nothing looks like a template: text that a template gave is text, also to the schema."""
-    if isinstance(value, str):
-        return value.replace("{{", _INERT)
-    if isinstance(value, dict):
-        return {key: _inert(item) for key, item in value.items()}
-    return [_inert(item) for item in value] if isinstance(value, list) else value
-
-
 def _at(problem: Diagnostic, point: matrix.Point) -> Diagnostic:
-    message = problem.message.replace(_INERT, "{{")
+    message = as_written(problem.message)
     bracket = point.bracket if len(point.bracket) <= _LONGEST else f"{point.bracket[:_LONGEST]}...]"
     return Diagnostic(position=problem.position, message=f"{message} (at {bracket})", hint=problem.hint)
 

@@ -22,14 +22,14 @@ from runner.core.devices import is_accelerator
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position
 from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check.functions import entry_of
-from runner.language.check.names import OPTION_KINDS, used_names, value_problem
+from runner.language.check.names import OPTION_KINDS, judged_names, value_problem
 from runner.language.expand import options
 from runner.language.expand.filled import FilledSpec, fill
 from runner.language.expand.steps import StepMaker
 from runner.language.names.once_per_process import isolation_of
 from runner.language.names.torch_names import NameKind, NameTables
 from runner.language.read import matrix, substitution, templates
-from runner.language.read.anatomy import Anatomy, RawFunction
+from runner.language.read.anatomy import Anatomy, RawFunction, with_data
 
 
 def surroundings(backend: Backend, known: Surroundings) -> Surroundings:
@@ -71,7 +71,8 @@ class _Expansion:
         spec = anatomy.spec
         self.prefix = f"{spec.area}/{spec.name}" if spec.area else spec.name
         self.isolation = OwnProcess(isolation_of(anatomy))
-        self.judged_names = [(kind, name) for _, _, kind, name, unlisted in used_names(anatomy) if kind in _JUDGED and not unlisted]
+        self.judges_templates = any(path[0] in ("steps", "expect") and template.is_single for path, template in self.templates.items())
+        self.judged_names = [] if self.judges_templates else _judged_names(anatomy)
         self._merged: dict[tuple[str, str], _Section] = {}
         self._shared: dict[str, Mapping[str, _Options]] = {}
         self._steps = StepMaker(self.templated)
@@ -104,7 +105,7 @@ class _Expansion:
             requires=(*point.backend.requires, *self.requires, *self.services),
             body=self._body(filled, point, sections),
             steps=self._steps.steps_of(filled),
-            missing_names=self._missing(merged),
+            missing_names=self._missing(merged, filled),
             options=merged,
             control=self._control(filled, point, merged, problems),
             survivors=self.survivors,
@@ -215,9 +216,10 @@ class _Expansion:
         inherited = (document.data["context"] for document in reversed(self.anatomy.spec.defaults) if "context" in document.data)
         return tuple(substitution.filled(next(inherited, []), options.layer_names(backend)))
 
-    def _missing(self, merged: Mapping[str, "_Options"]) -> tuple[str, ...]:
+    def _missing(self, merged: Mapping[str, "_Options"], filled: FilledSpec) -> tuple[str, ...]:
+        judged = _judged_names(with_data(self.anatomy, filled.data)) if self.judges_templates else self.judged_names
         used = [(kind, name) for section, kind in OPTION_KINDS.items() for name in merged[section]]
-        reasons = (self._absence(kind, name) for kind, name in [*used, *self.judged_names])
+        reasons = (self._absence(kind, name) for kind, name in [*used, *judged])
         return tuple(dict.fromkeys(reason for reason in reasons if reason))
 
     def _absence(self, kind: NameKind, name: str) -> str:
@@ -237,6 +239,11 @@ class _Section(NamedTuple):
 
 
 _JUDGED = (NameKind.COUNTER, NameKind.METRIC)
+
+
+def _judged_names(anatomy: Anatomy) -> list[tuple[NameKind, str]]:
+    """Return the counters and metrics that a spec judges."""
+    return [(kind, name) for kind, name, unlisted in judged_names(anatomy) if kind in _JUDGED and not unlisted]
 
 
 def _at_point(position: Position, found: tuple[str, str], point: matrix.Point) -> Diagnostic:

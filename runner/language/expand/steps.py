@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Container
+from typing import Any
 
 from runner.core.case import Expected, Step
 from runner.language.check.functions import entry_of
@@ -32,11 +33,14 @@ class StepMaker:
             script = anatomy.scripts[step.path]
             assert script.block is not None, "a script is Python"
             arguments = {**arguments, step.traits.python: script.block.as_json(), "entry": entry_of(anatomy, script)}
+        beside: Any = filled.at(step.path[:-1]) if step.path != ("expect",) else {}
         return Step(
             kind=step.kind,
             arguments=arguments if isinstance(arguments, dict) else {"items": arguments},
             expectations=tuple(self._expectation(raw, filled) for raw in step.expectations),
             position=anatomy.document.position(step.path, key=True),
+            repeat=beside.get("repeat", 1),
+            when=beside.get("when"),
         )
 
     def _expectation(self, raw: RawExpectation, filled: FilledSpec) -> Expected:

@@ -22,6 +22,10 @@ class RawExpectation:
     path: DataPath
 
 
+BESIDE_KIND = ("expect", "when", "repeat")
+"""The keys of a step beside its kind."""
+
+
 @dataclass(frozen=True, slots=True)
 class RawStep:
     """One step as written. A spec in the short form has one call."""
@@ -30,6 +34,7 @@ class RawStep:
     arguments: Any
     path: DataPath
     expectations: tuple[RawExpectation, ...]
+    when: Mapping[str, Any] | None = None
 
     @property
     def traits(self) -> Traits:
@@ -145,9 +150,9 @@ def _steps(data: Any) -> Iterator[RawStep]:
         yield RawStep(SHORT_FORM, {}, ("expect",), tuple(_expectations(data.get("expect", []), ("expect",))))
         return
     for index, step in enumerate(data["steps"]):
-        kind = next(key for key in step if key != "expect")
+        kind = next(key for key in step if key not in BESIDE_KIND)
         path: DataPath = ("steps", index)
-        yield RawStep(kind, step[kind], (*path, kind), tuple(_expectations(step.get("expect", []), (*path, "expect"))))
+        yield RawStep(kind, step[kind], (*path, kind), tuple(_expectations(step.get("expect", []), (*path, "expect"))), step.get("when"))
 
 
 def _expectations(entries: list[Any], path: DataPath) -> Iterator[RawExpectation]:

@@ -8,7 +8,7 @@ from typing import Any
 from runner.core.diagnostics import Diagnostic
 from runner.language.read.compiled_schema import Predicate, compile_schema, is_whole, searcher
 from runner.language.read.document import DataPath, Document
-from runner.language.read.schema_words import Problem, in_words
+from runner.language.read.schema_words import TEMPLATE_PATTERN, Problem, in_words
 from runner.system import data_dirs
 
 
@@ -125,6 +125,15 @@ def describe_at(data: Any, name: str, path: DataPath) -> list[Problem]:
                 for below, message, hint, key in in_words(error)
             )
     return found
+
+
+def containers_at(data: Any, name: str, path: DataPath) -> frozenset[str]:
+    """Return which of ``array`` and ``object`` a template at ``path`` stands for; empty where it stands for a text or a number."""
+    for part in _parts_at(resolved(name), data, path):
+        kinds = frozenset(part["type"]) if isinstance(part.get("type"), list) else frozenset()
+        if part.get("pattern") == TEMPLATE_PATTERN and kinds - {"string"} and kinds <= {"array", "object", "string"}:
+            return kinds - {"string"}
+    return frozenset()
 
 
 def _parts_at(node: Any, value: Any, path: DataPath) -> list[Any]:

@@ -38,11 +38,15 @@ def _extra_keys(error: Any) -> Iterator[_Piece]:
     what = {"expectation": "expectation", "step": "step", "input": "input kind", "condition": "condition"}.get(title, "key")
     for key in error.instance:
         if key not in allowed:
-            # a step is a kind, with 'expect' beside it
-            is_expect = what == "step" and bool(did_you_mean(str(key), ["expect"], cutoff=0.8))
-            word = "key" if is_expect else what
-            message, hint = unknown(word, str(key), [one for one in allowed if (one == "expect") is is_expect or what != "step"])
+            # a step is a kind, with other keys beside it
+            is_beside = what == "step" and bool(did_you_mean(str(key), _BESIDE_KIND, cutoff=0.8))
+            word = "key" if is_beside else what
+            message, hint = unknown(word, str(key), [one for one in allowed if (one in _BESIDE_KIND) is is_beside or what != "step"])
             yield (key,), message + (f" in {title}" if word == "key" and title != "spec" else ""), hint, True
+
+
+_BESIDE_KIND = ("expect", "when", "repeat")
+"""The keys of a step that are no kinds."""
 
 
 def _missing(error: Any) -> Iterator[_Piece]:

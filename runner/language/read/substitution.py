@@ -15,7 +15,14 @@ SECTIONS = frozenset(
 )
 """The top-level keys in whose values ``{{`` begins a template."""
 
-_PATTERNS = (("filecheck",), ("filecheck", "checks"), ("raises", "match"), ("text", "matches"), ("log", "matches"))
+_PATTERNS = (
+    ("filecheck",),
+    ("filecheck", "checks"),
+    ("raises", "match"),
+    ("raises", "cause", "match"),
+    ("text", "matches"),
+    ("log", "matches"),
+)
 """Patterns in expectations. ``{{`` belongs to FileCheck there."""
 
 

@@ -71,6 +71,8 @@ def allows_zero(count: Any) -> bool:
     if isinstance(count, list):
         return any(allows_zero(entry["value"]) for entry in count)
     if isinstance(count, dict):
+        if "any" in count:
+            return 0 in count["any"]
         return (count.get("value") if "value" in count else count.get("min")) in (None, 0)
     return bool(count == 0)
 

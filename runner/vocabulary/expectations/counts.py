@@ -1,5 +1,6 @@
-"""Counts: a number, a range, or a value with conditions. Used by ``counter``, ``metric``, ``generated_files`` and others."""
+"""Counts: a number, a range, one of several numbers, or a value with conditions. Used by ``counter``, ``metric`` and others."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,12 @@ class Count:
 
     least: float | None
     most: float | None
+    among: tuple[float, ...] = ()
+    """The only numbers of the range that count; empty for all of them."""
 
     def __str__(self) -> str:
+        if self.among:
+            return f"{', '.join(map(str, self.among[:-1]))} or {self.among[-1]}"
         if self.least == self.most:
             return str(self.least)
         if self.most is None:
@@ -24,16 +29,20 @@ class Count:
 
     def holds(self, number: float) -> bool:
         """Whether the number is in the range."""
+        if self.among:
+            return number in self.among
         return (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
 
 
 def parse_count(body: Any) -> Count:
     """Read a number or a range; raise ``BadExpectation`` for a range with no number or all numbers."""
-    numbers = [body.get(word) for word in ("value", "min", "max")] if isinstance(body, dict) else [body]
+    numbers = [*(body.get(word) for word in ("value", "min", "max")), *body.get("any", [])] if isinstance(body, dict) else [body]
     for number in numbers:
         if number is not None and number < 0:
             raise BadExpectation(f"{number} is less than 0, and counts are not negative", "write 0 or more")
     if isinstance(body, dict):
+        if "any" in body:
+            return _among(body)
         if "value" in body:
             if "min" in body or "max" in body:
                 raise BadExpectation("value together with min or max", "use one of them")
@@ -47,6 +56,16 @@ def parse_count(body: Any) -> Count:
             raise BadExpectation(f"{{min: {least}}} is true for every count", "write {min: 1}")
         return Count(least=least, most=most)
     return Count(least=body, most=body)
+
+
+def _among(body: Any) -> Count:
+    others = [word for word in ("value", "min", "max") if word in body]
+    if others:
+        raise BadExpectation(f"any together with {' and '.join(others)}", "any lists every number that holds")
+    numbers = tuple(sorted(set(body["any"])))
+    if len(numbers) < 2:
+        raise BadExpectation("any with one number", f"write {numbers[0]}")
+    return Count(least=numbers[0], most=numbers[-1], among=numbers)
 
 
 def check_count(body: Any) -> None:
@@ -72,14 +91,14 @@ def judge_count(body: Any, observed: float | None, here: Surroundings, *, leaf: 
     return Judgement.of(required.holds(observed), expected=f"{leaf} {required}".strip(), observed=str(observed), leaf=leaf)
 
 
-COUNT_MUTATIONS = ("one more", "one less", "just below its least", "just above its most")
+COUNT_MUTATIONS = ("one more", "one less", "just below its least", "just above its most", "none of its numbers")
 """The mutants of a count."""
 
 
 def count_mutants(
     body: Any, observed: float | None, here: Surroundings, changed: Callable[[float], StepFacts], *, leaf: str = "", where: str = ""
 ) -> Iterator[Mutant]:
-    """Yield one more and one less for an exact count, or the numbers just outside of a range. ``changed`` makes facts with a number."""
+    """Yield one more and one less for an exact count, or the nearest numbers outside of others. ``changed`` makes facts with a number."""
     applies, value = choose(body, here)
     if not applies or observed is None:
         return
@@ -91,6 +110,10 @@ def count_mutants(
 
 
 def _outside(required: Count, observed: float) -> Iterator[tuple[str, float]]:
+    if required.among:
+        for step in (1, -1):
+            yield "none of its numbers", next(number for number in itertools.count(observed + step, step) if not required.holds(number))
+        return
     if required.least is not None and required.least == required.most:
         yield "one more", observed + 1
         yield "one less", observed - 1

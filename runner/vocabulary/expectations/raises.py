@@ -1,38 +1,70 @@
-"""``raises``: the step ends with a certain exception."""
+"""``raises``: the step ends with a certain exception, which may have a certain cause."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
 from runner.core.matching.patterns import check_pattern, search
 from runner.core.matching.time_limit import PatternTooSlow
+from runner.core.observation import Cause
 from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts, text_of
 
 _ANOTHER = "another.Error"
+_ANOTHER_TEXT = "something else went wrong"
 _EVERY_EXCEPTION = ("builtins.Exception", "builtins.BaseException", "builtins.object")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Raises:
-    """``raises: {type: RuntimeError, match: "after Dynamo Freezing"}``."""
+class WantedCause:
+    """An exception that must be in the chain below the raised one."""
 
-    kind: ClassVar[str] = "raises"
-    mutations: ClassVar[tuple[str, ...]] = ("none raised", "another type", "another text")
     type: str
     match: str | None = None
+
+    def __str__(self) -> str:
+        return _in_words(self.type, self.match)
+
+    def is_in(self, causes: Iterable[Cause]) -> bool:
+        """Whether one of the causes has the type and the text; raise ``PatternTooSlow``."""
+        return any(
+            _is_type(self.type, cause.ancestors) and (self.match is None or search(self.match, cause.message) is not None)
+            for cause in causes
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raises:
+    """``raises: {type: RuntimeError, match: "after Dynamo Freezing", cause: {type: KeyError}}``."""
+
+    kind: ClassVar[str] = "raises"
+    mutations: ClassVar[tuple[str, ...]] = (
+        "none raised",
+        "another type",
+        "another text",
+        "no cause",
+        "another cause",
+        "another text of the cause",
+    )
+    type: str
+    match: str | None = None
+    cause: WantedCause | None = None
     when: Mapping[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        """Return its text for digests of cases: without a cause it is what it was before causes existed."""
+        cause = "" if self.cause is None else f", cause={self.cause!r}"
+        return f"Raises(type={self.type!r}, match={self.match!r}{cause}, when={self.when!r})"
 
     @classmethod
     def parse(cls, body: Any) -> "Raises":
         """Read type and pattern."""
-        pattern = body.get("match")
-        reason = check_pattern(pattern) if pattern is not None else None
-        if reason is not None:
-            message = f"the pattern is not a regular expression: {reason}"
-            raise BadExpectation(message, "escape ( ) [ ] { } . * + ? with \\", path=("match",))
-        return cls(type=body["type"], match=pattern, when=body.get("when"))
+        cause = body.get("cause")
+        _check(body, ())
+        _check(cause or {}, ("cause",))
+        wanted = None if cause is None else WantedCause(type=cause["type"], match=cause.get("match"))
+        return cls(type=body["type"], match=body.get("match"), cause=wanted, when=body.get("when"))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -44,31 +76,60 @@ class Raises:
         return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-        """Judge the type (a subclass passes), then the text."""
+        """Judge the type (a subclass passes), then the text, then the chain of causes."""
         if not holds(self.when, here):
             return [Judgement.not_applicable()]
-        expected = self.type + (f" with text matching /{self.match}/" if self.match else "")
+        expected = _in_words(self.type, self.match) + (f", caused by {self.cause}" if self.cause else "")
         if facts.raised is None:
             return [Judgement.failed(expected=expected, observed="no exception")]
         observed = f"{facts.raised.type}: {facts.raised.message.strip().splitlines()[0] if facts.raised.message.strip() else ''}"
-        if not self._is_type(facts.raised.ancestors):
+        if not _is_type(self.type, facts.raised.ancestors):
             return [Judgement.failed(expected=expected, observed=observed, detail=facts.raised.traceback)]
         try:
-            matches = self.match is None or search(self.match, facts.raised.message) is not None
+            if self.match is not None and search(self.match, facts.raised.message) is None:
+                return [Judgement.failed(expected=expected, observed=observed, detail=facts.raised.message)]
+            if self.cause is None or self.cause.is_in(facts.raised.causes):
+                return [Judgement.passed(expected=expected, observed=observed)]
         except PatternTooSlow:
             return [Judgement.error("pattern too slow", expected=expected)]
-        return [Judgement.of(matches, expected=expected, observed=observed, detail="" if matches else facts.raised.message)]
+        chain = "; caused by ".join(f"{cause.type}: {cause.message}" for cause in facts.raised.causes)
+        return [
+            Judgement.failed(
+                expected=expected, observed=f"{observed}; caused by {text_of(chain or 'nothing')}", detail=facts.raised.traceback
+            )
+        ]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """No exception, one of an unrelated type, and another text if the text is expected."""
+        """No exception, one of an unrelated type, another text if the text is expected, and likewise for the cause."""
         if facts.raised is None:
             return
         yield Mutant(name="none raised", facts=replace(facts, raised=None))
         other = replace(facts.raised, type=_ANOTHER, ancestors=(_ANOTHER, *_EVERY_EXCEPTION))
         yield Mutant(name="another type", facts=replace(facts, raised=other))
         if self.match is not None:
-            yield Mutant(name="another text", facts=replace(facts, raised=replace(facts.raised, message="something else went wrong")))
+            yield Mutant(name="another text", facts=replace(facts, raised=replace(facts.raised, message=_ANOTHER_TEXT)))
+        if self.cause is None:
+            return
+        yield Mutant(name="no cause", facts=replace(facts, raised=replace(facts.raised, causes=())))
+        changes: dict[str, dict[str, Any]] = {"another cause": {"type": _ANOTHER, "ancestors": (_ANOTHER, *_EVERY_EXCEPTION)}}
+        if self.cause.match is not None:
+            changes["another text of the cause"] = {"message": _ANOTHER_TEXT}
+        for name, change in changes.items():
+            causes = tuple(replace(cause, **change) for cause in facts.raised.causes)
+            yield Mutant(name=name, facts=replace(facts, raised=replace(facts.raised, causes=causes)))
 
-    def _is_type(self, ancestors: tuple[str, ...]) -> bool:
-        wanted = self.type if "." in self.type else f"builtins.{self.type}"
-        return wanted in ancestors
+
+def _check(body: Any, path: tuple[str, ...]) -> None:
+    pattern = body.get("match")
+    reason = check_pattern(pattern) if pattern is not None else None
+    if reason is not None:
+        message = f"the pattern is not a regular expression: {reason}"
+        raise BadExpectation(message, "escape ( ) [ ] { } . * + ? with \\", path=(*path, "match"))
+
+
+def _in_words(type_: str, pattern: str | None) -> str:
+    return type_ + (f" with text matching /{pattern}/" if pattern else "")
+
+
+def _is_type(wanted: str, ancestors: tuple[str, ...]) -> bool:
+    return (wanted if "." in wanted else f"builtins.{wanted}") in ancestors

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from runner.core.case import Step
-from runner.core.conditions import Surroundings, holds
+from runner.core.conditions import Surroundings, holds, without_code
 from runner.core.observation import Effects
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import EAGER, Judgement
@@ -52,6 +52,6 @@ def of_step(step: Step, steps: Iterable[Step], here: Surroundings) -> SideEffect
     for one in (step, *steps):
         for expected in one.expectations:
             check = expected.check
-            if isinstance(check, Close) and check.to.partition(".")[0] == EAGER and holds(check.when, here):
+            if isinstance(check, Close) and check.to.partition(".")[0] == EAGER and holds(without_code(check.when), here):
                 return SideEffects(rtol=check.rtol, atol=check.atol, equal_nan=check.equal_nan)
     return SideEffects()

@@ -20,11 +20,11 @@ class Packages:
     folder: str
     loaded: list[Any] = field(default_factory=list)
 
-    def target(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def target(self, function: Callable[..., Any], strict: bool | None) -> Callable[..., Any]:
         """Return a function that exports the target for its arguments, builds and loads the package, and calls it."""
 
         def build_and_run(*arguments: Any) -> Any:
-            package = _load(function, arguments, self.folder, f"{len(self.loaded)}.pt2")
+            package = _load(function, arguments, strict, os.path.join(self.folder, f"{len(self.loaded)}.pt2"))
             self.loaded.append(package)
             return package(*arguments)
 
@@ -35,7 +35,7 @@ class Packages:
         self.loaded.clear()
 
 
-def _load(function: Callable[..., Any], arguments: tuple[Any, ...], folder: str, name: str) -> Any:
+def _load(function: Callable[..., Any], arguments: tuple[Any, ...], strict: bool | None, path: str) -> Any:
     import torch
     from torch._inductor import aoti_compile_and_package, aoti_load_package
 
@@ -50,8 +50,9 @@ def _load(function: Callable[..., Any], arguments: tuple[Any, ...], folder: str,
             return self._function(*given)
 
     module = function if isinstance(function, torch.nn.Module) else AsModule(function)
-    os.makedirs(folder, exist_ok=True)
-    return aoti_load_package(aoti_compile_and_package(torch.export.export(module, arguments), package_path=os.path.join(folder, name)))
+    mode = {} if strict is None else {"strict": strict}
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    return aoti_load_package(aoti_compile_and_package(torch.export.export(module, arguments, **mode), package_path=path))
 
 
 def run(session: Session, arguments: "Aot") -> None:
@@ -65,7 +66,7 @@ def run(session: Session, arguments: "Aot") -> None:
         function=name,
         inputs=arguments.inputs,
         context=arguments.context,
-        target=lambda: packages.target(session.compiled.targets[name]),
+        target=lambda: packages.target(session.compiled.targets[name], arguments.strict),
         compares_parameters=False,  # a package has its own
     )
     session.call(wanted)
@@ -73,13 +74,14 @@ def run(session: Session, arguments: "Aot") -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aot(Calling):
-    """``aot: {function: NAME, inputs: [...], context: [...], as: NAME}``."""
+    """``aot: {function: NAME, inputs: [...], context: [...], strict: true, as: NAME}``."""
 
     kind: ClassVar[str] = "aot"
     traits: ClassVar[Traits] = Traits(
         has_result=True, claims=True, compiles=True, enters_context=True, own_process="a package that was loaded may stay loaded"
     )
     runs = staticmethod(run)
+    strict: bool | None = None
 
     def problems(self, around: Around) -> Iterator[Diagnostic]:
         """Yield also backends on which inductor must compile nothing."""

@@ -1,16 +1,16 @@
-"""``backward``: differentiates the sum of a result, compiled and eager."""
+"""``backward``: differentiates a loss of a result, compiled and eager."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from runner.core.diagnostics import Diagnostic
+from runner.core.diagnostics import Diagnostic, did_you_mean
 from runner.core.template_form import is_template
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.steps.around import Around
 from runner.vocabulary.steps.base import StepKind, Traits
 from runner.vocabulary.steps.call import Calling
-from runner.vocabulary.steps.gradients import gradients_of
+from runner.vocabulary.steps.gradients import LOSSES, differentiation, gradients_of
 from runner.vocabulary.steps.session import Session, needed
 
 
@@ -19,25 +19,44 @@ def run(session: Session, arguments: "Backward") -> None:
     of = arguments.of
     with needed("what backward runs on"):
         result = session.compiled.result if of is None else session.scope.named(of)
-    session.reference.backward(of)
+        differentiate = differentiation(arguments.loss, arguments.gradient, session.scope)
+    session.reference.backward(of, differentiate)
     with session.phases("trace"):  # the backward graph is compiled when it is first run
-        session.output = gradients_of(result, session.compiled.called)
+        session.output = gradients_of(result, session.compiled.called, differentiate)
         session.device_api.synchronize()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backward(StepKind):
-    """``backward: {of: NAME, as: NAME}``."""
+    """``backward: {of: NAME, loss: NAME, gradient: NAME, as: NAME}``."""
 
     kind: ClassVar[str] = "backward"
-    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, gives_gradients=True, needs_own_graphs=True)
+    traits: ClassVar[Traits] = Traits(
+        has_result=True,
+        claims=True,
+        gives_gradients=True,
+        needs_own_graphs=True,
+        why_once="a result is differentiated once: write call and backward as often as needed",
+    )
     runs = staticmethod(run)
     of: str | None = None
+    loss: str | None = None
+    gradient: str | None = None
     as_: str | None = None
+
+    @property
+    def names(self) -> Iterator[str]:
+        """Its loss and its gradient."""
+        yield from (name for name in (self.loss, self.gradient) if name is not None and name not in LOSSES)
 
     @property
     def runs_graphs(self) -> bool:
         """Always: the differentiated result comes from a compiled call."""
+        return True
+
+    @property
+    def differentiates(self) -> bool:
+        """Always."""
         return True
 
     @property
@@ -53,8 +72,23 @@ class Backward(StepKind):
         hint = "give the call's result a name with 'as', and write backward: {of: NAME}; or compare with a named value"
         return f"this backward has no eager reference: {why}", hint
 
+    def problems(self, around: Around) -> Iterator[Diagnostic]:
+        """Yield a gradient beside a loss."""
+        if self.loss is not None and self.gradient is not None:
+            hint = "a loss is one number, whose gradient is 1: scale it in the loss, or leave one of the two out"
+            yield around.problem((*around.path, "gradient"), "'gradient' beside 'loss'", hint, key=True)
+
     def name_problems(self, around: Around) -> Iterator[Diagnostic]:
-        """Yield why there is no result to differentiate."""
+        """Yield why there is no result to differentiate, and unknown names of a loss or a gradient."""
+        yield from self._result_problems(around)
+        for key, name in (("loss", self.loss), ("gradient", self.gradient)):
+            if name is None or is_template(name) or (key == "loss" and name in LOSSES):
+                continue
+            if (found := around.name_problem(name)) is not None:
+                words = did_you_mean(name, LOSSES) if key == "loss" else ""
+                yield around.problem((*around.path, key), found[0], words or found[1])
+
+    def _result_problems(self, around: Around) -> Iterator[Diagnostic]:
         name = OUTPUT if self.of is None else self.of
         path = (*around.path, "of")
         if name.split(".")[0] == OUTPUT and not any(step.traits.can_be_differentiated for step in around.above):

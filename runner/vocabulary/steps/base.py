@@ -45,8 +45,15 @@ class Traits:
     """How many processes that import torch it starts."""
     has_exit: bool = False
     """It has a child process whose exit can be judged."""
+    why_once: str = ""
+    """What to do instead of ``repeat``; empty if it can be repeated."""
     python: str = ""
     """The key of its arguments that holds Python; empty if none does."""
+
+    @property
+    def can_repeat(self) -> bool:
+        """Whether a step may be carried out several times."""
+        return not self.why_once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +111,11 @@ class StepKind:
     @property
     def clears_counters(self) -> bool:
         """Whether it sets counters to zero."""
+        return False
+
+    @property
+    def differentiates(self) -> bool:
+        """Whether it runs backward on a result."""
         return False
 
     @property

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from runner.core.diagnostics import Diagnostic, unknown
 from runner.core.protocol import MAX_ATTACHMENT, Json
-from runner.vocabulary.inputs import make
+from runner.vocabulary.inputs import make_all
 from runner.vocabulary.steps.around import Around, DataPath
 from runner.vocabulary.steps.base import Callee, Inputs, StepKind, Traits
-from runner.vocabulary.steps.gradients import forget_gradients, gradient_leaves, total_of
+from runner.vocabulary.steps.gradients import LOSSES, SUM, forget_gradients, gradient_leaves
 from runner.vocabulary.steps.optimizer import make_optimizer, parameters_of
 from runner.vocabulary.steps.session import Session, needed
 
@@ -69,7 +69,7 @@ def _subjects(session: Session, arguments: "Bench") -> list[Subject]:
     subjects = []
     for name in names:
         entries = names[name] if isinstance(names, Mapping) else arguments.inputs
-        given = session.compiled.arguments if entries is None else [make(entry, session.maker) for entry in entries]
+        given = session.compiled.arguments if entries is None else make_all(entries, session.maker)
         called = [session.compiled.targets[name], *given]
         after = _after_backward(session, arguments, called) if arguments.backward else None
         for form in forms:
@@ -100,7 +100,7 @@ def _after_backward(session: Session, arguments: "Bench", called: list[Any]) -> 
     leaves = gradient_leaves(called)
 
     def after(result: Any) -> None:
-        total_of(result).backward()
+        LOSSES[SUM](result).backward()
         if optimizer is not None:
             optimizer.step()
         for leaf in leaves:
@@ -149,6 +149,7 @@ class Bench(StepKind):
         is_last=True,
         is_exclusive=True,
         own_process="what is timed must not depend on what ran before",
+        why_once="bench itself repeats what it times",
     )
     runs = staticmethod(run)
     functions: list[str] | dict[str, Inputs] | None = None

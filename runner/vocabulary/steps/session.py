@@ -76,7 +76,7 @@ class Reference(Protocol):
         """Store a copy of a result as the reference result."""
         ...
 
-    def backward(self, of: str | None) -> None:
+    def backward(self, of: str | None, differentiate: Callable[[Any], None]) -> None:
         """Run backward if the eager side has a result of this name, and store the gradients."""
         ...
 

@@ -69,7 +69,7 @@ class OtherAnswers:
             forget_gradients(called)
             with call.enter():
                 result = called[0](*called[1:])
-            return gradients_of(result, called) if call.gradients else result
+            return gradients_of(result, called, call.differentiate) if call.differentiate else result
 
 
 def _raise(error: Exception) -> None:

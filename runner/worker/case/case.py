@@ -1,12 +1,13 @@
 """Runs one case: reads its plan, runs its steps, measures, and sends the facts."""
 
 import contextlib
+import itertools
 import json
 import os
 import resource
 import tempfile
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from runner.worker.torch_compat import compiling, counting, lookup, math_library
 
 _MAX_TRACEBACK = 20_000
 _MAX_MESSAGE = 200_000
+_MAX_CAUSES = 20
+_MAX_CAUSE = 20_000
 
 
 class Channel:
@@ -141,7 +144,8 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
     raised = None
     session.begin_step(step)
     try:
-        session.do(step)
+        for _ in range(0 if step.get("skipped") else step.get("repeat", 1)):
+            session.do(step)
     except NotCarriedOut:
         raise
     except BaseException as error:  # torch may raise any exception, and code of the case may raise SystemExit
@@ -197,7 +201,22 @@ def _exception(error: BaseException, phase: str) -> dict[str, Any]:
         "message": _message(error),
         "traceback": _end_of(text, _MAX_TRACEBACK),
         "phase": phase,
+        "causes": [_described(cause) for cause in itertools.islice(_chain(error), _MAX_CAUSES)],
     }
+
+
+def _described(error: BaseException) -> dict[str, Any]:
+    return {"type": _path(type(error)), "ancestors": [_path(kind) for kind in type(error).__mro__], "message": _message(error)[:_MAX_CAUSE]}
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield the causes of an exception, the nearest first. A context counts also below ``from None``, which dynamo writes."""
+    seen = {id(error)}
+    cause = error.__cause__ or error.__context__
+    while cause is not None and id(cause) not in seen:
+        yield cause
+        seen.add(id(cause))
+        cause = cause.__cause__ or cause.__context__
 
 
 def _end_of(text: str, most: int) -> str:

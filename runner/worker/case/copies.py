@@ -67,12 +67,23 @@ def measured(value: Any) -> Any:
 
 def apart(value: Any) -> Any:
     """Return a deep copy; raise ``TypeError`` where it shares a module or a tensor with the original."""
-    made = copy.deepcopy(value)
+    made = deep(value)
     ours = {id(part): part for part in _parts(value)}
     for part in _parts(made):
         if ours.get(id(part)) is part:
             raise TypeError(f"a copy of a {type(part).__module__}.{type(part).__qualname__} is the object itself: see its __deepcopy__")
     return made
+
+
+def deep(value: Any) -> Any:
+    """Return a deep copy. A tensor that an operation made becomes one without the history before it, but no leaf: it gets no gradient."""
+    made = {id(leaf): _result_copy(leaf) for leaf in pytree.tree_leaves(value) if type(leaf) is torch.Tensor and not leaf.is_leaf}
+    return copy.deepcopy(value, made)
+
+
+def _result_copy(tensor: torch.Tensor) -> torch.Tensor:
+    with torch.enable_grad():
+        return _copy(tensor).requires_grad_().clone()
 
 
 def _parts(value: Any) -> Iterator[Any]:

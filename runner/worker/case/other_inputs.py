@@ -1,11 +1,12 @@
 """Other inputs of the same shapes, for a result that ``close`` must reject."""
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+
+from runner.worker.case import copies
 
 MOST_BYTES = 64 << 20
 """The maximum size of modules and arguments of one copy, in bytes."""
@@ -29,7 +30,7 @@ def drawn(called: Sequence[Any], plan: Mapping[str, Any]) -> list[Any]:
         raise LookupError(f"modules and arguments are larger than {MOST_BYTES >> 20} MiB")
     if not any(_may_be_drawn(leaf) for leaf in pytree.tree_leaves(list(called[1:]))):
         raise LookupError("no argument is a floating tensor")
-    target, *arguments = copy.deepcopy(list(called))
+    target, *arguments = copies.deep(list(called))
     # another seed than the case's: the same numbers would give the same result
     generator = torch.Generator().manual_seed(plan["seed"] ^ 0x5DEECE66D)
     return [target, *pytree.tree_map(lambda leaf: _redrawn(leaf, generator) if _may_be_drawn(leaf) else leaf, arguments)]

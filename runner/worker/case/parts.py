@@ -79,7 +79,7 @@ def _names_something(value: Any) -> bool:
 
 def differentiated(plan: Mapping[str, Any]) -> set[str]:
     """Return the names of results that a backward step differentiates. The eager side stores its own results of these."""
-    found = (STEPS[step["kind"]].parse(step["arguments"]).differentiated for step in plan["steps"])
+    found = (STEPS[step["kind"]].parse(step["arguments"]).differentiated for step in plan["steps"] if not step.get("skipped"))
     return {name for name in found if name is not None}
 
 

@@ -31,7 +31,7 @@ def prepare(session: "Session", undo: contextlib.ExitStack) -> None:
     _make_values(session)
     _set_spies(session, undo, of_values=True)
     session.reseed()
-    arguments = [inputs.make(entry, session.maker) for entry in body["inputs"]]
+    arguments = inputs.make_all(body["inputs"], session.maker)
     session.compiled = Side(targets, arguments)
     if session.plan["needs_eager"]:
         # one deepcopy for both, so that a module that is target and argument remains one object

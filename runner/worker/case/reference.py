@@ -9,7 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
-from runner.vocabulary.steps.gradients import gradients_of
+from runner.vocabulary.steps.gradients import Differentiate, gradients_of
 from runner.vocabulary.steps.session import NotCarriedOut, needed
 from runner.worker.case import copies, hooks, spies
 from runner.worker.case.hooks import Phases, Witness
@@ -25,7 +25,8 @@ class ReferenceCall:
 
     generators: devices.GeneratorState
     enter: Enter
-    gradients: bool = False
+    differentiate: Differentiate | None = None
+    """How backward was run on its result; None where only the call was made."""
 
 
 @dataclass(frozen=True)
@@ -102,14 +103,16 @@ class Reference:
         if not _has_history(result):
             side.result = None  # no backward can use it, and the copy is sufficient
 
-    def backward(self, of: str | None) -> None:
+    def backward(self, of: str | None, differentiate: Differentiate) -> None:
         """Run backward where the eager side has a result of this name, and store the gradients as the result."""
         has_reference = of is None or self._has(of)
         if self.side is not None and has_reference:
-            self.latest_call = None if self.latest_call is None or of is not None else replace(self.latest_call, gradients=True)
+            self.latest_call = (
+                None if self.latest_call is None or of is not None else replace(self.latest_call, differentiate=differentiate)
+            )
             with self._phases("eager"), self.running():
                 reference = self.side.result if of is None else self._of(self.side, of)
-                self.keep(gradients_of(reference, self.side.called))
+                self.keep(gradients_of(reference, self.side.called, differentiate))
         self.is_there = self.side is not None and has_reference
 
     def _has(self, of: str) -> bool:

@@ -110,7 +110,7 @@ class Session:
         with needed("the context"):
             enter = self.entered(wanted.context)
         with self.phases("inputs"), needed("the arguments"):
-            given = None if wanted.inputs is None else [inputs.make(entry, self.maker) for entry in wanted.inputs]
+            given = None if wanted.inputs is None else inputs.make_all(wanted.inputs, self.maker)
         self.reference.is_there = False
         effects = self._call_reference(self.eager, wanted, given, enter) if self.eager is not None and wanted.has_reference else None
         target = wanted.target()

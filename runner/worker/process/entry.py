@@ -151,14 +151,15 @@ def _baseline(plan_file: str) -> Any:
 
 
 def _work(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) -> None:
-    """Run the case of a plan file. The plan file ``facts`` requests the facts of the machine instead."""
+    """Run the case of a plan file. The word ``facts`` requests the facts of the machine instead; predicates to call may follow it."""
     from runner.core import protocol
     from runner.worker.case import case
 
-    if plan_file == "facts":
+    word_of_facts, *questions = plan_file.split(" ")
+    if word_of_facts == "facts":
         from runner.worker.torch_compat import facts
 
-        os.write(descriptor, protocol.dumps({"observation": protocol.encode(facts.collect()), "word": word}))
+        os.write(descriptor, protocol.dumps({"observation": protocol.encode(facts.collect(questions)), "word": word}))
     else:
         case.run(plan_file, descriptor, undo, word)
 

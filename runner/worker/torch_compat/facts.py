@@ -2,14 +2,17 @@
 
 import importlib.util
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from runner.core.devices import builds
 
 
-def collect() -> dict[str, Any]:
-    """Return versions and devices: the ``facts`` that options of backends may use. Memory is in bytes."""
+def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
+    """Return versions and devices: the ``facts`` that options of backends may use. Memory is in bytes.
+
+    ``questions`` are paths of predicates; ``answers`` has what each returned.
+    """
     import torch
 
     from runner.worker.torch_compat import devices, imports, lookup
@@ -27,6 +30,8 @@ def collect() -> dict[str, Any]:
         "triton": _triton_version(),
         "gpus": len(properties),
         "ck_dir": _ck_dir(),
+        "mkldnn": " ".join(_mkldnn_dtypes()),
+        "answers": {path: _answer(path) for path in questions},
     }
     if properties:
         facts.update(_of_devices(properties))
@@ -41,8 +46,38 @@ def _of_devices(properties: Sequence[Any]) -> dict[str, Any]:
         "device": first.name,
         "arch": imports.arch_of(first),
         "gpu_memory": min(entry.total_memory for entry in properties),
+        "sms": _multiprocessors(properties),
         "driver": _driver(),
     }
+
+
+def _multiprocessors(properties: Sequence[Any]) -> int | None:
+    counts = [count for entry in properties if (count := getattr(entry, "multi_processor_count", None)) is not None]
+    return min(counts, default=None)
+
+
+def _mkldnn_dtypes() -> list[str]:
+    """Return the dtypes that oneDNN computes on this CPU."""
+    import torch
+
+    if not torch.backends.mkldnn.is_available():
+        return []
+    questions = {"bfloat16": "_is_mkldnn_bf16_supported", "float16": "_is_mkldnn_fp16_supported"}
+    return [
+        "float32",
+        *(dtype for dtype, name in questions.items() if hasattr(torch.ops.mkldnn, name) and getattr(torch.ops.mkldnn, name)()),
+    ]
+
+
+def _answer(path: str) -> str:
+    """Call a predicate; return what it returned or raised, in words (``capabilities.HOLDS`` where it holds)."""
+    from runner.worker.torch_compat import lookup
+
+    try:
+        found = lookup.resolve(path.replace(":", "."))()
+    except Exception as error:  # a predicate of any package may raise anything
+        return f"raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:300]
+    return f"returned {found}" if isinstance(found, bool) else f"returned a value of type {type(found).__name__}, not True or False"
 
 
 def _driver() -> str | None:

@@ -1,0 +1,65 @@
+"""One run of ``tests/specs/words``, with a real torch: words of the language for values and conditions, each said by one small spec."""
+
+import pytest
+
+from runner.cli.parser import main
+from runner.core.exit_codes import ExitCode
+from runner.core.outcomes import Outcome
+from tests.fakes import ROOT, prestarted_program
+from tests.ran import Ran
+
+pytestmark = pytest.mark.torch
+
+WORDS = ROOT / "tests" / "specs" / "words"
+
+OUTCOMES = {
+    "aot-strict[backend=cpu]": Outcome.PASS,
+    "backward-loss[backend=eager]": Outcome.PASS,
+    "causes[backend=host]": Outcome.PASS,
+    "conditions[backend=cpu]": Outcome.PASS,
+    "hollow[backend=cpu]": Outcome.ERROR,
+    "parts-of-results[backend=eager]": Outcome.PASS,
+    "references[backend=cpu]": Outcome.PASS,
+    "repeats[backend=eager]": Outcome.PASS,
+    "requires-false[backend=host]": Outcome.UNAVAILABLE,
+    "requires-number[backend=host]": Outcome.UNAVAILABLE,
+    "requires-true[backend=host]": Outcome.PASS,
+    "whole-values[backend=eager,row=one]": Outcome.PASS,
+    "whole-values[backend=eager,row=two]": Outcome.PASS,
+}
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    out = tmp_path_factory.mktemp("words") / "out"
+    done = prestarted_program("run", WORDS, "--out", out)
+    return Ran(out, done.returncode, done.stdout, done.stderr)
+
+
+def test_every_word_is_said_of_a_real_torch(ran: Ran) -> None:
+    assert ran.outcomes == OUTCOMES, ran.stdout + ran.stderr
+
+
+def test_a_case_of_which_no_expectation_applies_is_an_error(ran: Ran) -> None:
+    assert ran.results["hollow[backend=cpu]"].reason == "no expectation applies here: the case claims nothing"
+
+
+def test_a_missing_capability_is_named_with_question_and_answer(ran: Ran) -> None:
+    reasons = {name: ran.results[f"requires-{name}[backend=host]"].reason for name in ("false", "number")}
+    assert reasons == {
+        "false": "torch.are_deterministic_algorithms_enabled() returned False",
+        "number": "torch.get_num_threads() returned a value of type int, not True or False",
+    }
+
+
+def test_answers_are_no_part_of_the_recorded_machine(ran: Ran) -> None:
+    """Two shards of a run ask different questions, and are merged."""
+    assert "mkldnn" in ran.run.header.environment
+    assert "answers" not in ran.run.header.environment
+
+
+def test_no_mutant_of_these_expectations_survives(ran: Ran, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # a run names its specs as they were given
+    code = main(["audit", str(ran.out)])
+    said = capsys.readouterr()
+    assert (code, ", 0 survived" in said.out) == (ExitCode.OK, True), said.out + said.err
