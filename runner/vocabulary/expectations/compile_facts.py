@@ -51,6 +51,12 @@ class Events:
     reason: Mapping[str, Any] | None
     when: Mapping[str, Any] | None
 
+    @property
+    def _wanted(self) -> tuple[tuple[str, ...], str | None]:
+        """The parts and the pattern of a reason."""
+        reason = self.reason or {}
+        return parts_of(reason.get("contains")), reason.get("matches")
+
     def check(self) -> None:
         """Raise ``BadExpectation`` for a wrong count or pattern, and for a reason where none may occur."""
         if self.count is not None:
@@ -81,7 +87,9 @@ class Events:
         judged = Judgement.failed(expected=f"{self.what} with a reason", observed="there were none", leaf="reason")
         for event in events:
             text = event["reason"]
-            judged = judge_text(text, parts_of(self.reason.get("contains")), self.reason.get("matches"), what=f"a reason in {event['frame']}")
+            judged = judge_text(
+                text, parts_of(self.reason.get("contains")), self.reason.get("matches"), what=f"a reason in {event['frame']}"
+            )
             judged = replace(judged, leaf="reason")
             if judged.status is not Status.HELD:
                 break
@@ -95,10 +103,7 @@ class Events:
         changed = lambda number: _with(facts, count=int(number))  # noqa: E731 - one line, used once
         yield from count_mutants(required, facts.measured["count"], here, changed, leaf="count")
         for index, event in enumerate(events if self.reason is not None else ()):
-            assert self.reason is not None
-            made = _Changed(facts, index)
-            parts, pattern = parts_of(self.reason.get("contains")), self.reason.get("matches")
-            for mutant in text_mutants(event["reason"], parts, pattern, made):
+            for mutant in text_mutants(event["reason"], *self._wanted, _Changed(facts, index)):
                 yield replace(mutant, leaf="reason", where=f"{event['frame']}: {mutant.where}")
 
 

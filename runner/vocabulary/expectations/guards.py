@@ -9,8 +9,10 @@ from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import Judgement, Mutant, StepFacts
 from runner.vocabulary.expectations.compile_facts import COMPILATION, NOT_MEASURED, check_counts, checks_mutants, judge_checks
 from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, count_mutants, judge_count
-from runner.vocabulary.expectations.filecheck import WHOLE, FileCheck
+from runner.vocabulary.expectations.filecheck import COMMENTED_OUT, WHOLE, FileCheck
 from runner.vocabulary.expectations.texts import TEXT_MUTATIONS, check_text, judge_text, parts_of, text_mutants
+
+_OF_CHECKS = tuple(name for name in FileCheck.mutations if name != COMMENTED_OUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +20,11 @@ class Guards:
     """``guards: {contains: "L['x'].size()[0]", checks: "CHECK-NOT: DUPLICATE"}``."""
 
     kind: ClassVar[str] = "guards"
-    mutations: ClassVar[tuple[str, ...]] = (*COUNT_MUTATIONS, *TEXT_MUTATIONS, *FileCheck.mutations)
+    mutations: ClassVar[tuple[str, ...]] = (
+        *COUNT_MUTATIONS,
+        *TEXT_MUTATIONS,
+        *(name for name in FileCheck.mutations if name != COMMENTED_OUT),
+    )
     count: Any = None
     contains: str | list[str] | None = None
     matches: str | None = None
@@ -76,7 +82,8 @@ class Guards:
         for mutant in text_mutants(text, (), self.matches, put):
             yield replace(mutant, leaf="matches")
         if self.checks is not None:
-            yield from checks_mutants(self.checks, text, here, put)
+            found = checks_mutants(self.checks, text, here, put)
+            yield from (mutant for mutant in found if mutant.name != COMMENTED_OUT)
 
 
 def _text(facts: StepFacts) -> str:

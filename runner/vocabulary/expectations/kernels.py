@@ -56,7 +56,8 @@ class Kernels:
         judged = []
         for key, count in self._counts.items():
             why = _why_not(key, facts)
-            judged.append(judge_count(count, None if why else _number(key, facts), here, leaf=key, absent=why))
+            found = judge_count(count, None if why else _number(key, facts), here, leaf=key, absent=why)
+            judged.append(found if why or key == "compiled" else replace(found, detail="\n".join(facts.measured["names"][:50])))
         return judged
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:

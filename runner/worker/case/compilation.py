@@ -39,7 +39,8 @@ class Compilation:
     """How many frames got guards."""
     recompiles: list[dict[str, str]] = field(default_factory=list)
     graph_breaks: list[dict[str, str]] = field(default_factory=list)
-    calls: dict[str, int] = field(default_factory=dict)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    """The kind and the name of each kernel call."""
     ran: int = 0
     """How many calls of compiled graphs were counted."""
     uncounted: list[str] = field(default_factory=list)
@@ -51,7 +52,8 @@ class Compilation:
     def kernels(self) -> dict[str, Any]:
         """Return the facts of kernels."""
         return {
-            "launched": {kind: self.calls.get(kind, 0) for kind in (kernel_calls.FUSED, kernel_calls.EXTERN, kernel_calls.USER)},
+            "launched": {kind: sum(found == kind for found, _ in self.calls) for kind in kernel_calls.KINDS},
+            "names": [f"{kind} {name}" for kind, name in self.calls[:MOST_EVENTS]],
             "recorded": bool(_installed),
             "ran": self.ran,
             "uncounted": list(dict.fromkeys(self.uncounted)),
@@ -184,13 +186,14 @@ def _recording_frames(original: Callable[..., Any]) -> Callable[..., Any]:
         known, failed = len(frames.break_reasons()), frames.guard_failures()
         try:
             made = original(convert, frame, entry, *args, **kwargs)
-            if entry is not None:
-                record.recompiles.append({"frame": name, "reason": _why_again(failed)[:MOST_REASON]})
-            return made
         except Exception as error:  # converting a frame can raise any error: it is recorded for the step and raised again
             if compiling.is_graph_break(error) and (why := frames.why_skipped(error)):
                 record.graph_breaks.append({"frame": name, "reason": why[:MOST_REASON]})
             raise
+        else:
+            if entry is not None:
+                record.recompiles.append({"frame": name, "reason": _why_again(failed)[:MOST_REASON]})
+            return made
         finally:
             for reason in frames.break_reasons()[known:]:
                 record.graph_breaks.append({"frame": name, "reason": reason[:MOST_REASON]})
@@ -263,8 +266,7 @@ def _counting_kernels(original: Callable[..., Any]) -> Callable[..., Any]:
             record.uncounted.append(_CPP)
         elif not found.in_python:
             record.uncounted.append(_NOT_PYTHON)
-        for kind, number in found.calls.items():
-            record.calls[kind] = record.calls.get(kind, 0) + number
+        record.calls.extend(found.calls)
         return made
 
     return wrapper

@@ -1,13 +1,14 @@
 """What dynamo did with a frame: its backend, its guards, its graph breaks and the reasons of its recompiles."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 
 def backends_of(convert: Any) -> list[Any]:
     """Return the backend object with which a converter of frames compiles, and those that it wraps."""
-    found, chain = getattr(convert, "_torchdynamo_orig_backend", None), []
+    chain: list[Any] = []
+    found = getattr(convert, "_torchdynamo_orig_backend", None)
     while found is not None and len(chain) < 20:
         chain.append(found)
         found = getattr(found, "_torchdynamo_orig_backend", None)
@@ -58,6 +59,3 @@ GUARDS = ("torch._dynamo.guards", "CheckFunctionManager.__init__")
 def name_of(frame: Any) -> str:
     """Return the name of a frame's function."""
     return str(frame.f_code.co_name)
-
-
-Hook = Callable[[Callable[..., Any]], Callable[..., Any]]

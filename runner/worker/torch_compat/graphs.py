@@ -72,6 +72,7 @@ WORDS = ("placeholder", "get_attr")
 def is_known(name: str) -> bool:
     """Whether torch, or the code of the case, has an operator or a function of a name as ``operators`` writes it."""
     import torch
+
     from runner.worker.torch_compat import lookup
 
     if name in WORDS:

@@ -22,6 +22,8 @@ EXTERN = "extern"
 USER = "user"
 """Calls of Triton kernels that the user wrote."""
 
+KINDS = (FUSED, EXTERN, USER)
+
 _USER_KERNEL = re.compile(r"^@triton_heuristics\.user_autotune\(", re.MULTILINE)
 _CPP_WRAPPER = "CppWrapperCodeCache"
 _WITHOUT_KERNEL = frozenset(["inductor::_reinterpret_tensor", "inductor::_alloc_from_pool", "aten::set_", "aten::resize_", "aten::resize"])
@@ -51,10 +53,8 @@ def read_wrapper(source: str) -> Wrapper:
         return Wrapper(is_python=False)
     definitions = dict(_definitions(tree))
     texts = {name: _strings(call) for name, call in definitions.items()}
-    generated = {
-        text.replace(name, "KERNEL") for name, text in texts.items() if not _USER_KERNEL.search(text) and not _joins_others(definitions[name])
-    }
-    return Wrapper(kernels=frozenset(definitions), generated=frozenset(generated))
+    own = (name for name, text in texts.items() if not _USER_KERNEL.search(text) and not _joins_others(definitions[name]))
+    return Wrapper(kernels=frozenset(definitions), generated=frozenset(texts[name].replace(name, "KERNEL") for name in own))
 
 
 def _definitions(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
@@ -99,7 +99,8 @@ def generated_kernels(graph: Any, made: Any) -> frozenset[str] | None:
 class Counted:
     """The kernel calls of one call of a compiled graph."""
 
-    calls: dict[str, int] = field(default_factory=lambda: {FUSED: 0, EXTERN: 0, USER: 0})
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    """The kind and the name of each."""
     in_python: bool = False
     """Whether a function of a Python wrapper ran."""
     in_cpp: bool = False
@@ -125,15 +126,15 @@ class _Profile:
         self._found = found
         self._calling: types.FrameType | None = None
         """The wrapper's frame that is calling C."""
-        self._kernels: dict[int, dict[int, Any]] = {}
-        """The kernels of a wrapper by ``id``, by the ``id`` of its namespace."""
+        self._kernels: dict[int, dict[int, tuple[str, Any]]] = {}
+        """The kernels of a wrapper with their names by ``id``, by the ``id`` of its namespace."""
         self._extern = _extern_functions()
 
     def __call__(self, frame: types.FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
             if self._calling is None and (wrapper := _wrapper_of(frame)) is not None:
                 self._calling = frame
-                self._count(self._of_c(argument, self._of(frame, wrapper)))
+                self._note(self._of_c(argument, self._of(frame, wrapper)))
         elif event in ("c_return", "c_exception"):
             if frame is self._calling:
                 self._calling = None
@@ -143,35 +144,34 @@ class _Profile:
                 self._found.in_cpp |= not entered.is_python
             caller = frame.f_back
             if self._calling is None and caller is not None and (wrapper := _wrapper_of(caller)) is not None:
-                self._count(self._of_python(frame, self._of(caller, wrapper)))
+                self._note(self._of_python(frame, self._of(caller, wrapper)))
 
-    def _count(self, kind: str | None) -> None:
-        if kind is not None:
-            self._found.calls[kind] += 1
+    def _note(self, found: tuple[str, str] | None) -> None:
+        if found is not None:
+            self._found.calls.append(found)
 
-    def _of(self, frame: types.FrameType, wrapper: Wrapper) -> dict[int, Any]:
+    def _of(self, frame: types.FrameType, wrapper: Wrapper) -> dict[int, tuple[str, Any]]:
         names = frame.f_globals
         if id(names) not in self._kernels:
-            self._kernels[id(names)] = {id(names[name]): names[name] for name in wrapper.kernels if name in names}
+            self._kernels[id(names)] = {id(names[name]): (name, names[name]) for name in wrapper.kernels if name in names}
         return self._kernels[id(names)]
 
-    def _of_c(self, called: Any, kernels: dict[int, Any]) -> str | None:
+    def _of_c(self, called: Any, kernels: dict[int, tuple[str, Any]]) -> tuple[str, str] | None:
         owner = getattr(called, "__self__", None)
-        if id(called) in kernels or id(owner) in kernels:
-            return _kind_of(kernels.get(id(called), owner))
-        if id(called) in self._extern:
-            return EXTERN
-        return EXTERN if getattr(called, "__name__", "") == "copy_" and _is_tensor(owner) else None
+        known = kernels.get(id(called)) or kernels.get(id(owner))
+        if known is not None:
+            return _kind_of(known[1]), known[0]
+        name = getattr(called, "__name__", "")
+        return (EXTERN, name) if id(called) in self._extern or (name == "copy_" and _is_tensor(owner)) else None
 
-    def _of_python(self, frame: types.FrameType, kernels: dict[int, Any]) -> str | None:
-        owner = frame.f_locals.get("self")
-        if id(owner) in kernels:
-            return _kind_of(owner)
-        if any(getattr(kernel, "__code__", None) is frame.f_code for kernel in kernels.values()):
-            return FUSED
-        if any(getattr(function, "__code__", None) is frame.f_code for function in self._extern.values()):
-            return EXTERN
-        return EXTERN if frame.f_code.co_name == "__call__" and _runs_kernel(owner) else None
+    def _of_python(self, frame: types.FrameType, kernels: dict[int, tuple[str, Any]]) -> tuple[str, str] | None:
+        owner, code = frame.f_locals.get("self"), frame.f_code
+        known = kernels.get(id(owner)) or next((one for one in kernels.values() if getattr(one[1], "__code__", None) is code), None)
+        if known is not None:
+            return _kind_of(known[1]), known[0]
+        if any(getattr(function, "__code__", None) is code for function in self._extern.values()):
+            return EXTERN, code.co_name
+        return (EXTERN, str(owner)) if code.co_name == "__call__" and _runs_kernel(owner) else None
 
 
 def _wrapper_of(frame: types.FrameType) -> Wrapper | None:
