@@ -221,6 +221,7 @@ def _recording_guards(original: Callable[..., Any]) -> Callable[..., Any]:
 
 _CPP = "a compiled graph has a C++ wrapper, whose kernel calls are not seen"
 _NOT_PYTHON = "a compiled graph ran without its Python wrapper (a replayed CUDA graph): its kernel calls are not seen"
+_REPLACED = "code that a compiled graph calls has replaced the profile function: the kernel calls after that are not seen"
 _PACKAGE = "a package that was compiled ahead of time ran: its kernel calls are not seen"
 
 
@@ -261,8 +262,11 @@ def _counting_kernels(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(graph, *args, **kwargs)
         record = _recording.compilation
         record.ran += 1
-        made, found = kernel_calls.counting_calls(functools.partial(original, graph, *args, **kwargs))
-        if found.in_cpp:
+        with kernel_calls.counted() as found:
+            made = original(graph, *args, **kwargs)
+        if not found.to_the_end:
+            record.uncounted.append(_REPLACED)
+        elif found.in_cpp:
             record.uncounted.append(_CPP)
         elif not found.in_python:
             record.uncounted.append(_NOT_PYTHON)

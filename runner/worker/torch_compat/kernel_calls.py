@@ -9,7 +9,7 @@ import contextlib
 import re
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,17 +105,20 @@ class Counted:
     """Whether a function of a Python wrapper ran."""
     in_cpp: bool = False
     """Whether a wrapper ran that only calls C++."""
+    to_the_end: bool = False
+    """Whether the calls were counted until the graph returned: code that it calls may set a profile function of its own."""
 
 
 @contextlib.contextmanager
 def counted() -> Iterator[Counted]:
     """Count the kernel calls of wrappers in this thread until the context ends."""
     found = Counted()
-    before = sys.getprofile()
-    sys.setprofile(_Profile(found))
+    before, profile = sys.getprofile(), _Profile(found)
+    sys.setprofile(profile)
     try:
         yield found
     finally:
+        found.to_the_end = sys.getprofile() is profile
         sys.setprofile(before)
 
 
@@ -201,10 +204,3 @@ def _runs_kernel(operator: Any) -> bool:
         return False
     name = getattr(operator, "_qualified_op_name", "") or operator.name()
     return not getattr(operator, "is_view", False) and name.partition(".")[0] not in _WITHOUT_KERNEL
-
-
-def counting_calls(run: Callable[[], Any]) -> tuple[Any, Counted]:
-    """Run a compiled graph; return its result and its kernel calls."""
-    with counted() as found:
-        made = run()
-    return made, found
