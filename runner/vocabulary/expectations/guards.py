@@ -12,7 +12,7 @@ from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, count_mutants
 from runner.vocabulary.expectations.filecheck import COMMENTED_OUT, WHOLE, FileCheck
 from runner.vocabulary.expectations.texts import TEXT_MUTATIONS, check_text, judge_text, parts_of, text_mutants
 
-_OF_CHECKS = tuple(name for name in FileCheck.mutations if name != COMMENTED_OUT)
+_OF_CHECKS = tuple(name for name in FileCheck.mutations if name not in (COMMENTED_OUT, *TEXT_MUTATIONS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +20,7 @@ class Guards:
     """``guards: {contains: "L['x'].size()[0]", checks: "CHECK-NOT: DUPLICATE"}``."""
 
     kind: ClassVar[str] = "guards"
-    mutations: ClassVar[tuple[str, ...]] = (
-        *COUNT_MUTATIONS,
-        *TEXT_MUTATIONS,
-        *(name for name in FileCheck.mutations if name != COMMENTED_OUT),
-    )
+    mutations: ClassVar[tuple[str, ...]] = (*COUNT_MUTATIONS, *TEXT_MUTATIONS, *_OF_CHECKS)
     count: Any = None
     contains: str | list[str] | None = None
     matches: str | None = None

@@ -200,7 +200,8 @@ def _is_tensor(value: Any) -> bool:
 def _runs_kernel(operator: Any) -> bool:
     import torch._ops
 
-    if not isinstance(operator, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
-        return False
-    name = getattr(operator, "_qualified_op_name", "") or operator.name()
-    return not getattr(operator, "is_view", False) and name.partition(".")[0] not in _WITHOUT_KERNEL
+    if isinstance(operator, torch._ops.OpOverload):
+        return not operator.is_view and operator.name().partition(".")[0] not in _WITHOUT_KERNEL
+    if isinstance(operator, torch._ops.OpOverloadPacket):
+        return any(_runs_kernel(getattr(operator, name)) for name in operator.overloads())
+    return False
