@@ -53,7 +53,7 @@ WRONG: Mapping[str, tuple[str, tuple[tuple[str, str, str], ...]]] = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("observed") / "run"
-    made = program("run", SPECS, "--out", out, "--isolation", "worker")
+    made = program("run", SPECS, "--out", out)
     assert made.returncode == ExitCode.FAILED, made.stderr
     return out
 

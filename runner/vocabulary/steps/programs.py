@@ -7,17 +7,18 @@ from runner.core.protocol import Json
 from runner.vocabulary.expectations.texts import MOST
 from runner.vocabulary.steps.session import Session, needed, values_of
 
-PYTHON = "python"
+_PYTHON = "<python>"
+"""Stands for the Python of the worker."""
 
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
-    PYTHON: (),
-    "torchrun": ("-m", "torch.distributed.run"),
-    "c++": (),
-    "cmake": (),
-    "nvcc": (),
-    "hipcc": (),
+    "python": (_PYTHON,),
+    "torchrun": (_PYTHON, "-m", "torch.distributed.run"),
+    "cxx": ("c++",),
+    "cmake": ("cmake",),
+    "nvcc": ("nvcc",),
+    "hipcc": ("hipcc",),
 }
-"""By the word of the language, the first arguments. A program with arguments here is a module of Python."""
+"""By the word of the language, the executable and its first arguments."""
 
 
 def run(session: Session, program: str, argv: Json) -> dict[str, Any]:
@@ -40,10 +41,8 @@ def _command(program: str) -> list[str]:
     import shutil
     import sys
 
-    first = PROGRAMS[program]
-    if program == PYTHON or first:
-        return [sys.executable, *first]
-    found = shutil.which(program)
+    executable, *first = PROGRAMS[program]
+    found = sys.executable if executable == _PYTHON else shutil.which(executable)
     if found is None:
-        raise LookupError(f"{program} is not on PATH")
-    return [found]
+        raise LookupError(f"{executable} is not on PATH")
+    return [found, *first]
