@@ -120,7 +120,7 @@ def wrapper(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "sys": sys,
     }
     known = kernel_calls.Wrapper(kernels=frozenset(["fused", "triton_0", "theirs", "by_function", "not_there"]))
-    monkeypatch.setitem(kernel_calls._wrappers, FILE, known)
+    monkeypatch.setitem(kernel_calls._loaded.wrappers, FILE, known)
     exec(compile(WRAPPER, FILE, "exec"), names)
     return names
 

@@ -42,8 +42,15 @@ class Wrapper:
     """False for a wrapper that only calls C++."""
 
 
-_wrappers: dict[str, Wrapper] = {}
-"""The wrappers that were loaded while calls are counted, by file."""
+@dataclass
+class _Loaded:
+    """What was loaded in the running case."""
+
+    wrappers: dict[str, Wrapper] = field(default_factory=dict)
+    """By file, the wrappers whose calls may be counted."""
+
+
+_loaded = _Loaded()
 
 
 def read_wrapper(source: str) -> Wrapper:
@@ -77,14 +84,14 @@ def _joins_others(call: ast.Call) -> bool:
 
 def note_wrapper(module: Any) -> None:
     """Read the source of a generated module that was loaded. Modules that are no wrappers define no kernels."""
-    if module.__file__ not in _wrappers:
+    if module.__file__ not in _loaded.wrappers:
         with open(module.__file__, encoding="utf-8") as stream:
-            _wrappers[module.__file__] = read_wrapper(stream.read())
+            _loaded.wrappers[module.__file__] = read_wrapper(stream.read())
 
 
 def forget_wrappers() -> None:
     """Forget the wrappers of the case before."""
-    _wrappers.clear()
+    _loaded.wrappers.clear()
 
 
 def generated_kernels(graph: Any, made: Any) -> frozenset[str] | None:
@@ -178,7 +185,7 @@ class _Profile:
 
 
 def _wrapper_of(frame: types.FrameType) -> Wrapper | None:
-    return _wrappers.get(frame.f_code.co_filename)
+    return _loaded.wrappers.get(frame.f_code.co_filename)
 
 
 def _extern_functions() -> dict[int, Any]:
