@@ -62,6 +62,8 @@ class ChildExit:
     code: int
     stderr: str
     """The end of its standard error."""
+    stdout: str | None = None
+    """The end of its standard output; None where that is the worker's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

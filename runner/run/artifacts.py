@@ -19,14 +19,15 @@ _OUTPUT_BYTES = 64_000
 _STACK_BYTES = 512_000
 """The end of standard error that is searched for the stack of a case that timed out: other threads may continue to print."""
 
-_CODE_FILE = re.compile(r"code-([0-9]{1,4})-([0-9]{1,4})\.txt")
+_CODE_FILE = re.compile(r"(?P<what>code|graph)-(?P<step>[0-9]{1,4})(?P<stage>-[a-z_]{1,20})?-(?P<index>[0-9]{1,4})\.txt")
 _MOST_CODE_FILES = 100
 
 
 def code_files(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names that are files of generated code, by step and piece."""
-    found = [match for name in names if (match := _CODE_FILE.fullmatch(name))]
-    return tuple(match[0] for match in sorted(found, key=lambda match: (int(match[1]), int(match[2])))[:_MOST_CODE_FILES])
+    """Return the names that are files of generated code, by step and piece, then those of graphs."""
+    found = [match for name in names if (match := _CODE_FILE.fullmatch(name)) and (match["what"] == "graph") is bool(match["stage"])]
+    ordered = sorted(found, key=lambda match: (match["what"], int(match["step"]), match["stage"] or "", int(match["index"])))
+    return tuple(match[0] for match in ordered[:_MOST_CODE_FILES])
 
 
 def keep(files: CaseFiles, path: Path, facts: object) -> str:

@@ -70,6 +70,42 @@ HELD: Mapping[str, tuple[Any, dict[str, Any]]] = {
     "log": ({"contains": "a"}, {"measured": {"text": "an a"}}),
     "dead": (["x"], {"measured": {"x": {"was": True, "alive": False, "type": "Tensor"}}}),
     "remote_cache": ({"RemoteFxGraphCache": {"hit": 1}}, {"remote": {"RemoteFxGraphCache": {"hit": 1}}}),
+    "kernels": (
+        {"launched": 3, "fused": 1, "extern": {"max": 2}, "compiled": 1},
+        {
+            "measured": {
+                "recorded": True,
+                "launched": {"fused": 1, "extern": 2, "user": 0},
+                "names": [],
+                "ran": 1,
+                "uncounted": [],
+                "compiled": 1,
+                "uncompiled": [],
+            }
+        },
+    ),
+    "graph": (
+        {"stage": "joint", "count": 1, "ops": {"aten.mm": 1, "aten.sin": 0}, "checks": "CHECK: mm"},
+        {
+            "measured": {
+                "available": True,
+                "unknown": [],
+                "graphs": [{"ops": {"aten.mm.default": 1}, "text": "y = aten.mm(x)  # mm", "cut": False}],
+            }
+        },
+    ),
+    "guards": (
+        {"count": 1, "contains": "x", "matches": "TENSOR", "checks": "CHECK: TENSOR\nCHECK-NOT: y"},
+        {"measured": {"frames": 1, "count": 1, "texts": ["TENSOR_MATCH: x"]}},
+    ),
+    "recompiles": (
+        {"count": 2, "reason": {"contains": "size"}},
+        {"measured": {"recorded": True, "count": 2, "events": [{"frame": "f", "reason": "size 1"}, {"frame": "g", "reason": "size 2"}]}},
+    ),
+    "graph_breaks": (
+        {"reason": {"matches": "print"}},
+        {"measured": {"recorded": True, "count": 1, "events": [{"frame": "f", "reason": "print of x"}]}},
+    ),
 }
 """For each kind an expectation with facts under which it holds. A new kind: say here what these are."""
 

@@ -26,12 +26,12 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 torch = import_torch()
 
-from runner.worker.case import source_module  # noqa: E402 - they import torch
+from runner.worker.case import compilation, source_module  # noqa: E402 - they import torch
 from runner.worker.process import warming  # noqa: E402
 from runner.worker.process.registered import Counters, Places  # noqa: E402
 from runner.worker.process.reset import Baseline  # noqa: E402
 from runner.worker.process.settings import SETTINGS, Settings  # noqa: E402
-from runner.worker.torch_compat import counting, imports, lookup, option_state  # noqa: E402
+from runner.worker.torch_compat import counting, imports, kernel_calls, lookup, option_state  # noqa: E402
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -72,6 +72,16 @@ def every(names: Sequence[str], step: int) -> list[Any]:
 def test_a_case_that_changes_nothing_leaves_nothing_odd(baseline: Baseline) -> None:
     for _ in range(2):
         assert after(baseline, lambda: None) == ""
+
+
+def test_what_is_recorded_of_the_compiles_of_a_case_leaves_nothing_odd(baseline: Baseline) -> None:
+    def record() -> None:
+        compilation.watch({"kernels", "guards", "recompiles", "graph_breaks", "graph", "dynamo"})
+        compilation.install()
+        kernel_calls._loaded.wrappers["/nowhere/wrapper.py"] = kernel_calls.Wrapper()
+        compilation.take().graph_breaks.append({"frame": "fn", "reason": "a break"})
+
+    assert after(baseline, record) == ""
 
 
 def test_every_setting_can_be_read_in_this_torch() -> None:

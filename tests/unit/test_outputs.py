@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from runner.execute.local import outputs
+from runner.run.artifacts import code_files
 
 
 @pytest.fixture
@@ -69,3 +70,16 @@ def test_a_full_disk_is_no_error_of_ours(file, monkeypatch):
     monkeypatch.setattr(os, "write", full)
     assert outputs.finish(file)
     assert os.fstat(file).st_size == 0
+
+
+def test_files_of_generated_code_come_before_graphs_and_other_names_are_left_out() -> None:
+    names = [
+        "graph-0-post_grad-1.txt",
+        "code-10-0.txt",
+        "code-2-1.txt",
+        "graph-0-dynamo-0.txt",
+        "code-0-joint-0.txt",
+        "graph-0-0.txt",
+        "x.txt",
+    ]
+    assert code_files(names) == ("code-2-1.txt", "code-10-0.txt", "graph-0-dynamo-0.txt", "graph-0-post_grad-1.txt")

@@ -24,6 +24,7 @@ BOUND_ELSEWHERE = {
     ("runner/execute/services/manage.py", "self.process.wait()"): "after SIGKILL",
     ("runner/execute/local/workers.py", "self.process.wait()"): "it has ended: its descriptor is readable",
     ("runner/vocabulary/steps/spawn.py", "child.join()"): "by the deadline of the case",
+    ("runner/vocabulary/steps/programs.py", "child.wait()"): "by the deadline of the case",
 }
 """Waits of the program without a bound of their own, and what ends them."""
 

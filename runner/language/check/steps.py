@@ -163,7 +163,7 @@ def expectation_problems(document: Document, expectation: RawExpectation) -> Ite
         yield from _unreached(document, expectation.body, expectation.path)
 
 
-_COUNTED = ("counter", "metric", "generated_files", "remote_cache")
+_COUNTED = ("counter", "metric", "generated_files", "remote_cache", "kernels", "graph", "guards", "recompiles", "graph_breaks")
 
 
 def _unreached(document: Document, counts: object, path: DataPath) -> Iterator[Diagnostic]:

@@ -16,10 +16,10 @@ from runner.vocabulary.expectations import EAGER, OUTPUT
 from runner.vocabulary.steps import COMPILED
 
 SPY_KEYS: Mapping[str, tuple[str, ...]] = {
-    "function": ("record", "result", "instead"),
-    "method": ("record", "result", "instead"),
+    "function": ("record", "result", "instead", "around"),
+    "method": ("record", "result", "instead", "around"),
     "class": ("record", "instead"),
-    "lowering": ("record", "result", "instead"),
+    "lowering": ("record", "result", "instead", "around"),
     "graph": ("record",),
 }
 """The keys that each kind of spy allows."""
@@ -76,6 +76,10 @@ def spy_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
             owners = [word for word, keys in SPY_KEYS.items() if key in keys]
             message = f"'{key}' does not go with '{kind}'"
             yield anatomy.document.problem((*path, key), message, f"it goes with {one_of(owners)}", key=True)
+        for key in ("result", "instead") if "around" in spy else ():
+            if key in spy:
+                hint = "the hook of around calls the original itself, and returns what the caller gets"
+                yield anatomy.document.problem((*path, key), f"'{key}' does not go with 'around'", hint, key=True)
         yield from _hook_problems(anatomy, spy, path, prelude)
         yield from _target_problems(anatomy, kind, spy[kind], (*path, kind), prelude)
         if name not in expected and "instead" not in spy:
@@ -84,7 +88,7 @@ def spy_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
 
 
 def _hook_problems(anatomy: Anatomy, spy: Mapping[str, object], path: DataPath, prelude: set[str]) -> Iterator[Diagnostic]:
-    for word in ("record", "result", "instead"):
+    for word in ("record", "result", "instead", "around"):
         hook = spy.get(word)
         if isinstance(hook, str) and prelude.isdisjoint((hook, "*")):
             message, hint = unknown("function", hook, prelude - {"torch", "params"})

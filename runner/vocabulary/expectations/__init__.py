@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runner.core.protocol import Json
-from runner.vocabulary.expectations import close, dead, equality, log, strides, text
+from runner.vocabulary.expectations import close, dead, equality, graph, graph_breaks, guards, kernels, log, recompiles, strides, text
 from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Expectation, Judgement, Raised, StepFacts
 from runner.vocabulary.expectations.calls import Calls
 from runner.vocabulary.expectations.close import Close
@@ -14,9 +14,14 @@ from runner.vocabulary.expectations.equality import Differs, Equals
 from runner.vocabulary.expectations.exit import Exit
 from runner.vocabulary.expectations.filecheck import FileCheck
 from runner.vocabulary.expectations.generated_files import GeneratedFiles
+from runner.vocabulary.expectations.graph import GraphOfStage
+from runner.vocabulary.expectations.graph_breaks import GraphBreaks
+from runner.vocabulary.expectations.guards import Guards
+from runner.vocabulary.expectations.kernels import Kernels
 from runner.vocabulary.expectations.log import Log
 from runner.vocabulary.expectations.metric import Metric
 from runner.vocabulary.expectations.raises import Raises
+from runner.vocabulary.expectations.recompiles import Recompiles
 from runner.vocabulary.expectations.remote_cache import RemoteCache
 from runner.vocabulary.expectations.runs import Runs
 from runner.vocabulary.expectations.strides import Strides
@@ -39,6 +44,11 @@ EXPECTATIONS: Mapping[str, type[Expectation]] = {
     "log": Log,
     "dead": Dead,
     "remote_cache": RemoteCache,
+    "kernels": Kernels,
+    "graph": GraphOfStage,
+    "guards": Guards,
+    "recompiles": Recompiles,
+    "graph_breaks": GraphBreaks,
 }
 """The class of each expectation, by its key in a spec."""
 
@@ -50,10 +60,15 @@ MEASURES: Mapping[str, Callable[[Mapping[str, Any], Callable[[str], Any]], Json]
     "text": text.measure,
     "log": log.measure,
     "dead": dead.measure,
+    "kernels": kernels.measure,
+    "graph": graph.measure,
+    "guards": guards.measure,
+    "recompiles": recompiles.measure,
+    "graph_breaks": graph_breaks.measure,
 }
 """Measurements in the worker, by kind. Kinds that use only the facts of every step are absent."""
 
-ALWAYS_MEASURED = ("log", "dead")
+ALWAYS_MEASURED = ("log", "dead", "kernels", "graph", "guards", "recompiles", "graph_breaks")
 """Kinds that need no result and are measured after an exception too."""
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""``spawn``: calls a function in a child process that ``multiprocessing`` spawns."""
+"""``spawn``: calls a function in a child process that ``multiprocessing`` spawns, or runs a program."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from runner.core.diagnostics import Diagnostic
 from runner.core.protocol import Json
+from runner.vocabulary.steps import programs
 from runner.vocabulary.steps.around import Around
 from runner.vocabulary.steps.base import Callee, StepKind, Traits
 from runner.vocabulary.steps.session import Session, callable_of, values_of
@@ -15,6 +16,9 @@ def run(session: Session, arguments: "Spawn") -> None:
     """Start the child and wait for it."""
     import multiprocessing
 
+    if arguments.program is not None:
+        session.exit = programs.run(session, arguments.program, arguments.argv)
+        return
     function = callable_of(session, arguments.call)
     args, kwargs = values_of(session, arguments.args, arguments.kwargs)
     with session.phases("spawn"):
@@ -26,19 +30,22 @@ def run(session: Session, arguments: "Spawn") -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spawn(StepKind):
-    """``spawn: {call: NAME, args: [...], kwargs: {...}}``."""
+    """``spawn: {call: NAME, args: [...], kwargs: {...}}`` or ``spawn: {program: python, argv: [...]}``."""
 
     kind: ClassVar[str] = "spawn"
     traits: ClassVar[Traits] = Traits(has_exit=True, children=1, own_process="its child imports what this process has written for it")
     runs = staticmethod(run)
-    call: Json
+    call: Json = None
     args: Json = None
     kwargs: Json = None
+    program: str | None = None
+    argv: Json = None
 
     @property
     def callees(self) -> Iterator[Callee]:
         """The function that the child calls."""
-        yield Callee(call=self.call, args=self.args, kwargs=self.kwargs)
+        if self.call is not None:
+            yield Callee(call=self.call, args=self.args, kwargs=self.kwargs)
 
     def name_problems(self, around: Around) -> Iterator[Diagnostic]:
         """Yield a missing ``exit`` expectation."""

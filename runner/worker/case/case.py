@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.core import protocol
-from runner.worker.case import hooks, own_files, parts
+from runner.worker.case import compilation, hooks, own_files, parts
 from runner.worker.case.hooks import Phases, Witness
 from runner.worker.process.seal import Broken, Seal
 from runner.worker.toolchain import objects
@@ -92,6 +92,7 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
         undo.enter_context(option_state.patched_options(parts.resolved(naming, session.scope.named)))
         # graphs and counts of preludes and values are not those of the case's functions
         witness.take()
+        compilation.take()
         counting.clear_counters()
         counting.clear_metrics()
         for index, step in enumerate(plan["steps"]):
@@ -122,8 +123,12 @@ def _set_up(plan: Mapping[str, Any], paths: parts.Sections, phases: Phases, witn
     body = plan["body"]
     math_library.set_threads(int(os.environ.get(protocol.THREADS, "1")))
     hooks.watch(phases, witness)
+    wanted = compilation.wanted_by(plan)
+    compilation.watch(wanted)
     if body["compiles"]:
         hooks.install()
+        if wanted:
+            compilation.install()
     objects.install(plan["objects"], own=[plan["folder"], plan["cache"], tempfile.gettempdir()])
     option_state.set_torch_state(body["torch"])
     options = {"config": {"compile_threads": 1, **body["config"]}, **{k: body[k] for k in ("dynamo_config", "functorch_config")}}
@@ -153,10 +158,12 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
         if not STEPS[step["kind"]].traits.claims or (not isinstance(error, Exception) and phase in ("inputs", "eager")):
             raise
         raised = _exception(error, phase)
-    seen = witness.take()
+    seen, compiled = witness.take(), compilation.take()
+    session.names.compilation = compiled.facts()
     facts = {"raised": raised, "counters": counting.counters(), "metrics": counting.metrics(), **hooks.as_facts(seen)}
     facts["remote"] = counting.remote_caches()
     facts["code"] = _save_code(Path(plan["folder"]), index, seen.code)
+    _save_graphs(Path(plan["folder"]), index, compiled.graphs)
     facts["calls"] = {name: spy.facts() for name, spy in session.spies.items()}
     own = {"exit": session.exit, "bench": session.bench, "effects": session.effects}
     facts.update({name: found for name, found in own.items() if found is not None})
@@ -169,6 +176,13 @@ def _save_code(folder: Path, step: int, pieces: list[str]) -> int:
     for index, text in enumerate(pieces):
         (folder / f"code-{step}-{index}.txt").write_text(text, encoding="utf-8", errors="surrogatepass")
     return len(pieces)
+
+
+def _save_graphs(folder: Path, step: int, stages: Mapping[str, list[dict[str, Any]]]) -> None:
+    """Write the graphs for people: expectations are judged by the observation."""
+    for stage, found in stages.items():
+        for index, graph in enumerate(found):
+            (folder / f"graph-{step}-{stage}-{index}.txt").write_text(graph["text"], encoding="utf-8", errors="surrogatepass")
 
 
 def _measure(session: Any, step: Mapping[str, Any], raised: Any) -> tuple[dict[str, Any], dict[str, str]]:

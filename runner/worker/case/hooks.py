@@ -146,6 +146,22 @@ def claim(backend: Any) -> None:
     _watch.backends.append(backend)
 
 
+def is_claimed(backend: Any) -> bool:
+    """Whether a backend object compiles the case's own functions."""
+    return any(backend is claimed for claimed in _watch.backends)
+
+
+def is_own_compile() -> bool:
+    """Whether the current compile is of the case's own functions."""
+    return _watch.depth > 0 or _is_own_context()
+
+
+def is_own_graph(graph: Any) -> bool:
+    """Whether a compiled graph is of the case's own functions."""
+    known = _watch.own.get(id(graph))
+    return known is not None and known() is graph
+
+
 def install() -> None:
     """Install the hooks in torch for the rest of the process; later calls do nothing."""
     if _installed:
@@ -198,7 +214,7 @@ def _counting_entries(original: Callable[..., Any]) -> Callable[..., Any]:
 def _compiling_own(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(backend: Any, *args: Any, **kwargs: Any) -> Any:
-        is_own = any(backend is claimed for claimed in _watch.backends)
+        is_own = is_claimed(backend)
         _watch.depth += is_own
         if is_own:
             context = compiling.compile_context()
@@ -254,7 +270,7 @@ def _recording_graphs(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(graph: Any, *args: Any, **kwargs: Any) -> Any:
         _watch.seen.graphs.append(sorted(graph.device_types))
-        if _watch.depth or _is_own_context():
+        if is_own_compile():
             _watch.own[id(graph)] = weakref.ref(graph)
         return original(graph, *args, **kwargs)
 
@@ -269,9 +285,7 @@ def _is_own_context() -> bool:
 def _counting_calls(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(graph: Any, inputs: Any) -> Any:
-        known = _watch.own.get(id(graph))
-        is_own = known is not None and known() is graph
-        _count(_watch.seen.executed if is_own else _watch.seen.executed_others, graph.device_types)
+        _count(_watch.seen.executed if is_own_graph(graph) else _watch.seen.executed_others, graph.device_types)
         return original(graph, inputs)
 
     return wrapper

@@ -6,6 +6,7 @@ from typing import Any
 from torch.utils import _pytree as pytree
 
 from runner.vocabulary.expectations.base import EAGER, OUTPUT
+from runner.vocabulary.expectations.compile_facts import COMPILATION
 from runner.vocabulary.expectations.dead import WEAK
 from runner.vocabulary.expectations.log import STDERR
 from runner.worker.case import copies
@@ -26,6 +27,8 @@ class Names:
         """Weak references to objects that must be dead at some step."""
         self.snapshots: dict[str, Any] = {}
         """Copies of the values of names that steps bound and that an expectation uses."""
+        self.compilation: Mapping[str, Any] = {}
+        """What was recorded of the compiles of the step, by the kind of expectation that asks for it."""
         self._bound: str | None = None
         """The name of the current step's result; None before it is bound."""
 
@@ -68,6 +71,8 @@ class Names:
             return self._log()
         if name == WEAK:
             return self.weak
+        if name.startswith(COMPILATION):
+            return self.compilation[name.removeprefix(COMPILATION)]
         return self._snapshot(first, rest) if first in self.snapshots else self._scope.named(name)
 
     def _snapshot(self, first: str, rest: str) -> Any:

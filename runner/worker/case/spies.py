@@ -27,6 +27,7 @@ class Spy:
         """Whether calls are not recorded, as during calls by the runner itself."""
         self._record = self._function(scope, "record")
         self._result = self._function(scope, "result")
+        self._around = self._function(scope, "around")
         instead = spec.get("instead")
         self.replacement = _returning(instead["returns"], scope) if isinstance(instead, Mapping) else self._function(scope, "instead")
 
@@ -39,6 +40,8 @@ class Spy:
         @functools.wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             self.saw(*args, **kwargs)
+            if self._around is not None:
+                return self._around(original, *args, **kwargs)
             made = (self.replacement or original)(*args, **kwargs)
             return made if self._result is None else self._result(made, *args, **kwargs)
 

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from runner import vocabulary, worker
-from runner.worker.case import hooks, source_module
+from runner.worker.case import compilation, hooks, source_module
 from runner.worker.process import warming
 from runner.worker.process.registered import OURS, PYTHON, Counters, Places, Tables
 from runner.worker.process.settings import Settings
@@ -54,6 +54,7 @@ class Baseline:
 
     def __init__(self) -> None:
         hooks.install()
+        compilation.install()
         _import_all()
         self._options = option_state.option_values()
         self._settings = Settings()

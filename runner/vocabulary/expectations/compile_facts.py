@@ -1,0 +1,127 @@
+"""Shared by what is expected of a compile: the name of the facts, directives on a recorded text, events with a reason."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from runner.core.conditions import Surroundings, holds
+from runner.core.expectation import Status
+from runner.core.protocol import Json
+from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations.counts import check_count, count_mutants, judge_count
+from runner.vocabulary.expectations.filecheck import FileCheck
+from runner.vocabulary.expectations.texts import check_text, judge_text, parts_of, text_mutants
+
+COMPILATION = "<compilation>."
+"""The beginning of the name of what was recorded of the compiles of a step; no value of a spec can have this name."""
+
+NOT_MEASURED = "nothing was measured"
+AT_LEAST_ONE = {"min": 1}
+
+
+def check_counts(body: Mapping[str, Any], *keys: str) -> None:
+    """Check the counts at some keys; raise ``BadExpectation``."""
+    for key in keys:
+        if key in body:
+            try:
+                check_count(body[key])
+            except BadExpectation as error:
+                raise BadExpectation(str(error), error.hint, path=(key, *error.path)) from error
+
+
+def judge_checks(checks: FileCheck, text: str, here: Surroundings) -> Judgement:
+    """Judge directives on a text; the leaf is ``checks``."""
+    (judged,) = checks.judge(StepFacts(code=(text,)), here)
+    return replace(judged, leaf="checks")
+
+
+def checks_mutants(checks: FileCheck, text: str, here: Surroundings, changed: Callable[[str], StepFacts]) -> Iterator[Mutant]:
+    """Yield the mutants of directives. ``changed`` makes facts with a text."""
+    for mutant in checks.mutants(StepFacts(code=(text,)), here):
+        facts = None if mutant.facts is None else changed(mutant.facts.code[0])
+        yield replace(mutant, facts=facts, leaf="checks")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    """What is expected of the recompiles, or of the graph breaks, of a step."""
+
+    what: str
+    count: Any
+    reason: Mapping[str, Any] | None
+    when: Mapping[str, Any] | None
+
+    @property
+    def _wanted(self) -> tuple[tuple[str, ...], str | None]:
+        """The parts and the pattern of a reason."""
+        reason = self.reason or {}
+        return parts_of(reason.get("contains")), reason.get("matches")
+
+    def check(self) -> None:
+        """Raise ``BadExpectation`` for a wrong count or pattern, and for a reason where none may occur."""
+        if self.count is not None:
+            check_counts({"count": self.count}, "count")
+        if self.reason is not None:
+            try:
+                check_text(self.reason)
+            except BadExpectation as error:
+                raise BadExpectation(str(error), error.hint, path=("reason", *error.path)) from error
+            if self.count == 0:
+                raise BadExpectation(f"a reason of 0 {self.what}", "expect at least 1, or remove the reason", path=("reason",))
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge how many there were, then the reason of each."""
+        if not holds(self.when, here):
+            return [Judgement.not_applicable()]
+        if facts.measured is None or not facts.measured["recorded"]:
+            why = NOT_MEASURED if facts.measured is None else "the backend of the case compiles nothing"
+            return [Judgement.error(why, expected=f"the {self.what} of the step")]
+        events = facts.measured["events"]
+        required = AT_LEAST_ONE if self.count is None else self.count
+        judged = judge_count(required, facts.measured["count"], here, leaf="count", absent="")
+        counted = replace(judged, expected=f"{self.what}: {judged.expected.removeprefix('count ')}", detail=_shown(events))
+        return [counted] if self.reason is None else [counted, self._judge_reasons(events)]
+
+    def _judge_reasons(self, events: Sequence[Mapping[str, str]]) -> Judgement:
+        assert self.reason is not None
+        judged = Judgement.failed(expected=f"{self.what} with a reason", observed="there were none", leaf="reason")
+        for event in events:
+            text = event["reason"]
+            judged = judge_text(
+                text, parts_of(self.reason.get("contains")), self.reason.get("matches"), what=f"a reason in {event['frame']}"
+            )
+            judged = replace(judged, leaf="reason")
+            if judged.status is not Status.HELD:
+                break
+        return judged
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """Yield more of them and fewer, and each reason without what is expected of it."""
+        if not holds(self.when, here):
+            return
+        required, events = AT_LEAST_ONE if self.count is None else self.count, facts.measured["events"]
+        changed = lambda number: _with(facts, count=int(number))  # noqa: E731 - one line, used once
+        yield from count_mutants(required, facts.measured["count"], here, changed, leaf="count")
+        for index, event in enumerate(events if self.reason is not None else ()):
+            for mutant in text_mutants(event["reason"], *self._wanted, _Changed(facts, index)):
+                yield replace(mutant, leaf="reason", where=f"{event['frame']}: {mutant.where}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """Makes facts in which one event has another reason."""
+
+    facts: StepFacts
+    index: int
+
+    def __call__(self, text: str) -> StepFacts:
+        events = [{**event, "reason": text} if at == self.index else event for at, event in enumerate(self.facts.measured["events"])]
+        return _with(self.facts, events=events)
+
+
+def _with(facts: StepFacts, **changes: Json) -> StepFacts:
+    return replace(facts, measured={**facts.measured, **changes})
+
+
+def _shown(events: Sequence[Mapping[str, str]]) -> str:
+    return "\n".join(f"{event['frame']}: {event['reason'][:500]}" for event in events[:10])

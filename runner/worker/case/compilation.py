@@ -1,0 +1,286 @@
+"""What hooks record of the compiles of a case's own functions: graphs, guards, recompiles, graph breaks, kernel calls.
+
+A hook records only what an expectation of the case asks for, and only for functions that the case compiles with its own ``torch.compile``.
+"""
+
+import functools
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.worker.case import hooks
+from runner.worker.torch_compat import compiling, frames, graphs, kernel_calls
+
+MOST_GRAPHS = 50
+"""The maximum number of graphs of a stage that are recorded in a step."""
+
+MOST_TEXT = 1 << 20
+"""The maximum number of characters of a graph; the rest is cut off."""
+
+MOST_EVENTS = 200
+MOST_REASON = 4000
+"""The maximum number of recompiles or graph breaks that are recorded in a step, and of characters of a reason."""
+
+MOST_GUARDS = 5000
+"""The maximum number of guards whose text is recorded in a step."""
+
+
+@dataclass
+class Compilation:
+    """What was recorded in one step."""
+
+    graphs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """For each stage its graphs in order: ``ops``, ``text``, and whether the text was ``cut``."""
+    frames: int = 0
+    """How many frames dynamo converted."""
+    guards: list[str] = field(default_factory=list)
+    guarded: int = 0
+    """How many frames got guards."""
+    recompiles: list[dict[str, str]] = field(default_factory=list)
+    graph_breaks: list[dict[str, str]] = field(default_factory=list)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    """The kind and the name of each kernel call."""
+    ran: int = 0
+    """How many calls of compiled graphs were counted."""
+    uncounted: list[str] = field(default_factory=list)
+    """Why kernel calls could not be counted."""
+    compiled: set[str] = field(default_factory=set)
+    uncompiled: list[str] = field(default_factory=list)
+    """Why kernels that were compiled could not be counted."""
+
+    def kernels(self) -> dict[str, Any]:
+        """Return the facts of kernels."""
+        return {
+            "launched": {kind: sum(found == kind for found, _ in self.calls) for kind in kernel_calls.KINDS},
+            "names": [f"{kind} {name}" for kind, name in self.calls[:MOST_EVENTS]],
+            "recorded": bool(_installed),
+            "ran": self.ran,
+            "uncounted": list(dict.fromkeys(self.uncounted)),
+            "compiled": len(self.compiled),
+            "uncompiled": list(dict.fromkeys(self.uncompiled)),
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts by the kind of expectation that asks for them; ``graph`` has a function beside the graphs of each stage."""
+        events = {"recompiles": self.recompiles, "graph_breaks": self.graph_breaks}
+        return {
+            "kernels": self.kernels(),
+            "graph": {"stages": self.graphs, "is_available": _is_available, "is_known": graphs.is_known},
+            "guards": {"frames": self.guarded, "count": len(self.guards), "texts": self.guards[:MOST_GUARDS]},
+            **{kind: {"recorded": bool(_installed), "count": len(found), "events": found[:MOST_EVENTS]} for kind, found in events.items()},
+        }
+
+
+@dataclass
+class _Recording:
+    """The record of the running case. The hooks are installed once per process."""
+
+    wanted: frozenset[str] = frozenset()
+    """Kinds of expectations that the case has, and stages of graphs."""
+    compilation: Compilation = field(default_factory=Compilation)
+
+
+_recording = _Recording()
+_installed: list[bool] = []
+_within = threading.local()
+"""``stage``: whether this thread is within the passes of a stage; passes call themselves for graphs within a graph."""
+
+KINDS = ("kernels", "graph", "guards", "recompiles", "graph_breaks")
+"""The kinds of expectations that need these records."""
+
+
+def watch(wanted: Collection[str]) -> None:
+    """Record for a new case from now on."""
+    _recording.wanted, _recording.compilation = frozenset(wanted), Compilation()
+    kernel_calls.forget_wrappers()
+
+
+def wanted_by(plan: Mapping[str, Any]) -> set[str]:
+    """Return the kinds of expectations of a plan that need these records, and the stages of graphs."""
+    measures = [wanted for step in plan["steps"] for wanted in step["measure"] if wanted["kind"] in KINDS]
+    stages = {wanted["arguments"]["stage"] for wanted in measures if wanted["kind"] == "graph"}
+    return {wanted["kind"] for wanted in measures} | stages
+
+
+def take() -> Compilation:
+    """Return the record since the last call, and start a new one."""
+    taken, _recording.compilation = _recording.compilation, Compilation()
+    return taken
+
+
+def install() -> None:
+    """Install the hooks for the rest of the process; later calls do nothing."""
+    if _installed:
+        return
+    _installed.append(True)
+    for module, name in compiling.backend_calls():
+        compiling.wrap(module, name, _recording_dynamo_graphs)
+    for stage, (module, name) in graphs.PASSES.items():
+        if graphs.is_available(stage):
+            compiling.wrap(module, name, functools.partial(_recording_stage, stage))
+    for (module, name), around in (
+        (frames.CONVERSION, _recording_frames),
+        (frames.GUARDS, _recording_guards),
+        (("torch._inductor.codecache", "PyCodeCache.load_by_key_path"), _noting_wrappers),
+        (("torch._inductor.graph", "GraphLowering.codegen"), _recording_kernels),
+        (("torch._inductor.output_code", "CompiledFxGraph.__call__"), _counting_kernels),
+        (("torch.export.pt2_archive._package", "AOTICompiledModel.__call__"), _noticing_packages),
+    ):
+        compiling.wrap(module, name, around)
+
+
+def _is_available(stage: str) -> bool:
+    return stage not in graphs.PASSES or graphs.is_available(stage)
+
+
+# -- graphs ---------------------------------------------------------------------------------------------------------
+
+
+def _record_graph(stage: str, graph: Any) -> None:
+    found = _recording.compilation.graphs.setdefault(stage, [])
+    if len(found) < MOST_GRAPHS:
+        text = graphs.text_of(graph)
+        found.append({"ops": graphs.operators(graph), "text": text[:MOST_TEXT], "cut": len(text) > MOST_TEXT})
+    else:
+        found.append({"ops": {}, "text": "", "cut": True})
+
+
+def _recording_dynamo_graphs(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(backend: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+        if "dynamo" in _recording.wanted and hooks.is_claimed(backend):
+            _record_graph("dynamo", graph)
+        return original(backend, graph, *args, **kwargs)
+
+    return wrapper
+
+
+def _recording_stage(stage: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        if stage not in _recording.wanted or getattr(_within, "stage", False) or not hooks.is_own_compile():
+            return original(graph, *args, **kwargs)
+        _within.stage = True
+        try:
+            made = original(graph, *args, **kwargs)
+        finally:
+            _within.stage = False
+        _record_graph(stage, graph if made is None else made)
+        return made
+
+    return wrapper
+
+
+# -- frames ---------------------------------------------------------------------------------------------------------
+
+
+def _recording_frames(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(convert: Any, frame: Any, entry: Any, *args: Any, **kwargs: Any) -> Any:
+        asked = not _recording.wanted.isdisjoint(("recompiles", "graph_breaks"))
+        if not asked or not any(map(hooks.is_claimed, frames.backends_of(convert))):
+            return original(convert, frame, entry, *args, **kwargs)
+        record, name = _recording.compilation, frames.name_of(frame)
+        record.frames += 1
+        known, failed = len(frames.break_reasons()), frames.guard_failures()
+        try:
+            made = original(convert, frame, entry, *args, **kwargs)
+        except Exception as error:  # converting a frame can raise any error: it is recorded for the step and raised again
+            if compiling.is_graph_break(error) and (why := frames.why_skipped(error)):
+                record.graph_breaks.append({"frame": name, "reason": why[:MOST_REASON]})
+            raise
+        else:
+            if entry is not None:
+                record.recompiles.append({"frame": name, "reason": _why_again(failed)[:MOST_REASON]})
+            return made
+        finally:
+            for reason in frames.break_reasons()[known:]:
+                record.graph_breaks.append({"frame": name, "reason": reason[:MOST_REASON]})
+
+    return wrapper
+
+
+def _why_again(before: Mapping[Any, list[str]]) -> str:
+    """Return the guards that failed since: one for each compiled code of the frame that did not fit."""
+    return "\n".join(reason for code, reasons in frames.guard_failures().items() for reason in reasons[len(before.get(code, ())) :])
+
+
+def _recording_guards(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(manager: Any, *args: Any, **kwargs: Any) -> None:
+        original(manager, *args, **kwargs)
+        if "guards" in _recording.wanted and hooks.is_own_compile():
+            _recording.compilation.guarded += 1
+            _recording.compilation.guards.extend(frames.guards_of(manager))
+
+    return wrapper
+
+
+# -- kernels --------------------------------------------------------------------------------------------------------
+
+_CPP = "a compiled graph has a C++ wrapper, whose kernel calls are not seen"
+_NOT_PYTHON = "a compiled graph ran without its Python wrapper (a replayed CUDA graph): its kernel calls are not seen"
+_REPLACED = "code that a compiled graph calls has replaced the profile function: the kernel calls after that are not seen"
+_PACKAGE = "a package that was compiled ahead of time ran: its kernel calls are not seen"
+
+
+def _asks_kernels() -> bool:
+    return "kernels" in _recording.wanted
+
+
+def _noting_wrappers(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        made = original(*args, **kwargs)
+        if _asks_kernels():
+            kernel_calls.note_wrapper(made)
+        return made
+
+    return wrapper
+
+
+def _recording_kernels(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        made = original(graph, *args, **kwargs)
+        if _asks_kernels() and hooks.is_own_compile():
+            found = kernel_calls.generated_kernels(graph, made)
+            if found is None:
+                _recording.compilation.uncompiled.append(_CPP)
+            else:
+                _recording.compilation.compiled |= found
+        return made
+
+    return wrapper
+
+
+def _counting_kernels(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _asks_kernels() or not hooks.is_own_graph(graph):
+            return original(graph, *args, **kwargs)
+        record = _recording.compilation
+        record.ran += 1
+        with kernel_calls.counted() as found:
+            made = original(graph, *args, **kwargs)
+        if not found.to_the_end:
+            record.uncounted.append(_REPLACED)
+        elif found.in_cpp:
+            record.uncounted.append(_CPP)
+        elif not found.in_python:
+            record.uncounted.append(_NOT_PYTHON)
+        record.calls.extend(found.calls)
+        return made
+
+    return wrapper
+
+
+def _noticing_packages(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if _asks_kernels():
+            _recording.compilation.uncounted.append(_PACKAGE)
+        return original(*args, **kwargs)
+
+    return wrapper

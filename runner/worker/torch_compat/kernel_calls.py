@@ -1,0 +1,214 @@
+"""Kernels of a generated Python wrapper: those that it defines, and its calls of kernels, counted while it runs.
+
+The wrapper's source is not changed. A profile function of Python sees each call that a function of the wrapper makes, and the object that
+is called decides what the call is. The text of the wrapper is used only to learn the names of its kernels, from its syntax tree.
+"""
+
+import ast
+import contextlib
+import re
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+FUSED = "fused"
+"""Calls of kernels that inductor generated: of C++, of Triton, of a template."""
+
+EXTERN = "extern"
+"""Calls of operators and of library kernels."""
+
+USER = "user"
+"""Calls of Triton kernels that the user wrote."""
+
+KINDS = (FUSED, EXTERN, USER)
+
+_USER_KERNEL = re.compile(r"^@triton_heuristics\.user_autotune\(", re.MULTILINE)
+_CPP_WRAPPER = "CppWrapperCodeCache"
+_WITHOUT_KERNEL = frozenset(["inductor::_reinterpret_tensor", "inductor::_alloc_from_pool", "aten::set_", "aten::resize_", "aten::resize"])
+"""Operators that only create or change the description of a tensor. Views are recognized by their schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """A generated wrapper, as its source says."""
+
+    kernels: frozenset[str] = frozenset()
+    """The global names of its kernels."""
+    generated: frozenset[str] = frozenset()
+    """The sources of the kernels that inductor generated, without their names."""
+    is_python: bool = True
+    """False for a wrapper that only calls C++."""
+
+
+@dataclass
+class _Loaded:
+    """What was loaded in the running case."""
+
+    wrappers: dict[str, Wrapper] = field(default_factory=dict)
+    """By file, the wrappers whose calls may be counted."""
+
+
+_loaded = _Loaded()
+
+
+def read_wrapper(source: str) -> Wrapper:
+    """Return what a wrapper defines: its top-level assignments of ``async_compile.KIND(...)``."""
+    tree = ast.parse(source)
+    if any(isinstance(node, ast.Name) and node.id == _CPP_WRAPPER for node in ast.walk(tree)):
+        return Wrapper(is_python=False)
+    definitions = dict(_definitions(tree))
+    texts = {name: _strings(call) for name, call in definitions.items()}
+    own = (name for name, text in texts.items() if not _USER_KERNEL.search(text) and not _joins_others(definitions[name]))
+    return Wrapper(kernels=frozenset(definitions), generated=frozenset(texts[name].replace(name, "KERNEL") for name in own))
+
+
+def _definitions(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
+    for node in tree.body:
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile"))) as call
+            ) if name != "async_compile":
+                yield name, call
+
+
+def _strings(call: ast.Call) -> str:
+    return "\n".join(node.value for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def _joins_others(call: ast.Call) -> bool:
+    """Whether a kernel only chooses among others, which have definitions of their own."""
+    return isinstance(call.func, ast.Attribute) and call.func.attr in ("multi_kernel", "size_hint_multi_kernel")
+
+
+def note_wrapper(module: Any) -> None:
+    """Read the source of a generated module that was loaded. Modules that are no wrappers define no kernels."""
+    if module.__file__ not in _loaded.wrappers:
+        with open(module.__file__, encoding="utf-8") as stream:
+            _loaded.wrappers[module.__file__] = read_wrapper(stream.read())
+
+
+def forget_wrappers() -> None:
+    """Forget the wrappers of the case before."""
+    _loaded.wrappers.clear()
+
+
+def generated_kernels(graph: Any, made: Any) -> frozenset[str] | None:
+    """Return the kernels of the code that ``GraphLowering.codegen`` returned; None where the wrapper is C++."""
+    if getattr(graph, "cpp_wrapper", False):
+        return None
+    source = made[0]
+    return read_wrapper(source if isinstance(source, str) else source.value).generated
+
+
+@dataclass
+class Counted:
+    """The kernel calls of one call of a compiled graph."""
+
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    """The kind and the name of each."""
+    in_python: bool = False
+    """Whether a function of a Python wrapper ran."""
+    in_cpp: bool = False
+    """Whether a wrapper ran that only calls C++."""
+    to_the_end: bool = False
+    """Whether the calls were counted until the graph returned: code that it calls may set a profile function of its own."""
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[Counted]:
+    """Count the kernel calls of wrappers in this thread until the context ends."""
+    found = Counted()
+    before, profile = sys.getprofile(), _Profile(found)
+    sys.setprofile(profile)
+    try:
+        yield found
+    finally:
+        found.to_the_end = sys.getprofile() is profile
+        sys.setprofile(before)
+
+
+class _Profile:
+    """The profile function. A call of C within a wrapper hides what Python it calls itself."""
+
+    def __init__(self, found: Counted) -> None:
+        self._found = found
+        self._calling: types.FrameType | None = None
+        """The wrapper's frame that is calling C."""
+        self._kernels: dict[int, dict[int, tuple[str, Any]]] = {}
+        """The kernels of a wrapper with their names by ``id``, by the ``id`` of its namespace."""
+        self._extern = _extern_functions()
+
+    def __call__(self, frame: types.FrameType, event: str, argument: Any) -> None:
+        if event == "c_call":
+            if self._calling is None and (wrapper := _wrapper_of(frame)) is not None:
+                self._calling = frame
+                self._note(self._of_c(argument, self._of(frame, wrapper)))
+        elif event in ("c_return", "c_exception"):
+            if frame is self._calling:
+                self._calling = None
+        elif event == "call":
+            if (entered := _wrapper_of(frame)) is not None:
+                self._found.in_python |= entered.is_python
+                self._found.in_cpp |= not entered.is_python
+            caller = frame.f_back
+            if self._calling is None and caller is not None and (wrapper := _wrapper_of(caller)) is not None:
+                self._note(self._of_python(frame, self._of(caller, wrapper)))
+
+    def _note(self, found: tuple[str, str] | None) -> None:
+        if found is not None:
+            self._found.calls.append(found)
+
+    def _of(self, frame: types.FrameType, wrapper: Wrapper) -> dict[int, tuple[str, Any]]:
+        names = frame.f_globals
+        if id(names) not in self._kernels:
+            self._kernels[id(names)] = {id(names[name]): (name, names[name]) for name in wrapper.kernels if name in names}
+        return self._kernels[id(names)]
+
+    def _of_c(self, called: Any, kernels: dict[int, tuple[str, Any]]) -> tuple[str, str] | None:
+        owner = getattr(called, "__self__", None)
+        known = kernels.get(id(called)) or kernels.get(id(owner))
+        if known is not None:
+            return _kind_of(known[1]), known[0]
+        name = getattr(called, "__name__", "")
+        return (EXTERN, name) if id(called) in self._extern or (name == "copy_" and _is_tensor(owner)) else None
+
+    def _of_python(self, frame: types.FrameType, kernels: dict[int, tuple[str, Any]]) -> tuple[str, str] | None:
+        owner, code = frame.f_locals.get("self"), frame.f_code
+        known = kernels.get(id(owner)) or next((one for one in kernels.values() if getattr(one[1], "__code__", None) is code), None)
+        if known is not None:
+            return _kind_of(known[1]), known[0]
+        if any(getattr(function, "__code__", None) is code for function in self._extern.values()):
+            return EXTERN, code.co_name
+        return (EXTERN, str(owner)) if code.co_name == "__call__" and _runs_kernel(owner) else None
+
+
+def _wrapper_of(frame: types.FrameType) -> Wrapper | None:
+    return _loaded.wrappers.get(frame.f_code.co_filename)
+
+
+def _extern_functions() -> dict[int, Any]:
+    from torch._inductor.select_algorithm import extern_kernels
+
+    return {id(function): function for function in vars(extern_kernels).values()}
+
+
+def _kind_of(kernel: Any) -> str:
+    return USER if getattr(getattr(kernel, "heuristic_type", None), "name", "") == "USER_AUTOTUNE" else FUSED
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
+
+
+def _runs_kernel(operator: Any) -> bool:
+    import torch._ops
+
+    if isinstance(operator, torch._ops.OpOverload):
+        return not operator.is_view and operator.name().partition(".")[0] not in _WITHOUT_KERNEL
+    if isinstance(operator, torch._ops.OpOverloadPacket):
+        return any(_runs_kernel(getattr(operator, name)) for name in operator.overloads())
+    return False
