@@ -19,10 +19,16 @@ def run(session: Session, arguments: "Backward") -> None:
     of = arguments.of
     with needed("what backward runs on"):
         result = session.compiled.result if of is None else session.scope.named(of)
+    compiled, eager = session.compiled.called, session.reference.side
+    if eager is not None:
+        session.effects.begin(compiled, eager.called)
     session.reference.backward(of)
+    if eager is not None:
+        session.effects.eager_done(eager.called)
     with session.phases("trace"):  # the backward graph is compiled when it is first run
-        session.output = gradients_of(result, session.compiled.called)
+        session.output = gradients_of(result, compiled)
         session.device_api.synchronize()
+    session.effects.finish(compiled, eager if session.reference.is_there else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +39,13 @@ class Backward(StepKind):
     traits: ClassVar[Traits] = Traits(has_result=True, claims=True, gives_gradients=True, needs_own_graphs=True)
     runs = staticmethod(run)
     of: str | None = None
+    side_effects: bool | None = None
     as_: str | None = None
+
+    @property
+    def compares_effects(self) -> bool:
+        """Unless ``side_effects`` is false."""
+        return self.side_effects is not False
 
     @property
     def runs_graphs(self) -> bool:

@@ -154,7 +154,7 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
     facts["remote"] = counting.remote_caches()
     facts["code"] = _save_code(Path(plan["folder"]), index, seen.code)
     facts["calls"] = {name: spy.facts() for name, spy in session.spies.items()}
-    own = {"exit": session.exit, "bench": session.bench, "effects": session.effects}
+    own = {"exit": session.exit, "bench": session.bench, "effects": session.effects.facts}
     facts.update({name: found for name, found in own.items() if found is not None})
     with session.phases("compare"), session.unseen():
         facts["measured"], facts["unmeasured"] = _measure(session, step, raised)
