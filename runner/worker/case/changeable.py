@@ -41,7 +41,7 @@ _ITEMS = (Mapping, list, tuple, deque)
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
 """Attributes in which torch keeps parameters, buffers, modules and hooks."""
 
-_OF_TORCH = ("_dynamo", "_torchdynamo", "_compiled_call_impl", "_orig_mod", "_is_fsdp")
+_OF_TORCH = ("_dynamo", "_torchdynamo", "_compiled_call_impl", "_is_torch_compile", "_orig_mod", "_is_fsdp")
 """Prefixes of attributes that torch's compiler sets on modules."""
 
 

@@ -130,6 +130,13 @@ def falls_back_for_random() -> bool:
     return bool(config.fallback_random)
 
 
+def is_freezing() -> bool:
+    """Whether inductor turns parameters into constants."""
+    from torch._inductor import config
+
+    return bool(config.freezing)
+
+
 def on_output_code(save: Callable[[str], None]) -> None:
     """Call ``save`` with each piece of code that inductor generates or loads from a cache."""
     from torch._inductor.graph import GraphLowering
