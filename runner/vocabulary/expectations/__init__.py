@@ -4,18 +4,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runner.core.protocol import Json
-from runner.vocabulary.expectations import close, dead, equality, log, strides, text
+from runner.vocabulary.expectations import batch_invariant, candidates, close, dead, deterministic, equality, log, poisoned, strides, text
+from runner.vocabulary.expectations.again import Repeat
 from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Expectation, Judgement, Raised, StepFacts
+from runner.vocabulary.expectations.batch_invariant import BatchInvariant
 from runner.vocabulary.expectations.calls import Calls
+from runner.vocabulary.expectations.candidates import Candidates
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.counter import Counter
 from runner.vocabulary.expectations.dead import Dead
+from runner.vocabulary.expectations.deterministic import Deterministic
 from runner.vocabulary.expectations.equality import Differs, Equals
 from runner.vocabulary.expectations.exit import Exit
 from runner.vocabulary.expectations.filecheck import FileCheck
 from runner.vocabulary.expectations.generated_files import GeneratedFiles
 from runner.vocabulary.expectations.log import Log
 from runner.vocabulary.expectations.metric import Metric
+from runner.vocabulary.expectations.poisoned import Poisoned
 from runner.vocabulary.expectations.raises import Raises
 from runner.vocabulary.expectations.remote_cache import RemoteCache
 from runner.vocabulary.expectations.runs import Runs
@@ -39,6 +44,10 @@ EXPECTATIONS: Mapping[str, type[Expectation]] = {
     "log": Log,
     "dead": Dead,
     "remote_cache": RemoteCache,
+    "deterministic": Deterministic,
+    "batch_invariant": BatchInvariant,
+    "poisoned": Poisoned,
+    "candidates": Candidates,
 }
 """The class of each expectation, by its key in a spec."""
 
@@ -53,6 +62,14 @@ MEASURES: Mapping[str, Callable[[Mapping[str, Any], Callable[[str], Any]], Json]
 }
 """Measurements in the worker, by kind. Kinds that use only the facts of every step are absent."""
 
+REPEATS: Mapping[str, Repeat] = {
+    "deterministic": deterministic.repeat,
+    "batch_invariant": batch_invariant.repeat,
+    "poisoned": poisoned.repeat,
+    "candidates": candidates.repeat,
+}
+"""Measurements in the worker that call the function of the step again, by kind. They run after the last step."""
+
 ALWAYS_MEASURED = ("log", "dead")
 """Kinds that need no result and are measured after an exception too."""
 
@@ -62,6 +79,7 @@ __all__ = [
     "EXPECTATIONS",
     "MEASURES",
     "OUTPUT",
+    "REPEATS",
     "BadExpectation",
     "Expectation",
     "Judgement",

@@ -36,7 +36,7 @@ class Backward(StepKind):
     """``backward: {of: NAME, as: NAME}``."""
 
     kind: ClassVar[str] = "backward"
-    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, gives_gradients=True, needs_own_graphs=True)
+    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, can_be_repeated=True, gives_gradients=True, needs_own_graphs=True)
     runs = staticmethod(run)
     of: str | None = None
     side_effects: bool | None = None

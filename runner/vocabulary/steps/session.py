@@ -87,15 +87,22 @@ class Reference(Protocol):
 class Changes(Protocol):
     """The comparison of side effects in a step, for kinds of steps that call both sides themselves."""
 
-    def begin(self, compiled: list[Any], eager: list[Any]) -> None:
+    facts: dict[str, Any] | None
+    """The side effects of the current step; None where they were not compared."""
+
+    def begin_step(self, step: Mapping[str, Any]) -> None:
+        """Forget the last step; ``step`` is that of the plan."""
+        ...
+
+    def begin(self, compiled: list[Any], eager: list[Any], *, is_package: bool = False) -> None:
         """Record the state of both sides, each the target followed by its arguments, before the step."""
         ...
 
-    def eager_done(self, eager: list[Any]) -> None:
+    def eager_done(self, eager: list[Any], result: Any = None) -> None:
         """Record what the eager side left, and restore the generators for the compiled side."""
         ...
 
-    def finish(self, compiled: list[Any], eager: Side | None) -> None:
+    def finish(self, compiled: list[Any], eager: Side | None, result: Any = None) -> None:
         """Compare the two sides, where the step was begun."""
         ...
 
@@ -156,6 +163,8 @@ class Session(Protocol):
     """The case's folder below the run's."""
     cache: str
     """Its scratch folder."""
+    effects: Changes
+    """The comparison of side effects."""
     kept: dict[str, Any]
     """The state of kinds of steps until the end of the case, by kind."""
 
@@ -192,11 +201,6 @@ class Session(Protocol):
     @property
     def reference(self) -> Reference:
         """The eager reference."""
-        ...
-
-    @property
-    def effects(self) -> Changes:
-        """The comparison of side effects."""
         ...
 
     @property

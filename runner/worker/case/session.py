@@ -11,12 +11,13 @@ import torch
 from runner.vocabulary import inputs
 from runner.vocabulary.expectations.texts import MOST
 from runner.vocabulary.steps import STEPS
-from runner.vocabulary.steps.session import Call, needed
+from runner.vocabulary.steps.session import Call, Changes, needed
 from runner.worker.case import copies, parts, preparing, spies
 from runner.worker.case.answers import OtherAnswers
 from runner.worker.case.hooks import Phases, Witness
 from runner.worker.case.names import Names
 from runner.worker.case.reference import Reference, Unseen
+from runner.worker.case.repeats import Repeats
 from runner.worker.case.scope import Scope
 from runner.worker.case.sides import Compiled, Enter, Side, entering
 from runner.worker.case.source_module import SpecModule
@@ -57,10 +58,11 @@ class Session:
         self.scope = Scope(self.module.namespace)
         self.compiled_functions = Compiled(plan["body"]["compile"], self.scope)
         self.unseen = Unseen(witness or Witness(), self.spies)
-        self.effects = StepEffects(plan["body"]["compile"], self.unseen, phases)
+        self.effects: Changes = StepEffects(plan["body"]["compile"], self.unseen, phases)
         self.reference = Reference(self.unseen, phases, self.device_api, self._is_of_a_call)
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
         self.other_answers = OtherAnswers(plan, self.reference, self.unseen, phases)
+        self.repeats = Repeats(plan, self.unseen, phases)
         self._closing = contextlib.ExitStack()
         self.maker = inputs.Maker(device=plan["device"], scope=self.scope, closing=self._closing)
 
@@ -115,6 +117,7 @@ class Session:
         if self.eager is not None and wanted.has_reference:
             self._call_reference(self.eager, wanted, given, enter)
         target = wanted.target()
+        self.repeats.record(target, self.compiled.calling(wanted.function, given), enter, is_package=wanted.is_package)
         with self.phases(wanted.phase):
             self.output = self.compiled.run(target, wanted.function, given, enter)
             self.device_api.synchronize()
