@@ -5,7 +5,8 @@ They run after the last step, so that counters, spies, caches and later steps of
 function ``repeat`` beside its class, which runs in the worker and returns facts; it stands in ``REPEATS``.
 """
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -62,7 +63,10 @@ Repeat = Callable[[Mapping[str, Any], Again], Json]
 
 
 def differing_bits(value: Any, expected: Any) -> list[dict[str, Any]]:
-    """Return a fact for each leaf of ``value`` whose bits differ from those of ``expected``. NaN equals NaN."""
+    """Return a fact for each leaf of ``value`` whose bits differ from those of ``expected``. NaN equals NaN.
+
+    Raise ``CannotRepeat`` for values that cannot be compared: that is no error of the additional call.
+    """
     from torch.utils import _pytree as pytree
 
     leaves, structure = pytree.tree_flatten_with_path(value)
@@ -70,7 +74,17 @@ def differing_bits(value: Any, expected: Any) -> list[dict[str, Any]]:
     if structure != other_structure:
         return [{"path": "", "why": f"the structure {str(structure)[:300]} instead of {str(other_structure)[:300]}"}]
     pairs = ((pytree.keystr(path), leaf, other) for (path, leaf), (_, other) in zip(leaves, others, strict=True))
-    return [{"path": path, "why": why} for path, leaf, other in pairs if (why := _difference(leaf, other))]
+    with comparing():
+        return [{"path": path, "why": why} for path, leaf, other in pairs if (why := _difference(leaf, other))]
+
+
+@contextlib.contextmanager
+def comparing() -> Iterator[None]:
+    """Convert an exception to ``CannotRepeat``: it comes from a comparison, not from the additional call."""
+    try:
+        yield
+    except Exception as error:  # comparing values of a spec may raise anything
+        raise CannotRepeat(f"the results cannot be compared: {type(error).__name__}: {error}") from error
 
 
 def _difference(leaf: Any, other: Any) -> str:

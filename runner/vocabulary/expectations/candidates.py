@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from runner.core.conditions import Surroundings, holds
 from runner.core.protocol import Json
 from runner.vocabulary.expectations import close
-from runner.vocabulary.expectations.again import Again, tensors_of, trouble
+from runner.vocabulary.expectations.again import Again, comparing, tensors_of, trouble
 from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Judgement, Mutant, StepFacts
 from runner.vocabulary.expectations.close import Close
 
@@ -140,7 +140,8 @@ def _tried(arguments: Mapping[str, Any], again: Again, reference: Any, number: i
         return {**found, "raised": raised}
     if not sites:
         return found
-    measured = close.measure(arguments["close"], {OUTPUT: result, EAGER: reference}.__getitem__)
+    with comparing():
+        measured = close.measure(arguments["close"], {OUTPUT: result, EAGER: reference}.__getitem__)
     for leaf in measured["leaves"]:
         leaf.pop("stand_ins", None)
     return {**found, "measured": measured}
