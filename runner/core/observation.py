@@ -67,6 +67,19 @@ class ChildExit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Generator:
+    """What a call did to a generator of random numbers, compiled and eager."""
+
+    name: str
+    exact: bool
+    """Whether the compiled call must leave the state that eager leaves."""
+    eager_advanced: bool
+    compiled_advanced: bool
+    same: bool
+    """Whether both left the same state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
     """What a call changed beside its result, compared with what eager changed."""
 
@@ -76,6 +89,8 @@ class Effects:
     """Paths of values that differed before the call, and were not compared."""
     leaves: tuple[Mapping[str, Json], ...]
     """The facts of values that differ, as ``close`` measures them."""
+    generators: tuple[Generator, ...] = ()
+    """The generators of random numbers; empty where the eager call raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

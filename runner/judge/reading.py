@@ -9,6 +9,7 @@ from runner.core.observation import (
     ChildExit,
     Choice,
     Effects,
+    Generator,
     Misfit,
     ObjectCounts,
     Observation,
@@ -93,7 +94,8 @@ def _raised(sent: Mapping[str, Any] | None) -> Raised | None:
 def _effects(sent: Mapping[str, Any] | None) -> Effects | None:
     if sent is None:
         return None
-    return Effects(compared=sent["compared"], apart=tuple(sent["apart"]), leaves=tuple(sent["leaves"]))
+    generators = tuple(Generator(**one) for one in sent.get("generators", ()))
+    return Effects(compared=sent["compared"], apart=tuple(sent["apart"]), leaves=tuple(sent["leaves"]), generators=generators)
 
 
 def _bench(sent: Mapping[str, Any] | None) -> Bench | None:

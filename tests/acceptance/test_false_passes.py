@@ -55,6 +55,9 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "float-output-tolerance": (Outcome.PASS, ""),
     "sparse-output": (Outcome.PASS, ""),
     "spy-ignores-reference": (Outcome.PASS, ""),
+    "generator-advanced-by-compiled-call": (Outcome.FAIL, "expected RNG state of cpu unchanged, as eager leaves it, observed advanced"),
+    "element-left-unwritten": (Outcome.FAIL, "poisoned: expected the same bits where fresh memory holds NaN, observed output: 8 of 1000"),
+    "losing-candidate-is-wrong": (Outcome.FAIL, "candidate off_by_one: greatest difference 1; "),
 }
 
 

@@ -6,7 +6,7 @@ Nothing here imports torch; a patch does, in the worker.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tests.faults.patches import autotune, cache, compiling, freezing, padding
+from tests.faults.patches import autotune, cache, compiling, freezing, padding, properties
 
 
 @dataclass(frozen=True)
@@ -280,6 +280,19 @@ CATALOGUE = (
         "bfloat16 is cut off where it must be rounded",
         ("basics/half-precision-rounding[backend=cpu,dtype=bfloat16]",),
         CONFIG_KEY,
+    ),
+    # -- side effects -------------------------------------------------------------------------------------------------
+    Fault(
+        properties.random_number_drawn_by_each_graph,
+        "Each call of a graph advances the generator of random numbers",
+        ("padding/mm-zero-padded-inner-size[backend=cpu]",),
+        CONFIG_KEY,
+    ),
+    Fault(
+        properties.writes_hidden_from_autograd,
+        "A write to an argument does not advance its version counter",
+        ("basics/indexing-writes[backend=cpu]",),
+        OPTIONS_KEY,
     ),
 )
 

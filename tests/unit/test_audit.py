@@ -53,6 +53,9 @@ LESS_THAN_NOTHING = "counts are not negative"
 # -- each kind ------------------------------------------------------------------------------------------------------
 
 
+AGAIN = {"done": True, "tensors": 1, "eager_calls": 0}
+PARTS = [{"start": start, "size": 2, "differences": []} for start in (0, 2)]
+
 HELD: Mapping[str, tuple[Any, dict[str, Any]]] = {
     "close": ({"to": "eager"}, {"measured": close_facts(close_leaf(stand_ins={"zeros": FAR}))}),
     "counter": ({"inductor.x": 1}, {"counters": {"inductor": {"x": 1}}}),
@@ -106,6 +109,10 @@ HELD: Mapping[str, tuple[Any, dict[str, Any]]] = {
         {"reason": {"matches": "print"}},
         {"measured": {"recorded": True, "count": 1, "events": [{"frame": "f", "reason": "print of x"}]}},
     ),
+    "deterministic": ({"runs": 2}, {"measured": {**AGAIN, "runs": [[], []]}}),
+    "batch_invariant": ({"sizes": [2]}, {"measured": {**AGAIN, "batch": 4, "parts": PARTS}}),
+    "poisoned": (True, {"measured": {**AGAIN, "differences": [], "allocations": 1, "bytes": 64}}),
+    "candidates": ({"min": 1}, {"measured": {**AGAIN, "seen": 1, "tried": [{"chosen": ["mm"], "measured": close_facts(close_leaf())}]}}),
 }
 """For each kind an expectation with facts under which it holds. A new kind: say here what these are."""
 

@@ -610,3 +610,47 @@ def test_a_name_that_leads_nowhere_is_no_answer_of_torch(torch, session):
     for number in (1, 2):
         with pytest.raises(NotCarriedOut, match=r"out has no part '(ngeative|3)': it is a tensor"):
             do(one, number)
+
+
+HOOKED = """prelude: |
+  calls = []
+  @torch._dynamo.disable
+  def hook(x):
+      calls.append(1)
+      if len(calls) == 2: x.register_hook(lambda grad: grad * 3)
+function: |
+  def fn(x):
+      hook(x)
+      return x * 2
+inputs: [{rand: [3], requires_grad: true}]
+"""
+
+
+def effects_of(session: Any, number: int) -> Any:
+    session.begin_step(session.plan["steps"][number])
+    session.do(session.plan["steps"][number])
+    return session.effects.facts
+
+
+def test_gradients_are_side_effects_of_backward(torch, session):
+    one = session(f"{HOOKED}steps: [{{call: {{}}, {CLOSE}}}, {{backward: {{}}, expect: [{{runs: {{}}}}]}}]")
+    assert effects_of(one, 0)["leaves"] == []
+    (leaf,) = effects_of(one, 1)["leaves"]
+    assert (leaf["path"], leaf["worst_value"], leaf["worst_reference"]) == ("argument [0].grad", 6.0, 2.0)
+
+
+def test_backward_may_declare_its_side_effects_different(torch, session):
+    one = session(f"{HOOKED}steps: [{{call: {{}}, {CLOSE}}}, {{backward: {{side_effects: false}}, expect: [{{runs: {{}}}}]}}]")
+    assert effects_of(one, 0) is not None
+    assert effects_of(one, 1) is None
+
+
+def test_parameters_and_gradients_are_side_effects_of_an_optimizer(torch, session):
+    text = "function: {module: torch.nn.Linear, args: [3, 2]}\ninputs: [{rand: [3, 3]}]\n"
+    steps = f"{{call: {{}}, {CLOSE}}}, {{backward: {{}}, {CLOSE}}}, {{optimizer: {{call: torch.optim.SGD, kwargs: {{lr: 0.1}}}}, {CLOSE}}}"
+    one = session(f"{text}steps: [{steps}]")
+    assert [effects_of(one, number)["leaves"] for number in range(2)] == [[], []]
+    one.compiled.targets["function"].bias.grad += 1
+    facts = effects_of(one, 2)
+    assert facts["apart"] == ["function.bias.grad"]
+    assert [leaf["path"] for leaf in facts["leaves"]] == ["function.bias"]

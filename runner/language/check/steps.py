@@ -11,7 +11,7 @@ from runner.language.check.scope import READY, Moment, Scope, after, before, ref
 from runner.language.read import python, substitution
 from runner.language.read.anatomy import Anatomy, RawExpectation, RawStep
 from runner.language.read.document import DataPath, Document
-from runner.vocabulary.expectations import EAGER, EXPECTATIONS, OUTPUT, BadExpectation
+from runner.vocabulary.expectations import EAGER, EXPECTATIONS, OUTPUT, REPEATS, BadExpectation
 from runner.vocabulary.expectations.equality import is_reference
 from runner.vocabulary.steps import STEPS
 
@@ -64,6 +64,9 @@ def _event_problems(anatomy: Anatomy, step: RawStep, expectation: RawExpectation
     if expectation.kind == "exit" and not step.traits.has_exit:
         with_exit = one_of(word for word, kind in STEPS.items() if kind.traits.has_exit)
         yield document.problem(path, f"the step '{step.kind}' spawns no child", f"exit goes with {with_exit}", key=True)
+    if expectation.kind in REPEATS and not step.traits.can_be_repeated and step.traits.has_result:
+        repeated = one_of(word for word, kind in STEPS.items() if kind.traits.can_be_repeated)
+        yield document.problem(path, f"the step '{step.kind}' cannot be repeated", f"{expectation.kind} goes with {repeated}", key=True)
     if expectation.kind == "dead":
         for index, name in enumerate(expectation.body):
             found = scope.problem(name, READY)

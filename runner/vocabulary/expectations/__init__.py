@@ -4,12 +4,32 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runner.core.protocol import Json
-from runner.vocabulary.expectations import close, dead, equality, graph, graph_breaks, guards, kernels, log, recompiles, strides, text
+from runner.vocabulary.expectations import (
+    batch_invariant,
+    candidates,
+    close,
+    dead,
+    deterministic,
+    equality,
+    graph,
+    graph_breaks,
+    guards,
+    kernels,
+    log,
+    poisoned,
+    recompiles,
+    strides,
+    text,
+)
+from runner.vocabulary.expectations.again import Repeat
 from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Expectation, Judgement, Raised, StepFacts
+from runner.vocabulary.expectations.batch_invariant import BatchInvariant
 from runner.vocabulary.expectations.calls import Calls
+from runner.vocabulary.expectations.candidates import Candidates
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.counter import Counter
 from runner.vocabulary.expectations.dead import Dead
+from runner.vocabulary.expectations.deterministic import Deterministic
 from runner.vocabulary.expectations.equality import Differs, Equals
 from runner.vocabulary.expectations.exit import Exit
 from runner.vocabulary.expectations.filecheck import FileCheck
@@ -20,6 +40,7 @@ from runner.vocabulary.expectations.guards import Guards
 from runner.vocabulary.expectations.kernels import Kernels
 from runner.vocabulary.expectations.log import Log
 from runner.vocabulary.expectations.metric import Metric
+from runner.vocabulary.expectations.poisoned import Poisoned
 from runner.vocabulary.expectations.raises import Raises
 from runner.vocabulary.expectations.recompiles import Recompiles
 from runner.vocabulary.expectations.remote_cache import RemoteCache
@@ -49,6 +70,10 @@ EXPECTATIONS: Mapping[str, type[Expectation]] = {
     "guards": Guards,
     "recompiles": Recompiles,
     "graph_breaks": GraphBreaks,
+    "deterministic": Deterministic,
+    "batch_invariant": BatchInvariant,
+    "poisoned": Poisoned,
+    "candidates": Candidates,
 }
 """The class of each expectation, by its key in a spec."""
 
@@ -68,6 +93,14 @@ MEASURES: Mapping[str, Callable[[Mapping[str, Any], Callable[[str], Any]], Json]
 }
 """Measurements in the worker, by kind. Kinds that use only the facts of every step are absent."""
 
+REPEATS: Mapping[str, Repeat] = {
+    "deterministic": deterministic.repeat,
+    "batch_invariant": batch_invariant.repeat,
+    "poisoned": poisoned.repeat,
+    "candidates": candidates.repeat,
+}
+"""Measurements in the worker that call the function of the step again, by kind. They run after the last step."""
+
 ALWAYS_MEASURED = ("log", "dead", "kernels", "graph", "guards", "recompiles", "graph_breaks")
 """Kinds that need no result and are measured after an exception too."""
 
@@ -77,6 +110,7 @@ __all__ = [
     "EXPECTATIONS",
     "MEASURES",
     "OUTPUT",
+    "REPEATS",
     "BadExpectation",
     "Expectation",
     "Judgement",

@@ -179,13 +179,14 @@ def _compare(left: Any, right: Any) -> dict[str, Any]:
     if not leaves:
         return {"comparable": False, "equal": False, "why": "both are empty"}
     for index, (leaf, other) in enumerate(zip(leaves, others, strict=True)):
-        why = _leaf_difference(leaf, other)
+        why = leaf_difference(leaf, other)
         if why:
             return {"comparable": True, "equal": False, "why": f"leaf {index}: {why}"}
     return {"comparable": True, "equal": True, "why": ""}
 
 
-def _leaf_difference(leaf: Any, other: Any) -> str:
+def leaf_difference(leaf: Any, other: Any) -> str:
+    """Return how two leaves differ; empty where type, shape, dtype, device and bits are the same. NaN equals NaN."""
     import torch
 
     if not isinstance(leaf, torch.Tensor) or not isinstance(other, torch.Tensor):

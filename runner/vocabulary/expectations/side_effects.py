@@ -1,15 +1,17 @@
-"""Side effects of a call: arguments, parameters and buffers after the call are compared with those of eager.
+"""Side effects of a step: what the compiled side left beside its result is compared with what eager left.
 
-A spec has no key for it. Every ``call`` and ``aot`` step of a case with an eager reference is judged, except with ``side_effects: false``.
-The tolerance is that of the step's ``close: {to: eager}``, else that of another step's, else the dtype's.
+Compared are arguments, parameters, buffers, attributes of modules and of objects, ``.grad``, version counters, the generators of random
+numbers, and which results share memory with the arguments. A spec has no key for it. Every ``call``, ``aot``, ``backward`` and
+``optimizer`` step with an eager reference is judged, except with ``side_effects: false``. The tolerance is that of the step's
+``close: {to: eager}``, else that of another step's, else the dtype's.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from runner.core.case import Step
 from runner.core.conditions import Surroundings, holds, without_code
-from runner.core.observation import Effects
+from runner.core.observation import Effects, Generator
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import EAGER, Judgement
 from runner.vocabulary.expectations.close import Close
@@ -18,7 +20,7 @@ from runner.vocabulary.steps import parsed
 KIND = "side-effects"
 """The kind of its verdicts."""
 
-_EXPECTED = "arguments, parameters and buffers as eager leaves them"
+_EXPECTED = "arguments, parameters, buffers, gradients and generators as eager leaves them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,20 +36,38 @@ class SideEffects:
         return {"rtol": self.rtol, "atol": self.atol, "equal_nan": self.equal_nan}
 
     def judge(self, facts: Effects | None) -> Judgement:
-        """Judge what the worker sent: each value that differs at all, by the rule of ``close``."""
+        """Judge what the worker sent: each value that differs at all, by the rule of ``close``; then each generator."""
         if facts is None:
             return Judgement.error("nothing was measured", expected=_EXPECTED)
         rule = Close(of="", rtol=self.rtol, atol=self.atol, equal_nan=self.equal_nan)
         problems = [problem for leaf in facts.leaves if (problem := rule.problem(leaf)) is not None]
+        problems += _generator_problems(facts.generators)
         if problems:
             return problems[0]
         apart = f"; {len(facts.apart)} differed before the call" if facts.apart else ""
         return Judgement.passed(expected=_EXPECTED, observed=f"{facts.compared} values within tolerance{apart}")
 
 
-def of_step(step: Step, steps: Iterable[Step], here: Surroundings) -> SideEffects | None:
+def _generator_problems(generators: Sequence[Generator]) -> Iterator[Judgement]:
+    """Yield a judgement for each generator in a wrong state.
+
+    Inductor draws random numbers otherwise than eager, unless ``fallback_random`` is set; but a generator that eager does not use must not
+    change. The opposite is allowed without ``fallback_random``: torch then removes random operators whose result is unused.
+    """
+    for one in generators:
+        where = f"RNG state of {one.name}"
+        if one.exact and not one.same:
+            theirs, ours = (("advanced" if advanced else "unchanged") for advanced in (one.eager_advanced, one.compiled_advanced))
+            yield Judgement.failed(
+                expected=f"{where} as eager leaves it ({theirs})", observed=ours if ours != theirs else "advanced to another state"
+            )
+        elif one.compiled_advanced and not one.eager_advanced:
+            yield Judgement.failed(expected=f"{where} unchanged, as eager leaves it", observed="advanced")
+
+
+def of_step(step: Step, steps: Sequence[Step], here: Surroundings) -> SideEffects | None:
     """Return what is judged of a step of a case with an eager reference; None where nothing is."""
-    if not parsed(step).compares_effects:
+    if not parsed(step).compares_effects or not _has_reference(step, steps):
         return None
     for one in (step, *steps):
         for expected in one.expectations:
@@ -55,3 +75,12 @@ def of_step(step: Step, steps: Iterable[Step], here: Surroundings) -> SideEffect
             if isinstance(check, Close) and check.to.partition(".")[0] == EAGER and holds(without_code(check.when), here):
                 return SideEffects(rtol=check.rtol, atol=check.atol, equal_nan=check.equal_nan)
     return SideEffects()
+
+
+def _has_reference(step: Step, steps: Iterable[Step]) -> bool:
+    above = []
+    for one in steps:
+        if one is step:
+            break
+        above.append(parsed(one))
+    return parsed(step).why_no_reference(above) is None

@@ -67,7 +67,7 @@ def run(session: Session, arguments: "Aot") -> None:
         inputs=arguments.inputs,
         context=arguments.context,
         target=lambda: packages.target(session.compiled.targets[name], arguments.strict),
-        compares_parameters=False,  # a package has its own
+        is_package=True,
     )
     session.call(wanted)
 

@@ -20,10 +20,16 @@ def run(session: Session, arguments: "Backward") -> None:
     with needed("what backward runs on"):
         result = session.compiled.result if of is None else session.scope.named(of)
         differentiate = differentiation(arguments.loss, arguments.gradient, session.scope)
+    compiled, eager = session.compiled.called, session.reference.side
+    if eager is not None:
+        session.effects.begin(compiled, eager.called)
     session.reference.backward(of, differentiate)
+    if eager is not None:
+        session.effects.eager_done(eager.called)
     with session.phases("trace"):  # the backward graph is compiled when it is first run
-        session.output = gradients_of(result, session.compiled.called, differentiate)
+        session.output = gradients_of(result, compiled, differentiate)
         session.device_api.synchronize()
+    session.effects.finish(compiled, eager if session.reference.is_there else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +40,7 @@ class Backward(StepKind):
     traits: ClassVar[Traits] = Traits(
         has_result=True,
         claims=True,
+        can_be_repeated=True,
         gives_gradients=True,
         needs_own_graphs=True,
         why_once="a result is differentiated once: write call and backward as often as needed",
@@ -42,7 +49,13 @@ class Backward(StepKind):
     of: str | None = None
     loss: str | None = None
     gradient: str | None = None
+    side_effects: bool | None = None
     as_: str | None = None
+
+    @property
+    def compares_effects(self) -> bool:
+        """Unless ``side_effects`` is false."""
+        return self.side_effects is not False
 
     @property
     def names(self) -> Iterator[str]:

@@ -27,6 +27,8 @@ class Traits:
     """It enters the ``context`` of the spec if it has no context of its own."""
     can_be_differentiated: bool = False
     """A ``backward`` without ``of`` runs on its result."""
+    can_be_repeated: bool = False
+    """Its call can be made again, for an expectation that needs additional calls."""
     gives_gradients: bool = False
     """An optimizer step may follow it."""
     needs_own_graphs: bool = False

@@ -93,7 +93,13 @@ class Call(Calling):
 
     kind: ClassVar[str] = "call"
     traits: ClassVar[Traits] = Traits(
-        has_result=True, claims=True, compiles=True, enters_context=True, can_be_differentiated=True, needs_own_graphs=True
+        has_result=True,
+        claims=True,
+        compiles=True,
+        enters_context=True,
+        can_be_differentiated=True,
+        can_be_repeated=True,
+        needs_own_graphs=True,
     )
     runs = staticmethod(run)
     eager: bool = False

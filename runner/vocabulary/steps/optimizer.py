@@ -24,11 +24,14 @@ def run(session: Session, arguments: "Optimizer") -> None:
     session.reference.forget()
     eager = session.reference.side
     if eager is not None:
+        session.effects.begin(session.compiled.called, eager.called)
         with session.phases("eager"), session.reference.running():
             session.reference.keep(_step(session, eager, arguments))
+        session.effects.eager_done(eager.called)
     with session.phases("optimizer"):
         session.output = _step(session, session.compiled, arguments)
         session.device_api.synchronize()
+    session.effects.finish(session.compiled.called, eager)
 
 
 def _step(session: Session, side: Side, arguments: "Optimizer") -> Any:
@@ -70,7 +73,13 @@ class Optimizer(StepKind):
     runs = staticmethod(run)
     call: Json
     kwargs: Json = None
+    side_effects: bool | None = None
     as_: str | None = None
+
+    @property
+    def compares_effects(self) -> bool:
+        """Unless ``side_effects`` is false."""
+        return self.side_effects is not False
 
     @property
     def callees(self) -> Iterator[Callee]:

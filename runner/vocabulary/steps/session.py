@@ -40,8 +40,8 @@ class Call:
     phase: str = "trace"
     has_reference: bool = True
     """Whether the eager reference is called first, if the case has one."""
-    compares_parameters: bool = True
-    """Whether side effects on parameters and buffers are compared."""
+    is_package: bool = False
+    """Whether the target is a package, with parameters and buffers of its own: their side effects are not compared."""
 
 
 class Side(Protocol):
@@ -64,6 +64,9 @@ class Reference(Protocol):
         """The eager side; None if no expectation compares with it."""
         ...
 
+    is_there: bool
+    """Whether the step has a reference result."""
+
     def forget(self) -> None:
         """Clear the reference result of the step."""
         ...
@@ -78,6 +81,29 @@ class Reference(Protocol):
 
     def backward(self, of: str | None, differentiate: Callable[[Any], None]) -> None:
         """Run backward if the eager side has a result of this name, and store the gradients."""
+        ...
+
+
+class Changes(Protocol):
+    """The comparison of side effects in a step, for kinds of steps that call both sides themselves."""
+
+    facts: dict[str, Any] | None
+    """The side effects of the current step; None where they were not compared."""
+
+    def begin_step(self, step: Mapping[str, Any]) -> None:
+        """Forget the last step; ``step`` is that of the plan."""
+        ...
+
+    def begin(self, compiled: list[Any], eager: list[Any], *, is_package: bool = False) -> None:
+        """Record the state of both sides, each the target followed by its arguments, before the step."""
+        ...
+
+    def eager_done(self, eager: list[Any], result: Any = None) -> None:
+        """Record what the eager side left, and restore the generators for the compiled side."""
+        ...
+
+    def finish(self, compiled: list[Any], eager: Side | None, result: Any = None) -> None:
+        """Compare the two sides, where the step was begun."""
         ...
 
 
@@ -137,6 +163,8 @@ class Session(Protocol):
     """The case's folder below the run's."""
     cache: str
     """Its scratch folder."""
+    effects: Changes
+    """The comparison of side effects."""
     kept: dict[str, Any]
     """The state of kinds of steps until the end of the case, by kind."""
 

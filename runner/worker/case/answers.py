@@ -13,7 +13,7 @@ from runner.worker.case import other_inputs
 from runner.worker.case.hooks import Phases
 from runner.worker.case.parts import follow
 from runner.worker.case.reference import Reference, ReferenceCall, Unseen
-from runner.worker.torch_compat import compiling, devices
+from runner.worker.torch_compat import compiling
 
 
 class OtherAnswers:
@@ -64,7 +64,7 @@ class OtherAnswers:
     def _repeat(self, called: list[Any], call: ReferenceCall) -> Any:
         """Repeat a reference call with other inputs; return its result or its gradients."""
         # the generators' state is that of the reference call, so that only the inputs differ
-        devices.restore_generators(call.generators)
+        call.generators.restore()
         with self._unseen(), compiling.reference_stance(), torch.enable_grad():
             forget_gradients(called)
             with call.enter():

@@ -103,6 +103,7 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
             if not goes_on:
                 return
         session.other_answers.add_all()
+        session.repeats.run_all()
         seal.check()
     finally:
         session.close()
@@ -165,10 +166,10 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
     facts["code"] = _save_code(Path(plan["folder"]), index, seen.code)
     _save_graphs(Path(plan["folder"]), index, compiled.graphs)
     facts["calls"] = {name: spy.facts() for name, spy in session.spies.items()}
-    own = {"exit": session.exit, "bench": session.bench, "effects": session.effects}
+    own = {"exit": session.exit, "bench": session.bench, "effects": session.effects.facts}
     facts.update({name: found for name, found in own.items() if found is not None})
     with session.phases("compare"), session.unseen():
-        facts["measured"], facts["unmeasured"] = _measure(session, step, raised)
+        facts["measured"], facts["unmeasured"] = _measure(session, step, raised, seen.executed)
     return facts, raised is None or bool(step["expects_raise"])
 
 
@@ -185,10 +186,10 @@ def _save_graphs(folder: Path, step: int, stages: Mapping[str, list[dict[str, An
             (folder / f"graph-{step}-{stage}-{index}.txt").write_text(graph["text"], encoding="utf-8", errors="surrogatepass")
 
 
-def _measure(session: Any, step: Mapping[str, Any], raised: Any) -> tuple[dict[str, Any], dict[str, str]]:
+def _measure(session: Any, step: Mapping[str, Any], raised: Any, executed: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, str]]:
     import torch
 
-    from runner.vocabulary.expectations import ALWAYS_MEASURED, MEASURES
+    from runner.vocabulary.expectations import ALWAYS_MEASURED, MEASURES, REPEATS
 
     measured: dict[str, Any] = {}
     unmeasured: dict[str, str] = {}
@@ -199,6 +200,9 @@ def _measure(session: Any, step: Mapping[str, Any], raised: Any) -> tuple[dict[s
             continue
         try:
             with torch.no_grad(), compiling.reference_stance():
+                if wanted["kind"] in REPEATS:
+                    measured[key] = session.repeats.defer(wanted, step, sum(executed.values()), session.names.values())
+                    continue
                 measured[key] = MEASURES[wanted["kind"]](wanted["arguments"], session.names.values())
             if wanted["kind"] == "close":
                 session.other_answers.defer(measured[key], wanted["arguments"], session.names.value)

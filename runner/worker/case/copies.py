@@ -141,3 +141,30 @@ def _with_gaps(tensor: torch.Tensor) -> torch.Tensor:
 def same_object(one: Any, other: Any) -> bool:
     """Whether two names refer to one mutable object: a comparison of the two cannot fail."""
     return one is other and not isinstance(one, _IMMUTABLE) and one != ()
+
+
+def tensor_grad(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return the gradient of a leaf tensor, without a call of ``__torch_function__`` of a subclass; None where it has none."""
+    with torch._C.DisableTorchFunctionSubclass():
+        found: torch.Tensor | None = tensor.grad if tensor.is_leaf else None
+        return found
+
+
+def tensor_version(tensor: torch.Tensor) -> int | None:
+    """Return the version counter of a tensor; None for an inference tensor and other tensors without one."""
+    with torch._C.DisableTorchFunctionSubclass():
+        try:
+            return int(tensor._version)
+        except (RuntimeError, AttributeError):
+            return None
+
+
+def storage_of(tensor: torch.Tensor) -> int | None:
+    """Return the address of a tensor's storage; None where it has no memory of its own."""
+    if is_traceable_wrapper_subclass(tensor) or tensor.is_nested or tensor.layout is not torch.strided:
+        return None
+    with torch._C.DisableTorchFunctionSubclass():
+        try:
+            return int(tensor.untyped_storage().data_ptr()) or None
+        except (RuntimeError, NotImplementedError):  # a wrapper without a storage
+            return None

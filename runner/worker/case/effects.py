@@ -1,120 +1,123 @@
-"""Side effects of a call: compares arguments, parameters and buffers of the compiled side with those of the eager side.
+"""Side effects of a call: compares what the compiled side changed with what the eager side changed.
 
-Both sides begin with equal copies. A value is compared after a call only if it was equal, or close, before the call. A step that runs on
-one side alone can make the two differ; then the call is not the cause, and the path is reported as ``apart``.
+Compared are arguments, parameters, buffers, attributes of modules and objects, ``.grad``, version counters, the generators of random
+numbers, and which results share memory with the arguments. Both sides begin with equal copies. A value is compared after a call only if it
+was equal, or close, before the call. A step that runs on one side alone can make the two differ; then the call is not the cause, and the
+path is reported as ``apart``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from runner.vocabulary.expectations.close import describe_leaf
-from runner.worker.case.copies import plain
+from runner.worker.case import generators
+from runner.worker.case.aliases import aliases
+from runner.worker.case.changeable import ARGUMENT, FUNCTION, GRAD, Absent, Leaves, changeable
+from runner.worker.case.copies import plain, tensor_version
+from runner.worker.case.generators import Generators
 from runner.worker.torch_compat import compiling
-
-_DEPTH = 3
-"""The maximum depth to which attributes of objects are followed."""
 
 MOST = 50
 """The maximum number of differing values that are sent."""
 
-Leaves = dict[str, Any]
+Versions = Mapping[str, int | None]
 
 
 @dataclass
 class Effects:
-    """Compares the side effects of one call: ``before`` and then ``after`` it."""
+    """Compares the side effects of one call: ``before`` the calls, ``after_eager``, and ``after`` the compiled call."""
 
     tolerance: Mapping[str, Any]
     """``rtol``, ``atol`` (both None for the dtype's defaults) and ``equal_nan``."""
-    parameters: bool
-    """Whether parameters and buffers are compared: a package compiled ahead of time has its own."""
+    settings: Mapping[str, Any]
+    """The arguments of ``torch.compile``: they decide how random numbers are drawn."""
+    is_package: bool = False
+    """A package compiled ahead of time has its own parameters and buffers, and returns new tensors."""
     _apart: set[str] = field(default_factory=set)
+    _versions: tuple[Versions, Versions] = field(default=({}, {}))
+    _begun: Generators | None = None
+    _eager: tuple[Generators, Mapping[str, str]] | None = None
+    """What is known of the eager call: the generators after it, and the aliases of its result. None where it raised."""
 
     def before(self, compiled: Sequence[Any], eager: Sequence[Any]) -> None:
-        """Record the paths that differ before the call. Each sequence is the target followed by its arguments."""
+        """Record the state before the call. Each sequence is the target followed by its arguments."""
         ours, theirs = self._leaves(compiled), self._leaves(eager)
         self._apart = {path for path in ours if path not in theirs or self._problem(path, ours[path], theirs[path]) is not None}
+        self._versions = _versions(ours), _versions(theirs)
+        self._begun = Generators.now()
 
-    def after(self, compiled: Sequence[Any], eager: Sequence[Any]) -> dict[str, Any]:
-        """Return ``compared`` (a count), ``apart`` (paths) and ``leaves`` (facts of the values that differ)."""
+    def after_eager(self, eager: Sequence[Any], result: Any) -> None:
+        """Record generators and aliases of the eager call, while its result exists."""
+        self._eager = Generators.now(), aliases(result, self._leaves(eager))
+
+    def after(self, compiled: Sequence[Any], eager: Sequence[Any], result: Any) -> dict[str, Any]:
+        """Return ``compared`` (a count), ``apart`` (paths), ``leaves`` (facts of what differs) and ``generators``."""
+        now = Generators.now()  # before the comparison
         ours, theirs = self._leaves(compiled), self._leaves(eager)
         differing = []
-        compared = [path for path in {**theirs, **ours} if path not in self._apart]
-        for path in compared:
+        paths = [path for path in {**theirs, **ours} if path not in self._apart]
+        for path in paths:
             facts = self._problem(path, ours.get(path, _ABSENT), theirs.get(path, _ABSENT))
             if facts is not None:
                 differing.append({"path": path, **facts})
-        return {"compared": len(compared), "apart": sorted(self._apart)[:MOST], "leaves": differing[:MOST]}
+        if not self.is_package:
+            differing += [*self._unnoticed_writes(ours, theirs), *self._other_aliases(ours, result)]
+        found = {"compared": len(paths), "apart": sorted(self._apart)[:MOST], "leaves": differing[:MOST]}
+        if self._begun is None or self._eager is None:
+            return found
+        return {**found, "generators": generators.compared(self._begun, self._eager[0], now, self.settings)}
 
     def _leaves(self, called: Sequence[Any]) -> Leaves:
-        """Return the values that a call can change, by path. Each tensor occurs once."""
-        found: Leaves = {}
-        seen: set[int] = set()
-        target, *arguments = called
-        paths, _ = pytree.tree_flatten_with_path(list(arguments))
-        for path, leaf in paths:
-            self._add(found, seen, f"argument {pytree.keystr(path)}", leaf, 0)
-        owner = getattr(target, "__self__", target)
-        if isinstance(owner, torch.nn.Module):
-            self._add_module(found, seen, "function", owner)
-        return found
-
-    def _add(self, found: Leaves, seen: set[int], name: str, leaf: Any, depth: int) -> None:
-        """Add the values of a leaf of the arguments, with attributes of objects down to ``_DEPTH``."""
-        if isinstance(leaf, torch.nn.Module):
-            self._add_module(found, seen, name, leaf)
-        elif isinstance(leaf, torch.Tensor) and leaf.is_nested:
-            # compared by component: a nested tensor has no regular shape
-            found.update({f"{name}[{index}]": part for index, part in enumerate(leaf.unbind())})
-        elif _is_value(leaf) or isinstance(leaf, set | frozenset):
-            if not isinstance(leaf, torch.Tensor) or id(leaf) not in seen:
-                found[name] = leaf
-        elif type(leaf).__module__ == "numpy" and hasattr(leaf, "__array__"):
-            found[name] = leaf.tolist()
-        elif id(leaf) not in seen and depth < _DEPTH and type(getattr(leaf, "__dict__", None)) is dict and not callable(leaf):
-            seen.add(id(leaf))
-            for attribute, value in vars(leaf).items():
-                for path, part in pytree.tree_flatten_with_path(value)[0]:
-                    self._add(found, seen, f"{name}.{attribute}{pytree.keystr(path)}", part, depth + 1)
-        seen.add(id(leaf))
-
-    def _add_module(self, found: Leaves, seen: set[int], name: str, module: torch.nn.Module) -> None:
-        if not self.parameters:
-            return
-        for path, tensor in [*module.named_parameters(), *module.named_buffers()]:
-            if id(tensor) not in seen:
-                seen.add(id(tensor))
-                found[f"{name}.{path}"] = tensor
+        return changeable(called, parameters=not self.is_package)
 
     def _problem(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
         """Return the facts of two values that differ; None for close values and for parameters that freezing has erased."""
         if compiling.is_erased(ours) or (ours is theirs and not isinstance(ours, torch.Tensor)):
             return None
-        if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
-            ours, theirs = plain(ours), plain(theirs)
-            if _equal(ours, theirs):
-                # a compile may change the layout of parameters
-                return _other_form(ours, theirs) if path.startswith("argument") else None
-        facts: dict[str, Any] = describe_leaf(ours, theirs, self.tolerance)
-        return None if _is_near(facts) else facts
+        if not (isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)):
+            facts: dict[str, Any] = describe_leaf(ours, theirs, self.tolerance)
+            return None if _is_near(facts) else facts
+        one, other = plain(ours), plain(theirs)
+        if not _equal(one, other):
+            facts = describe_leaf(one, other, self.tolerance)
+            if not _is_near(facts):
+                return facts
+        return _other_form(path, one, other)
 
+    def _unnoticed_writes(self, ours: Leaves, theirs: Leaves) -> Iterator[dict[str, Any]]:
+        """Yield the tensors whose version counter eager advanced, and the compiled call did not: autograd must notice the write.
 
-class Absent:
-    """The value of a path that one side does not have."""
+        The opposite is no error: an operator of eager, such as batch norm, may write without advancing the counter.
+        """
+        before, eager_before = self._versions
+        now, eager_now = _versions(ours), _versions(theirs)
+        for path, version in now.items():
+            if path in self._apart or version is None or compiling.is_erased(ours[path]) or path.endswith(GRAD):
+                continue
+            is_written = eager_now.get(path) != eager_before.get(path) and path in eager_before and path in eager_now
+            if is_written and version == before.get(path):
+                yield _words(f"version counter of {path}", "not advanced", "advanced")
 
-    def __repr__(self) -> str:
-        return "absent"
+    def _other_aliases(self, ours: Leaves, result: Any) -> Iterator[dict[str, Any]]:
+        if self._eager is None:
+            return
+        found = aliases(result, ours)
+        for path, expected in self._eager[1].items():
+            # with freezing, parameters are constants of the graph: it returns copies of them
+            if compiling.is_freezing() and f" {FUNCTION}" in expected:
+                continue
+            if path in found and found[path] != expected:
+                yield _words(path, found[path], expected)
 
 
 _ABSENT = Absent()
 
 
-def _is_value(leaf: Any) -> bool:
-    return isinstance(leaf, bool | int | float | complex | str | bytes | Absent | torch.Tensor) or leaf is None
+def _versions(leaves: Leaves) -> Versions:
+    return {path: tensor_version(leaf) for path, leaf in leaves.items() if isinstance(leaf, torch.Tensor)}
 
 
 def _equal(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
@@ -127,21 +130,32 @@ def _equal(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
         return False
 
 
-def _other_form(ours: torch.Tensor, theirs: torch.Tensor) -> dict[str, Any] | None:
-    """Return the facts of two equal tensors that differ in strides or ``requires_grad``; None when they do not."""
+def _other_form(path: str, ours: torch.Tensor, theirs: torch.Tensor) -> dict[str, Any] | None:
+    """Return the facts of two close tensors that differ in strides or ``requires_grad``; None when they do not.
+
+    A compile may change the layout of parameters, and of gradients.
+    """
     if ours.layout is not torch.strided or ours.is_nested:
         return None
-    forms = [f"strides {list(one.stride())}, requires_grad {one.requires_grad}" for one in (ours, theirs)]
-    if forms[0] == forms[1]:
-        return None
+    shows: Callable[[torch.Tensor], str] = _requires_grad
+    if path.startswith(ARGUMENT) and not path.endswith(GRAD):
+        shows = _strides_and_requires_grad
+    return None if shows(ours) == shows(theirs) else _words(path, shows(ours), shows(theirs))
+
+
+def _requires_grad(tensor: torch.Tensor) -> str:
+    return f"requires_grad {tensor.requires_grad}"
+
+
+def _strides_and_requires_grad(tensor: torch.Tensor) -> str:
+    return f"strides {list(tensor.stride())}, {_requires_grad(tensor)}"
+
+
+def _words(path: str, value: str, reference: str) -> dict[str, Any]:
+    """Return the facts of a property that is described by words."""
     facts = {"type": "form", "shape": None, "dtype": None, "device": None}
-    return {
-        **facts,
-        **{f"reference_{name}": fact for name, fact in facts.items()},
-        "equal": False,
-        "value": forms[0],
-        "reference_value": forms[1],
-    }
+    both = {**facts, **{f"reference_{name}": fact for name, fact in facts.items()}}
+    return {"path": path, **both, "equal": False, "value": value, "reference_value": reference}
 
 
 def _is_near(facts: Mapping[str, Any]) -> bool:

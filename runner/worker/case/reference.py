@@ -12,18 +12,22 @@ from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.steps.gradients import Differentiate, gradients_of
 from runner.vocabulary.steps.session import NotCarriedOut, needed
 from runner.worker.case import copies, hooks, spies
+from runner.worker.case.generators import Generators
 from runner.worker.case.hooks import Phases, Witness
 from runner.worker.case.parts import follow
 from runner.worker.case.sides import Enter, Side
-from runner.worker.torch_compat import compiling, counting, devices
+from runner.worker.torch_compat import compiling, counting
 from runner.worker.torch_compat.devices import DeviceApi
+
+Done = Callable[[list[Any], Any], None]
+"""Receives the target and the arguments of a call, and its result."""
 
 
 @dataclass(frozen=True)
 class ReferenceCall:
     """The conditions of a reference call, so that it can be repeated."""
 
-    generators: devices.GeneratorState
+    generators: Generators
     enter: Enter
     differentiate: Differentiate | None = None
     """How backward was run on its result; None where only the call was made."""
@@ -87,19 +91,23 @@ class Reference:
                 f"the eager reference executed {count} compiled graph{'s' * (count != 1)}: code of the spec compiled a part of it"
             )
 
-    def call(self, side: Side, name: str, given: list[Any] | None, enter: Enter, *, may_raise: bool) -> None:
-        """Call a function of the eager side, then restore the generators. With ``may_raise``, the step has no result after an exception."""
-        state = devices.generator_state()
+    def call(self, side: Side, name: str, given: list[Any] | None, enter: Enter, *, may_raise: bool, done: Done) -> None:
+        """Call a function of the eager side, then restore the generators. With ``may_raise``, the step has no result after an exception.
+
+        ``done`` receives what was called and the result.
+        """
+        state = Generators.now()
         self.latest_call = ReferenceCall(state, enter)
         result = None
         try:
             with self._phases("eager"), self.running():
                 result = side.run(side.targets[name], name, given, enter)
                 self.keep(result)
+            done(side.called, result)
         except NotCarriedOut:
             if not may_raise:  # else the spec expects an exception of the compiled call, and eager may raise it too
                 raise
-        devices.restore_generators(state)
+        state.restore()
         if not _has_history(result):
             side.result = None  # no backward can use it, and the copy is sufficient
 

@@ -11,16 +11,17 @@ import torch
 from runner.vocabulary import inputs
 from runner.vocabulary.expectations.texts import MOST
 from runner.vocabulary.steps import STEPS
-from runner.vocabulary.steps.session import Call, needed
+from runner.vocabulary.steps.session import Call, Changes, needed
 from runner.worker.case import copies, parts, preparing, spies
 from runner.worker.case.answers import OtherAnswers
-from runner.worker.case.effects import Effects
 from runner.worker.case.hooks import Phases, Witness
 from runner.worker.case.names import Names
 from runner.worker.case.reference import Reference, Unseen
+from runner.worker.case.repeats import Repeats
 from runner.worker.case.scope import Scope
 from runner.worker.case.sides import Compiled, Enter, Side, entering
 from runner.worker.case.source_module import SpecModule
+from runner.worker.case.step_effects import StepEffects
 from runner.worker.torch_compat import for_steps
 from runner.worker.torch_compat.devices import DeviceApi
 
@@ -48,8 +49,6 @@ class Session:
         self.output: Any = None
         self.exit: dict[str, Any] | None = None
         self.bench: dict[str, Any] | None = None
-        self.effects: dict[str, Any] | None = None
-        """The side effects of the current step's call, compared with those of the eager call."""
         self._step: Mapping[str, Any] = {}
         self._log_begin = 0
         self.compiled = Side({}, [])
@@ -59,9 +58,11 @@ class Session:
         self.scope = Scope(self.module.namespace)
         self.compiled_functions = Compiled(plan["body"]["compile"], self.scope)
         self.unseen = Unseen(witness or Witness(), self.spies)
+        self.effects: Changes = StepEffects(plan["body"]["compile"], self.unseen, phases)
         self.reference = Reference(self.unseen, phases, self.device_api, self._is_of_a_call)
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
         self.other_answers = OtherAnswers(plan, self.reference, self.unseen, phases)
+        self.repeats = Repeats(plan, self.scope, self.unseen, phases)
         self._closing = contextlib.ExitStack()
         self.maker = inputs.Maker(device=plan["device"], scope=self.scope, closing=self._closing)
 
@@ -90,7 +91,8 @@ class Session:
     def begin_step(self, step: Mapping[str, Any]) -> None:
         """Begin a step of the plan: reset its results, and store the position in standard error."""
         self._step = step
-        self.exit, self.bench, self.effects = None, None, None
+        self.exit, self.bench = None, None
+        self.effects.begin_step(step)
         self.names.begin_step()
         sys.stderr.flush()
         self._log_begin = os.fstat(2).st_size
@@ -112,27 +114,22 @@ class Session:
         with self.phases("inputs"), needed("the arguments"):
             given = None if wanted.inputs is None else inputs.make_all(wanted.inputs, self.maker)
         self.reference.is_there = False
-        effects = self._call_reference(self.eager, wanted, given, enter) if self.eager is not None and wanted.has_reference else None
+        if self.eager is not None and wanted.has_reference:
+            self._call_reference(self.eager, wanted, given, enter)
         target = wanted.target()
+        self.repeats.record(target, self.compiled.calling(wanted.function, given), enter, is_package=wanted.is_package)
         with self.phases(wanted.phase):
             self.output = self.compiled.run(target, wanted.function, given, enter)
             self.device_api.synchronize()
-        if effects is not None and self.eager is not None:
-            with self.phases("compare"), self.unseen():
-                self.effects = effects.after(self.compiled.called, self.eager.called)
+        self.effects.finish(self.compiled.called, self.eager, self.output)
 
-    def _call_reference(self, side: Side, wanted: Call, given: list[Any] | None, enter: Enter) -> Effects | None:
-        """Call the reference; return the ``Effects`` of the call, None where the step compares no side effects."""
+    def _call_reference(self, side: Side, wanted: Call, given: list[Any] | None, enter: Enter) -> None:
         name = wanted.function
         with needed("the eager reference"):
             copied = copies.apart(given)
-        effects = None
-        if (tolerance := self._step.get("effects")) is not None:
-            effects = Effects(tolerance, parameters=wanted.compares_parameters)
-            with self.phases("compare"):
-                effects.before(self.compiled.calling(name, given), side.calling(name, copied))
-        self.reference.call(side, name, copied, enter, may_raise=bool(self._step.get("expects_raise")))
-        return effects
+        self.effects.begin(self.compiled.calling(name, given), side.calling(name, copied), is_package=wanted.is_package)
+        may_raise = bool(self._step.get("expects_raise"))
+        self.reference.call(side, name, copied, enter, may_raise=may_raise, done=self.effects.eager_done)
 
     def compiled_target(self, name: str) -> Callable[..., Any]:
         """Return ``torch.compile`` of a function. The compile happens at the first call."""

@@ -123,6 +123,20 @@ def reference_stance() -> contextlib.AbstractContextManager[Any]:
     return stance
 
 
+def falls_back_for_random() -> bool:
+    """Whether inductor calls eager's random operators, instead of kernels that draw from seeds of their own."""
+    from torch._inductor import config
+
+    return bool(config.fallback_random)
+
+
+def is_freezing() -> bool:
+    """Whether inductor turns parameters into constants."""
+    from torch._inductor import config
+
+    return bool(config.freezing)
+
+
 def on_output_code(save: Callable[[str], None]) -> None:
     """Call ``save`` with each piece of code that inductor generates or loads from a cache."""
     from torch._inductor.graph import GraphLowering

@@ -1,0 +1,57 @@
+"""The comparison of side effects in the current step, for the session and for kinds of steps."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from runner.vocabulary.steps.session import Side, needed
+from runner.worker.case.effects import Effects
+from runner.worker.case.generators import Generators
+
+
+def _comparing() -> AbstractContextManager[None]:
+    """Return a context in which an exception is an ERROR of the case: it does not come from compiled code."""
+    return needed("the comparison of side effects")
+
+
+class StepEffects:
+    """Compares the side effects of a step: ``begin``, the eager side, ``eager_done``, the compiled side, ``finish``."""
+
+    def __init__(self, settings: Mapping[str, Any], unseen: Callable[[], Any], phases: Callable[[str], Any]) -> None:
+        self._settings = settings
+        self._unseen = unseen
+        self._phases = phases
+        self._tolerance: Mapping[str, Any] | None = None
+        self._running: Effects | None = None
+        self._generators: Generators | None = None
+        self.facts: dict[str, Any] | None = None
+        """The side effects of the current step; None where they were not compared."""
+
+    def begin_step(self, step: Mapping[str, Any]) -> None:
+        """Forget the last step. ``effects`` of the plan's step is the tolerance, None where nothing is compared."""
+        self._tolerance = step.get("effects")
+        self._running, self.facts = None, None
+
+    def begin(self, compiled: list[Any], eager: list[Any], *, is_package: bool = False) -> None:
+        """Record the state of both sides (each the target followed by its arguments) before the step."""
+        if self._tolerance is None:
+            return
+        with self._phases("compare"), _comparing():
+            self._running = Effects(self._tolerance, self._settings, is_package)
+            self._running.before(compiled, eager)
+            self._generators = Generators.now()
+
+    def eager_done(self, eager: list[Any], result: Any = None) -> None:
+        """Record what the eager side left, and restore the generators for the compiled side."""
+        if self._running is None or self._generators is None:
+            return
+        with self._phases("compare"), _comparing():
+            self._running.after_eager(eager, result)
+            self._generators.restore()
+
+    def finish(self, compiled: list[Any], eager: Side | None, result: Any = None) -> None:
+        """Compare the two sides after the step, where it was begun."""
+        if self._running is None or eager is None:
+            return
+        with self._phases("compare"), self._unseen(), _comparing():
+            self.facts = self._running.after(compiled, eager.called, result)

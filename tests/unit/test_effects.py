@@ -1,0 +1,240 @@
+"""Side effects: what the worker compares of a call, and how the runner judges it. Nothing of inductor is compiled."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from runner.core.expectation import Status
+from runner.core.observation import Effects as Seen
+from runner.core.observation import Generator
+from runner.vocabulary.expectations.side_effects import SideEffects
+from tests.fakes import import_torch
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+
+torch: Any = import_torch()
+
+DEFAULTS = {"rtol": None, "atol": None, "equal_nan": True}
+
+
+class Box:
+    """An object of a class that pytree does not know."""
+
+    __slots__ = ("held", "seen", "slot")
+
+    def __init__(self) -> None:
+        self.held = [torch.zeros(2)]
+        self.seen = {1}
+        self.slot = 0
+
+
+class Words(dict[str, Any]):
+    """A subclass of dict, which is a leaf for pytree."""
+
+
+@dataclass
+class Pair:
+    first: Any = field(default_factory=lambda: torch.zeros(2))
+    second: int = 0
+
+
+class Module(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow torch
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(2, 2, dtype=torch.float64)
+        self.register_buffer("hidden", torch.zeros(2), persistent=False)
+        self.count = 0
+        self.cache = {"last": [torch.zeros(2)]}
+        self.maybe = None
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x)
+
+    def method(self, x: Any) -> Any:
+        return x
+
+
+def compared(change: Callable[..., Any], *arguments: Callable[[], Any], target: Callable[[], Any] = lambda: None, **options: Any) -> Any:
+    """Let eager (``True``) and the compiled side (``False``) change equal copies; return the judgement and the facts."""
+    from runner.worker.case.effects import Effects
+    from runner.worker.case.generators import Generators
+
+    settings = options.pop("settings", {})
+    effects = Effects(DEFAULTS, settings, **options)
+    sides = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        sides.append([target(), *(make() for make in arguments)])
+    compiled, eager = sides
+    before = Generators.now()
+    effects.before(compiled, eager)
+    effects.after_eager(eager, change(True, *eager))
+    before.restore()
+    result = change(False, *compiled)
+    facts = effects.after(compiled, eager, result)
+    generators = tuple(Generator(**one) for one in facts.pop("generators"))
+    facts = {**facts, "apart": tuple(facts["apart"]), "leaves": tuple(facts["leaves"])}
+    return SideEffects().judge(Seen(**facts, generators=generators)), facts
+
+
+def other(path: Callable[[Any], Any]) -> Callable[..., None]:
+    """Return a change that adds 2 to a tensor in eager mode, and 1 in the compiled call."""
+
+    def change(eager: bool, _: Any, argument: Any) -> None:
+        path(argument).add_(2 if eager else 1)
+
+    return change
+
+
+def assigned(owner: Callable[[Any], Any], name: str) -> Callable[..., None]:
+    def change(eager: bool, target: Any, *arguments: Any) -> None:
+        setattr(owner(arguments[0] if arguments else target), name, "eager" if eager else "compiled")
+
+    return change
+
+
+VALUES: dict[str, tuple[Callable[..., Any], Callable[[], Any], str]] = {
+    "tensor": (other(lambda x: x), lambda: torch.zeros(2), "argument [0]"),
+    "nested containers": (other(lambda x: x["a"][1][0]), lambda: {"a": [1, (torch.zeros(2),)]}, "argument [0]['a'][1][0]"),
+    "subclass of dict": (other(lambda x: x["a"][0]), lambda: Words(a=[torch.zeros(2)]), "argument [0]['a'][0]"),
+    "slots": (other(lambda x: x.held[0]), Box, "argument [0].held[0]"),
+    "slot": (assigned(lambda x: x, "slot"), Box, "argument [0].slot"),
+    "dataclass": (other(lambda x: x.first), Pair, "argument [0].first"),
+    "parameter": (lambda e, _, m: m.inner.weight.data.add_(2 if e else 1), Module, "argument [0].inner.weight"),
+    "buffer that is not persistent": (other(lambda m: m.hidden), Module, "argument [0].hidden"),
+    "attribute": (assigned(lambda m: m, "count"), Module, "argument [0].count"),
+    "attribute that was None": (lambda e, _, m: setattr(m, "maybe", torch.ones(2) if e else None), Module, "argument [0].maybe"),
+    "attribute of a submodule": (assigned(lambda m: m.inner, "in_features"), Module, "argument [0].inner.in_features"),
+    "tensor of an attribute": (other(lambda m: m.cache["last"][0]), Module, "argument [0].cache['last'][0]"),
+    "mode": (lambda e, _, m: m.train(e), Module, "argument [0].training"),
+    "grad of an argument": (
+        lambda e, _, x: setattr(x, "grad", torch.ones(2) if e else None),
+        lambda: torch.zeros(2, requires_grad=True),
+        "argument [0].grad",
+    ),
+    "grad of a parameter": (
+        lambda e, _, m: setattr(m.inner.bias, "grad", torch.full((2,), 2.0 if e else 1.0, dtype=torch.float64)),
+        Module,
+        "argument [0].inner.bias.grad",
+    ),
+    "requires_grad": (lambda e, _, x: x.requires_grad_(e), lambda: torch.zeros(2), "argument [0]"),
+    "requires_grad beside rounding": (
+        lambda e, _, x: x.requires_grad_(e).data.add_(0 if e else 1e-7),
+        lambda: torch.zeros(2),
+        "argument [0]",
+    ),
+    "requires_grad of a parameter": (lambda e, _, m: m.inner.weight.requires_grad_(e), Module, "argument [0].inner.weight"),
+    "strides": (lambda e, _, x: x.t_() if e else x, lambda: torch.zeros(2, 2), "argument [0]"),
+    "version counter": (lambda e, _, x: x.add_(0) if e else x, lambda: torch.zeros(2), "version counter of argument [0]"),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_another_change_fails_and_is_named(name: str) -> None:
+    change, argument, path = VALUES[name]
+    judgement, _ = compared(lambda *given: (change(*given), None)[1], argument)
+    assert judgement.status is Status.FAILED
+    assert path in judgement.expected, judgement
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_the_same_change_passes(name: str) -> None:
+    change, argument, _ = VALUES[name]
+    judgement, facts = compared(lambda eager, *given: (change(True, *given), None)[1], argument)
+    assert judgement.status is Status.HELD, judgement
+    assert facts["compared"] >= 1
+    assert not facts["apart"]
+
+
+def test_the_module_of_a_bound_method_is_compared() -> None:
+    judgement, _ = compared(
+        lambda eager, target: (other(lambda m: m.hidden)(eager, None, target.__self__), None)[1], target=lambda: Module().method
+    )
+    assert "function.hidden" in judgement.expected
+
+
+def test_a_package_has_its_own_parameters() -> None:
+    judgement, facts = compared(
+        lambda eager, target: (other(lambda m: m.hidden)(eager, None, target), None)[1], target=Module, is_package=True
+    )
+    assert judgement.status is Status.HELD
+    assert facts["compared"] == 0
+
+
+def test_attributes_that_the_compiler_sets_are_its_own() -> None:
+    judgement, _ = compared(lambda eager, m: None if eager else setattr(m, "_is_torch_compile", True), target=Module)
+    assert judgement.status is Status.HELD
+
+
+def test_a_write_that_autograd_notices_once_more_than_eager_passes() -> None:
+    judgement, _ = compared(lambda eager, _, x: None if eager else (x.add_(0), None)[1], lambda: torch.zeros(2))
+    assert judgement.status is Status.HELD
+
+
+ALIASES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str]] = {
+    "itself": (lambda x: x, lambda x: x.clone(), "output is the tensor argument [0]"),
+    "view": (lambda x: [x.view(-1)], lambda x: [x.reshape(-1).clone()], "output[0] is a view of the memory of argument [0]"),
+    "copy": (lambda x: x.clone(), lambda x: x.view(2, 2), "output is memory of its own"),
+    "view for itself": (lambda x: x, lambda x: x.view(2, 2), "output is the tensor argument [0]"),
+}
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_a_result_with_other_memory_fails(name: str) -> None:
+    eager, compiled, expected = ALIASES[name]
+    judgement, _ = compared(lambda is_eager, _, x: eager(x) if is_eager else compiled(x), lambda: torch.zeros(2, 2))
+    assert judgement.expected == expected
+    assert judgement.status is Status.FAILED
+    for same in (eager, compiled):
+        held, _ = compared(lambda is_eager, _, x, same=same: same(x), lambda: torch.zeros(2, 2))
+        assert held.status is Status.HELD
+
+
+def test_empty_tensors_share_no_memory() -> None:
+    judgement, _ = compared(lambda eager, _, x: x.view(0) if eager else x.clone(), lambda: torch.zeros(0))
+    assert judgement.status is Status.HELD
+
+
+FALLBACK = {"options": {"fallback_random": True}}
+
+
+@pytest.mark.parametrize(
+    ("eager", "compiled", "settings", "status"),
+    [
+        (0, 0, {}, Status.HELD),
+        (0, 1, {}, Status.FAILED),
+        (1, 2, {}, Status.HELD),  # inductor draws seeds
+        (1, 0, {}, Status.HELD),  # inductor removes unused random operators
+        (1, 1, FALLBACK, Status.HELD),
+        (1, 2, FALLBACK, Status.FAILED),
+        (1, 0, FALLBACK, Status.FAILED),
+        (1, 2, {"backend": "eager"}, Status.FAILED),
+        (1, 2, {"backend": "inductor"}, Status.HELD),
+    ],
+)
+def test_generators(eager: int, compiled: int, settings: Any, status: Status) -> None:
+    def draw(is_eager: bool, _: Any) -> None:
+        for _ in range(eager if is_eager else compiled):
+            torch.rand(1)
+
+    judgement, _ = compared(draw, settings=settings)
+    assert judgement.status is status
+    assert status is Status.HELD or "RNG state of cpu" in judgement.expected
+
+
+def test_the_generator_of_python_is_compared() -> None:
+    judgement, _ = compared(lambda eager, _: None if eager else (random.random(), None)[1])
+    assert judgement.expected == "RNG state of python as eager leaves it (unchanged)"
+    assert judgement.observed == "advanced"
+    judgement, _ = compared(lambda eager, _: (random.random(), None)[1])
+    assert judgement.status is Status.HELD
+
+
+def test_a_generator_that_moved_to_another_state_says_so() -> None:
+    seen = Generator(name="cuda:0", exact=True, eager_advanced=True, compiled_advanced=True, same=False)
+    judgement = SideEffects().judge(Seen(compared=1, apart=(), leaves=(), generators=(seen,)))
+    assert (judgement.status, judgement.expected) == (Status.FAILED, "RNG state of cuda:0 as eager leaves it (advanced)")
+    assert judgement.observed == "advanced to another state"
