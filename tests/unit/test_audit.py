@@ -93,13 +93,13 @@ HELD: Mapping[str, tuple[Any, dict[str, Any]]] = {
             "measured": {
                 "available": True,
                 "unknown": [],
-                "graphs": [{"ops": {"aten.mm.default": 1}, "text": "y = aten.mm(x)  # mm", "cut": False}],
+                "graphs": [{"ops": {"aten.mm.default": 1}, "text": "y = aten.mm(x)  # mm", "cut": False, "problem": ""}],
             }
         },
     ),
     "guards": (
         {"count": 1, "contains": "x", "matches": "TENSOR", "checks": "CHECK: TENSOR\nCHECK-NOT: y"},
-        {"measured": {"frames": 1, "count": 1, "texts": ["TENSOR_MATCH: x"]}},
+        {"measured": {"frames": 1, "problem": "", "count": 1, "texts": ["TENSOR_MATCH: x"]}},
     ),
     "recompiles": (
         {"count": 2, "reason": {"contains": "size"}},

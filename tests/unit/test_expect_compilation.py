@@ -116,7 +116,7 @@ class <lambda>(torch.nn.Module):
 
 
 def graph(text: str = TEXT, cut: bool = False, **ops: int) -> dict[str, Any]:
-    return {"ops": {name.replace("_", "."): count for name, count in ops.items()}, "text": text, "cut": cut}
+    return {"ops": {name.replace("_", "."): count for name, count in ops.items()}, "text": text, "cut": cut, "problem": ""}
 
 
 def graphs(*found: dict[str, Any], unknown: tuple[str, ...] = (), available: bool = True) -> dict[str, Any]:
@@ -156,6 +156,16 @@ def test_graph(body: Any, facts: Any, statuses: dict[str, Status]):
     assert by_leaf(judged("graph", {"stage": "post_grad", **body}, measured=facts)) == statuses
 
 
+def test_a_graph_that_could_not_be_read_is_an_error():
+    facts = graphs({**graph(), "problem": "the graph cannot be read"})
+    found = judged("graph", {"stage": "joint", "count": 1, "ops": {"aten.mm": 0}}, measured=facts)
+    assert by_leaf(found) == {"count": HELD, "": ERROR}
+
+
+def test_guards_that_could_not_be_read_are_an_error():
+    assert by_leaf(judged("guards", {"count": {"max": 9}}, measured={**GUARDS, "problem": "guards cannot be read"})) == {"": ERROR}
+
+
 def test_the_code_of_the_user_beside_a_graph_is_no_part_of_it():
     assert "torch.relu" in TEXT
     (judgement,) = judged("graph", {"stage": "joint", "checks": "CHECK: torch.relu"}, measured=ONE)
@@ -181,7 +191,12 @@ def test_a_graph_that_means_nothing_is_refused(body: Any, path: Any, words: str)
 
 # -- guards ---------------------------------------------------------------------------------------------------------
 
-GUARDS = {"frames": 1, "count": 2, "texts": ["TENSOR_MATCH: check_tensor(L['x'], size=[4])", "LAMBDA_GUARD: 2 <= L['x'].size()[0]"]}
+GUARDS = {
+    "frames": 1,
+    "problem": "",
+    "count": 2,
+    "texts": ["TENSOR_MATCH: check_tensor(L['x'], size=[4])", "LAMBDA_GUARD: 2 <= L['x'].size()[0]"],
+}
 
 
 @pytest.mark.parametrize(
@@ -206,7 +221,7 @@ def test_guards(body: Any, statuses: dict[str, Status]):
 
 
 def test_a_step_without_a_compile_has_no_guards_to_judge():
-    (judgement,) = judged("guards", {"count": {"max": 3}}, measured={"frames": 0, "count": 0, "texts": []})
+    (judgement,) = judged("guards", {"count": {"max": 3}}, measured={"frames": 0, "problem": "", "count": 0, "texts": []})
     assert judgement.status is ERROR
 
 

@@ -1,6 +1,7 @@
 """What counts as a kernel call of a generated wrapper: the text of a wrapper, and a wrapper of a few lines that runs."""
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,7 +56,17 @@ def test_a_wrapper_in_cpp_is_recognized_by_its_code():
 @pytest.mark.parametrize("made", [("x = 1", ""), (SimpleNamespace(value="x = 1"), None)])
 def test_the_code_of_a_graph_is_a_text_or_has_one(made: Any):
     assert kernel_calls.generated_kernels(SimpleNamespace(), made) == frozenset()
-    assert kernel_calls.generated_kernels(SimpleNamespace(cpp_wrapper=True), made) is None
+    with pytest.raises(ValueError, match="a C\\+\\+ wrapper"):
+        kernel_calls.generated_kernels(SimpleNamespace(cpp_wrapper=True), made)
+
+
+def test_code_that_is_no_python_is_no_wrapper(tmp_path: Path):
+    with pytest.raises(ValueError, match="cannot be read"):
+        kernel_calls.generated_kernels(SimpleNamespace(), ("int main() {}", ""))
+    (tmp_path / "main.py").write_text("int main() {}")
+    for name in ("main.py", "gone.py"):
+        kernel_calls.note_wrapper(SimpleNamespace(__file__=str(tmp_path / name)))
+    assert not [file for file in kernel_calls._loaded.wrappers if file.startswith(str(tmp_path))]
 
 
 # -- a wrapper that runs --------------------------------------------------------------------------------------------

@@ -72,6 +72,9 @@ class GraphOfStage:
         if isinstance(chosen, str):
             yield Judgement.error(f"{len(facts.measured['graphs'])} graphs", expected=chosen)
             return
+        if problem := next((graph["problem"] for graph in chosen if graph["problem"]), ""):
+            yield Judgement.error(problem, expected=f"the {self.stage} graph of the step")
+            return
         for name, count in self.ops.items():
             leaf = f"ops {name}"
             if name in facts.measured["unknown"]:

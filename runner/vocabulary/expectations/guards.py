@@ -53,6 +53,8 @@ class Guards:
         if found is None or not found["frames"]:
             why = NOT_MEASURED if found is None else "dynamo compiled no frame of the case's function in the step: there are no new guards"
             return [Judgement.error(why, expected=what)]
+        if found["problem"]:
+            return [Judgement.error(found["problem"], expected=what)]
         judged = [] if self.count is None else [judge_count(self.count, found["count"], here, leaf="count", absent="")]
         if self.contains is None and self.matches is None and self.checks is None:
             return judged

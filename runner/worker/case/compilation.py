@@ -15,8 +15,8 @@ from runner.worker.torch_compat import compiling, frames, graphs, kernel_calls
 MOST_GRAPHS = 50
 """The maximum number of graphs of a stage that are recorded in a step."""
 
-MOST_TEXT = 1 << 20
-"""The maximum number of characters of a graph; the rest is cut off."""
+MOST_TEXT = 2 << 20
+"""The maximum number of characters of all graphs of a stage in a step; the rest is cut off."""
 
 MOST_EVENTS = 200
 MOST_REASON = 4000
@@ -35,6 +35,8 @@ class Compilation:
     frames: int = 0
     """How many frames dynamo converted."""
     guards: list[str] = field(default_factory=list)
+    unread: str = ""
+    """Why guards could not be read."""
     guarded: int = 0
     """How many frames got guards."""
     recompiles: list[dict[str, str]] = field(default_factory=list)
@@ -67,7 +69,7 @@ class Compilation:
         return {
             "kernels": self.kernels(),
             "graph": {"stages": self.graphs, "is_available": _is_available, "is_known": graphs.is_known},
-            "guards": {"frames": self.guarded, "count": len(self.guards), "texts": self.guards[:MOST_GUARDS]},
+            "guards": {"frames": self.guarded, "problem": self.unread, "count": len(self.guards), "texts": self.guards[:MOST_GUARDS]},
             **{kind: {"recorded": bool(_installed), "count": len(found), "events": found[:MOST_EVENTS]} for kind, found in events.items()},
         }
 
@@ -138,12 +140,16 @@ def _is_available(stage: str) -> bool:
 
 
 def _record_graph(stage: str, graph: Any) -> None:
+    """Record a graph. What prevents that is recorded too: it must not end the compile."""
     found = _recording.compilation.graphs.setdefault(stage, [])
-    if len(found) < MOST_GRAPHS:
-        text = graphs.text_of(graph)
-        found.append({"ops": graphs.operators(graph), "text": text[:MOST_TEXT], "cut": len(text) > MOST_TEXT})
-    else:
-        found.append({"ops": {}, "text": "", "cut": True})
+    ops, text, problem = {}, "", f"more than {MOST_GRAPHS} graphs" if len(found) >= MOST_GRAPHS else ""
+    if not problem:
+        try:
+            ops, text = graphs.operators(graph), graphs.text_of(graph)
+        except Exception as error:  # printing calls code of every operator and constant of the graph
+            problem = f"the graph cannot be read: {type(error).__name__}: {error}"[:MOST_REASON]
+    room = MOST_TEXT - sum(len(known["text"]) for known in found)
+    found.append({"ops": ops, "text": text[:room], "cut": len(text) > room, "problem": problem})
 
 
 def _recording_dynamo_graphs(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -211,8 +217,12 @@ def _recording_guards(original: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(manager: Any, *args: Any, **kwargs: Any) -> None:
         original(manager, *args, **kwargs)
         if "guards" in _recording.wanted and hooks.is_own_compile():
-            _recording.compilation.guarded += 1
-            _recording.compilation.guards.extend(frames.guards_of(manager))
+            record = _recording.compilation
+            record.guarded += 1
+            try:
+                record.guards.extend(frames.guards_of(manager))
+            except Exception as error:  # the text of a guard is made of any value: that must not end the compile
+                record.unread = f"guards cannot be read: {type(error).__name__}: {error}"[:MOST_REASON]
 
     return wrapper
 
@@ -245,11 +255,10 @@ def _recording_kernels(original: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(graph: Any, *args: Any, **kwargs: Any) -> Any:
         made = original(graph, *args, **kwargs)
         if _asks_kernels() and hooks.is_own_compile():
-            found = kernel_calls.generated_kernels(graph, made)
-            if found is None:
-                _recording.compilation.uncompiled.append(_CPP)
-            else:
-                _recording.compilation.compiled |= found
+            try:
+                _recording.compilation.compiled |= kernel_calls.generated_kernels(graph, made)
+            except ValueError as error:
+                _recording.compilation.uncompiled.append(str(error)[:MOST_REASON])
         return made
 
     return wrapper

@@ -85,7 +85,8 @@ def _joins_others(call: ast.Call) -> bool:
 def note_wrapper(module: Any) -> None:
     """Read the source of a generated module that was loaded. Modules that are no wrappers define no kernels."""
     if module.__file__ not in _loaded.wrappers:
-        with open(module.__file__, encoding="utf-8") as stream:
+        # without the names of its kernels a wrapper is not one that is seen to run, so that its calls count as unknown
+        with contextlib.suppress(OSError, ValueError, SyntaxError), open(module.__file__, encoding="utf-8") as stream:
             _loaded.wrappers[module.__file__] = read_wrapper(stream.read())
 
 
@@ -94,12 +95,15 @@ def forget_wrappers() -> None:
     _loaded.wrappers.clear()
 
 
-def generated_kernels(graph: Any, made: Any) -> frozenset[str] | None:
-    """Return the kernels of the code that ``GraphLowering.codegen`` returned; None where the wrapper is C++."""
+def generated_kernels(graph: Any, made: Any) -> frozenset[str]:
+    """Return the kernels of the code that ``GraphLowering.codegen`` returned; raise ``ValueError`` where they cannot be known."""
     if getattr(graph, "cpp_wrapper", False):
-        return None
+        raise ValueError("a compiled graph has a C++ wrapper, whose kernels are not seen")
     source = made[0]
-    return read_wrapper(source if isinstance(source, str) else source.value).generated
+    try:
+        return read_wrapper(source if isinstance(source, str) else source.value).generated
+    except SyntaxError as error:
+        raise ValueError(f"the generated wrapper cannot be read: {error}") from error
 
 
 @dataclass
