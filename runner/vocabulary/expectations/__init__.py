@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runner.core.protocol import Json
-from runner.vocabulary.expectations import close, dead, equality, log, strides, text
+from runner.vocabulary.expectations import close, dead, equality, log, samples, strides, text
 from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Expectation, Judgement, Raised, StepFacts
 from runner.vocabulary.expectations.calls import Calls
 from runner.vocabulary.expectations.close import Close
@@ -50,6 +50,7 @@ MEASURES: Mapping[str, Callable[[Mapping[str, Any], Callable[[str], Any]], Json]
     "text": text.measure,
     "log": log.measure,
     "dead": dead.measure,
+    samples.KIND: samples.measure,
 }
 """Measurements in the worker, by kind. Kinds that use only the facts of every step are absent."""
 

@@ -85,6 +85,11 @@ class DeviceApi(Protocol):
     """Torch's functions for the device of the case: ``worker/torch_compat/devices.py``."""
 
     @property
+    def name(self) -> str:
+        """The device: ``cpu``, ``cuda``."""
+        ...
+
+    @property
     def activities(self) -> list[str]:
         """The names of the profiler's activities."""
         ...
@@ -113,6 +118,10 @@ class Torch(Protocol):
 
     def delete_generated_files(self) -> int:
         """Delete the files of the generated modules; return how many there were."""
+        ...
+
+    def find_operator(self, name: str, variant: str, *, dtype: str, device: str, call: str, gradients: bool) -> Any:
+        """Return an operator of torch's database; raise ``LookupError`` where this torch does not have it."""
         ...
 
     def reset_inductor(self) -> None:
@@ -186,6 +195,15 @@ class Session(Protocol):
 
     def compiled_target(self, name: str) -> Callable[..., Any]:
         """Return a function compiled by ``torch.compile``."""
+        ...
+
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``torch.compile`` of a function that is not one of the spec, with the options of the spec."""
+        ...
+
+    @property
+    def graphs_run(self) -> int:
+        """How many graphs that ``compile`` compiled were called in this step."""
         ...
 
     def entered(self, context: list[Json] | None) -> Callable[[], AbstractContextManager[None]]:

@@ -53,11 +53,16 @@ class Compiled:
     def target(self, side: Side, name: str) -> Callable[..., Any]:
         """Return ``torch.compile`` of a function of a side; the same object for each call."""
         if name not in self.made:
-            with needed("an option of compile"):
-                options = parts.resolved(self._options, self._scope.named)
-            self.made[name], backend = compiling.compiled(side.targets[name], options)
-            hooks.claim(backend)
+            self.made[name] = self.of(side.targets[name])
         return self.made[name]
+
+    def of(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``torch.compile`` of any function; its graphs count as the case's own."""
+        with needed("an option of compile"):
+            options = parts.resolved(self._options, self._scope.named)
+        made, backend = compiling.compiled(function, options)
+        hooks.claim(backend)
+        return made
 
     def named(self, side: Side) -> Any:
         """Return the value of ``compiled``: the compiled function, or a namespace of several."""
