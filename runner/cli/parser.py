@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     _list(commands)
     _run(commands)
     _explain(commands)
+    _repro(commands)
     _audit(commands)
     _merge(commands)
     return top
@@ -182,7 +183,26 @@ def _explain(commands: "_Commands") -> None:
     command.add_argument("case", metavar="CASE", help="a case's id, or a glob that selects cases")
     _paths(command)
     _backend_files(command)
+    _sample(command)
     command.add_argument("--json", action="store_true", help="print an array of objects")
+
+
+def _repro(commands: "_Commands") -> None:
+    command = commands.add_parser(
+        "repro",
+        help="print a Python script that shows one sample of an operator",
+        description="Print a script that imports torch alone and compares one sample of an operator, compiled, with eager.",
+    )
+    command.add_argument("case", metavar="CASE", help="a case's id")
+    _paths(command)
+    _backend_files(command)
+    _sample(command)
+
+
+def _sample(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--sample", type=natural, metavar="N", help="the sample with this number, of a case of torch's database of operators"
+    )
 
 
 def _audit(commands: "_Commands") -> None:
@@ -250,6 +270,13 @@ def _choice(command: argparse.ArgumentParser) -> None:
     command.add_argument("--backend", action="append", default=[], metavar="NAME", help="select the cases of this backend (repeatable)")
     command.add_argument(
         "--select", action="append", default=[], metavar="GLOB", help="select the ids that match; * and ? are special (repeatable)"
+    )
+    command.add_argument(
+        "--tag",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="select the cases whose spec has this tag; also those on request (repeatable)",
     )
     command.add_argument("--shard", metavar="I/N", help="select the I-th of N parts, by a hash of the id")
 

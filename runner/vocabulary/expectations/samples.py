@@ -69,7 +69,8 @@ class EachSample:
             return None
         raised = entry["raised"]
         if raised is not None:
-            observed = f"{raised['type']} in phase '{raised['phase']}': {raised['message'].strip().splitlines()[0] if raised['message'].strip() else ''}"
+            first = next(iter(raised["message"].strip().splitlines()), "")
+            observed = f"{raised['type']} in phase '{raised['phase']}': {first}"
             return Judgement.failed(expected="no exception", observed=observed, detail=raised["message"])
         if entry["why_not"]:
             return Judgement.error(entry["why_not"], expected="a value that can be compared")
@@ -94,7 +95,11 @@ class EachSample:
 
 def _shown(wrong: Sequence[tuple[Mapping[str, Any], Judgement]], count: int) -> Judgement:
     entry, first = wrong[0]
-    lines = [f"{len(wrong)} of {count} samples failed", f"sample {entry['index']}: {entry['text']}", *([first.detail] if first.detail else [])]
+    lines = [
+        f"{len(wrong)} of {count} samples failed",
+        f"sample {entry['index']}: {entry['text']}",
+        *([first.detail] if first.detail else []),
+    ]
     lines += [f"sample {other['index']}: {one.observed[:200]}; {other['text'][:200]}" for other, one in wrong[1 : 1 + _MOST_NAMED]]
     if len(wrong) > 1 + _MOST_NAMED:
         lines.append(f"and {len(wrong) - 1 - _MOST_NAMED} more")

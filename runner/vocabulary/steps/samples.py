@@ -4,7 +4,6 @@ Each sample is compiled afresh: dynamo is reset before it. So a sample does not 
 the same. All samples are drawn before the first call, from the seed of the case.
 """
 
-import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -51,7 +50,7 @@ def run(session: Session, arguments: "Samples") -> None:
             gradients=arguments.gradients,
         )
         session.reseed()
-        samples = list(itertools.islice(operator.samples(), arguments.most))
+        samples = operator.samples(arguments.most)
         if not samples:
             raise LookupError(f"no sample of '{arguments.op}' for {arguments.dtype} can be called this way")
     session.output = [_run(session, operator, index, sample) for index, sample in enumerate(samples)]
@@ -59,7 +58,7 @@ def run(session: Session, arguments: "Samples") -> None:
 
 def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
     done = Done(index=index, text=description(sample)[:_MOST_TEXT])
-    print(f"sample {index}: {done.text}", file=sys.stderr, flush=True)  # noqa: T201 - the case's own output: after a crash it names the sample
+    print(f"sample {index}: {done.text}", file=sys.stderr, flush=True)
     given = _own(session, sample)
     try:
         with session.phases("eager"), session.reference.running():
@@ -171,7 +170,7 @@ def _same(one: Any, other: Any) -> bool:
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     with torch.no_grad():
-        return bool(((one == other) | ((one != one) & (other != other))).all())  # noqa: PLR0124 - NaN equals NaN here
+        return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 def description(sample: Any) -> str:

@@ -56,12 +56,14 @@ def main() -> None:
     """Write the table of the installed torch."""
     parser = argparse.ArgumentParser(description="Write the table of the operators in torch's database (OpInfo).")
     default = Path(__file__).parents[2] / "language" / "data"
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=f"default: operators-X.Y.json in {default.name}/ of the language room")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help=f"default: operators-X.Y.json in {default.name}/ of the language room"
+    )
     arguments = parser.parse_args()
     found = table()
     file = arguments.output or default / f"operators-{found['torch']}.json"
     file.write_text(text(found), encoding="utf-8")
-    print(f"{len(found['operators'])} operators of torch {found['torch']} written to {file}")  # noqa: T201 - the command's output
+    print(f"{len(found['operators'])} operators of torch {found['torch']} written to {file}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 import contextlib
 import importlib
 import importlib.util
+import itertools
+import random
 import sys
 import types
 import unittest
@@ -10,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import torch
 
 _DATABASE = "torch.testing._internal.common_methods_invocations"
@@ -36,12 +39,23 @@ class Operator:
     is_in_place: bool = False
     takes_out: bool = False
 
-    def samples(self) -> Iterator[Sample]:
-        """Yield the samples of the database. An in-place call gets none whose input is broadcast: eager refuses it."""
-        found = self.entry.sample_inputs(self.device, self.dtype, requires_grad=self.takes_gradients)
-        for sample in found:
-            if not (self.is_in_place and sample.broadcasts_input):
-                yield Sample((sample.input, *sample.args), dict(sample.kwargs))
+    def samples(self, most: int | None) -> list[Sample]:
+        """Return the first samples, all for None, drawn from the current seed of torch's generator.
+
+        Some samples are drawn by Python's ``random`` and by numpy: these have the same seed, and their state is restored. An in-place
+        call gets no sample whose input is broadcast: eager refuses it.
+        """
+        python, of_numpy = random.getstate(), numpy.random.get_state()
+        seed = torch.initial_seed()
+        random.seed(seed)
+        numpy.random.seed(seed % 2**32)
+        try:
+            found = self.entry.sample_inputs(self.device, self.dtype, requires_grad=self.takes_gradients)
+            usable = (sample for sample in found if not (self.is_in_place and sample.broadcasts_input))
+            return [Sample((sample.input, *sample.args), dict(sample.kwargs)) for sample in itertools.islice(usable, most)]
+        finally:
+            random.setstate(python)
+            numpy.random.set_state(of_numpy)
 
 
 def database() -> list[Any]:
@@ -104,5 +118,5 @@ def _own_defaults() -> Iterator[None]:
     finally:
         torch.backends.disable_global_flags = forbid
         for kind, call in calls.items():
-            kind.__call__ = call  # type: ignore[method-assign]  # it was this function before
+            kind.__call__ = call
         torch.set_rng_state(state)
