@@ -9,7 +9,7 @@ from runner.vocabulary.steps import SAMPLES
 _SECTIONS = {"config": "torch._inductor.config", "dynamo_config": "torch._dynamo.config", "functorch_config": "torch._functorch.config"}
 
 _BODY = '''
-entry = next(one for one in op_db if (one.name, one.variant_test_name) == ({op!r}, {variant!r}))
+entry = next(one for one in database.op_db if (one.name, one.variant_test_name) == ({op!r}, {variant!r}))
 function = {function}
 gradients = {gradients}
 
@@ -82,7 +82,9 @@ def _lines(case: Case, sample: int) -> Iterator[str]:
     yield "import random\nimport sys\nimport types\nimport unittest\n"
     yield 'sys.modules.setdefault("expecttest", types.SimpleNamespace(TestCase=unittest.TestCase))'
     yield "import numpy\nimport torch\nimport torch._dynamo.config\nimport torch._functorch.config\nimport torch._inductor.config"
-    yield "from torch.testing._internal.common_methods_invocations import op_db\nfrom torch.utils import _pytree as pytree\n"
+    yield "from torch.testing._internal import common_methods_invocations as database\nfrom torch.utils import _pytree as pytree\n"
+    yield "# random operators take the state of the generators, which is the same for both calls"
+    yield "database.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)"
     for section, module in _SECTIONS.items():
         yield from (f"{module}.{name} = {value!r}" for name, value in settings.by_section[section].items())
     call, dtype, kind, seed = named["call"], f"torch.{named['dtype']}", case.device.partition(":")[0], seed_of(case)

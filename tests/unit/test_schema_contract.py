@@ -358,6 +358,8 @@ def test_sections() -> None:
         "exclude",
         "requires",
         "services",
+        "on_request",
+        "source",
         "prelude",
         "entry",
         "audit",

@@ -1,8 +1,7 @@
 """Cases of ``source: {opinfo: ...}``: each case of the spec becomes one for each operator, call and dtype of torch's database."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from runner.core.case import Case, CaseId, Expected, Step
 from runner.core.conditions import Surroundings
@@ -15,6 +14,16 @@ KEYS = ("op", "dtype")
 """The keys that the source adds to an id, after the backend."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The keys of ``opinfo``."""
+
+    dtypes: Sequence[str]
+    calls: Sequence[str] = ("function",)
+    samples: str | int = "all"
+    gradients: bool = True
+
+
 def with_operators(anatomy: Anatomy, cases: Sequence[Case], known: Surroundings) -> list[Case]:
     """Return the cases of a spec; those of a spec with a source once for each entry of the table."""
     source = anatomy.data.get(SOURCE)
@@ -22,26 +31,24 @@ def with_operators(anatomy: Anatomy, cases: Sequence[Case], known: Surroundings)
         return list(cases)
     minor = None if known.torch is None else ".".join(map(str, known.torch[:2]))
     table, why_not = operators.table_for(minor)
-    maker = _Maker(table, why_not, source["opinfo"])
+    maker = _Maker(table, why_not, Source(**source["opinfo"]))
     return [made for case in cases for made in maker.cases(case)]
 
 
 class _Maker:
     """Makes the cases of one spec. What is equal for many of them is made once: there are thousands."""
 
-    def __init__(self, table: Table, why_not: str, source: Mapping[str, Any]) -> None:
+    def __init__(self, table: Table, why_not: str, source: Source) -> None:
         self._table = table
         self._missing = (why_not,) if why_not else ()
-        self._dtypes = source["dtypes"]
-        self._calls = source.get("calls", ["function"])
-        self._settings = {"samples": source.get("samples", "all"), "gradients": source.get("gradients", True)}
+        self._source = source
         self._expected: dict[tuple[int, Judged | None], tuple[Expected, ...]] = {}
 
     def cases(self, case: Case) -> Iterator[Case]:
         begin, _, end = case.id.partition(f"[backend={case.backend}")
         (step,) = case.steps
         missing = (*case.missing_names, *self._missing)
-        for operator, call, dtype in self._table.rows(case.device, self._dtypes, self._calls):
+        for operator, call, dtype in self._table.rows(case.device, self._source.dtypes, self._source.calls):
             label = operator.label(call)
             yield replace(
                 case,
@@ -56,7 +63,11 @@ class _Maker:
         judged = JUDGED.get(operator.op)
         named = {"op": operator.op, "variant": operator.variant, "call": call, "dtype": dtype}
         rule = {} if judged is None else {"rule": judged.rule, "reason": judged.reason}
-        return replace(step, arguments={**named, **self._settings, **rule}, expectations=self._of_rule(step.expectations, judged))
+        return replace(
+            step,
+            arguments={**named, "samples": self._source.samples, "gradients": self._source.gradients, **rule},
+            expectations=self._of_rule(step.expectations, judged),
+        )
 
     def _of_rule(self, expectations: tuple[Expected, ...], judged: Judged | None) -> tuple[Expected, ...]:
         """Return the expectations of the spec, judged for each sample by the rule of the operator."""

@@ -67,10 +67,10 @@ def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
         done.refused = str(error.__cause__ or error)[:_MOST_TEXT]
         return done
     session.torch.RESETS["dynamo"]()
-    before, own = session.graphs_run, _own(session, sample)
+    before, own = session.compiled_functions.graphs_run, _own(session, sample)
     try:
         with session.phases("trace"):
-            done.compiled = _called(session, operator, session.compile(plain(operator.function)), own, done)
+            done.compiled = _called(session, operator, session.compiled_functions.of(plain(operator.function)), own, done)
             session.device_api.synchronize()
     except NotCarriedOut:
         raise
@@ -80,7 +80,7 @@ def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
         done.raised = {"type": f"{kind.__module__}.{kind.__qualname__}", "message": str(error)[:_MOST_TEXT], "phase": phase}
     else:
         _add_changed_arguments(done, own, given)
-    done.graphs = session.graphs_run - before
+    done.graphs = session.compiled_functions.graphs_run - before
     return done
 
 

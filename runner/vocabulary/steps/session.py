@@ -133,7 +133,29 @@ class Torch(Protocol):
         ...
 
 
-class Session(Protocol):
+class CompiledFunctions(Protocol):
+    """What the case compiles with ``torch.compile``, with the options of its spec."""
+
+    def of(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``torch.compile`` of a function that is not one of the spec."""
+        ...
+
+    @property
+    def graphs_run(self) -> int:
+        """How many compiled graphs were called in this step."""
+        ...
+
+
+class Compiling(Protocol):
+    """The part of a session that compiles."""
+
+    @property
+    def compiled_functions(self) -> CompiledFunctions:
+        """What the case compiles."""
+        ...
+
+
+class Session(Compiling, Protocol):
     """A case in the worker."""
 
     output: Any
@@ -195,15 +217,6 @@ class Session(Protocol):
 
     def compiled_target(self, name: str) -> Callable[..., Any]:
         """Return a function compiled by ``torch.compile``."""
-        ...
-
-    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``torch.compile`` of a function that is not one of the spec, with the options of the spec."""
-        ...
-
-    @property
-    def graphs_run(self) -> int:
-        """How many graphs that ``compile`` compiled were called in this step."""
         ...
 
     def entered(self, context: list[Json] | None) -> Callable[[], AbstractContextManager[None]]:

@@ -57,9 +57,9 @@ class Session:
         self.params = {**plan["params"], "backend": plan["backend"], "device": plan["device"]}
         self.module = SpecModule(plan["module_key"], {"torch": torch, "params": Params(self.params)})
         self.scope = Scope(self.module.namespace)
-        self.compiled_functions = Compiled(plan["body"]["compile"], self.scope)
-        self._witness = witness or Witness()
-        self.unseen = Unseen(self._witness, self.spies)
+        witness = witness or Witness()
+        self.compiled_functions = Compiled(plan["body"]["compile"], self.scope, witness)
+        self.unseen = Unseen(witness, self.spies)
         self.reference = Reference(self.unseen, phases, self.device_api, self._is_of_a_call)
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
         self.other_answers = OtherAnswers(plan, self.reference, self.unseen, phases)
@@ -138,15 +138,6 @@ class Session:
     def compiled_target(self, name: str) -> Callable[..., Any]:
         """Return ``torch.compile`` of a function. The compile happens at the first call."""
         return self.compiled_functions.target(self.compiled, name)
-
-    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``torch.compile`` of a function that is not one of the spec, with the options of the spec."""
-        return self.compiled_functions.of(function)
-
-    @property
-    def graphs_run(self) -> int:
-        """How many graphs that the case's own ``torch.compile`` compiled were called in this step."""
-        return sum(self._witness.seen.executed.values())
 
     def entered(self, context: Sequence[Any] | None) -> Enter:
         """Return a function that enters these contexts; None stands for the spec's contexts."""

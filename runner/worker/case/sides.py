@@ -45,8 +45,9 @@ class Side:
 class Compiled:
     """``torch.compile`` of the functions; each is compiled at its first call."""
 
-    def __init__(self, options: Mapping[str, Any], scope: Scope) -> None:
+    def __init__(self, options: Mapping[str, Any], scope: Scope, witness: hooks.Witness) -> None:
         self._options = options
+        self._witness = witness
         self._scope = scope
         self.made: dict[str, Callable[..., Any]] = {}
 
@@ -63,6 +64,11 @@ class Compiled:
         made, backend = compiling.compiled(function, options)
         hooks.claim(backend)
         return made
+
+    @property
+    def graphs_run(self) -> int:
+        """How many compiled graphs were called in this step."""
+        return sum(self._witness.seen.executed.values())
 
     def named(self, side: Side) -> Any:
         """Return the value of ``compiled``: the compiled function, or a namespace of several."""
