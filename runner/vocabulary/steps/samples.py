@@ -197,7 +197,7 @@ class Samples(StepKind):
     """The step of a spec with ``source: {opinfo: {dtypes: [...], samples: all}}``. In a case it names one operator and one dtype."""
 
     kind: ClassVar[str] = "samples"
-    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, compiles=True, needs_own_graphs=True)
+    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, compiles=True, needs_own_graphs=True, may_have_no_graph=True)
     runs = staticmethod(run)
     dtypes: Json = None
     calls: Json = None
