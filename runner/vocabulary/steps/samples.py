@@ -50,10 +50,17 @@ def run(session: Session, arguments: "Samples") -> None:
             gradients=arguments.gradients,
         )
         session.reseed()
-        samples = operator.samples(arguments.most)
+        samples = _spread(operator.samples(1 if arguments.samples == "first" else None), arguments.most)
         if not samples:
             raise LookupError(f"no sample of '{arguments.op}' for {arguments.dtype} can be called this way")
-    session.output = [_run(session, operator, index, sample) for index, sample in enumerate(samples)]
+    with session.torch.own_fallbacks():
+        session.output = [_run(session, operator, index, sample) for index, sample in samples]
+
+
+def _spread(samples: list[Any], most: int | None) -> list[tuple[int, Any]]:
+    """Return at most so many samples with their numbers, spread evenly: those of one kind often stand together."""
+    numbers = range(len(samples)) if most is None or most >= len(samples) else [index * len(samples) // most for index in range(most)]
+    return [(number, samples[number]) for number in numbers]
 
 
 def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
