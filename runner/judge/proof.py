@@ -30,7 +30,7 @@ def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut]) -> 
         status = Status.HELD if entered else Status.FAILED
         return _steps_proof(backend, steps) or _verdict(backend, status, expected, f"inductor was entered {entered} times")
     if steps and not wants_no_graphs(backend) and all(_had_nothing_to_compile(known) for known in steps):
-        return _verdict(backend, Status.HELD, f"backend {backend.name} ran", "dynamo traced every call whole and found no operation")
+        return _verdict(backend, Status.HELD, f"backend {backend.name} ran", "dynamo traced every call whole and found nothing to compute")
     for check in (_graphs_proof, _steps_proof, _code_proof, _choices_proof):
         failed = check(backend, steps)
         if failed is not None:
@@ -79,9 +79,12 @@ def wants_no_graphs(backend: Backend) -> bool:
 
 
 def _had_nothing_to_compile(known: CarriedOut) -> bool:
-    """Whether dynamo traced all frames of a step without a graph break and made no graph: what was called has no operation."""
+    """Whether dynamo traced all frames of a step without a graph break and made no graph for a device.
+
+    Then what was called has no operation, or its results have no elements: inductor's graph runs on no device.
+    """
     observed = known.observed
-    if not traits_of(known.step).may_have_no_graph or observed.raised is not None or observed.abandoned or observed.graphs:
+    if not traits_of(known.step).may_have_no_graph or observed.raised is not None or observed.abandoned or any(observed.graphs):
         return False
     frames = observed.counters.get("frames", {})
     return 0 < frames.get("total", 0) == frames.get("ok", 0) and not observed.counters.get("graph_break")

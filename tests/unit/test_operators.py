@@ -200,6 +200,13 @@ def test_samples_that_eager_refuses_claim_nothing(entries: list[Any]) -> None:
     assert judged(*entries).status is Status.ERROR
 
 
+def test_equally_empty_results_claim_nothing() -> None:
+    empty = entry(0, value=close_facts())
+    assert judged(empty).status is Status.ERROR
+    assert judged(empty, entry(1)).observed == "1 sample compared, 1 without a value"
+    assert judged(entry(1), entry(0, value=close_facts(structure="(*)"))).status is Status.FAILED
+
+
 def test_a_value_that_was_not_compared_is_an_error() -> None:
     assert judged(entry(0), entry(1, value=None, why_not="TypeError: no")).status is Status.ERROR
     (nothing,) = EachSample(check=Close()).judge(StepFacts(), HERE)
@@ -239,6 +246,8 @@ def proven(**facts: Any) -> Outcome:
 def test_an_operator_without_an_operation_needs_no_graph() -> None:
     whole = {"frames": {"total": 2, "ok": 2}}
     assert proven(counters=whole) is Outcome.PASS
+    assert proven(counters=whole, graphs=[[]]) is Outcome.PASS, "its result has no elements: the graph is for no device"
+    assert proven(counters=whole, graphs=[["cpu"]]) is Outcome.FELL_BACK, "a graph that was not called"
     assert proven(counters={**whole, "graph_break": {"data-dependent": 1}}) is Outcome.FELL_BACK
     assert proven(counters={"frames": {"total": 2, "ok": 1}}) is Outcome.FELL_BACK
     assert proven(counters={}) is Outcome.FELL_BACK

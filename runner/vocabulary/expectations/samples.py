@@ -54,8 +54,8 @@ class EachSample:
         entries = facts.measured["samples"]
         judged = [(entry, judgement) for entry in entries if (judgement := self._judged(entry, facts, here)) is not None]
         if not judged:
-            first = entries[0]["refused"] if entries else "there is none"
-            return [Judgement.error(f"eager computes no sample: {first}", expected="every sample close to eager")]
+            first = entries[0]["refused"] or "its result holds no tensor and no number" if entries else "there is none"
+            return [Judgement.error(f"no sample can be compared: {first}", expected="every sample close to eager")]
         wrong = [(entry, one) for entry, one in judged if one.status in (Status.FAILED, Status.ERROR)]
         if wrong:
             return [_shown(wrong, len(judged))]
@@ -64,8 +64,8 @@ class EachSample:
         return [Judgement.passed(expected="every sample close to eager", observed=_counted(entries, len(judged)))]
 
     def _judged(self, entry: Mapping[str, Any], facts: StepFacts, here: Surroundings) -> Judgement | None:
-        """Return the judgement of a sample; None where eager refuses it."""
-        if entry["refused"]:
+        """Return the judgement of a sample; None where eager refuses it, or where both results are equally empty."""
+        if entry["refused"] or _is_empty(entry["value"]):
             return None
         raised = entry["raised"]
         if raised is not None:
@@ -109,11 +109,17 @@ def _shown(wrong: Sequence[tuple[Mapping[str, Any], Judgement]], count: int) -> 
 def _counted(entries: Sequence[Mapping[str, Any]], count: int) -> str:
     parts = [f"{count} sample{'' if count == 1 else 's'} compared"]
     others = {
-        "refused by eager": len(entries) - count,
+        "refused by eager": sum(bool(entry["refused"]) for entry in entries),
+        "without a value": sum(_is_empty(entry["value"]) for entry in entries),
         "without gradients": sum(bool(entry["no_gradients"]) for entry in entries),
         "without a compiled graph": sum(not entry["graphs"] and not entry["refused"] for entry in entries),
     }
     return ", ".join([*parts, *(f"{number} {what}" for what, number in others.items() if number)])
+
+
+def _is_empty(measured: Mapping[str, Any] | None) -> bool:
+    """Whether two results of one structure hold no value: an empty tuple."""
+    return measured is not None and not measured["leaves"] and measured["structure"] == measured["reference_structure"]
 
 
 def _judge_form(measured: Mapping[str, Any]) -> Judgement:
