@@ -113,7 +113,13 @@ def _graphs_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | No
     if wanted.holds(graphs) and (none_wanted or calls > 0):
         return None
     expected = f"{wanted} inductor graphs" + ("" if none_wanted else f" for {kind}, compiled or from a cache, and called")
-    return _unproven(backend, expected, f"{graphs} graphs, {calls} calls")
+    return _unproven(backend, expected, f"{graphs} graphs, {calls} calls{_graph_breaks(steps)}")
+
+
+def _graph_breaks(steps: Sequence[CarriedOut]) -> str:
+    """Return the first reason of a graph break, which often explains why there is no graph; empty where there was none."""
+    found = [reason for known in steps for reason in known.observed.counters.get("graph_break", {})]
+    return f"; dynamo broke the graph: {first_line(found[0])}" if found else ""
 
 
 def _code_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | None:
