@@ -18,7 +18,7 @@ from runner.core.results import CaseResult
 from runner.record.journal import Run, read_run
 
 ROOT = Path(__file__).resolve().parent.parent
-FACTS = ("torch", "torch_git", "python", "device", "arch", "cuda", "platform")
+FACTS = ("torch", "torch_git", "python", "device", "arch", "cuda")
 _SLOWEST = 20
 _ID = re.compile(r".*\[backend=([^,]+),op=([^,]+),dtype=([^,]+)(?:,(.*))?\]")
 _SAMPLES = re.compile(r"([0-9]+) samples? compared")
@@ -90,8 +90,8 @@ def totals(cases: Sequence[Case]) -> Counter[str]:
 
 
 def others(cases: Sequence[Case]) -> list[Case]:
-    """Return the cases that are no PASS, by outcome and id; those that the machine lacks something for are only counted."""
-    wanted = [case for case in cases if case.result.outcome not in (Outcome.PASS, Outcome.UNAVAILABLE)]
+    """Return the cases that are no PASS, by outcome and id; those that were not executed are only counted."""
+    wanted = [case for case in cases if case.result.outcome not in (Outcome.PASS, Outcome.UNAVAILABLE, Outcome.NOT_RUN)]
     return sorted(wanted, key=lambda case: (case.result.outcome.label, case.op, case.group))
 
 
