@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from runner import __version__
+from runner.cli import selecting
 from runner.cli.option_types import factor, natural, positive, seed, times
 from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
@@ -44,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     _list(commands)
     _run(commands)
     _explain(commands)
+    _repro(commands)
     _audit(commands)
     _merge(commands)
     return top
@@ -53,9 +55,9 @@ def _validate(commands: "_Commands") -> None:
     command = commands.add_parser(
         "validate", help="print every problem of every spec", description="Print every problem of every file, one line each."
     )
-    _paths(command)
-    _backend_files(command)
-    _waiver_files(command)
+    selecting.paths(command)
+    selecting.backend_files(command)
+    selecting.waiver_files(command)
     command.add_argument("--json", action="store_true", help="print the problems as JSON")
 
 
@@ -63,9 +65,9 @@ def _list(commands: "_Commands") -> None:
     command = commands.add_parser(
         "list", help="show the expanded cases", description="Show the cases that the specs expand to, and whether each can run here."
     )
-    _paths(command)
-    _backend_files(command)
-    _choice(command)
+    selecting.paths(command)
+    selecting.backend_files(command)
+    selecting.choice(command)
     command.add_argument(
         "--coverage", action="store_true", help="print which specs and cases cover each upstream test, instead of the cases"
     )
@@ -76,10 +78,10 @@ def _run(commands: "_Commands") -> None:
     command = commands.add_parser(
         "run", help="run cases and report", description="Run cases with torch.compile, judge them, and report the results."
     )
-    _paths(command)
-    _backend_files(command)
-    _waiver_files(command)
-    _choice(command)
+    selecting.paths(command)
+    selecting.backend_files(command)
+    selecting.waiver_files(command)
+    selecting.choice(command)
     _machine(command)
     _outputs(command)
     _verdict(command)
@@ -180,9 +182,22 @@ def _explain(commands: "_Commands") -> None:
         description="Print a case: its options with their origins, its code, and whether it can run here.",
     )
     command.add_argument("case", metavar="CASE", help="a case's id, or a glob that selects cases")
-    _paths(command)
-    _backend_files(command)
+    selecting.paths(command)
+    selecting.backend_files(command)
+    selecting.sample(command)
     command.add_argument("--json", action="store_true", help="print an array of objects")
+
+
+def _repro(commands: "_Commands") -> None:
+    command = commands.add_parser(
+        "repro",
+        help="print a Python script that shows one sample of an operator",
+        description="Print a script that imports torch alone and compares one sample of an operator, compiled, with eager.",
+    )
+    command.add_argument("case", metavar="CASE", help="a case's id")
+    selecting.paths(command)
+    selecting.backend_files(command)
+    selecting.sample(command)
 
 
 def _audit(commands: "_Commands") -> None:
@@ -196,8 +211,8 @@ def _audit(commands: "_Commands") -> None:
     add("targets", nargs="*", metavar="RUN|PATH", help="a run (its folder, its id, or latest, the default), or spec files and folders")
     add("--run", action="store_true", help="also run the controls: the cases with the patch of their spec's 'control', which must fail")
     add("--json", action="store_true", help="print one object")
-    _backend_files(command)
-    _choice(command)
+    selecting.backend_files(command)
+    selecting.choice(command)
     _jobs_and_deadlines(command)
     _isolation(command)
     _caches(command)
@@ -228,30 +243,6 @@ def _merge(commands: "_Commands") -> None:
     add("--out", type=Path, metavar="DIR", help="folder of the merged run (default: reports/<utc>-<id>)")
     add("--junit", type=Path, metavar="FILE", help="also write the JUnit report to this file")
     add("--json", action="store_true", help="print one object")
-
-
-def _paths(command: argparse.ArgumentParser) -> None:
-    command.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="spec files or folders (default: the shipped specs)")
-
-
-def _backend_files(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--backends", action="append", default=[], type=Path, metavar="FILE", help="file with additional backends (repeatable)"
-    )
-
-
-def _waiver_files(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--waivers", action="append", default=[], type=Path, metavar="FILE", help="file with additional waivers (repeatable)"
-    )
-
-
-def _choice(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--backend", action="append", default=[], metavar="NAME", help="select the cases of this backend (repeatable)")
-    command.add_argument(
-        "--select", action="append", default=[], metavar="GLOB", help="select the ids that match; * and ? are special (repeatable)"
-    )
-    command.add_argument("--shard", metavar="I/N", help="select the I-th of N parts, by a hash of the id")
 
 
 def _isolation(command: argparse.ArgumentParser) -> None:

@@ -238,5 +238,7 @@ class Case:
     survivors: tuple[WrittenReason, ...] = ()
     exclusive: bool = False
     """Whether its spec says that nothing may run beside it."""
+    on_request: bool = False
+    """Whether it runs only when its path, tag or id selects it."""
     left_out: tuple[Step, ...] = ()
     """Its bench steps, where this run times nothing: they stood below ``steps``."""

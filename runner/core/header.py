@@ -28,6 +28,8 @@ class RunHeader:
     """The seed of a random order; empty for the usual one."""
     selected_whole: int = 0
     """How many cases were selected before the shard was taken."""
+    not_requested: int = 0
+    """How many cases on request match the selection, and were not run because nothing names them."""
     selection: str = ""
     """``digest_of_selection`` of those; empty in a journal of an older version."""
     options: Mapping[str, str] = field(default_factory=dict)

@@ -34,6 +34,7 @@ class RunOptions(ExecutionOptions):
     waivers: tuple[Path, ...]
     backend: tuple[str, ...]
     select: tuple[str, ...]
+    tag: tuple[str, ...] = ()
     shard: str | None
     memory_limit: str
     shuffle: int | str | None
@@ -65,6 +66,7 @@ class AuditOptions(ExecutionOptions):
     backends: tuple[Path, ...]
     backend: tuple[str, ...]
     select: tuple[str, ...]
+    tag: tuple[str, ...] = ()
     shard: str | None
 
 
@@ -96,6 +98,7 @@ class ListOptions:
     backends: tuple[Path, ...]
     backend: tuple[str, ...]
     select: tuple[str, ...]
+    tag: tuple[str, ...] = ()
     shard: str | None
     coverage: bool
     json: bool
@@ -108,16 +111,29 @@ class ExplainOptions:
     case: str
     paths: tuple[Path, ...]
     backends: tuple[Path, ...]
+    sample: int | None = None
+    """The number of one sample, for a case of torch's database of operators."""
     json: bool
 
 
-Options: TypeAlias = RunOptions | AuditOptions | MergeOptions | ValidateOptions | ListOptions | ExplainOptions
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReproOptions:
+    """The options of ``repro``."""
+
+    case: str
+    paths: tuple[Path, ...]
+    backends: tuple[Path, ...]
+    sample: int | None = None
+
+
+Options: TypeAlias = RunOptions | AuditOptions | MergeOptions | ValidateOptions | ListOptions | ExplainOptions | ReproOptions
 
 OPTIONS: Mapping[str, type[Options]] = {
     "validate": ValidateOptions,
     "list": ListOptions,
     "run": RunOptions,
     "explain": ExplainOptions,
+    "repro": ReproOptions,
     "audit": AuditOptions,
     "merge": MergeOptions,
 }

@@ -30,6 +30,8 @@ def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut]) -> 
         expected = "inductor was entered before the exception, or in another step"
         status = Status.HELD if entered else Status.FAILED
         return _steps_proof(backend, steps) or _verdict(backend, status, expected, f"inductor was entered {entered} times")
+    if steps and not wants_no_graphs(backend) and all(_had_nothing_to_compile(known) for known in steps):
+        return _verdict(backend, Status.HELD, f"backend {backend.name} ran", "dynamo traced every call whole and found nothing to compute")
     for check in (_graphs_proof, _steps_proof, _code_proof, _choices_proof):
         failed = check(backend, steps)
         if failed is not None:
@@ -56,7 +58,7 @@ def _kind(backend: Backend) -> str:
 
 def _steps_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | None:
     """Judge each step separately: a step that ran eagerly fails the proof, even if another step ran compiled."""
-    wants_none = backend.proof.graphs is not None and backend.proof.graphs.most == 0
+    wants_none = wants_no_graphs(backend)
     kind = _kind(backend)
     for number, known in enumerate(steps, start=1):
         step, observed = known.step, known.observed
@@ -70,6 +72,23 @@ def _steps_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | Non
             of = " that was compiled of its function" if traits_of(step).needs_own_graphs else ""
             return _unproven(backend, f"{where} runs a graph for {kind}{of}", _ran(observed))
     return None
+
+
+def wants_no_graphs(backend: Backend) -> bool:
+    """Whether the proof of a backend is that nothing was compiled."""
+    return backend.proof.graphs is not None and backend.proof.graphs.most == 0
+
+
+def _had_nothing_to_compile(known: CarriedOut) -> bool:
+    """Whether dynamo traced all frames of a step without a graph break and made no graph for a device.
+
+    Then what was called has no operation, or its results have no elements: inductor's graph runs on no device.
+    """
+    observed = known.observed
+    if not traits_of(known.step).may_have_no_graph or observed.raised is not None or observed.abandoned or any(observed.graphs):
+        return False
+    frames = observed.counters.get("frames", {})
+    return 0 < frames.get("total", 0) == frames.get("ok", 0) and not observed.counters.get("graph_break")
 
 
 def _executed(known: CarriedOut, kind: str) -> int:
@@ -95,7 +114,13 @@ def _graphs_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | No
     if wanted.holds(graphs) and (none_wanted or calls > 0):
         return None
     expected = f"{wanted} inductor graphs" + ("" if none_wanted else f" for {kind}, compiled or from a cache, and called")
-    return _unproven(backend, expected, f"{graphs} graphs, {calls} calls")
+    return _unproven(backend, expected, f"{graphs} graphs, {calls} calls{_graph_breaks(steps)}")
+
+
+def _graph_breaks(steps: Sequence[CarriedOut]) -> str:
+    """Return the first reason of a graph break, which often explains why there is no graph; empty where there was none."""
+    found = [reason for known in steps for reason in known.observed.counters.get("graph_break", {})]
+    return f"; dynamo broke the graph: {first_line(found[0])}" if found else ""
 
 
 def _code_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | None:

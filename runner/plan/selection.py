@@ -91,16 +91,28 @@ def _begun(text: str, ids: Sequence[str]) -> list[str]:
 
 
 def select(
-    cases: Sequence[Case], backends: Backends, *, names: Sequence[str] = (), globs: Sequence[str] = (), shard: Shard | None = None
+    cases: Sequence[Case],
+    backends: Backends,
+    *,
+    names: Sequence[str] = (),
+    globs: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    shard: Shard | None = None,
 ) -> list[Case]:
-    """Return the cases that match every given criterion; raise ``UsageError`` for a backend that does not exist."""
+    """Return the cases that match every given criterion; raise ``UsageError`` for a backend or a tag that does not exist."""
     for name in names:
         if name not in backends.by_name:
             message, hint = unknown("backend", name, backends.by_name)
             raise UsageError(f"{message} ({hint})")
+    known = {tag for case in cases for tag in case.tags} if tags else set()
+    for tag in tags:
+        if tag not in known:
+            message, hint = unknown("tag", tag, known)
+            raise UsageError(f"{message} ({hint})")
     patterns = [glob(pattern) for pattern in globs]
     found = [case for case in cases if not names or case.backend in names]
     found = [case for case in found if not patterns or any(pattern.fullmatch(case.id) for pattern in patterns)]
+    found = [case for case in found if not tags or not set(tags).isdisjoint(case.tags)]
     return [case for case in found if shard is None or shard.holds(case)]
 
 
@@ -115,11 +127,14 @@ def without_benches(case: Case) -> Case:
     return replace(case, steps=steps, left_out=(*case.steps[len(steps) :], *case.left_out)) if len(steps) < len(case.steps) else case
 
 
-def why_nothing_selected(read: int, *, names: Sequence[str], globs: Sequence[str], shard: str | None, of: int | None = None) -> str:
+def why_nothing_selected(
+    read: int, *, names: Sequence[str], globs: Sequence[str], shard: str | None, tags: Sequence[str] = (), of: int | None = None
+) -> str:
     """Return why no case is selected. ``read`` is the number of cases read, ``of`` that selected before sharding, where known."""
     if not read:
         return "no case is selected: the files that were read hold none"
     if of and shard:
         return f"no case is selected: none of the {of} selected cases falls to shard {shard}; its run is recorded, so that it can be merged"
-    given = [*(f"--backend {name}" for name in names), *(f"--select {glob}" for glob in globs), *([f"--shard {shard}"] if shard else [])]
+    given = [*(f"--backend {name}" for name in names), *(f"--select {glob}" for glob in globs)]
+    given += [*(f"--tag {tag}" for tag in tags), *([f"--shard {shard}"] if shard else [])]
     return f"no case is selected: none of the {read} cases that were read matches {' '.join(given) or 'the paths'} ('list' shows them)"

@@ -149,7 +149,7 @@ def step_names(step: Step) -> Iterator[str]:
 def _plan_step(case: Case, step: Step, here: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:
     if not step.runs(here):
         return {"kind": step.kind, "skipped": True, "effects": None, "arguments": {}, "expects_raise": False, "measure": []}
-    wanted = [(index, expected.kind, expected.check.measurement()) for index, expected in enumerate(step.expectations)]
+    wanted = [(index, expected.check.kind, expected.check.measurement()) for index, expected in enumerate(step.expectations)]
     effects = side_effects.of_step(step, case.steps, here) if needs_eager(case) else None
     return {
         "kind": step.kind,

@@ -45,12 +45,16 @@ def print_report(
     objects: Path | None = None,
     lets_flaky_pass: bool = False,
     folder: Path | None = None,
+    not_requested: int = 0,
 ) -> None:
     """Print every case other than PASS, the timings, the totals, and last the number of executed cases."""
     parts = (_expected, functools.partial(_blocks, folder=folder), _groups, _timings, _notes, _totals)
     lines = [line for part in parts for line in part(results, color=color)]
     lines += _objects(results, objects)
     lines += _left_out(results)
+    if not_requested:
+        are = "1 case on request is" if not_requested == 1 else f"{not_requested} cases on request are"
+        lines.append(f"{are} not selected (a PATH, --tag or --select that names them runs them)")
     if truncated:
         lines.append("truncated: this run did not reach its end")
     if lets_flaky_pass and any(result.outcome is Outcome.FLAKY for result in results):

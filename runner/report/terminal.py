@@ -83,6 +83,7 @@ class TerminalReporter:
             objects=self._setup.object_cache,
             lets_flaky_pass=ended.header.lets_flaky_pass,
             folder=Path(shown_path(folder.path)),
+            not_requested=ended.header.not_requested,
         )
         if ended.footer.exit_code == ExitCode.NOTHING and results and not self._executes_enough(results):
             output.note(why_nothing(results, self._setup.min_executed, len(results)))

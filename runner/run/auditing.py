@@ -21,6 +21,7 @@ from runner.language.expand.cases import surroundings
 from runner.language.load import Suite, load, load_specs, surroundings_of
 from runner.language.waivers import WaiverFiles
 from runner.plan import schedule
+from runner.plan.on_request import requested
 from runner.plan.selection import Shard, select, without_benches
 from runner.plan.worker_plan import digest_of
 from runner.record import consistency
@@ -74,7 +75,7 @@ def recorded_cases(folder: Path, options: AuditOptions, shard: Shard | None) -> 
     backend_files = options.backends or recorded.files_of(run.header, "backends")
     suite = load_specs(recorded.specs_of(results.values()), backend_files, surroundings_of(run.header.environment.get("torch"), None))
     _require_same_files(suite, run.header)
-    chosen = select(suite.cases, suite.backends, names=options.backend, globs=options.select, shard=shard)
+    chosen = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag, shard=shard)
     pairs = tuple((case, results[case.id]) for case in chosen if case.id in results)
     for case, result in pairs:
         if digest_of(case) != result.digest:
@@ -101,7 +102,8 @@ def _require_same_files(suite: Suite, header: RunHeader) -> None:
 def executed_cases(options: AuditOptions, shard: Shard | None, folder: Path) -> Ran:
     """Run the selected cases in a folder of their own."""
     suite = load([Path(target) for target in options.targets], options.backends)
-    cases = select(suite.cases, suite.backends, names=options.backend, globs=options.select, shard=shard)
+    cases = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag, shard=shard)
+    cases = requested(cases, suite.cases, paths=list(map(Path, options.targets)), globs=options.select, tags=options.tag)
     results, known = _run(cases, suite, options, folder)
     return Ran(folder=folder, suite=suite, known=known, results=tuple(results))
 

@@ -16,6 +16,7 @@ from runner.language.load import Suite, load
 from runner.language.waivers import load_waivers
 from runner.plan import required, schedule
 from runner.plan.durations import seconds_of_run
+from runner.plan.on_request import not_requested, requested
 from runner.plan.selection import Shard, select, unmatched, why_nothing_selected, without_benches
 from runner.record.run_folder import JOURNAL, LATEST, REPORTS
 from runner.run.header import header_of
@@ -42,6 +43,8 @@ class Selection:
     """The selection of all shards."""
     selected: Sequence[Case]
     """The selection of this shard, in the order of reports."""
+    not_requested: int = 0
+    """How many cases on request match the criteria, and are named by nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,9 @@ def choose(options: RunOptions) -> Selection:
     suite = load(options.paths, options.backends)
     waivers = Waivers(load_waivers(options.waivers, suite.backends), today=datetime.now(UTC).date())
     shard = Shard.parse(options.shard) if options.shard else None
-    whole = select(suite.cases, suite.backends, names=options.backend, globs=options.select)
+    matching = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag)
+    whole = requested(matching, suite.cases, paths=options.paths, globs=options.select, tags=options.tag)
+    left = len(matching) - len(whole)
     if not options.bench:
         whole = [without_benches(case) for case in whole]
     selected = [case for case in whole if shard is None or shard.holds(case)]
@@ -90,8 +95,9 @@ def choose(options: RunOptions) -> Selection:
         output.note(hint)
     if not selected:
         read, of = len(suite.cases), len(whole)
-        output.note(why_nothing_selected(read, names=options.backend, globs=options.select, shard=options.shard, of=of))
-    return Selection(suite=suite, waivers=waivers, whole=whole, selected=selected)
+        why = why_nothing_selected(read, names=options.backend, globs=options.select, tags=options.tag, shard=options.shard, of=of)
+        output.note(f"no case is selected: {not_requested(left)}" if left else why)
+    return Selection(suite=suite, waivers=waivers, whole=whole, selected=selected, not_requested=left)
 
 
 def prepare(checked: Checked, selection: Selection) -> Prepared:
@@ -101,6 +107,7 @@ def prepare(checked: Checked, selection: Selection) -> Prepared:
         seconds=seconds_of_run(REPORTS / LATEST, JOURNAL), seed=_seed(options.shuffle), memory_limit=checked.memory_limit
     )
     header = header_of(options, selection.suite, selection.waivers, selection.whole, selection.selected, scheduling.seed)
+    header = replace(header, not_requested=selection.not_requested)
     return Prepared(
         options=options, selection=selection, policy=checked.policy, workers=checked.workers, scheduling=scheduling, header=header
     )

@@ -15,6 +15,7 @@ LINES = {
     "list": "list",
     "run": "run",
     "explain": "explain a-case",
+    "repro": "repro id --sample 3",
     "audit": "audit",
     "merge": "merge one",
 }
@@ -85,6 +86,7 @@ def test_the_journal_records_every_option_under_its_name() -> None:
         "shard": "",
         "share-across-folders": "",
         "shuffle": "",
+        "tag": "",
         "timeout": "300.0",
         "timeout-factor": "1.0",
         "waivers": "",

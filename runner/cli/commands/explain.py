@@ -13,6 +13,7 @@ from runner.language.flow import block, flow
 from runner.language.load import load
 from runner.language.read.substitution import as_text
 from runner.plan.isolation import needs_new_process, why_alone
+from runner.plan.operator_script import is_of_operator, script
 from runner.plan.schedule import is_exclusive
 from runner.plan.selection import is_optional, select, unmatched, without_benches
 from runner.plan.worker_plan import body_as_json, digest_of, python_of, seed_of
@@ -27,6 +28,8 @@ def main(options: ExplainOptions) -> ExitCode:
     cases = select(suite.cases, suite.backends, globs=[options.case])
     if not cases:
         raise UsageError(unmatched([options.case], suite.cases)[0])
+    if options.sample is not None and not all(map(is_of_operator, cases)):
+        raise UsageError("--sample goes with a case of torch's database of operators")
     machine = availability.inspect_files(installed_torch())
     found = [(case, availability.of_case(case, machine)) for case in cases]
     if options.json:
@@ -35,6 +38,7 @@ def main(options: ExplainOptions) -> ExitCode:
         for number, (case, verdict) in enumerate(found):
             output.lines([""] if number else [])
             output.lines(_text(case, verdict, suite.backends.by_name[case.backend].summary))
+            output.lines(_sample(case, options.sample))
     return ExitCode.OK
 
 
@@ -87,6 +91,13 @@ def _text(case: Case, verdict: Verdict, backend: str) -> Iterator[str]:
     for reason in case.survivors:
         leaf = f" {reason.leaf}" if reason.leaf else ""
         yield f"  audit      {reason.expectation}{leaf} may pass with {reason.mutant}: {reason.reason}    at line {reason.position.line}"
+
+
+def _sample(case: Case, sample: int | None) -> Iterator[str]:
+    """Yield the script of a sample."""
+    if sample is not None:
+        yield f"  sample {sample}    as a script: its output has the arguments"
+        yield from (f"    {line}".rstrip() for line in script(case, sample).splitlines())
 
 
 _WORDS = {Availability.YES: "yes", Availability.NO: "no", Availability.UNKNOWN: "perhaps"}

@@ -21,7 +21,7 @@ def main(options: ListOptions) -> ExitCode:
     """Print the selected cases; exit 4 when there are none. With ``--coverage``, print the coverage and exit 0."""
     suite = load(options.paths, options.backends)
     shard = Shard.parse(options.shard) if options.shard else None
-    cases = select(suite.cases, suite.backends, names=options.backend, globs=options.select, shard=shard)
+    cases = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag, shard=shard)
     for hint in unmatched(options.select, suite.cases):
         output.note(hint)
     if options.coverage:
@@ -41,7 +41,9 @@ def main(options: ListOptions) -> ExitCode:
         if judged:
             output.lines(_totals(judged))
     if not cases:
-        output.note(why_nothing_selected(len(suite.cases), names=options.backend, globs=options.select, shard=options.shard))
+        output.note(
+            why_nothing_selected(len(suite.cases), names=options.backend, globs=options.select, tags=options.tag, shard=options.shard)
+        )
     return ExitCode.OK if cases else ExitCode.NOTHING
 
 
@@ -69,6 +71,7 @@ def as_json(case: Case, verdict: Verdict) -> Mapping[str, Any]:
         "requires": list(dict.fromkeys(map(str, case.requires))),
         "covers": list(case.covers),
         "tags": list(case.tags),
+        "on_request": case.on_request,
         "available": verdict.availability.as_json(),
         "reason": verdict.reason,
     }
@@ -93,6 +96,8 @@ def _totals(judged: Sequence[tuple[Case, Verdict]]) -> Iterator[str]:
     ]
     yield ""
     yield f"{_counted(len(judged), 'case')} of {_counted(specs, 'spec')}: {', '.join(parts)}"
+    if count := sum(case.on_request for case, _ in judged):
+        yield f"  {count:5}  on request: run only when a path, --tag or --select names them"
     for kind, word in ((Availability.UNKNOWN, "perhaps"), (Availability.NO, "unavailable")):
         reasons = Counter(verdict.reason for _, verdict in judged if verdict.availability is kind)
         yield from (f"  {count:5}  {word}: {reason}" for reason, count in reasons.most_common())

@@ -58,6 +58,7 @@ def _print(merged: Merged) -> None:
         color=wants_color(output.stdout(), os.environ),
         lets_flaky_pass=merged.joined.header.lets_flaky_pass,
         folder=Path(shown_path(merged.folder.path)),
+        not_requested=merged.joined.header.not_requested,
     )
 
 

@@ -12,6 +12,7 @@ from runner.language.check.functions import function_problems, input_problems, p
 from runner.language.check.names import name_problems
 from runner.language.check.names import value_problems as option_value_problems
 from runner.language.check.python import python_problems
+from runner.language.check.sources import source_problems
 from runner.language.check.steps import all_expectation_problems, named_value_problems, step_problems
 from runner.language.check.values import handler_problems, let_problems, spy_problems, value_problems
 from runner.language.names.torch_names import NameTables
@@ -35,6 +36,7 @@ def check_values(anatomy: Anatomy, backends: Backends, names: NameTables) -> lis
     for part in (
         _values,
         _services,
+        source_problems,
         all_condition_problems,
         function_problems,
         input_problems,

@@ -13,7 +13,7 @@ from runner.language.read.anatomy import Anatomy, RawExpectation, RawStep
 from runner.language.read.document import DataPath, Document
 from runner.vocabulary.expectations import EAGER, EXPECTATIONS, OUTPUT, REPEATS, BadExpectation
 from runner.vocabulary.expectations.equality import is_reference
-from runner.vocabulary.steps import STEPS
+from runner.vocabulary.steps import SAMPLES, STEPS
 
 
 def step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
@@ -108,7 +108,7 @@ def _result_problems(around: StepInSpec, expectation: RawExpectation) -> Iterato
     step = around.step
     firsts = list(dict.fromkeys(name.split(".")[0] for name in parsed.names))
     if OUTPUT in firsts and not step.traits.has_result:
-        results = one_of(word for word, kind in STEPS.items() if kind.traits.has_result)
+        results = one_of(word for word, kind in STEPS.items() if kind.traits.has_result and word != SAMPLES)
         yield around.problem(expectation.path, f"the step '{step.kind}' has no result", f"results have {results}", key=True)
     elif EAGER in firsts and (why := step.parsed.why_no_reference(around.above)) is not None:
         yield around.problem(expectation.path, *why, key=True)

@@ -25,6 +25,7 @@ from runner.language.check.functions import entry_of
 from runner.language.check.names import OPTION_KINDS, judged_names, value_problem
 from runner.language.expand import options
 from runner.language.expand.filled import FilledSpec, fill
+from runner.language.expand.operators import with_operators
 from runner.language.expand.steps import StepMaker
 from runner.language.names.once_per_process import isolation_of
 from runner.language.names.torch_names import NameKind, NameTables
@@ -47,7 +48,7 @@ def surroundings(backend: Backend, known: Surroundings) -> Surroundings:
 
 def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surroundings) -> list[Case]:
     """Return the cases of a checked spec; raise ``InvalidSpecs`` for conflicting options of spec and backend."""
-    return list(_Expansion(anatomy, names, known).cases(backends))
+    return with_operators(anatomy, list(_Expansion(anatomy, names, known).cases(backends)), known)
 
 
 class _Expansion:
@@ -110,6 +111,7 @@ class _Expansion:
             control=self._control(filled, point, merged, problems),
             survivors=self.survivors,
             exclusive=filled.section("exclusive") is True,
+            on_request=filled.section("on_request") is True,
         )
 
     def _wrong_values(self, sections: Mapping[str, "_Section"], point: matrix.Point) -> Iterator[Diagnostic]:

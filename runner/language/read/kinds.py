@@ -53,6 +53,7 @@ SPEC = Kind(
         ["summary", "covers", "tags", "backends", "matrix", "exclude", "requires", "config", "dynamo_config", "functorch_config", "env"]
         + ["torch", "context", "prelude", "entry", "function", "functions", "let", "spies", "handlers", "inputs", "compile", "steps"]
         + ["expect", "control", "audit", "services", "isolation", "timeout", "exclusive"]
+        + ["on_request", "source"]
     ),
     marks=frozenset(["summary", "covers", "backends", "prelude", "function", "functions", "expect"]),
     form="a spec is a map with the keys summary, backends, function, inputs and expect",

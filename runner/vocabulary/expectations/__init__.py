@@ -18,6 +18,7 @@ from runner.vocabulary.expectations import (
     log,
     poisoned,
     recompiles,
+    samples,
     strides,
     text,
 )
@@ -90,6 +91,7 @@ MEASURES: Mapping[str, Callable[[Mapping[str, Any], Callable[[str], Any]], Json]
     "guards": guards.measure,
     "recompiles": recompiles.measure,
     "graph_breaks": graph_breaks.measure,
+    samples.KIND: samples.measure,
 }
 """Measurements in the worker, by kind. Kinds that use only the facts of every step are absent."""
 

@@ -15,6 +15,7 @@ from runner.vocabulary.steps.delete_modules import DeleteModules
 from runner.vocabulary.steps.fresh_cache import FreshCache
 from runner.vocabulary.steps.optimizer import Optimizer
 from runner.vocabulary.steps.reset import Reset
+from runner.vocabulary.steps.samples import Samples
 from runner.vocabulary.steps.script import COMPILED, Script
 from runner.vocabulary.steps.spawn import Spawn
 
@@ -31,8 +32,12 @@ STEPS: Mapping[str, type[StepKind]] = {
     "spawn": Spawn,
     "script": Script,
     "bench": Bench,
+    "samples": Samples,
 }
 """Maps the word of the language to the class of the kind."""
+
+SAMPLES = Samples.kind
+"""The step of a spec with a ``source``. No spec writes it."""
 
 SHORT_FORM = Call.kind
 """The step of a spec that has ``expect`` and no ``steps``."""
@@ -51,6 +56,7 @@ def parsed(step: Step) -> StepKind:
 __all__ = [
     "COMPILED",
     "ONLY",
+    "SAMPLES",
     "SHORT_FORM",
     "STEPS",
     "Around",

@@ -33,6 +33,8 @@ class Traits:
     """An optimizer step may follow it."""
     needs_own_graphs: bool = False
     """Only graphs that were compiled of its own function prove that the backend ran it; a helper's graphs do not."""
+    may_have_no_graph: bool = False
+    """What it compiles may hold no operation, as an operator that returns its argument does: dynamo then makes no graph."""
     is_proof: bool = True
     """The proof that the backend ran is judged for it."""
     is_optional: bool = False

@@ -111,6 +111,11 @@ class DeviceApi(Protocol):
     """Torch's functions for the device of the case: ``worker/torch_compat/devices.py``."""
 
     @property
+    def name(self) -> str:
+        """The device: ``cpu``, ``cuda``."""
+        ...
+
+    @property
     def activities(self) -> list[str]:
         """The names of the profiler's activities."""
         ...
@@ -141,6 +146,14 @@ class Torch(Protocol):
         """Delete the files of the generated modules; return how many there were."""
         ...
 
+    def find_operator(self, name: str, variant: str, *, dtype: str, device: str, call: str, gradients: bool) -> Any:
+        """Return an operator of torch's database; raise ``LookupError`` where this torch does not have it."""
+        ...
+
+    def own_fallbacks(self) -> AbstractContextManager[None]:
+        """Return a context that removes the fallbacks which inductor registers within it."""
+        ...
+
     def reset_inductor(self) -> None:
         """Clear inductor's in-memory caches."""
         ...
@@ -150,7 +163,29 @@ class Torch(Protocol):
         ...
 
 
-class Session(Protocol):
+class CompiledFunctions(Protocol):
+    """What the case compiles with ``torch.compile``, with the options of its spec."""
+
+    def of(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``torch.compile`` of a function that is not one of the spec."""
+        ...
+
+    @property
+    def graphs_run(self) -> int:
+        """How many compiled graphs were called in this step."""
+        ...
+
+
+class Compiling(Protocol):
+    """The part of a session that compiles."""
+
+    @property
+    def compiled_functions(self) -> CompiledFunctions:
+        """What the case compiles."""
+        ...
+
+
+class Session(Compiling, Protocol):
     """A case in the worker."""
 
     output: Any

@@ -56,8 +56,9 @@ class Session:
         self.params = {**plan["params"], "backend": plan["backend"], "device": plan["device"]}
         self.module = SpecModule(plan["module_key"], {"torch": torch, "params": Params(self.params)})
         self.scope = Scope(self.module.namespace)
-        self.compiled_functions = Compiled(plan["body"]["compile"], self.scope)
-        self.unseen = Unseen(witness or Witness(), self.spies)
+        witness = witness or Witness()
+        self.compiled_functions = Compiled(plan["body"]["compile"], self.scope, witness)
+        self.unseen = Unseen(witness, self.spies)
         self.effects: Changes = StepEffects(plan["body"]["compile"], self.unseen, phases)
         self.reference = Reference(self.unseen, phases, self.device_api, self._is_of_a_call)
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)

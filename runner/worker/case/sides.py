@@ -45,19 +45,30 @@ class Side:
 class Compiled:
     """``torch.compile`` of the functions; each is compiled at its first call."""
 
-    def __init__(self, options: Mapping[str, Any], scope: Scope) -> None:
+    def __init__(self, options: Mapping[str, Any], scope: Scope, witness: hooks.Witness) -> None:
         self._options = options
+        self._witness = witness
         self._scope = scope
         self.made: dict[str, Callable[..., Any]] = {}
 
     def target(self, side: Side, name: str) -> Callable[..., Any]:
         """Return ``torch.compile`` of a function of a side; the same object for each call."""
         if name not in self.made:
-            with needed("an option of compile"):
-                options = parts.resolved(self._options, self._scope.named)
-            self.made[name], backend = compiling.compiled(side.targets[name], options)
-            hooks.claim(backend)
+            self.made[name] = self.of(side.targets[name])
         return self.made[name]
+
+    def of(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``torch.compile`` of any function; its graphs count as the case's own."""
+        with needed("an option of compile"):
+            options = parts.resolved(self._options, self._scope.named)
+        made, backend = compiling.compiled(function, options)
+        hooks.claim(backend)
+        return made
+
+    @property
+    def graphs_run(self) -> int:
+        """How many compiled graphs were called in this step."""
+        return sum(self._witness.seen.executed.values())
 
     def named(self, side: Side) -> Any:
         """Return the value of ``compiled``: the compiled function, or a namespace of several."""

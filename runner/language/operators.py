@@ -1,0 +1,136 @@
+"""The committed tables of torch's operators, one for each torch minor, and the rules by which operators are judged. torch is not imported.
+
+``worker/torch_compat/operator_table.py`` writes the tables. Their file names have the minor: ``operators-2.13.json``.
+"""
+
+import functools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.core.devices import is_accelerator, kind_of
+
+TABLES = Path(__file__).parent / "data"
+_PREFIX = "operators-"
+
+COMMAND = "python -m runner.worker.torch_compat.operator_table"
+"""The command that writes the table of the installed torch."""
+
+CALLS = ("function", "inplace", "out")
+"""How an operator is called: as a function, by its in-place method, as a function with ``out=``."""
+
+CLOSE = "close"
+"""The rule of most operators: values are compared with eager."""
+
+FORM = "form"
+"""The rule of operators without values of their own: type, shape, dtype and device are compared with eager."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """How an operator is judged, where not by ``close`` of its values, and why."""
+
+    rule: str
+    reason: str
+
+
+_EMPTY = Judged(FORM, "its elements are whatever the memory held")
+
+JUDGED: Mapping[str, Judged] = {
+    "empty": _EMPTY,
+    "empty_like": _EMPTY,
+    "empty_permuted": _EMPTY,
+    "empty_strided": _EMPTY,
+    "new_empty": _EMPTY,
+    "new_empty_strided": _EMPTY,
+}
+"""By the operator's name, those that are judged otherwise."""
+
+
+ONLY_ON_ACCELERATORS: Mapping[str, str] = dict.fromkeys(
+    [
+        "jiterator_2inputs_2outputs",
+        "jiterator_4inputs_with_extra_args",
+        "jiterator_binary",
+        "jiterator_binary_return_by_ref",
+        "jiterator_unary",
+    ],
+    "jiterator compiles for a GPU alone: eager refuses every sample on the CPU, which the database does not say",
+)
+"""Operators without a case on the CPU, with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One entry of a table."""
+
+    op: str
+    variant: str
+    dtypes: Mapping[str, frozenset[str]]
+    """By kind of device."""
+    calls: tuple[str, ...]
+
+    def label(self, call: str) -> str:
+        """Return the operator as an id has it: ``add``, in place ``add_``, with out= ``add.out``; a variant follows a hyphen."""
+        name = self.op + {"function": "", "inplace": "_", "out": ".out"}[call]
+        return f"{name}-{self.variant}" if self.variant else name
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The operators of one torch minor."""
+
+    minor: str
+    operators: tuple[Operator, ...]
+
+    def rows(self, device: str, dtypes: Sequence[str], calls: Sequence[str]) -> Iterator[tuple[Operator, str, str]]:
+        """Yield operator, call and dtype of each case on a device, in the order of the table."""
+        kind = kind_of(device)
+        for operator in self.operators:
+            if operator.op in ONLY_ON_ACCELERATORS and not is_accelerator(device):
+                continue
+            supported = operator.dtypes.get(kind, frozenset())
+            for call in calls:
+                if call in operator.calls:
+                    yield from ((operator, call, dtype) for dtype in dtypes if dtype in supported)
+
+
+@functools.cache
+def load(minor: str) -> Table | None:
+    """Return the table of a torch minor; None where there is none."""
+    file = TABLES / f"{_PREFIX}{minor}.json"
+    if not file.is_file():
+        return None
+    data = json.loads(file.read_text("utf-8"))
+    sets = [frozenset(text.split()) for text in data["dtypes"]]
+    kinds = [key for key in ("cpu", "cuda") if key in data["operators"][0]]
+    return Table(
+        minor=data["torch"],
+        operators=tuple(
+            Operator(
+                op=row["op"],
+                variant=row.get("variant", ""),
+                dtypes={kind: sets[row[kind]] for kind in kinds},
+                calls=("function", *row.get("calls", ())),
+            )
+            for row in data["operators"]
+        ),
+    )
+
+
+def minors() -> list[str]:
+    """Return the minors with a table, oldest first."""
+    found = (file.stem.removeprefix(_PREFIX) for file in TABLES.glob(f"{_PREFIX}*.json"))
+    return sorted(found, key=lambda minor: tuple(map(int, minor.split("."))))
+
+
+def table_for(minor: str | None) -> tuple[Table, str]:
+    """Return the table of a minor, else the newest one and why its cases cannot run; None stands for a machine without torch."""
+    newest = minors()[-1]
+    found = load(minor or newest)
+    if found is not None:
+        return found, ""
+    other = load(newest)
+    assert other is not None, "the file of the newest table is there"
+    return other, f"the operators of torch {minor} have no table, only those of {', '.join(minors())} ('{COMMAND}' writes it)"

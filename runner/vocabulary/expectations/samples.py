@@ -1,0 +1,165 @@
+"""How an expectation of a spec with ``source: {opinfo: ...}`` is measured and judged: for each sample of an operator."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from runner.core.conditions import Surroundings
+from runner.core.expectation import Status
+from runner.core.protocol import Json
+from runner.vocabulary.expectations import close
+from runner.vocabulary.expectations.base import EAGER, OUTPUT, Expectation, Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations.close import Close
+
+KIND = "samples"
+
+FORM = "form"
+"""The rule that compares type, shape, dtype and device, and no values."""
+
+_MOST_VALUES = 20_000
+"""The greatest number of values of a case that are compared; a sample above it is an ERROR."""
+
+_MOST_NAMED = 10
+"""How many more failed samples a judgement names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EachSample:
+    """An expectation that holds where it holds for every sample that eager computes."""
+
+    kind: ClassVar[str] = KIND
+    mutations: ClassVar[tuple[str, ...]] = Close.mutations
+    check: Expectation
+    rule: str = ""
+    """How values are judged; ``form`` compares none."""
+
+    @classmethod
+    def parse(cls, body: object) -> "EachSample":
+        """Read the body of ``close``."""
+        return cls(check=Close.parse(body))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the expectation."""
+        return self.check.names
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker measures each sample as it would measure the expectation."""
+        return self.check.measurement()
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge every sample; the judgement shows the first that failed, and names the others."""
+        if facts.measured is None:
+            return [Judgement.error("nothing was measured", expected="every sample close to eager")]
+        entries = facts.measured["samples"]
+        judged = [(entry, judgement) for entry in entries if (judgement := self._judged(entry, facts, here)) is not None]
+        if not judged:
+            first = entries[0]["refused"] or "its result holds no tensor and no number" if entries else "there is none"
+            return [Judgement.error(f"no sample can be compared: {first}", expected="every sample close to eager")]
+        wrong = [(entry, one) for entry, one in judged if one.status in (Status.FAILED, Status.ERROR)]
+        if wrong:
+            return [_shown(wrong, len(judged))]
+        if all(one.status is Status.NOT_APPLICABLE for _, one in judged):
+            return [Judgement.not_applicable()]
+        return [Judgement.passed(expected="every sample close to eager", observed=_counted(entries, len(judged)))]
+
+    def _judged(self, entry: Mapping[str, Any], facts: StepFacts, here: Surroundings) -> Judgement | None:
+        """Return the judgement of a sample; None where eager refuses it, or where both results are equally empty."""
+        if entry["refused"] or _is_empty(entry["value"]):
+            return None
+        raised = entry["raised"]
+        if raised is not None:
+            first = next(iter(raised["message"].strip().splitlines()), "")
+            observed = f"{raised['type']} in phase '{raised['phase']}': {first}"
+            return Judgement.failed(expected="no exception", observed=observed, detail=raised["message"])
+        if entry["why_not"]:
+            return Judgement.error(entry["why_not"], expected="a value that can be compared")
+        if self.rule == FORM:
+            return _judge_form(entry["value"])
+        found = self.check.judge(replace(facts, measured=entry["value"]), here)
+        return next((one for one in found if one.status is not Status.HELD), found[0])
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """Those of the first sample that was compared; for the others no stand-ins are measured."""
+        entries = facts.measured["samples"]
+        index = next((number for number, entry in enumerate(entries) if entry["value"] is not None), None)
+        if index is None or self.rule == FORM:
+            return
+        for mutant in self.check.mutants(replace(facts, measured=entries[index]["value"]), here):
+            if mutant.facts is None:
+                yield mutant
+            else:
+                changed = [*entries[:index], {**entries[index], "value": mutant.facts.measured}, *entries[index + 1 :]]
+                yield replace(mutant, facts=replace(facts, measured={**facts.measured, "samples": changed}))
+
+
+def _shown(wrong: Sequence[tuple[Mapping[str, Any], Judgement]], count: int) -> Judgement:
+    entry, first = wrong[0]
+    lines = [
+        f"{len(wrong)} of {count} samples failed",
+        f"sample {entry['index']}: {entry['text']}",
+        *([first.detail] if first.detail else []),
+    ]
+    lines += [f"sample {other['index']}: {one.observed[:200]}; {other['text'][:200]}" for other, one in wrong[1 : 1 + _MOST_NAMED]]
+    if len(wrong) > 1 + _MOST_NAMED:
+        lines.append(f"and {len(wrong) - 1 - _MOST_NAMED} more")
+    return replace(first, expected=f"sample {entry['index']}: {first.expected}", detail="\n".join(lines))
+
+
+def _counted(entries: Sequence[Mapping[str, Any]], count: int) -> str:
+    parts = [f"{count} sample{'' if count == 1 else 's'} compared"]
+    others = {
+        "refused by eager": sum(bool(entry["refused"]) for entry in entries),
+        "without a value": sum(_is_empty(entry["value"]) for entry in entries),
+        "without gradients": sum(bool(entry["no_gradients"]) for entry in entries),
+        "without a compiled graph": sum(not entry["graphs"] and not entry["refused"] for entry in entries),
+    }
+    return ", ".join([*parts, *(f"{number} {what}" for what, number in others.items() if number)])
+
+
+def _is_empty(measured: Mapping[str, Any] | None) -> bool:
+    """Whether two results of one structure hold no value: an empty tuple."""
+    return measured is not None and not measured["leaves"] and measured["structure"] == measured["reference_structure"]
+
+
+def _judge_form(measured: Mapping[str, Any]) -> Judgement:
+    """Judge structure, type, shape, dtype and device."""
+    expected = "type, shape, dtype and device of eager"
+    if measured["structure"] != measured["reference_structure"]:
+        return Judgement.failed(expected=f"the structure {measured['reference_structure']}", observed=measured["structure"])
+    for leaf in measured["leaves"]:
+        for fact in ("type", "shape", "dtype", "device"):
+            if leaf[fact] != leaf[f"reference_{fact}"]:
+                where = f"{OUTPUT}{leaf['path']}"
+                return Judgement.failed(expected=f"{where} of {fact} {leaf[f'reference_{fact}']}", observed=str(leaf[fact]))
+    return Judgement.passed(expected=expected, observed=f"{len(measured['leaves'])} values")
+
+
+def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+    """Measure in the worker: one entry for each sample. ``value`` returns the result of the step, a list of ``steps.samples.Done``."""
+    entries: list[dict[str, Any]] = []
+    count = 0
+    for done in value(OUTPUT):
+        entry = {name: getattr(done, name) for name in ("index", "text", "refused", "no_gradients", "raised", "graphs")}
+        entry.update(value=None, why_not="")
+        if not done.refused and done.raised is None:
+            if count > _MOST_VALUES:
+                entry["why_not"] = f"the samples before have more than {_MOST_VALUES:,} values"
+            else:
+                entry.update(_compared(arguments, done, with_stand_ins=not count))
+                count += len(entry["value"]["leaves"]) if entry["value"] else 0
+        entries.append(entry)
+    return {"samples": entries}
+
+
+def _compared(arguments: Mapping[str, Any], done: Any, *, with_stand_ins: bool) -> dict[str, Any]:
+    """Return the facts of one sample as ``close`` measures them. The only place where a sample is compared."""
+    sides = {OUTPUT: done.compiled, EAGER: done.eager}
+    try:
+        measured: Any = close.measure(arguments, sides.__getitem__)
+    except Exception as error:  # comparing values of an operator may raise anything
+        return {"why_not": f"{type(error).__name__}: {error}"[:500]}
+    if not with_stand_ins:
+        for leaf in measured["leaves"]:
+            leaf.pop("stand_ins", None)
+    return {"value": measured}

@@ -1,0 +1,240 @@
+"""``samples``: runs every sample of one operator of torch's database, compiled and eagerly. ``source: {opinfo: ...}`` makes such steps.
+
+Each sample is compiled afresh: dynamo is reset before it. So a sample does not depend on those before it, and ``repro --sample N`` shows
+the same. All samples are drawn before the first call, from the seed of the case.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from runner.core.diagnostics import Diagnostic
+from runner.core.protocol import Json
+from runner.vocabulary.steps.around import Around
+from runner.vocabulary.steps.base import StepKind, Traits
+from runner.vocabulary.steps.session import NotCarriedOut, Session, needed
+
+_MOST_TEXT = 600
+"""Characters of the description of a sample, and of the message of an exception."""
+
+
+@dataclass(kw_only=True)
+class Done:
+    """One sample that was run. ``compiled`` and ``eager`` hold what is compared, by the same keys."""
+
+    index: int
+    text: str
+    """Shapes, strides and dtypes of its tensors, and its plain arguments."""
+    refused: str = ""
+    """The exception of eager: the sample claims nothing."""
+    no_gradients: str = ""
+    """The exception of eager's backward: only the results are compared."""
+    raised: dict[str, str] | None = None
+    """The exception of the compiled call."""
+    graphs: int = 0
+    """How many compiled graphs the compiled call ran."""
+    compiled: dict[str, Any] = field(default_factory=dict)
+    eager: dict[str, Any] = field(default_factory=dict)
+
+
+def run(session: Session, arguments: "Samples") -> None:
+    """Run the samples; ``output`` is a list of ``Done``."""
+    with needed("torch's database of operators"), session.phases("inputs"):
+        operator = session.torch.find_operator(
+            arguments.op,
+            arguments.variant,
+            dtype=arguments.dtype,
+            device=session.device_api.name,
+            call=arguments.call,
+            gradients=arguments.gradients,
+        )
+        session.reseed()
+        samples = _spread(operator.samples(1 if arguments.samples == "first" else None), arguments.most)
+        if not samples:
+            raise LookupError(f"no sample of '{arguments.op}' for {arguments.dtype} can be called this way")
+    with session.torch.own_fallbacks():
+        session.output = [_run(session, operator, index, sample) for index, sample in samples]
+
+
+def _spread(samples: list[Any], most: int | None) -> list[tuple[int, Any]]:
+    """Return at most so many samples with their numbers, spread evenly: those of one kind often stand together."""
+    numbers = range(len(samples)) if most is None or most >= len(samples) else [index * len(samples) // most for index in range(most)]
+    return [(number, samples[number]) for number in numbers]
+
+
+def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
+    done = Done(index=index, text=description(sample)[:_MOST_TEXT])
+    print(f"sample {index}: {done.text}", file=sys.stderr, flush=True)
+    given = _own(session, sample)
+    try:
+        with session.phases("eager"), session.reference.running():
+            done.eager = _called(session, operator, operator.function, given, done)
+    except NotCarriedOut as error:
+        done.refused = str(error.__cause__ or error)[:_MOST_TEXT]
+        return done
+    session.torch.RESETS["dynamo"]()
+    before, own = session.compiled_functions.graphs_run, _own(session, sample)
+    try:
+        with session.phases("trace"):
+            done.compiled = _called(session, operator, session.compiled_functions.of(plain(operator.function)), own, done)
+            session.device_api.synchronize()
+    except NotCarriedOut:
+        raise
+    except Exception as error:  # torch may raise anything: it is the result of this sample
+        kind = type(error)
+        phase = getattr(error, "_conformance_phase", "trace")
+        done.raised = {"type": f"{kind.__module__}.{kind.__qualname__}", "message": str(error)[:_MOST_TEXT], "phase": phase}
+    else:
+        _add_changed_arguments(done, own, given)
+    done.graphs = session.compiled_functions.graphs_run - before
+    return done
+
+
+def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of Python that calls an operator: what is compiled may be written in C."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _own(session: Session, sample: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Return copies of the arguments of a sample, with the strides of their tensors."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    def copy(tensor: Any) -> Any:
+        return session.copy(tensor).requires_grad_(tensor.requires_grad)
+
+    copied: tuple[list[Any], dict[str, Any]] = pytree.tree_map_only(torch.Tensor, copy, (list(sample.args), sample.kwargs))
+    return copied
+
+
+def _called(session: Session, operator: Any, function: Callable[..., Any], given: Any, done: Done) -> dict[str, Any]:
+    """Call a function from the state of the case's seed; return its result, and the gradients of its inputs where it has some."""
+    import torch
+
+    args, kwargs = given
+    found: dict[str, Any] = {}
+    if operator.takes_out:
+        session.reseed()
+        kwargs = {**kwargs, "out": _outputs(operator.function(*args, **kwargs))}
+        found["out"] = kwargs["out"]
+    session.reseed()
+    with torch.enable_grad():
+        found["result"] = function(*args, **kwargs)
+        if operator.takes_gradients and not done.no_gradients:
+            _add_gradients(session, found, given, done, is_eager=function is operator.function)
+    return found
+
+
+def _outputs(result: Any) -> Any:
+    """Return tensors of ones like a result, for ``out=``."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    return pytree.tree_map_only(torch.Tensor, lambda tensor: torch.ones_like(tensor, requires_grad=False), result)
+
+
+def _add_gradients(session: Session, found: dict[str, Any], given: Any, done: Done, *, is_eager: bool) -> None:
+    """Add the gradients of the inputs for a fixed gradient of the results."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    inputs = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    results = [leaf for leaf in pytree.tree_leaves(found["result"]) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    if not inputs or not results:
+        return
+    session.reseed()
+    try:
+        fixed = [torch.randn_like(result) for result in results]
+        found["gradients"] = list(torch.autograd.grad(results, inputs, fixed, allow_unused=True))
+    except Exception as error:  # eager has no gradients for this sample
+        if not is_eager:
+            raise
+        done.no_gradients = f"{type(error).__name__}: {error}"[:_MOST_TEXT]
+
+
+def _add_changed_arguments(done: Done, own: Any, given: Any) -> None:
+    """Add the tensors among the arguments that differ after the two calls."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    pairs = zip(pytree.tree_leaves(own), pytree.tree_leaves(given), strict=True)
+    changed = {str(index): pair for index, pair in enumerate(pairs) if isinstance(pair[0], torch.Tensor) and not _same(*pair)}
+    if changed:
+        done.compiled["arguments"] = {index: one for index, (one, _) in changed.items()}
+        done.eager["arguments"] = {index: other for index, (_, other) in changed.items()}
+
+
+def _same(one: Any, other: Any) -> bool:
+    import torch
+
+    if one.layout is not torch.strided or one.is_nested:
+        return True  # no operator of the database changes such an argument
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    with torch.no_grad():
+        return bool(((one == other) | ((one != one) & (other != other))).all())
+
+
+def description(sample: Any) -> str:
+    """Return the arguments of a sample as text: shape, strides and dtype of tensors, other values as Python writes them."""
+    named = [*((str(index), value) for index, value in enumerate(sample.args)), *sample.kwargs.items()]
+    return "; ".join(f"{name}: {_described(value)}" for name, value in named)
+
+
+def _described(value: Any) -> str:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        dtype = str(value.dtype).removeprefix("torch.")
+        strides = f" strides {list(value.stride())}" if value.layout is torch.strided and not value.is_nested else f" {value.layout}"
+        return f"{dtype}{list(value.shape)}{strides}{' requires_grad' if value.requires_grad else ''}"
+    if isinstance(value, list | tuple):
+        inner = ", ".join(map(_described, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner})"
+    return repr(value)[:120]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples(StepKind):
+    """The step of a spec with ``source: {opinfo: {dtypes: [...], samples: all}}``. In a case it names one operator and one dtype."""
+
+    kind: ClassVar[str] = "samples"
+    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, compiles=True, needs_own_graphs=True, may_have_no_graph=True)
+    runs = staticmethod(run)
+    dtypes: Json = None
+    calls: Json = None
+    samples: str | int = "all"
+    gradients: bool = True
+    op: str = ""
+    variant: str = ""
+    dtype: str = ""
+    call: str = "function"
+    rule: str = ""
+    reason: str = ""
+
+    @property
+    def most(self) -> int | None:
+        """The greatest number of samples; None for all."""
+        numbers: Mapping[str | int, int | None] = {"all": None, "first": 1}
+        return numbers[self.samples] if self.samples in numbers else int(self.samples)
+
+    @property
+    def runs_graphs(self) -> bool:
+        """Always: the operator is compiled."""
+        return True
+
+    def why_no_reference(self, above: Any) -> tuple[str, str] | None:
+        """It always has a reference."""
+        return None
+
+    def problems(self, around: Around) -> Iterator[Diagnostic]:
+        """Yield backends that compile nothing."""
+        for backend in around.backends:
+            if not backend.compiles:
+                message = f"operators on '{backend.name}', which compiles nothing"
+                yield around.problem(around.path, message, "use another backend", key=True)

@@ -1,0 +1,147 @@
+"""torch's database of operators with sample inputs (OpInfo), which has no public interface."""
+
+import contextlib
+import importlib
+import importlib.util
+import itertools
+import random
+import sys
+import types
+import unittest
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+
+_DATABASE = "torch.testing._internal.common_methods_invocations"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One call: its positional arguments, the first of which is the operator's input, and its keyword arguments."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator of the database, for one dtype and one way to call it."""
+
+    entry: Any
+    dtype: torch.dtype
+    device: str
+    function: Callable[..., Any]
+    takes_gradients: bool
+    """Whether its samples require gradients."""
+    is_in_place: bool = False
+    takes_out: bool = False
+
+    def samples(self, most: int | None) -> list[Sample]:
+        """Return the first samples, all for None, drawn from the current seed of torch's generator.
+
+        Some samples are drawn by Python's ``random`` and by numpy: these have the same seed, and their state is restored. An in-place
+        call gets no sample whose input is broadcast: eager refuses it.
+        """
+        python, of_numpy = random.getstate(), numpy.random.get_state()
+        seed = torch.initial_seed()
+        random.seed(seed)
+        numpy.random.seed(seed % 2**32)
+        try:
+            found = self.entry.sample_inputs(self.device, self.dtype, requires_grad=self.takes_gradients)
+            usable = (sample for sample in found if not (self.is_in_place and sample.broadcasts_input))
+            return [Sample((sample.input, *sample.args), dict(sample.kwargs)) for sample in itertools.islice(usable, most)]
+        finally:
+            random.setstate(python)
+            numpy.random.set_state(of_numpy)
+
+
+def database() -> list[Any]:
+    """Return the entries of torch's database of operators."""
+    with _test_case_of_expecttest(), _own_defaults():
+        module: Any = importlib.import_module(_DATABASE)
+    # of random operators the database holds functions that set a seed within, by a context that dynamo cannot trace
+    module.wrapper_set_seed = without_seed
+    found: list[Any] = module.op_db
+    return found
+
+
+def without_seed(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a random operator from the current state of the generators, which both sides share."""
+    return op(*args, **kwargs)
+
+
+def find(name: str, variant: str, *, dtype: str, device: str, call: str, gradients: bool) -> Operator:
+    """Return an operator of the database; raise ``LookupError`` where this torch does not have it for the dtype or the call."""
+    entry = next((one for one in database() if (one.name, one.variant_test_name) == (name, variant)), None)
+    if entry is None:
+        raise LookupError(f"torch {torch.__version__} has no operator '{name}'{f' ({variant})' if variant else ''} in its database")
+    kind, wanted = torch.device(device).type, getattr(torch, dtype)
+    if wanted not in entry.supported_dtypes(kind):
+        raise LookupError(f"torch {torch.__version__} has no samples of '{name}' for {dtype} on {kind}")
+    function = function_of(entry, call)
+    if function is None:
+        raise LookupError(f"torch {torch.__version__} has no call '{call}' of '{name}'")
+    # a leaf that requires gradients cannot be changed in place, and a function with out= has no gradients
+    takes = gradients and call == "function" and entry.supports_autograd and wanted in entry.supported_backward_dtypes(kind)
+    return Operator(entry, wanted, device, function, takes, is_in_place=call == "inplace", takes_out=call == "out")
+
+
+def function_of(entry: Any, call: str) -> Callable[..., Any] | None:
+    """Return what is called: the operator's function, also with ``out=``, or its in-place method; None where it has none."""
+    if call == "inplace":
+        found: Callable[..., Any] | None = entry.inplace_variant
+        return found
+    if call == "out" and not entry.supports_out:
+        return None
+    function: Callable[..., Any] = entry.op
+    return function
+
+
+@contextlib.contextmanager
+def own_fallbacks() -> Iterator[None]:
+    """Remove, at the end, the fallbacks that inductor registers at the first use of an operator without a lowering.
+
+    So a shared worker is as a new one for the next case, and need not be replaced.
+    """
+    lowering: Any = importlib.import_module("torch._inductor.lowering")
+    tables = [getattr(lowering, name, {}) for name in ("lowerings", "fallbacks", "needs_realized_inputs")]
+    before = [set(table) for table in tables]
+    try:
+        yield
+    finally:
+        for table, known in zip(tables, before, strict=True):
+            for added in set(table) - known:
+                table.pop(added) if isinstance(table, dict) else table.discard(added)
+
+
+@contextlib.contextmanager
+def _test_case_of_expecttest() -> Iterator[None]:
+    """Let torch's test modules be imported where ``expecttest`` is not installed: they only derive a class from its ``TestCase``."""
+    if _DATABASE in sys.modules or importlib.util.find_spec("expecttest") is not None:
+        yield
+        return
+    stand_in = types.ModuleType("expecttest")
+    stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]  # the one name that torch uses
+    sys.modules["expecttest"] = stand_in
+    try:
+        yield
+    finally:
+        del sys.modules["expecttest"]
+
+
+@contextlib.contextmanager
+def _own_defaults() -> Iterator[None]:
+    """Undo what torch's test modules change in torch at import: calls of scripts, and the right to set the flags of backends."""
+    state, forbid = torch.get_rng_state(), torch.backends.disable_global_flags
+    calls = {kind: kind.__call__ for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod)}
+    torch.backends.disable_global_flags = lambda: None
+    try:
+        yield
+    finally:
+        torch.backends.disable_global_flags = forbid
+        for kind, call in calls.items():
+            kind.__call__ = call
+        torch.set_rng_state(state)

@@ -1,0 +1,208 @@
+"""The samples of torch's database in the worker, in this process: the committed table, the draws, and what is compared of each sample."""
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.core.expectation import Status, StepFacts
+from runner.core.protocol import decode
+from runner.language import operators as tables
+from runner.language.expand.cases import surroundings
+from runner.language.load import load
+from runner.plan.worker_plan import make_plan, with_paths
+from runner.system.installed_torch import installed_torch
+from tests.fakes import HERE, import_torch, shipped
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    return import_torch()
+
+
+@pytest.fixture
+def measured(torch: Any, tmp_path: Path) -> Callable[..., Any]:
+    """Return a function that runs the samples of an operator, compiled by dynamo alone, and returns case and entries."""
+    from runner.vocabulary.expectations import MEASURES
+    from runner.worker.case.hooks import Phases
+    from runner.worker.case.session import Session
+
+    def run(op: str, dtype: str = "float32", source: str = "samples: 3") -> tuple[Any, list[dict[str, Any]]]:
+        torch._dynamo.reset()
+        path = tmp_path / "spec.yaml"
+        path.write_text(
+            "summary: Some operators compute what eager computes\nbackends: [cpu]\ncompile: {backend: eager}\n"
+            f"source: {{opinfo: {{dtypes: [{dtype}], {source}}}}}\nexpect: [{{close: {{to: eager}}}}]\n"
+        )
+        (one,) = [case for case in load([path]).cases if case.params["op"] == op]
+        plan = with_paths(make_plan(one, surroundings(shipped()["cpu"], HERE), {}), tmp_path, tmp_path / "cache")
+        session = Session(decode(json.loads(json.dumps(plan))), Phases(lambda phase: None), contextlib.ExitStack())
+        session.prepare()
+        session.begin_step({})
+        (step,) = session.plan["steps"]
+        session.do(step)
+        (wanted,) = step["measure"]
+        with torch.no_grad():
+            return one, MEASURES[wanted["kind"]](wanted["arguments"], session.names.values())["samples"]
+
+    return run
+
+
+def verdict(case: Any, entries: list[dict[str, Any]]) -> Any:
+    (found,) = case.steps[0].expectations[0].check.judge(StepFacts(measured={"samples": entries}), HERE)
+    return found
+
+
+def paths(entry: dict[str, Any]) -> list[str]:
+    return [leaf["path"] for leaf in entry["value"]["leaves"]]
+
+
+def test_the_table_of_the_installed_torch_is_fresh(torch: Any) -> None:
+    from runner.worker.torch_compat import operator_table
+
+    installed = installed_torch()
+    assert installed is not None
+    file = tables.TABLES / f"operators-{installed.minor}.json"
+    if not file.is_file() or not installed.is_release:
+        pytest.skip(f"torch {installed.version} has no committed table")
+    committed = json.loads(file.read_text("utf-8"))
+    found = json.loads(operator_table.text(operator_table.table()))
+    if committed["has_cuda"] != found["has_cuda"]:
+        committed, found = _without_cuda(committed), _without_cuda(found)
+    assert found == committed, f"run: {tables.COMMAND}"
+
+
+def _without_cuda(table: dict[str, Any]) -> list[Any]:
+    """Return a table without the dtypes of CUDA, which depend on the machine."""
+    rows = ({**row, "cpu": table["dtypes"][row["cpu"]]} for row in table["operators"])
+    return [{name: value for name, value in row.items() if name != "cuda"} for row in rows]
+
+
+def test_the_import_of_the_database_leaves_torch_as_it_was(torch: Any) -> None:
+    from runner.worker.torch_compat import operators
+
+    operators.database()
+    flag = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark  # raises where the flags of backends are closed
+    torch.backends.cuda.matmul.allow_tf32 = flag
+    assert torch._C.ScriptFunction.__call__.__module__ != "torch.testing._internal.common_utils"
+
+
+def test_a_sample_is_compared_with_its_gradients(measured: Callable[..., Any]) -> None:
+    case, entries = measured("mul")
+    numbers = [entry["index"] for entry in entries]
+    assert (numbers[0], len(numbers)) == (0, 3)
+    assert numbers[2] - numbers[1] > 1, "they are spread over all samples"
+    assert verdict(case, entries).observed == "3 samples compared, 3 without a compiled graph"  # inductor compiled none here
+    assert paths(entries[0]) == ["['result']", "['gradients'][0]", "['gradients'][1]"]
+    assert entries[0]["text"] == "0: float32[] strides [] requires_grad; 1: float32[] strides [] requires_grad"
+    assert "stand_ins" in entries[0]["value"]["leaves"][0]
+    assert "stand_ins" not in entries[1]["value"]["leaves"][0]
+
+
+def test_without_gradients(measured: Callable[..., Any]) -> None:
+    assert paths(measured("mul", source="samples: 1, gradients: false")[1][0]) == ["['result']"]
+    assert paths(measured("mul", "int64", "samples: 1")[1][0]) == ["['result']"]
+
+
+def test_the_same_case_draws_the_same_numbers(measured: Callable[..., Any]) -> None:
+    first, again = measured("mul")[1], measured("mul")[1]
+    assert first == again
+    assert any(entry["value"]["leaves"][0]["worst_value"] for entry in first)
+
+
+def test_random_operators_draw_as_eager_does(measured: Callable[..., Any]) -> None:
+    case, entries = measured("bernoulli")
+    assert verdict(case, entries).status is Status.HELD
+
+
+def test_in_place_and_with_out(measured: Callable[..., Any]) -> None:
+    in_place, entries = measured("mul_", source="samples: 2, calls: [inplace]")
+    assert verdict(in_place, entries).status is Status.HELD
+    assert paths(entries[0]) == ["['result']"]
+    out, entries = measured("mul.out", source="samples: 2, calls: [out]")
+    assert verdict(out, entries).status is Status.HELD
+    assert paths(entries[0]) == ["['out']", "['result']"]
+
+
+def test_a_wrong_result_fails_and_names_its_sample(torch: Any, measured: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    from runner.vocabulary.steps import samples
+
+    calls: list[int] = []
+
+    def wrong(function: Callable[..., Any]) -> Callable[..., Any]:
+        calls.append(len(calls))
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs) * (1.5 if wrong.sample == 2 else 1)  # type: ignore[attr-defined]  # set below
+
+        wrong.sample = calls[-1]  # type: ignore[attr-defined]
+        return call
+
+    monkeypatch.setattr(samples, "plain", wrong)
+    case, entries = measured("mul")
+    found = verdict(case, entries)
+    assert found.status is Status.FAILED
+    assert found.expected.startswith(f"sample {entries[2]['index']}: output['result'] within")
+    assert "1 of 3 samples failed" in found.detail
+
+
+def test_an_argument_that_only_the_compiled_call_changes_fails(torch: Any, measured: Callable[..., Any], monkeypatch: Any) -> None:
+    from runner.vocabulary.steps import samples
+
+    def changing(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(first: Any, *args: Any, **kwargs: Any) -> Any:
+            found = function(first, *args, **kwargs)
+            first.add_(1)
+            return found
+
+        return call
+
+    monkeypatch.setattr(samples, "plain", changing)
+    found = verdict(*measured("mul", "int64"))
+    assert found.status is Status.FAILED
+    assert "output['arguments']['0']" in found.expected
+
+
+def test_an_exception_of_the_compiled_call_is_that_of_its_sample(measured: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    from runner.vocabulary.steps import samples
+
+    def refusing(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            raise ValueError("no such lowering")
+
+        return call
+
+    monkeypatch.setattr(samples, "plain", refusing)
+    case, entries = measured("mul")
+    assert len(entries) == 3
+    assert "ValueError in phase 'trace': no such lowering" in verdict(case, entries).observed
+
+
+def test_fallbacks_that_inductor_registers_are_removed(torch: Any) -> None:
+    from torch._inductor import lowering
+
+    from runner.worker.torch_compat import operators
+
+    with operators.own_fallbacks():
+        lowering.lowerings["one more"] = print
+        lowering.fallbacks.add("one more")
+    assert "one more" not in lowering.lowerings
+    assert "one more" not in lowering.fallbacks
+
+
+def test_an_operator_that_is_not_there_is_an_error(torch: Any) -> None:
+    from runner.worker.torch_compat import operators
+
+    for name, dtype, call, message in (
+        ("ad", "float32", "function", "no operator 'ad'"),
+        ("add", "float8_e4m3fn", "function", "no samples of 'add' for float8_e4m3fn"),
+        ("matmul", "float32", "inplace", "no call 'inplace' of 'matmul'"),
+    ):
+        with pytest.raises(LookupError, match=message):
+            operators.find(name, "", dtype=dtype, device="cpu", call=call, gradients=True)

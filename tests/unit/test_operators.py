@@ -1,0 +1,277 @@
+"""``source: {opinfo: ...}`` without torch: the cases that a table gives, what may stand beside a source, and how samples are judged."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.core.case import Case
+from runner.core.diagnostics import InvalidSpecs
+from runner.core.expectation import Judgement, Status, StepFacts
+from runner.core.outcomes import Outcome
+from runner.language import operators
+from runner.language.load import Suite, load
+from runner.language.operators import JUDGED, table_for
+from runner.plan.operator_script import is_of_operator, script
+from runner.plan.worker_plan import digest_of, make_plan, seed_of
+from runner.system.installed_torch import installed_torch
+from runner.vocabulary.expectations.close import Close
+from runner.vocabulary.expectations.samples import FORM, EachSample
+from tests.fakes import HERE, case, close_facts, close_leaf, expected, observation, seen, step, verdict_of
+
+LoadSuite = Callable[..., Suite]
+
+SPEC = """\
+summary: Some operators compute what eager computes
+backends: [cpu]
+source: {opinfo: {dtypes: [float32, int64], samples: first}}
+compile: {dynamic: "{{ dynamic }}"}
+matrix: {dynamic: [false, true]}
+expect: [{close: {to: eager}}]
+"""
+
+TABLE = {
+    "torch": "9.1",
+    "dtypes": ["float32", "float32 int64"],
+    "operators": [
+        {"op": "add", "cpu": 1, "cuda": 1, "calls": ["inplace", "out"]},
+        {"op": "div", "variant": "floor_rounding", "cpu": 0, "cuda": 1},
+        {"op": "empty", "cpu": 0, "cuda": 0},
+    ],
+}
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three operators for any torch."""
+    found = operators.load.__wrapped__
+    monkeypatch.setattr(operators, "TABLES", tmp_path)
+    monkeypatch.setattr(operators, "load", found)
+    installed = installed_torch()
+    minor = installed.minor if installed else "9.1"
+    (tmp_path / f"operators-{minor}.json").write_text(json.dumps({**TABLE, "torch": minor}))
+
+
+def ids(suite: Suite) -> list[str]:
+    return [case.id for case in suite.cases]
+
+
+# -- cases ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("small")
+def test_each_operator_and_dtype_is_a_case_at_each_point(load_suite: LoadSuite) -> None:
+    assert ids(load_suite({"ops/all.yaml": SPEC.replace("[false, true]", "[false]")})) == [
+        "ops/all[backend=cpu,op=add,dtype=float32,dynamic=false]",
+        "ops/all[backend=cpu,op=add,dtype=int64,dynamic=false]",
+        "ops/all[backend=cpu,op=div-floor_rounding,dtype=float32,dynamic=false]",
+        "ops/all[backend=cpu,op=empty,dtype=float32,dynamic=false]",
+    ]
+
+
+@pytest.mark.usefixtures("small")
+def test_each_point_of_the_matrix_has_each_operator(load_suite: LoadSuite) -> None:
+    assert len(load_suite(SPEC).cases) == 8
+
+
+@pytest.mark.usefixtures("small")
+def test_calls_in_place_and_with_out_have_names_of_their_own(load_suite: LoadSuite) -> None:
+    text = SPEC.replace("samples: first", "calls: [inplace, out]").replace("[false, true]", "[true]").replace("float32, int64", "int64")
+    assert ids(load_suite(text)) == [
+        "spec[backend=cpu,op=add_,dtype=int64,dynamic=true]",
+        "spec[backend=cpu,op=add.out,dtype=int64,dynamic=true]",
+    ]
+
+
+@pytest.mark.usefixtures("small")
+def test_the_devices_own_dtypes_count(load_suite: LoadSuite) -> None:
+    found = [one for one in ids(load_suite(SPEC.replace("[cpu]", "[cpu, cuda]"))) if "div" in one and "int64" in one]
+    assert {one.split(",")[0] for one in found} == {"spec[backend=cuda"}
+
+
+@pytest.mark.usefixtures("small")
+def test_each_case_names_its_operator_and_draws_numbers_of_its_own(load_suite: LoadSuite) -> None:
+    cases = load_suite(SPEC).cases
+    arguments = cases[0].steps[0].arguments
+    assert (arguments["op"], arguments["dtype"], arguments["samples"], arguments["gradients"]) == ("add", "float32", "first", True)
+    assert cases[0].params == {"op": "add", "dtype": "float32", "dynamic": False}
+    assert len({seed_of(one) for one in cases}) == len({digest_of(one) for one in cases}) == len(cases)
+    (wanted,) = make_plan(cases[0], HERE, {})["steps"][0]["measure"]
+    assert wanted["kind"] == "samples", "each sample is measured as close is"
+
+
+@pytest.mark.usefixtures("small")
+def test_an_operator_without_values_is_judged_by_its_form(load_suite: LoadSuite) -> None:
+    rules = {one.steps[0].arguments["op"]: one.steps[0].expectations[0].check for one in load_suite(SPEC).cases}
+    assert isinstance(rules["empty"], EachSample)
+    assert (rules["empty"].rule, rules["add"].rule) == (FORM, "close")  # type: ignore[attr-defined]  # each is EachSample
+
+
+def test_a_torch_without_a_table_has_the_newest_ones_cases_and_none_can_run() -> None:
+    found, why = table_for("1.0")
+    assert found.minor == operators.minors()[-1]
+    assert "torch 1.0 have no table" in why
+    assert operators.COMMAND in why
+    assert table_for(None) == (found, ""), "a machine without torch lists the newest"
+
+
+def test_every_table_gives_each_case_one_id() -> None:
+    for minor in operators.minors():
+        found = operators.load(minor)
+        assert found is not None
+        assert found.minor == minor
+        labels = [operator.label(call) for operator in found.operators for call in operator.calls]
+        assert len(labels) == len(set(labels)), "a name would stand for two operators"
+        assert all(set(label) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") for label in labels)
+        assert set(JUDGED) <= {operator.op for operator in found.operators}, "a rule for an operator that is not there"
+
+
+def test_the_shipped_specs_are_listed_from_the_table() -> None:
+    root = Path(__file__).resolve().parents[2]
+    cases = load([root / "specs" / "operators"]).cases
+    assert all(one.on_request and is_of_operator(one) for one in cases)
+    assert len({one.id for one in cases}) == len(cases) > 20_000
+
+
+# -- what is wrong with a source ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text + "inputs: [{rand: [2]}]\n", "'inputs' beside 'source'"),
+        (lambda text: text + "steps: [{call: {}}]\n", "'steps' beside 'source'"),
+        (lambda text: text.replace("dynamic:", "dtype:").replace("{{ dynamic }}", "{{ dtype }}"), "the matrix key 'dtype' is the source's"),
+        (lambda text: text.replace("close: {to: eager}", "counter: {inductor.fxgraph_cache_miss: 1}"), "'counter' of each sample"),
+        (lambda text: text.replace("[cpu]", "[host]"), "operators on 'host', which compiles nothing"),
+        (lambda text: text.replace("int64", "float8_e4m3fn, uint8, int64").replace("float8_e4m3fn", "complex99"), "complex99"),
+        (lambda text: text.replace("expect: [{close: {to: eager}}]\n", ""), "the spec expects nothing"),
+        (lambda text: text.replace("samples: first", "samples: some"), "samples"),
+    ],
+)
+def test_a_source_that_makes_no_sense(load_suite: LoadSuite, change: Callable[[str], str], message: str) -> None:
+    with pytest.raises(InvalidSpecs) as caught:
+        load_suite(change(SPEC))
+    assert any(message in str(problem) for problem in caught.value.diagnostics), list(map(str, caught.value.diagnostics))
+
+
+# -- the judge ------------------------------------------------------------------------------------------------------
+
+
+def entry(index: int, **changes: Any) -> dict[str, Any]:
+    """Return what a worker measures of one sample: equal results."""
+    clean = {"refused": "", "no_gradients": "", "raised": None, "graphs": 1, "value": close_facts(close_leaf()), "why_not": ""}
+    return {"index": index, "text": f"0: float32[{index}] strides [1]", **clean, **changes}
+
+
+WRONG = close_facts(close_leaf(excess=1.0, max_abs=1.0, mismatches=1))
+RAISED = {"type": "torch._inductor.exc.InductorError", "message": "no such lowering\nmore", "phase": "lower"}
+
+
+def judged(*entries: Any, rule: str = "close") -> Judgement:
+    (found,) = EachSample(check=Close(), rule=rule).judge(StepFacts(measured={"samples": list(entries)}), HERE)
+    return found
+
+
+def test_all_samples_close() -> None:
+    found = judged(entry(0), entry(1, refused="ValueError: no"), entry(2, graphs=0), entry(3, no_gradients="RuntimeError: none"))
+    assert found.status is Status.HELD
+    assert found.observed == "3 samples compared, 1 refused by eager, 1 without gradients, 1 without a compiled graph"
+
+
+def test_the_first_failed_sample_is_shown_and_the_others_are_named() -> None:
+    found = judged(entry(0), entry(1, value=WRONG), entry(2), entry(3, raised=RAISED, value=None))
+    assert found.status is Status.FAILED
+    assert found.expected.startswith("sample 1: output within atol=1e-05")
+    assert "2 of 4 samples failed\nsample 1: 0: float32[1] strides [1]" in found.detail
+    assert "sample 3: torch._inductor.exc.InductorError in phase 'lower': no such lowering" in found.detail
+
+
+def test_an_exception_of_the_compiled_call_fails() -> None:
+    found = judged(entry(0, raised=RAISED, value=None))
+    assert (found.status, found.expected) == (Status.FAILED, "sample 0: no exception")
+
+
+@pytest.mark.parametrize("entries", [[], [entry(0, refused="ValueError: no", value=None)]])
+def test_samples_that_eager_refuses_claim_nothing(entries: list[Any]) -> None:
+    assert judged(*entries).status is Status.ERROR
+
+
+def test_equally_empty_results_claim_nothing() -> None:
+    empty = entry(0, value=close_facts())
+    assert judged(empty).status is Status.ERROR
+    assert judged(empty, entry(1)).observed == "1 sample compared, 1 without a value"
+    assert judged(entry(1), entry(0, value=close_facts(structure="(*)"))).status is Status.FAILED
+
+
+def test_a_value_that_was_not_compared_is_an_error() -> None:
+    assert judged(entry(0), entry(1, value=None, why_not="TypeError: no")).status is Status.ERROR
+    (nothing,) = EachSample(check=Close()).judge(StepFacts(), HERE)
+    assert nothing.status is Status.ERROR
+
+
+def test_the_form_is_judged_without_values() -> None:
+    assert judged(entry(0, value=WRONG), rule=FORM).status is Status.HELD
+    other = close_facts(close_leaf(dtype="float64"))
+    assert judged(entry(0, value=other), rule=FORM).status is Status.FAILED
+    assert judged(entry(0, value={**WRONG, "structure": "other"}), rule=FORM).status is Status.FAILED
+
+
+def test_mutants_are_those_of_the_first_compared_sample() -> None:
+    leaf = close_leaf(stand_ins={"zeros": {"excess": 2.0, "max_abs": 2.0, "mismatches": 3}})
+    check = EachSample(check=Close())
+    facts = StepFacts(measured={"samples": [entry(0, refused="no", value=None), entry(1, value=close_facts(leaf)), entry(2)]})
+    mutants = [mutant for mutant in check.mutants(facts, HERE) if mutant.facts is not None]
+    assert [mutant.name for mutant in mutants] == ["zeros"]
+    (found,) = check.judge(mutants[0].facts, HERE)  # type: ignore[arg-type]  # it has facts
+    assert found.status is Status.FAILED
+
+
+# -- the proof ------------------------------------------------------------------------------------------------------
+
+
+def proven(**facts: Any) -> Outcome:
+    measured = {"measured": {"0": {"samples": [entry(0, graphs=0)]}}}
+    check = dataclasses.replace(step(kind="samples"), arguments={"op": "conj", "dtype": "float32"})
+    close = dataclasses.replace(expected("close", {"to": "eager"}), check=EachSample(check=Close()))
+    made = case(dataclasses.replace(check, expectations=(close,)))
+    step_facts = seen(**{"entered": 0, "graphs": [], "executed": {}, **measured, **facts})
+    del step_facts["effects"]  # the step compares none
+    return verdict_of(made, observation(step_facts)).outcome
+
+
+def test_an_operator_without_an_operation_needs_no_graph() -> None:
+    whole = {"frames": {"total": 2, "ok": 2}}
+    assert proven(counters=whole) is Outcome.PASS
+    assert proven(counters=whole, graphs=[[]]) is Outcome.PASS, "its result has no elements: the graph is for no device"
+    assert proven(counters=whole, graphs=[["cpu"]]) is Outcome.FELL_BACK, "a graph that was not called"
+    assert proven(counters={**whole, "graph_break": {"data-dependent": 1}}) is Outcome.FELL_BACK
+    assert proven(counters={"frames": {"total": 2, "ok": 1}}) is Outcome.FELL_BACK
+    assert proven(counters={}) is Outcome.FELL_BACK
+    assert proven(counters=whole, abandoned=["RecompileLimit: 8"]) is Outcome.FELL_BACK
+
+
+# -- the script -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("small")
+def test_the_script_of_a_sample_names_it_and_parses(load_suite: LoadSuite) -> None:
+    text = SPEC.replace("samples: first", "calls: [function, inplace, out]") + "config: {fallback_random: true}\n"
+    for one in load_suite(text).cases:
+        found = script(one, 3)
+        compile(found, "script", "exec")
+        assert "samples[3]" in found
+        assert "torch._inductor.config.fallback_random = True" in found
+        assert "import runner" not in found
+    in_place, out = (next(script(one, 0) for one in load_suite(text).cases if f"op=add{end}," in one.id) for end in ("_", ".out"))
+    assert "entry.inplace_variant" in in_place
+    assert "broadcasts_input" in in_place
+    assert 'kwargs["out"]' in out
+
+
+def test_a_case_of_another_spec_is_of_no_operator() -> None:
+    made: Case = case(step())
+    assert not is_of_operator(made)
