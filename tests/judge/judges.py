@@ -1,0 +1,70 @@
+"""The judges that the table compares. Each returns whether it accepts an answer of a cell."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from runner.vocabulary.expectations import calibrated
+from runner.vocabulary.expectations.calibrated_measure import NoReference, Sample, Scale, compare, nudged, runs_of, scale_of
+from tests.judge.families import Cell, Tensor
+
+Judge = Callable[[Tensor], bool]
+
+
+def samples_of(function: Callable[..., Tensor], inputs: Sequence[Tensor], eager: Tensor) -> list[Sample]:
+    """Run eager and its float64 reference: on the inputs, and on inputs with other last digits. The error of float64 is that of float32, scaled."""
+    generator = torch.Generator().manual_seed(0)
+    dtype = inputs[0].dtype
+    shrink = 1.0
+    if dtype == torch.float64:
+        inputs, shrink = [part.float() for part in inputs], 2.0**-29
+    found = []
+    for run in range(runs_of(eager.numel())):
+        given = [part if run == 0 else nudged(part, generator) for part in inputs]
+        found.append(Sample(function(*given), function(*(part.double() for part in given)), shrink))
+    return found
+
+
+def calibrated_judge(cell: Cell) -> Judge:
+    """Return our judge for a cell."""
+    samples = samples_of(cell.family.eager, cell.inputs, cell.eager)
+    scale = scale_of(samples, cell.eager, cell.reference)
+    return lambda answer: not problems(compare(answer, scale, calibrated.FACTOR), scale.dtype)
+
+
+def problems(facts: Mapping[str, Any], dtype: str) -> list[str]:
+    return calibrated.problems(facts, dtype, calibrated.FACTOR)
+
+
+def assert_close(cell: Cell) -> Judge:
+    def accepts(answer: Tensor) -> bool:
+        try:
+            torch.testing.assert_close(answer, cell.eager, equal_nan=True)
+        except AssertionError:
+            return False
+        return True
+
+    return accepts
+
+
+def same(cell: Cell) -> Judge:
+    """``torch._dynamo.utils.same`` as torch's benchmarks call it: tolerance 1e-3 for float32, 1e-2 below."""
+    from torch._dynamo.utils import same as judge
+
+    tolerance = 1e-2 if cell.dtype in ("bfloat16", "float16") else 1e-3
+    return lambda answer: bool(judge(cell.eager, answer, fp64_ref=cell.reference, tol=tolerance, equal_nan=True, log_error=lambda *_: None))
+
+
+def cosine(cell: Cell) -> Judge:
+    def accepts(answer: Tensor) -> bool:
+        pair = answer.double().reshape(-1), cell.eager.double().reshape(-1)
+        return bool(torch.nn.functional.cosine_similarity(*pair, dim=0) >= 0.99)
+
+    return accepts
+
+
+JUDGES: Mapping[str, Callable[[Cell], Judge]] = {"calibrated": calibrated_judge, "assert_close": assert_close, "same": same, "cosine": cosine}
+
+__all__ = ["JUDGES", "NoReference", "Scale", "functools"]
