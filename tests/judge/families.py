@@ -52,18 +52,22 @@ class Cell:
     right: Mapping[str, Tensor]
     wrong: Mapping[str, Tensor]
 
+    @functools.cached_property
+    def _limits(self) -> list[float]:
+        columns = zip(*(_figures(one, self.reference) for one in [self.eager, *self.right.values()]), strict=True)
+        return [max(column) for column in columns]
+
     def is_wrong(self, answer: Tensor) -> bool:
         """Whether an answer's error is outside of what the right answers have."""
-        figures = _figures(answer, self.reference)
-        limits = [max(column) for column in zip(*(_figures(one, self.reference) for one in [self.eager, *self.right.values()]), strict=True)]
-        return any(not figure <= limit for figure, limit in zip(figures, limits, strict=True))
+        return any(not figure <= limit for figure, limit in zip(_figures(answer, self.reference), self._limits, strict=True))
 
 
 def _figures(answer: Tensor, reference: Tensor) -> list[float]:
-    same = (answer.double() == reference) | (answer.isnan() & reference.isnan())
+    rounded = reference.to(answer.dtype)
+    same = (answer == rounded) & ~rounded.isfinite() | (answer.isnan() & rounded.isnan())
     errors = torch.where(same, 0.0, (answer.double() - reference).abs()).nan_to_num(nan=math.inf).reshape(-1)
-    ordered = errors.sort().values
-    return [float(ordered[min(int(share * len(ordered)), len(ordered) - 1)]) for share in (0.5, 0.9, 0.99, 1.0)]
+    count = len(errors)
+    return [float(errors.kthvalue(min(int(share * count) + 1, count)).values) for share in (0.5, 0.9, 0.99, 1.0)]
 
 
 # -- ways to add ----------------------------------------------------------------------------------------------------
@@ -140,14 +144,14 @@ def sum_narrow(x: Tensor) -> Tensor:
 
 def softmax_online(x: Tensor, *, tile: int) -> Tensor:
     """Softmax of the last dimension with a running maximum and sum, by powers of 2."""
-    scaled = wide(x) * math.log2(math.e)
-    most = scaled.new_full((*x.shape[:-1], 1), -math.inf)
+    x_wide, base = wide(x), math.log2(math.e)
+    most = x_wide.new_full((*x.shape[:-1], 1), -math.inf)
     total = torch.zeros_like(most)
-    for part in scaled.split(tile, -1):
+    for part in x_wide.split(tile, -1):
         now = torch.maximum(most, part.amax(-1, keepdim=True))
-        total = total * torch.exp2(most - now) + torch.exp2(part - now).sum(-1, keepdim=True)
+        total = total * torch.exp2((most - now) * base) + torch.exp2((part - now) * base).sum(-1, keepdim=True)
         most = now
-    return (torch.exp2(scaled - most) / total).to(x.dtype)
+    return (torch.exp2((x_wide - most) * base) / total).to(x.dtype)
 
 
 def softmax_narrow(x: Tensor) -> Tensor:
@@ -350,10 +354,16 @@ FAMILIES: Mapping[str, Family] = {
         Family("matmul", normal((128, 256), (256, 160)), torch.matmul, MATMULS, BAD_MATMULS, scaled=(0, 1)),
         Family("matmul of k 32768", normal((32, 32768), (32768, 48)), torch.matmul, MATMULS, BAD_MATMULS, scaled=(0,)),
         Family("matmul of uneven rows", _uneven, torch.matmul, MATMULS, BAD_MATMULS, scaled=(0,)),
-        Family("matmul and epilogue", normal((96, 256), (256, 80)), epilogue, {"fused": fused(epilogue)}, {
-            "narrow accumulator": lambda a, b: (wide(matmul_narrow(a, b)).cos() * 0.5 + 1).to(a.dtype),
-            "last k lost": lambda a, b: (wide(matmul_lost(a, b)).cos() * 0.5 + 1).to(a.dtype),
-        }),
+        Family(
+            "matmul and epilogue",
+            normal((96, 256), (256, 80)),
+            epilogue,
+            {"fused": fused(epilogue)},
+            {
+                "narrow accumulator": lambda a, b: (wide(matmul_narrow(a, b)).cos() * 0.5 + 1).to(a.dtype),
+                "last k lost": lambda a, b: (wide(matmul_lost(a, b)).cos() * 0.5 + 1).to(a.dtype),
+            },
+        ),
         Family("batched matmul", normal((4, 48, 256), (4, 256, 40)), torch.matmul, MATMULS, BAD_MATMULS, scaled=(0, 1)),
         Family(
             "convolution",
@@ -366,36 +376,91 @@ FAMILIES: Mapping[str, Family] = {
             "softmax",
             normal((32, 4096)),
             lambda x: torch.softmax(x, -1),
-            {"online, tiles of 512": functools.partial(softmax_online, tile=512), "online, tiles of 64": functools.partial(softmax_online, tile=64)},
+            {
+                "online, tiles of 512": functools.partial(softmax_online, tile=512),
+                "online, tiles of 64": functools.partial(softmax_online, tile=64),
+            },
             {"narrow accumulator": softmax_narrow, "last k lost": softmax_lost},
         ),
-        Family("layer norm", _norm_inputs, layer_norm, NORMS, {
-            "narrow accumulator": functools.partial(layer_norm_by, lambda x: wide(sum_narrow(x.to(low(x.dtype)))) / x.shape[-1]),
-            "last k lost": functools.partial(layer_norm_by, lambda x: x[..., :-1].sum(-1) / x.shape[-1]),
-        }),
-        Family("attention", normal(*[(2, 4, 64, 32)] * 3), attention, {"fused": attention_fused, "tiles of 16": attention_in_tiles}, {
-            "narrow accumulator": attention_narrow,
-            "last k lost": attention_lost,
-        }),
-        Family("attention written out", normal(*[(2, 4, 64, 32)] * 3), attention_written_out, {
-            "fused": attention_fused,
-            "tiles of 16": attention_in_tiles,
-        }, {"narrow accumulator": attention_narrow, "last k lost": attention_lost}),
+        Family(
+            "layer norm",
+            _norm_inputs,
+            layer_norm,
+            NORMS,
+            {
+                "narrow accumulator": functools.partial(layer_norm_by, lambda x: wide(sum_narrow(x.to(low(x.dtype)))) / x.shape[-1]),
+                "last k lost": functools.partial(layer_norm_by, lambda x: x[..., :-1].sum(-1) / x.shape[-1]),
+            },
+        ),
+        Family(
+            "attention",
+            normal(*[(2, 4, 64, 32)] * 3),
+            attention,
+            {"fused": attention_fused, "tiles of 16": attention_in_tiles},
+            {
+                "narrow accumulator": attention_narrow,
+                "last k lost": attention_lost,
+            },
+        ),
+        Family(
+            "attention written out",
+            normal(*[(2, 4, 64, 32)] * 3),
+            attention_written_out,
+            {
+                "fused": attention_fused,
+                "tiles of 16": attention_in_tiles,
+            },
+            {"narrow accumulator": attention_narrow, "last k lost": attention_lost},
+        ),
         Family("sum", normal((64, 32768)), lambda x: x.sum(-1), SUMS, BAD_SUMS),
-        Family("sum of positive numbers", lambda generator: [torch.rand((64, 32768), generator=generator, dtype=torch.float64)],
-               lambda x: x.sum(-1), SUMS, BAD_SUMS),
-        Family("sum to a scalar", normal((1, 4096)), lambda x: x.sum(), {name: (lambda one: lambda x: one(x)[0])(one) for name, one in SUMS.items()},
-               {name: (lambda one: lambda x: one(x)[0])(one) for name, one in BAD_SUMS.items()}),
-        Family("cumsum", normal((32, 2048)), lambda x: x.cumsum(-1), {
-            "blocks of 64": functools.partial(scan_in_blocks, block=64),
-            "blocks of 256": functools.partial(scan_in_blocks, block=256),
-        }, {"narrow accumulator": scan_narrow, "last k lost": scan_lost}),
-        Family("cancelling chain", normal(*[(64, 512)] * 3), cancelling, {"fused": fused(cancelling)}, {"narrow accumulator": narrowed(cancelling)}),
-        Family("uneven cancelling chain", _uneven_elements, cancelling, {"fused": fused(cancelling)}, {"narrow accumulator": narrowed(cancelling)}),
+        Family(
+            "sum of positive numbers",
+            lambda generator: [torch.rand((64, 32768), generator=generator, dtype=torch.float64)],
+            lambda x: x.sum(-1),
+            SUMS,
+            BAD_SUMS,
+        ),
+        Family(
+            "sum to a scalar",
+            normal((1, 4096)),
+            lambda x: x.sum(),
+            {name: (lambda one: lambda x: one(x)[0])(one) for name, one in SUMS.items()},
+            {name: (lambda one: lambda x: one(x)[0])(one) for name, one in BAD_SUMS.items()},
+        ),
+        Family(
+            "cumsum",
+            normal((32, 2048)),
+            lambda x: x.cumsum(-1),
+            {
+                "blocks of 64": functools.partial(scan_in_blocks, block=64),
+                "blocks of 256": functools.partial(scan_in_blocks, block=256),
+            },
+            {"narrow accumulator": scan_narrow, "last k lost": scan_lost},
+        ),
+        Family(
+            "cancelling chain",
+            normal(*[(64, 512)] * 3),
+            cancelling,
+            {"fused": fused(cancelling)},
+            {"narrow accumulator": narrowed(cancelling)},
+        ),
+        Family(
+            "uneven cancelling chain",
+            _uneven_elements,
+            cancelling,
+            {"fused": fused(cancelling)},
+            {"narrow accumulator": narrowed(cancelling)},
+        ),
         Family("shifted chain", normal((64, 512)), shifted, {"fused": fused(shifted)}, {"narrow accumulator": narrowed(shifted)}),
-        Family("signed zeros", _signed_zeros, quadrants, {"fused": fused(quadrants)}, {
-            "sign of zero": lambda y, x: quadrants(torch.where(y == 0, 0.0, y).to(y.dtype), x),
-        }),
+        Family(
+            "signed zeros",
+            _signed_zeros,
+            quadrants,
+            {"fused": fused(quadrants)},
+            {
+                "sign of zero": lambda y, x: quadrants(torch.where(y == 0, 0.0, y).to(y.dtype), x),
+            },
+        ),
     )
 }
 

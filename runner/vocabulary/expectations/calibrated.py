@@ -1,13 +1,14 @@
 """The calibrated judge of ``close``: the answer's error against a float64 reference, compared with eager's own error. Pure, without torch.
 
-Two rules, and both must hold:
+Both rules must hold:
 
-- Each element: ``error <= max(factor * scale, ELEMENT_FLOOR * ulp(reference))``. ``scale`` is the greatest error of eager among elements that
-  are alike (the tensor, a slice of it, a block, the elements of one magnitude), the smallest of these figures.
-- Each quantile, where there are enough elements: ``quantile <= max(factor * eager's quantile, QUANTILE_FLOOR)``, in ulp.
+- Each element: its error is at most the greater of its floor (some ulp of its reference; for wide formats also what a change of the last digits of
+  the inputs does to it) and the smaller of two figures: ``factor`` times eager's greatest error in the tensor, and ``factor * slack`` times
+  eager's greatest error among elements that are alike (a slice, neighbours, or elements of one magnitude).
+- Each quantile, where there are enough elements: at most ``factor`` times eager's, with a floor.
 
-The worker sends the element that is nearest to its bound (or farthest outside) with the figures of its group, and the quantiles. The bounds are
-computed here. ``docs/design/calibrated-judge.md`` has the measurements.
+The worker sends the element that is nearest to its bound, or farthest outside, with the figures of its group, and the quantiles. The bounds are
+computed here from these figures. ``docs/design/calibrated-judge.md`` has the measurements.
 """
 
 import functools
@@ -33,15 +34,21 @@ class Format:
     """In ulp. An element within this distance of the reference is right, even where eager has no error at all."""
     quantile_floor: float
     """In ulp. A quantile of the errors that is at most this is right."""
+    slack: float
+    """By how much an element may exceed the errors of eager in its group, besides ``factor``."""
+    is_wide: bool
+    """Whether results are accumulated in this format: another order of additions, or another exp, then changes more than the last digit."""
+    blind: float
+    """In ulp. Where eager's median error is greater, it says nothing: see ``nearest``."""
 
 
 FORMATS: Mapping[str, Format] = {
-    "float64": Format(52, -1074, 32.0, 16.0),
-    "float32": Format(23, -126, 32.0, 16.0),
-    "float16": Format(10, -24, 2.0, 0.5),
-    "bfloat16": Format(7, -126, 2.0, 0.5),
-    "float8_e4m3fn": Format(3, -9, 1.0, 0.5),
-    "float8_e5m2": Format(2, -16, 1.0, 0.5),
+    "float64": Format(52, -1074, 32.0, 32.0, 8.0, True, 2.0**40),
+    "float32": Format(23, -126, 32.0, 32.0, 8.0, True, 2.0**13),
+    "float16": Format(10, -24, 1.5, 0.5, 1.0, False, 16.0),
+    "bfloat16": Format(7, -126, 1.5, 0.5, 1.0, False, 4.0),
+    "float8_e4m3fn": Format(3, -9, 1.0, 0.5, 1.0, False, 2.0),
+    "float8_e5m2": Format(2, -16, 1.0, 0.5, 1.0, False, 2.0),
 }
 
 COMPONENTS = {"complex64": "float32", "complex128": "float64"}
@@ -76,15 +83,25 @@ def spread(draws: int, numel: int) -> float:
     return max(1.0, high / (FACTOR * low))
 
 
-def element_bound(worst: Mapping[str, Any], numel: int, form: Format, factor: float) -> float:
-    """Return the greatest right error of an element: ``worst`` has its reference, and the number and maximum of eager's errors in its group."""
-    scale = float(worst["group_error"]) * spread(int(worst["group_draws"]), numel)
-    return max(factor * scale, form.element_floor * ulp(float(worst["reference"]), form))
+def element_bound(facts: Mapping[str, Any], form: Format, factor: float) -> float:
+    """Return the greatest right error of the element ``worst`` of the facts."""
+    worst, numel = facts["worst"], int(facts["numel"])
+    if int(worst["group_draws"]) < min(LEAST_DRAWS, numel * int(facts["runs"])):
+        raise ValueError(f"a group of {worst['group_draws']} errors")
+    floor = form.element_floor * ulp(float(worst["reference"]), form)
+    if form.is_wide:
+        floor = max(floor, float(worst["nudge"]))
+    whole = factor * float(facts["whole_error"]) * spread(numel * int(facts["runs"]), numel)
+    whole = max(whole, form.element_floor * ulp(float(facts["most"]), form))
+    group = factor * form.slack * float(worst["group_error"]) * spread(int(worst["group_draws"]), numel)
+    return max(floor, min(whole, group))
 
 
-def quantile_bounds(eager: Sequence[float], form: Format, factor: float) -> list[float]:
+def quantile_bounds(facts: Mapping[str, Any], form: Format, factor: float) -> list[float]:
     """Return the bounds of the answer's quantiles, in ulp."""
-    return [max(factor * float(error), form.quantile_floor) for error in eager]
+    nudges = facts["nudge_quantiles"] if form.is_wide else [0.0] * len(facts["eager_quantiles"])
+    pairs = zip(facts["eager_quantiles"], nudges, strict=True)
+    return [max(factor * float(error), float(nudge), form.quantile_floor) for error, nudge in pairs]
 
 
 def quantiles_of(numel: int) -> tuple[float, ...]:
@@ -92,29 +109,45 @@ def quantiles_of(numel: int) -> tuple[float, ...]:
     return tuple(share for share, least in QUANTILES if numel >= least)
 
 
-def group_draws(sizes: Sequence[int]) -> list[int]:
-    """Return the sizes of groups that are large enough to say how large eager's error is."""
-    return [size for size in sizes if size >= LEAST_DRAWS]
-
-
 LEAST_DRAWS = 16
 """A group with fewer errors of eager is not used."""
 
 
-def problems(facts: Mapping[str, Any], dtype: str, factor: float) -> list[str]:
-    """Return what is wrong with an answer by its facts."""
-    form = format_of(dtype)
-    assert form is not None
+def problems(facts: Mapping[str, Any], form: Format, factor: float, outliers: int = 0) -> list[str]:
+    """Return what is wrong with an answer by its facts; empty for a right one. Facts of another form raise what reading them raises."""
+    numel = int(facts["numel"])
     found = []
     if facts["nonfinite"]:
-        found.append(f"nonfinite {facts['nonfinite']}")
+        found.append(f"NaN or an infinity in {facts['nonfinite']} of {numel} elements, where neither eager nor float64 has it")
+    if numel == 0:
+        return found
     worst = facts["worst"]
-    if worst is not None:
-        bound = element_bound(worst, facts["numel"], form, factor)
-        if not worst["error"] <= bound:
-            found.append(f"element {worst['error'] / bound:.3g}")
-        bounds = quantile_bounds(facts["eager_quantiles"], form, factor)
-        for share, error, most in zip(quantiles_of(facts["numel"]), facts["quantiles"], bounds, strict=True):
-            if not error <= most:
-                found.append(f"q{share} {error / most:.3g}")
+    bound = element_bound(facts, form, factor)
+    if not worst["error"] <= bound and max(int(facts["outside"]), 1) > outliers:
+        found.append(_outside(facts, worst, bound, form))
+    shares = quantiles_of(numel)
+    rows = zip(shares, facts["quantiles"], facts["eager_quantiles"], quantile_bounds(facts, form, factor), strict=True)
+    for share, error, own, most in rows:
+        if not error <= most:
+            found.append(f"quantile {share:g} of the error is {error:.3g} ulp: the bound is {most:.3g} ulp, eager's {own:.3g}")
+    if shares and facts["eager_quantiles"][0] > form.blind and not facts["nearest"] <= form.blind / 2:
+        found.append(
+            f"the median distance from the nearer of eager and float64 is {facts['nearest']:.3g} ulp: the bound is {form.blind / 2:g} ulp"
+        )
     return found
+
+
+def _outside(facts: Mapping[str, Any], worst: Mapping[str, Any], bound: float, form: Format) -> str:
+    error, unit = float(worst["error"]), ulp(float(worst["reference"]), form)
+    own = float(facts["whole_error"])
+    times = f"{error / own:.3g} times eager's greatest error" if own > 0 else "eager has no error"
+    pair = f"{worst['value']!r}, eager {worst['eager_value']!r}, float64 {worst['reference_value']!r}"
+    return f"error of {error / unit:.3g} ulp ({times}), {error / bound:.3g} times the bound; at {worst['index']}: {pair}"
+
+
+def summary(facts: Mapping[str, Any], whose: str = "eager's") -> str:
+    """Return the errors on one line."""
+    if not facts["numel"]:
+        return "no elements"
+    outside = f"{facts['outside']} of {facts['numel']} elements outside; " if facts["outside"] else ""
+    return f"{outside}greatest error {facts['max_ulp']:.3g} ulp ({facts['max_error']:.3g}), {whose} {facts['eager_max_ulp']:.3g} ulp ({facts['eager_max_error']:.3g})"

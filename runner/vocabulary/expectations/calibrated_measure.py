@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.core.protocol import Json
-from runner.vocabulary.expectations.calibrated import LEAST_DRAWS, Format, format_of, quantiles_of, spread
+from runner.vocabulary.expectations.calibrated import LEAST_DRAWS, Format, format_of, quantiles_of, spread, ulp
 
 BLOCK = 64
 """The number of neighbours in memory order whose errors are taken together."""
+
+NEIGHBOURS = 16
+"""The number of neighbours in memory order whose movement is compared."""
 
 BINS = range(-4, 33)
 """The exponents of the histogram's bins: errors of at least 2**n ulp and less than 2**(n + 1). The first bin has all smaller ones."""
@@ -25,28 +28,30 @@ class Sample:
 
     answer: Any
     reference: Any
-    shrink: float = 1.0
-    """By how much the error of a run of lower precision is scaled."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Eager's error for each element of a leaf."""
+    """Eager's error for each element of a leaf. The tensors are flat; those of numbers are float64, or complex128."""
 
     dtype: str
     form: Format
     reference: Any
-    """float64 (or complex128), flat."""
     eager: Any
-    """Eager's answer in the same form."""
     units: Any
     """The ulp of each element."""
     group_error: Any
     """For each element, eager's greatest error in the group that gives the smallest bound."""
     group_draws: Any
-    errors: Any
-    """Eager's errors in ulp, all runs."""
+    nudge: Any
+    """For each element, how far the reference moves when the last digits of the inputs change."""
+    bounds: Any
+    """For each element its bound, in parts: the floor, and what is multiplied by ``factor``."""
+    whole_error: float
+    most: float
     runs: int
+    eager_quantiles: list[float]
+    nudge_quantiles: list[float]
 
 
 def runs_of(numel: int) -> int:
@@ -55,14 +60,14 @@ def runs_of(numel: int) -> int:
 
 
 def nudged(tensor: Any, generator: Any) -> Any:
-    """Return a floating-point tensor with every value nearer to 0 by up to eight units of its resolution: eager rounds it differently.
+    """Return a floating-point tensor with every value nearer to 0 by four to eight units of its resolution: eager rounds it differently.
 
     Signs, zeros, infinities and NaN remain. Values stay in a domain such as [0, 1] or [-1, 1].
     """
     import torch
 
     eps = torch.finfo(tensor.dtype).eps
-    less = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * (8 * eps)
+    less = (torch.rand(tensor.shape, generator=generator, dtype=torch.float64) + 1) * (4 * eps)
     return (tensor.detach().to(torch.float64) * (1 - less.to(tensor.device))).to(tensor.dtype)
 
 
@@ -90,7 +95,12 @@ def _errors(answer: Any, reference: Any) -> Any:
 
 
 def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
-    """Return eager's error by its samples; ``answer`` and ``reference`` are those of the case's own inputs. Raise ``NoReference``."""
+    """Return eager's error by its samples; ``answer`` and ``reference`` are those of the case's own inputs. Raise ``NoReference``.
+
+    The first sample is of those inputs, the others are of nudged ones. The samples of float64 are runs of float32, whose errors are scaled.
+    """
+    import torch
+
     dtype = str(answer.dtype).removeprefix("torch.")
     form = format_of(dtype)
     if form is None:
@@ -98,19 +108,63 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
     right, eager = _wide(reference), _wide(answer)
     if bool((eager.isfinite() & ~right.isfinite()).any()):
         raise NoReference("the float64 reference is not finite where eager is")
-    drawn = [(_wide(sample.answer), _wide(sample.reference), sample.shrink) for sample in samples]
-    errors = [_errors(one, exact) * shrink for one, exact, shrink in drawn]
+    errors, moved = _drawn(samples, answer.dtype)
     units = units_of(right, form)
-    ulps = [error / units_of(exact, form) for error, (_, exact, _) in zip(errors, drawn, strict=True)]
+    most = torch.stack(errors).amax(0)
+    numel = most.numel()
+    group_error, draws, group_bound = _grouped(most, right.abs(), tuple(answer.shape), len(samples))
+    shares = quantiles_of(numel)
+    return Scale(
+        dtype=dtype,
+        form=form,
+        reference=right,
+        eager=eager,
+        units=units,
+        group_error=group_error,
+        group_draws=draws,
+        nudge=moved,
+        bounds=(torch.maximum(form.element_floor * units, moved) if form.is_wide else form.element_floor * units, group_bound * form.slack),
+        whole_error=float(most.max()) if numel else 0.0,
+        most=float(torch.where(right.abs().isfinite(), right.abs(), 0.0).max()) if numel else 0.0,
+        runs=len(samples),
+        eager_quantiles=_quantiles(torch.cat([error / units for error in errors]), shares),
+        nudge_quantiles=_quantiles(moved / units, shares),
+    )
+
+
+def _drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:
+    """Return the errors of each run, and how far the reference moved at most."""
     import torch
 
-    most = torch.stack(errors).amax(0)
-    group_error, draws = _grouped(most, right.abs(), tuple(answer.shape), len(samples))
-    return Scale(dtype, form, right, eager, units, group_error, draws, torch.cat(ulps), len(samples))
+    errors, moved = [], None
+    first = _wide(samples[0].reference)
+    for sample in samples:
+        answer, right = _wide(sample.answer), _wide(sample.reference)
+        shrink = torch.finfo(dtype).eps / torch.finfo(sample.answer.dtype).eps
+        error = _errors(answer, right)
+        if shrink < 1:
+            # the narrower range of the format is not an error of eager
+            error = torch.where(answer.abs() < torch.finfo(sample.answer.dtype).tiny, 0.0, error)
+        errors.append(error * shrink)
+        distance = _errors(right, first) * shrink
+        moved = distance if moved is None else torch.maximum(moved, distance)
+    return errors, torch.maximum(moved, _medians(moved))
 
 
-def _grouped(most: Any, size: Any, shape: tuple[int, ...], runs: int) -> tuple[Any, Any]:
-    """Return for each element the error and the number of draws of the group with the smallest bound."""
+def _medians(values: Any) -> Any:
+    """Return for each value the median of its neighbours: a sum may move little by chance where its neighbours move."""
+    import torch
+
+    count = len(values)
+    if count < NEIGHBOURS:
+        return values
+    rest = -count % NEIGHBOURS
+    padded = torch.cat([values, values[count - rest :]]) if rest else values
+    return padded.reshape(-1, NEIGHBOURS).median(-1).values.repeat_interleave(NEIGHBOURS)[:count]
+
+
+def _grouped(most: Any, size: Any, shape: tuple[int, ...], runs: int) -> tuple[Any, Any, Any]:
+    """Return for each element the error, the number of draws and the widened error of the group with the smallest bound."""
     import torch
 
     numel = most.numel()
@@ -121,7 +175,7 @@ def _grouped(most: Any, size: Any, shape: tuple[int, ...], runs: int) -> tuple[A
         better = bound < best
         best = torch.where(better, bound, best)
         found = torch.where(better, error, found[0]), torch.where(better, draws, found[1])
-    return found
+    return *found, best
 
 
 def draws_factor(draws: Any, numel: int) -> Any:
@@ -175,17 +229,32 @@ def compare(actual: Any, scale: Scale, factor: float, *, equal_nan: bool = True,
         return {**facts, "outside": 0, "worst": None, "quantiles": [], "eager_quantiles": []}
     judged = answer.isfinite() & right.isfinite()
     errors = torch.where(judged, _errors(answer, right), 0.0)
-    bounds = torch.maximum(factor * scale.group_error * draws_factor(scale.group_draws, numel), scale.form.element_floor * scale.units)
-    ratio = errors / bounds
+    ratio = errors / bounds_of(scale, factor)
     ulps = errors / scale.units
     facts.update(outside=int((ratio > 1).sum()), worst=_worst(int(ratio.argmax()), actual.shape, answer, errors, scale))
-    shares = quantiles_of(numel)
-    facts.update(quantiles=_quantiles(ulps, shares), eager_quantiles=_quantiles(scale.errors, shares))
-    facts.update(max_ulp=float(ulps.max()), eager_max_ulp=float(scale.errors.max()))
-    facts.update(max_error=float(errors.max()), eager_max_error=float(_errors(scale.eager, right).max()))
+    facts.update(whole_error=scale.whole_error, most=scale.most, max_error=float(errors.max()), max_ulp=float(ulps.max()))
+    facts.update(quantiles=_quantiles(ulps, quantiles_of(numel)), eager_quantiles=scale.eager_quantiles)
+    facts.update(nudge_quantiles=scale.nudge_quantiles)
+    eager_errors = _errors(scale.eager, right)
+    eager_ulps = eager_errors / scale.units
+    facts.update(eager_max_error=float(eager_errors.max()), eager_max_ulp=float(eager_ulps.max()), nearest=None)
+    if facts["quantiles"] and facts["eager_quantiles"][0] > scale.form.blind:
+        apart = torch.minimum(torch.where(judged, _errors(answer, scale.eager), 0.0) / scale.units, ulps)
+        facts["nearest"] = _quantiles(apart, (0.5,))[0]
     if histogram:
-        facts["histogram"] = {"first": BINS[0], "compiled": _histogram(ulps), "eager": _histogram(_errors(scale.eager, right) / scale.units)}
+        facts["histogram"] = {"first": BINS[0], "compiled": _histogram(ulps), "eager": _histogram(eager_ulps)}
     return facts
+
+
+def bounds_of(scale: Scale, factor: float) -> Any:
+    """Return the bound of each element, as ``calibrated.element_bound`` computes it of one."""
+    import torch
+
+    numel = scale.reference.numel()
+    floor, group = scale.bounds
+    whole = factor * scale.whole_error * spread(numel * scale.runs, numel)
+    whole = max(whole, scale.form.element_floor * ulp(scale.most, scale.form))
+    return torch.maximum(floor, (factor * group).clamp(max=whole))
 
 
 def _nonfinite(answer: Any, scale: Scale, equal_nan: bool) -> int:
@@ -213,6 +282,7 @@ def _worst(place: int, shape: Any, answer: Any, errors: Any, scale: Scale) -> Ma
         "error": float(errors[place]),
         "group_error": float(scale.group_error[place]),
         "group_draws": int(scale.group_draws[place]),
+        "nudge": float(scale.nudge[place]),
     }
 
 
@@ -222,8 +292,8 @@ def _plain(element: Any) -> float | str:
 
 def _quantiles(values: Any, shares: Sequence[float]) -> list[float]:
     """Return quantiles as elements of the sorted values: torch.quantile is limited to 16 million."""
-    ordered = values.sort().values
-    return [float(ordered[min(math.ceil(share * len(ordered)), len(ordered)) - 1]) for share in shares]
+    count = len(values)
+    return [float(values.kthvalue(min(math.ceil(share * count), count)).values) for share in shares]
 
 
 def _histogram(ulps: Any) -> list[int]:

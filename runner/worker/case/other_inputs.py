@@ -21,8 +21,8 @@ def drawn(called: Sequence[Any], plan: Mapping[str, Any]) -> list[Any]:
     the case could observe the additional call, where the copies are too large, and where no argument is a floating-point tensor.
     """
     body = plan["body"]
-    if any(body.get(word) for word in ("spies", "handlers", "dead")) or "log" in _measured_kinds(plan):
-        raise LookupError("the case observes calls (spies, handlers, dead, log): it would observe an additional one")
+    if why := why_observed(plan):
+        raise LookupError(why)
     if any(isinstance(entry, Mapping) and entry.get("on_device") for entry in body["inputs"]):
         raise LookupError("the inputs are made on the device")
     if bytes_of(called) > MOST_BYTES:
@@ -33,6 +33,13 @@ def drawn(called: Sequence[Any], plan: Mapping[str, Any]) -> list[Any]:
     # another seed than the case's: the same numbers would give the same result
     generator = torch.Generator().manual_seed(plan["seed"] ^ 0x5DEECE66D)
     return [target, *pytree.tree_map(lambda leaf: _redrawn(leaf, generator) if _may_be_drawn(leaf) else leaf, arguments)]
+
+
+def why_observed(plan: Mapping[str, Any]) -> str:
+    """Return why the case could observe an additional call; empty where it could not."""
+    if any(plan["body"].get(word) for word in ("spies", "handlers", "dead")) or "log" in _measured_kinds(plan):
+        return "the case observes calls (spies, handlers, dead, log): it would observe an additional one"
+    return ""
 
 
 def _measured_kinds(plan: Mapping[str, Any]) -> set[str]:

@@ -1,7 +1,7 @@
 """The eager reference of a case: how it runs without being recorded, and its result."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,8 @@ class ReferenceCall:
     generators: devices.GeneratorState
     enter: Enter
     gradients: bool = False
+    inputs: list[Any] | str = "the inputs were not copied"
+    """Copies of the target and its arguments before the call, or why there are none."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Reference:
         self.is_there = False
         """Whether ``output`` is the result of this step."""
         self.latest_call: ReferenceCall | None = None
+        self.copied: Callable[[Sequence[Any]], list[Any] | str] | None = None
+        """Copies a target and its arguments before a call; None where no call is repeated with the same inputs."""
         self._named: dict[str, Any] = {}
         """The eager side's results under the names that a backward step uses."""
 
@@ -90,6 +94,8 @@ class Reference:
         """Call a function of the eager side, then restore the generators. With ``may_raise``, the step has no result after an exception."""
         state = devices.generator_state()
         self.latest_call = ReferenceCall(state, enter)
+        if self.copied is not None:
+            self.latest_call = replace(self.latest_call, inputs=self.copied(side.calling(name, given)))
         result = None
         try:
             with self._phases("eager"), self.running():

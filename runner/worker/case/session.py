@@ -14,6 +14,7 @@ from runner.vocabulary.steps import STEPS
 from runner.vocabulary.steps.session import Call, needed
 from runner.worker.case import copies, parts, preparing, spies
 from runner.worker.case.answers import OtherAnswers
+from runner.worker.case.calibration import Calibrations
 from runner.worker.case.effects import Effects
 from runner.worker.case.hooks import Phases, Witness
 from runner.worker.case.names import Names
@@ -61,7 +62,8 @@ class Session:
         self.unseen = Unseen(witness or Witness(), self.spies)
         self.reference = Reference(self.unseen, phases, self.device_api, self._is_of_a_call)
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
-        self.other_answers = OtherAnswers(plan, self.reference, self.unseen, phases)
+        self.calibrations = Calibrations(plan, self.reference, self.unseen, phases)
+        self.other_answers = OtherAnswers(plan, self.reference, self.unseen, phases, self.calibrations.comparers)
         self._closing = contextlib.ExitStack()
         self.maker = inputs.Maker(device=plan["device"], scope=self.scope, closing=self._closing)
 
