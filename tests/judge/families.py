@@ -343,6 +343,16 @@ SUMS: Mapping[str, Function] = {
 
 BAD_SUMS: Mapping[str, Function] = {"narrow accumulator": sum_narrow, "last k lost": lambda x: wide(x)[..., :-1].sum(-1).to(x.dtype)}
 
+
+def scalar(functions: Mapping[str, Function]) -> dict[str, Function]:
+    """Return functions that add one row, as functions to a scalar."""
+    return {name: functools.partial(_first, function) for name, function in functions.items()}
+
+
+def _first(function: Function, x: Tensor) -> Tensor:
+    return function(x)[0]
+
+
 NORMS: Mapping[str, Function] = {
     "two passes": functools.partial(layer_norm_by, lambda x: x.mean(-1)),
     "blocks of 64": functools.partial(layer_norm_by, lambda x: sum_in_blocks(x, block=64) / x.shape[-1]),
@@ -424,8 +434,8 @@ FAMILIES: Mapping[str, Family] = {
             "sum to a scalar",
             normal((1, 4096)),
             lambda x: x.sum(),
-            {name: (lambda one: lambda x: one(x)[0])(one) for name, one in SUMS.items()},
-            {name: (lambda one: lambda x: one(x)[0])(one) for name, one in BAD_SUMS.items()},
+            scalar(SUMS),
+            scalar(BAD_SUMS),
         ),
         Family(
             "cumsum",

@@ -1,39 +1,33 @@
 """The judges that the table compares. Each returns whether it accepts an answer of a cell."""
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 
-from runner.vocabulary.expectations import calibrated
-from runner.vocabulary.expectations.calibrated_measure import NoReference, Sample, Scale, compare, nudged, runs_of, scale_of
+from runner.vocabulary.expectations.calibrated import FACTOR, problems
+from runner.vocabulary.expectations.calibrated_measure import Sample, compare, nudged, runs_of, scale_of
 from tests.judge.families import Cell, Tensor
 
 Judge = Callable[[Tensor], bool]
 
 
 def samples_of(function: Callable[..., Tensor], inputs: Sequence[Tensor], eager: Tensor) -> list[Sample]:
-    """Run eager and its float64 reference: on the inputs, and on inputs with other last digits. The error of float64 is that of float32, scaled."""
+    """Run eager and its float64 reference, on the inputs and on nudged ones. The samples of float64 are runs of float32."""
     generator = torch.Generator().manual_seed(0)
     if inputs[0].dtype == torch.float64:
         inputs = [part.float() for part in inputs]
+    step = torch.finfo(inputs[0].dtype).eps
     found = []
     for run in range(runs_of(eager.numel())):
         given = [part if run == 0 else nudged(part, generator) for part in inputs]
-        found.append(Sample(function(*given), function(*(part.double() for part in given))))
+        found.append(Sample(function(*given), function(*(part.double() for part in given)), step if run else 0.0))
     return found
 
 
 def calibrated_judge(cell: Cell) -> Judge:
     """Return our judge for a cell."""
-    samples = samples_of(cell.family.eager, cell.inputs, cell.eager)
-    scale = scale_of(samples, cell.eager, cell.reference)
-    return lambda answer: not problems(compare(answer, scale, calibrated.FACTOR), scale.dtype)
-
-
-def problems(facts: Mapping[str, Any], dtype: str) -> list[str]:
-    return calibrated.problems(facts, dtype, calibrated.FACTOR)
+    scale = scale_of(samples_of(cell.family.eager, cell.inputs, cell.eager), cell.eager, cell.reference)
+    return lambda answer: not problems(compare(answer, scale, FACTOR), scale.form, FACTOR)
 
 
 def assert_close(cell: Cell) -> Judge:
@@ -69,5 +63,3 @@ JUDGES: Mapping[str, Callable[[Cell], Judge]] = {
     "same": same,
     "cosine": cosine,
 }
-
-__all__ = ["JUDGES", "NoReference", "Scale", "functools"]

@@ -2,18 +2,18 @@
 
 Both rules must hold:
 
-- Each element: its error is at most the greater of its floor (some ulp of its reference; for wide formats also what a change of the last digits of
-  the inputs does to it) and the smaller of two figures: ``factor`` times eager's greatest error in the tensor, and ``factor * slack`` times
-  eager's greatest error among elements that are alike (a slice, neighbours, or elements of one magnitude).
+- Each element: its error is at most the greater of its floor and the smaller of two figures: ``factor`` times eager's greatest error in
+  the tensor, and ``factor * slack`` times its greatest error among elements that are alike (a slice, neighbours, elements of one magnitude).
+  The floor is some ulp of the reference; for wide formats also what a change of the last digits of the inputs does to the element.
 - Each quantile, where there are enough elements: at most ``factor`` times eager's, with a floor.
 
-The worker sends the element that is nearest to its bound, or farthest outside, with the figures of its group, and the quantiles. The bounds are
-computed here from these figures. ``docs/design/calibrated-judge.md`` has the measurements.
+The worker sends the element that is nearest to its bound, or farthest outside, with the figures of its group, and the quantiles. The bounds
+are computed here from these figures. ``docs/design/calibrated-judge.md`` has the measurements.
 """
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -36,19 +36,20 @@ class Format:
     """In ulp. A quantile of the errors that is at most this is right."""
     slack: float
     """By how much an element may exceed the errors of eager in its group, besides ``factor``."""
-    is_wide: bool
-    """Whether results are accumulated in this format: another order of additions, or another exp, then changes more than the last digit."""
+    nudges: float
+    """How far an element may be from its reference, in movements of the reference under nudged inputs. 0 for narrow formats: results are
+    accumulated in a wider format, so another order of additions, or another exp, does not change them."""
     blind: float
-    """In ulp. Where eager's median error is greater, it says nothing: see ``nearest``."""
+    """In ulp. Where eager's median error is greater, it says little: the answer's median distance from eager or float64 is judged too."""
 
 
 FORMATS: Mapping[str, Format] = {
-    "float64": Format(52, -1074, 32.0, 32.0, 8.0, True, 2.0**40),
-    "float32": Format(23, -126, 32.0, 32.0, 8.0, True, 2.0**13),
-    "float16": Format(10, -24, 1.5, 0.5, 1.0, False, 16.0),
-    "bfloat16": Format(7, -126, 1.5, 0.5, 1.0, False, 4.0),
-    "float8_e4m3fn": Format(3, -9, 1.0, 0.5, 1.0, False, 2.0),
-    "float8_e5m2": Format(2, -16, 1.0, 0.5, 1.0, False, 2.0),
+    "float64": Format(52, -1074, 1024.0, 512.0, 64.0, 64.0, 2.0**40),
+    "float32": Format(23, -126, 32.0, 32.0, 8.0, 2.0, 2.0**13),
+    "float16": Format(10, -24, 1.5, 0.5, 1.0, 0.0, 16.0),
+    "bfloat16": Format(7, -126, 1.5, 0.5, 1.0, 0.0, 4.0),
+    "float8_e4m3fn": Format(3, -9, 1.0, 0.5, 1.0, 0.0, 2.0),
+    "float8_e5m2": Format(2, -16, 1.0, 0.5, 1.0, 0.0, 2.0),
 }
 
 COMPONENTS = {"complex64": "float32", "complex128": "float64"}
@@ -74,8 +75,8 @@ def ulp(value: float, form: Format) -> float:
 def spread(draws: int, numel: int) -> float:
     """Return how much a maximum of few draws is widened, so that the bound covers ``numel`` elements.
 
-    Errors are taken as normally distributed. The greatest of ``draws`` is at least ``low`` and the greatest of ``numel`` at most ``high`` standard
-    deviations, each with a probability of 0.999; the default factor covers a ratio of 2.
+    Errors are taken as normally distributed. The greatest of ``draws`` is at least ``low`` and the greatest of ``numel`` at most ``high``
+    standard deviations, each with a probability of 0.999; the default factor covers a ratio of 2.
     """
     normal = NormalDist()
     low = normal.inv_cdf((1 + 0.001 ** (1 / draws)) / 2)
@@ -88,9 +89,7 @@ def element_bound(facts: Mapping[str, Any], form: Format, factor: float) -> floa
     worst, numel = facts["worst"], int(facts["numel"])
     if int(worst["group_draws"]) < min(LEAST_DRAWS, numel * int(facts["runs"])):
         raise ValueError(f"a group of {worst['group_draws']} errors")
-    floor = form.element_floor * ulp(float(worst["reference"]), form)
-    if form.is_wide:
-        floor = max(floor, float(worst["nudge"]))
+    floor = max(form.element_floor * ulp(float(worst["reference"]), form), form.nudges * float(worst["nudge"]))
     whole = factor * float(facts["whole_error"]) * spread(numel * int(facts["runs"]), numel)
     whole = max(whole, form.element_floor * ulp(float(facts["most"]), form))
     group = factor * form.slack * float(worst["group_error"]) * spread(int(worst["group_draws"]), numel)
@@ -99,9 +98,8 @@ def element_bound(facts: Mapping[str, Any], form: Format, factor: float) -> floa
 
 def quantile_bounds(facts: Mapping[str, Any], form: Format, factor: float) -> list[float]:
     """Return the bounds of the answer's quantiles, in ulp."""
-    nudges = facts["nudge_quantiles"] if form.is_wide else [0.0] * len(facts["eager_quantiles"])
-    pairs = zip(facts["eager_quantiles"], nudges, strict=True)
-    return [max(factor * float(error), float(nudge), form.quantile_floor) for error, nudge in pairs]
+    pairs = zip(facts["eager_quantiles"], facts["nudge_quantiles"], strict=True)
+    return [max(factor * float(error), form.nudges * float(nudge), form.quantile_floor) for error, nudge in pairs]
 
 
 def quantiles_of(numel: int) -> tuple[float, ...]:
@@ -150,4 +148,5 @@ def summary(facts: Mapping[str, Any], whose: str = "eager's") -> str:
     if not facts["numel"]:
         return "no elements"
     outside = f"{facts['outside']} of {facts['numel']} elements outside; " if facts["outside"] else ""
-    return f"{outside}greatest error {facts['max_ulp']:.3g} ulp ({facts['max_error']:.3g}), {whose} {facts['eager_max_ulp']:.3g} ulp ({facts['eager_max_error']:.3g})"
+    own = f"{whose} {facts['eager_max_ulp']:.3g} ulp ({facts['eager_max_error']:.3g})"
+    return f"{outside}greatest error {facts['max_ulp']:.3g} ulp ({facts['max_error']:.3g}), {own}"

@@ -28,6 +28,8 @@ class Sample:
 
     answer: Any
     reference: Any
+    step: float = 0.0
+    """The resolution of the inputs that were nudged; 0 for the case's own inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +57,19 @@ class Scale:
 
 
 def runs_of(numel: int) -> int:
-    """Return how many runs of eager are measured: two, and more where there are few elements, because a few errors may all be small by chance."""
-    return min(8, max(2, math.ceil(1024 / max(numel, 1))))
+    """Return how many runs of eager are measured: more where there are few elements, because a few errors may all be small by chance."""
+    return min(12, max(3, math.ceil(1024 / max(numel, 1))))
 
 
 def nudged(tensor: Any, generator: Any) -> Any:
-    """Return a floating-point tensor with every value nearer to 0 by four to eight units of its resolution: eager rounds it differently.
+    """Return a floating-point tensor with every value nearer to 0 by up to eight units of its resolution: eager rounds it differently.
 
     Signs, zeros, infinities and NaN remain. Values stay in a domain such as [0, 1] or [-1, 1].
     """
     import torch
 
     eps = torch.finfo(tensor.dtype).eps
-    less = (torch.rand(tensor.shape, generator=generator, dtype=torch.float64) + 1) * (4 * eps)
+    less = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * (8 * eps)
     return (tensor.detach().to(torch.float64) * (1 - less.to(tensor.device))).to(tensor.dtype)
 
 
@@ -123,7 +125,7 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
         group_error=group_error,
         group_draws=draws,
         nudge=moved,
-        bounds=(torch.maximum(form.element_floor * units, moved) if form.is_wide else form.element_floor * units, group_bound * form.slack),
+        bounds=(torch.maximum(form.element_floor * units, form.nudges * moved), group_bound * form.slack),
         whole_error=float(most.max()) if numel else 0.0,
         most=float(torch.where(right.abs().isfinite(), right.abs(), 0.0).max()) if numel else 0.0,
         runs=len(samples),
@@ -146,7 +148,8 @@ def _drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:
             # the narrower range of the format is not an error of eager
             error = torch.where(answer.abs() < torch.finfo(sample.answer.dtype).tiny, 0.0, error)
         errors.append(error * shrink)
-        distance = _errors(right, first) * shrink
+        # a nudge of the inputs moves the reference by as many units of a finer format
+        distance = _errors(right, first) * min(1.0, torch.finfo(dtype).eps / sample.step if sample.step else 1.0)
         moved = distance if moved is None else torch.maximum(moved, distance)
     return errors, torch.maximum(moved, _medians(moved))
 

@@ -1,7 +1,8 @@
 """``close``: every tensor of a value is close to its reference.
 
-The judge needs no tensors: |a - b| <= atol + rtol * |b| for all elements is the same as max(|a - b| - rtol * |b|) <= atol. The worker sends
-that maximum in float64, with the values at its position. Other judges (``close_words.Judge``) have other facts; ``close_rules`` judges them.
+The judge needs no tensors: |a - b| <= atol + rtol * |b| for all elements is the same as max(|a - b| - rtol * |b|) <= atol. The worker
+sends that maximum in float64, with the values at its position. The other judges (``close_words.Judge``) have other facts, which
+``close_rules`` judges.
 """
 
 import functools
@@ -13,7 +14,7 @@ from runner.core.conditions import Surroundings, holds
 from runner.core.protocol import Json
 from runner.vocabulary.expectations import calibrated, close_rules, close_words
 from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Judgement, Mutant, StepFacts
-from runner.vocabulary.expectations.close_measure import bits, describe, differences, in_ulp, is_equal, structure, unnested
+from runner.vocabulary.expectations.close_measure import bits, describe, differences, in_ulp, is_equal, structure, ulp_bounds, unnested
 from runner.vocabulary.expectations.close_words import Judge
 from runner.vocabulary.expectations.stand_ins import MORE_NAMES, NAMES, Comparer, judged_stand_ins, measure_other_inputs, measure_stand_ins
 from runner.vocabulary.expectations.tolerances import default_tolerance
@@ -123,6 +124,7 @@ class Close:
                 if "why_not" in measured:
                     yield Mutant.not_applicable(name, measured["why_not"], where=where)
                 else:
+                    measured = close_rules.more_often(measured, self.outliers)
                     changed = [*leaves[:index], {**leaf, **measured}, *leaves[index + 1 :]]
                     yield Mutant(name=name, facts=replace(facts, measured={**facts.measured, "leaves": changed}), where=where)
 
@@ -249,7 +251,9 @@ def _leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, 
             facts["stand_ins"] = measure_stand_ins(reference, rtol=facts["rtol"], atol=facts["atol"], against=against)
         else:
             facts.update(comparer(leaf))
-            facts["stand_ins"] = judged_stand_ins(reference, reference.abs() * 0, comparer, exact=arguments["judge"] == Judge.EXACT.value)
+            facts["stand_ins"] = judged_stand_ins(
+                reference, ulp_bounds(reference, arguments), comparer, exact=arguments["judge"] == Judge.EXACT.value
+            )
         if not has_other_inputs(arguments):
             facts["stand_ins"]["other inputs"] = {"why_not": "only eager has a value for other inputs"}
     return facts

@@ -2,7 +2,6 @@
 
 import dataclasses
 import enum
-import functools
 import hashlib
 import types
 from collections.abc import Mapping
@@ -39,6 +38,7 @@ def _opened(leaf: Any) -> Any:
 
 
 def structure(spec: Any) -> str:
+    """Return pytree's description of a structure, cut at 2,000 characters."""
     text = str(spec)
     # the digest covers the part that is cut
     return text if len(text) <= 2000 else f"{text[:2000]}... (sha256 {hashlib.sha256(text.encode()).hexdigest()})"
@@ -66,6 +66,7 @@ def is_equal(value: Any, reference: Any, arguments: Mapping[str, Any]) -> bool:
 
 
 def describe(value: Any) -> dict[str, Any]:
+    """Return the type of a value; shape, dtype and device of a tensor."""
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -160,9 +161,8 @@ def in_ulp(actual: Any, reference: Any, limit: float, *, equal_nan: bool = True)
     form = format_of(str(reference.dtype).removeprefix("torch."))
     if form is None:
         raise TypeError(f"values of dtype {str(reference.dtype).removeprefix('torch.')} have no units in the last place: write exact: true")
-    found = {name: 0 for name in ("nan_mismatches", "inf_mismatches")}
     whole = differences(actual, reference, rtol=0.0, atol=0.0, equal_nan=equal_nan)
-    found = {name: whole[name] for name in found}
+    found = {name: whole[name] for name in ("nan_mismatches", "inf_mismatches")}
     if actual.numel() == 0:
         return {**found, "outside": 0, "index": [], "value": 0.0, "reference": 0.0, "size": 0.0, "apart": 0.0}
     a, b = (_wide(part.detach().to(actual.device)).reshape(-1) for part in (actual, reference))
@@ -172,6 +172,16 @@ def in_ulp(actual: Any, reference: Any, limit: float, *, equal_nan: bool = True)
     index = [int(part) for part in torch.unravel_index(torch.tensor(at), actual.shape)]
     worst = {"index": index, "value": _plain(a[at]), "reference": _plain(b[at]), "size": float(b[at].abs()), "apart": float(distance[at])}
     return {**found, "outside": int((ulps > limit).sum()), **worst}
+
+
+def ulp_bounds(reference: Any, arguments: Mapping[str, Any]) -> Any:
+    """Return the bound of each element by ``ulp``; 0 for an exact comparison."""
+    import torch
+
+    form = format_of(str(reference.dtype).removeprefix("torch."))
+    if form is None:
+        return torch.zeros(reference.shape, dtype=torch.float64)
+    return units_of(_wide(reference.detach()).abs(), form) * arguments.get("ulp", 0.0)
 
 
 def accumulation_bounds(scale: Any, magnitude: Any, length: int, dtype: str) -> Any:

@@ -21,8 +21,8 @@ class Answers:
     """Eager's answer to the same inputs."""
     reference: Any
     """The float64 reference for the same inputs."""
-    pairs: Sequence[tuple[Any, Any]]
-    """Answers of eager with their references, for the same and for nudged inputs."""
+    pairs: Sequence[tuple[Any, Any, float]]
+    """Answers of eager with their references, for the same and for nudged inputs, and the resolution of the nudged ones (0 for the same)."""
     magnitude: Callable[[], Any]
     """Returns the float64 reference for the absolute values of the inputs."""
 
@@ -62,17 +62,17 @@ def _refuse(comparison: Comparison, why: str) -> None:
 def _add_leaves(comparison: Comparison, answers: Answers) -> None:
     own = {word: leaves_of(value) for word, value in comparison.values.items()}
     runs = [leaves_of(answers.again), leaves_of(answers.reference)]
-    pairs = [(leaves_of(one), leaves_of(right)) for one, right in answers.pairs]
+    pairs = [(leaves_of(one), leaves_of(right), step) for one, right, step in answers.pairs]
     if comparison.fact == "accumulate":
         runs.append(leaves_of(answers.magnitude()))
-    everything = [*own.values(), *runs, *(part for pair in pairs for part in pair)]
+    everything = [*own.values(), *runs, *(part for one, right, _ in pairs for part in (one, right))]
     if any(len(one) != len(comparison.facts["leaves"]) for one in everything):
         raise NoReference("another run of eager gives another structure")
     for index, leaf in enumerate(comparison.facts["leaves"]):
         if leaf["type"] != "tensor" or leaf["reference_type"] != "tensor" or leaf["shape"] != leaf["reference_shape"]:
             continue
         try:
-            samples = [Sample(one[index], right[index]) for one, right in pairs]
+            samples = [Sample(one[index], right[index], step) for one, right, step in pairs]
             scale = _scale(leaf, own["to"][index], [run[index] for run in runs], samples)
             if "no_worse_than" in own:
                 scale = scale_of([Sample(own["no_worse_than"][index], runs[1][index])], own["no_worse_than"][index], runs[1][index])

@@ -18,6 +18,18 @@ def accumulation_bound(worst: Mapping[str, Any], length: int, outer: calibrated.
     return calibrated.ulp(float(worst["reference"]), outer) + length * math.ldexp(1.0, -(inner.bits + 1)) * float(worst["magnitude"])
 
 
+def more_often(facts: Leaf, outliers: int) -> Leaf:
+    """Return the facts of a stand-in as if its defect were in more elements than the outliers that are allowed."""
+    if not outliers:
+        return facts
+    found = {name: _outside_more(fact, outliers) if isinstance(fact, Mapping) else fact for name, fact in facts.items()}
+    return {**found, "mismatches": outliers + 1}
+
+
+def _outside_more(facts: Leaf, outliers: int) -> Leaf:
+    return {**facts, "outside": outliers + 1} if 0 < facts.get("outside", 0) <= outliers else facts
+
+
 def complete(leaf: Leaf, expected: str) -> Judgement | None:
     """Return an error where not all elements were measured."""
     if leaf["numel"] != math.prod(leaf["shape"]):

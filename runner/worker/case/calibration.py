@@ -96,7 +96,7 @@ class _Runs:
         if is_random:
             raise NoReference("the function draws random numbers")
         wide = self._wide(self._copy(self.call.inputs))
-        pairs = [(again, wide)] if not _has_double(leaves) else []
+        pairs = [(again, wide, 0.0)] if not _has_double(leaves) else []
         generator = torch.Generator().manual_seed(0)
         count = runs_of(min((leaf.numel() for leaf in leaves), default=0))
         while len(pairs) < count:
@@ -105,7 +105,8 @@ class _Runs:
             if pairs:
                 given = changed_values(given, functools.partial(nudged, generator=generator))
             try:
-                pairs.append((self._eager(self._copy(given))[0], self._wide(given)))
+                step = _step(given) if pairs else 0.0
+                pairs.append((self._eager(self._copy(given))[0], self._wide(given), step))
             except Exception as error:  # the function may refuse other values, or float32
                 if pairs:
                     break
@@ -155,3 +156,9 @@ class _Runs:
 
 def _has_double(leaves: Sequence[torch.Tensor]) -> bool:
     return any(leaf.dtype in (torch.float64, torch.complex128) for leaf in leaves)
+
+
+def _step(called: Sequence[Any]) -> float:
+    """Return the coarsest resolution of the floating-point tensors of modules and arguments."""
+    tensors = [one for one in other_inputs.tensors_of(called) if one.is_floating_point()]
+    return max((torch.finfo(one.dtype).eps for one in tensors), default=0.0)

@@ -48,12 +48,17 @@ def _measured_kinds(plan: Mapping[str, Any]) -> set[str]:
 
 def bytes_of(called: Sequence[Any]) -> int:
     """Return the size of the tensors of modules and arguments."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(called))
+
+
+def tensors_of(called: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the tensors of modules and arguments."""
     leaves = pytree.tree_leaves(list(called))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     for module in leaves:
         if isinstance(module, torch.nn.Module):
             tensors.extend([*module.parameters(), *module.buffers()])
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return tensors
 
 
 def _may_be_drawn(leaf: Any) -> bool:

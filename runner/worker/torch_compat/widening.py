@@ -11,7 +11,7 @@ _REAL = (torch.float32, torch.float16, torch.bfloat16)
 _COMPLEX = (torch.complex64, torch.complex32)
 
 
-class Widened(TorchDispatchMode):
+class Widened(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed here
     """Replaces narrower floating-point dtypes in arguments of operators by float64, and float32 operands beside float64 ones."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ def _has_wide(*arguments: Any) -> bool:
 
 
 def widened(called: Sequence[Any]) -> list[Any]:
-    """Return a target and its arguments with modules and tensors in float64; one tensor remains one tensor. They are changed: pass copies."""
+    """Return a target and its arguments with modules and tensors in float64; one tensor remains one tensor. Modules are changed: pass copies."""
     return _changed(called, _widened_leaf)
 
 
