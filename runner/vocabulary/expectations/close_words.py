@@ -44,8 +44,10 @@ NEEDS_EAGER = ("accumulate", "no_worse_than", "factor")
 
 def judge_of(words: Mapping[str, Any]) -> Judge:
     """Return the judge that the words choose; a word that is absent or None is not written."""
-    for word, judge in (("exact", Judge.EXACT), ("ulp", Judge.ULP), ("accumulate", Judge.ACCUMULATE), ("no_worse_than", Judge.NO_WORSE)):
-        if words.get(word) not in (None, False):
+    if words.get("exact"):
+        return Judge.EXACT
+    for word, judge in (("ulp", Judge.ULP), ("accumulate", Judge.ACCUMULATE), ("no_worse_than", Judge.NO_WORSE)):
+        if words.get(word) is not None:
             return judge
     if words.get("atol") is not None or not is_eager(words["to"]):
         return Judge.TOLERANCE
