@@ -11,8 +11,8 @@ from runner.vocabulary.expectations.base import BadExpectation
 from runner.vocabulary.expectations.calibrated import FORMATS, element_bound, spread, ulp
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.close_words import Judge
-from tests.fakes import close_facts, close_leaf, expected, judged, observation, seen, step, verdict_of
 from tests.fakes import case as make_case
+from tests.fakes import close_facts, close_leaf, expected, judged, observation, seen, step, verdict_of
 
 EAGER = {"to": "eager"}
 UP = 1 + 1e-9
