@@ -15,10 +15,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.judge.families import DTYPES, FAMILIES, SCALES, cells  # noqa: E402 - the line above makes it findable
-from tests.judge.judges import JUDGES  # noqa: E402
-from tests.judge.table import Entry, mistakes, totals  # noqa: E402
-from tests.judge.table import entries as judged  # noqa: E402
+from tests.judge.families import DTYPES, FAMILIES, SCALES, cells
+from tests.judge.judges import JUDGES
+from tests.judge.table import Entry, mistakes, totals
+from tests.judge.table import entries as judged
 
 
 def rows(entries: Sequence[Entry]) -> list[str]:
@@ -41,7 +41,9 @@ def main() -> int:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--family", action="append", choices=sorted(FAMILIES), help="only these families (repeatable)")
     parser.add_argument("--dtype", action="append", choices=DTYPES, help="only these dtypes (repeatable)")
-    parser.add_argument("--scale", action="append", type=float, help=f"scales of the inputs (default: {', '.join(f'{one:g}' for one in SCALES)})")
+    parser.add_argument(
+        "--scale", action="append", type=float, help=f"scales of the inputs (default: {', '.join(f'{one:g}' for one in SCALES)})"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", metavar="FILE", help="write every answer with its judgements")
     options = parser.parse_args()
@@ -52,7 +54,10 @@ def main() -> int:
     print("\n".join(rows(entries)))
     for judge, counts in totals(entries, JUDGES).items():
         print(f"\n{judge}: {counts['wrong accepted']} of {counts['wrong']} wrong answers accepted, ", end="")
-        print(f"{counts['right refused']} of {counts['right']} right ones refused; {counts['within rounding']} defects are within rounding", end="")
+        print(
+            f"{counts['right refused']} of {counts['right']} right ones refused; {counts['within rounding']} defects are within rounding",
+            end="",
+        )
     print("\n\nMistakes of the calibrated judge:")
     ours = mistakes(entries, "calibrated")
     for entry in ours:

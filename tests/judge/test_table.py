@@ -13,8 +13,8 @@ torch: Any = import_torch()
 SMALL = ("matmul", "batched matmul", "convolution", "attention", "sum to a scalar", "layer norm")
 
 SEEN: dict[tuple[str, str], str] = {
-    ("matmul and epilogue", "bfloat16"): "at scale 100 the cosine of rounded products is noise in eager; at 0.01 the defect is of the size of rounding",
-    ("matmul and epilogue", "float16"): "at scale 100 the cosine of rounded products is noise in eager",
+    ("matmul and epilogue", "bfloat16"): "at scale 100 eager's cosine is noise; at 0.01 the defect is as large as rounding",
+    ("matmul and epilogue", "float16"): "at scale 100 eager's cosine is noise",
     ("cancelling chain", "bfloat16"): "eager's result is noise where its digits cancel",
     ("cancelling chain", "float16"): "eager's result is noise where its digits cancel",
     ("uneven cancelling chain", "bfloat16"): "eager's result is noise where its digits cancel",

@@ -131,7 +131,8 @@ def test_no_mutant_of_a_right_answer_survives(start: Callable[..., Case]) -> Non
 
 
 def test_a_function_that_names_a_narrow_dtype_runs_in_float64(start: Callable[..., Case]) -> None:
-    (facts,) = start(spec("return (x.bfloat16() @ torch.ones(64, 24, dtype=torch.bfloat16)).float() + y[:32]", PAIR.replace("DTYPE", "float32"))).run()
+    function = "return (x.bfloat16() @ torch.ones(64, 24, dtype=torch.bfloat16)).float() + y[:32]"
+    (facts,) = start(spec(function, PAIR.replace("DTYPE", "float32"))).run()
     found = facts["leaves"][0]["calibrated"]
     assert found["eager_max_ulp"] > 1000, "eager rounds to bfloat16, the reference does not"
 

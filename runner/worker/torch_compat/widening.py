@@ -65,7 +65,7 @@ def _has_wide(*arguments: Any) -> bool:
 
 
 def widened(called: Sequence[Any]) -> list[Any]:
-    """Return a target and its arguments with modules and tensors in float64; one tensor remains one tensor. Modules are changed: pass copies."""
+    """Return a target and its arguments in float64; one tensor remains one tensor. Modules are changed in place: pass copies."""
     return _changed(called, _widened_leaf)
 
 
