@@ -3,7 +3,7 @@
 Both rules must hold:
 
 - Each element: its error is at most the greater of its floor and the smaller of two figures: ``factor`` times eager's greatest error in
-  the tensor, and ``factor * slack`` times its greatest error among elements that are alike (a slice, neighbours, elements of one magnitude).
+  the tensor, and ``factor * slack`` times its greatest error among elements that are alike (a slice, neighbours, one magnitude).
   The floor is some ulp of the reference; for wide formats also what a change of the last digits of the inputs does to the element.
 - Each quantile, where there are enough elements: at most ``factor`` times eager's, with a floor.
 

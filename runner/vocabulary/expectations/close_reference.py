@@ -22,7 +22,7 @@ class Answers:
     reference: Any
     """The float64 reference for the same inputs."""
     pairs: Sequence[tuple[Any, Any, float]]
-    """Answers of eager with their references, for the same and for nudged inputs, and the resolution of the nudged ones (0 for the same)."""
+    """Answers of eager with their references, for the same and for nudged inputs, and the resolution of nudged ones."""
     magnitude: Callable[[], Any]
     """Returns the float64 reference for the absolute values of the inputs."""
 
