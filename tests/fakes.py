@@ -191,7 +191,8 @@ def close_leaf(**changes: Any) -> dict[str, Any]:
     described = {"type": "tensor", "shape": [3], "dtype": "float32", "device": "cpu"}
     numbers = {"numel": 3, "nan_mismatches": 0, "inf_mismatches": 0, "mismatches": 0, "excess": 0.0, "max_abs": 0.0}
     worst = {"worst_index": [1], "worst_value": 1.0, "worst_reference": 1.0, "rtol": 1.3e-6, "atol": 1e-5}
-    return {"path": "", **described, **{f"reference_{name}": value for name, value in described.items()}, **numbers, **worst, **changes}
+    reference = {f"reference_{name}": value for name, value in described.items()}
+    return {"path": "", **described, **reference, **numbers, **worst, "calibrated": {"why_not": "none here"}, **changes}
 
 
 def effects(*leaves: Mapping[str, Any], **changes: Any) -> dict[str, Any]:

@@ -178,8 +178,8 @@ def test_a_plan_belongs_to_its_case():
 
 PLANS = ROOT / "tests" / "data" / "plan"
 DIGESTS = {
-    2: "324ac98b0b874cadbf9f35326b60d0d8995aa83f44c2ad274da448f6c2da13a7",
-    3: "820e8355ac4531009fd0d2fddb606d3854d9740f8ee6ac9e9932d61991cd5511",
+    2: "480ea303c4037965097997bade965e9b186a6b4b85c323cd4f94217b30e5321e",
+    3: "206e2444718e395beb5db52e37a50200584c7912ac8b7a2bed27fd690ebe8519",
 }
 
 

@@ -127,7 +127,7 @@ OTHER = "the answer to other inputs"
 
 
 def facts(values: dict[str, Any], **arguments: Any) -> Any:
-    check = EXPECTATIONS["close"].parse({"to": "eager", **arguments})
+    check = EXPECTATIONS["close"].parse({"to": "eager", "atol": 1e-5, "rtol": 1.3e-6, **arguments})
     measured_facts = close.measure(check.measurement(), values.__getitem__)
     if close.has_other_inputs(check.measurement()):
         close.add_other_inputs(measured_facts, check.measurement(), values[check.to], lambda: values[OTHER])

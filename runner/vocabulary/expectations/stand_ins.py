@@ -13,6 +13,9 @@ from runner.core.protocol import Json
 NAMES = ("zeros", "negated", "rows swapped", "one element off", "NaN", "other inputs")
 """The names of the stand-ins in a spec."""
 
+MORE_NAMES = ("one element zero", "lower precision", "sign of zero")
+"""The names of those that only the judges without a tolerance must reject."""
+
 FAR = 10
 """The error of "one element off", in multiples of the tolerance."""
 
@@ -23,6 +26,9 @@ _PART = 1 << 16
 
 Measure = Callable[[Any, Any], Mapping[str, Any]]
 """Returns the ``differences`` of two tensors of one shape."""
+
+Comparer = Callable[[Any], Mapping[str, Json]]
+"""Returns the facts of a stand-in, as they replace those of a leaf."""
 
 
 class Impossible(Exception):
@@ -48,9 +54,27 @@ def measure_stand_ins(reference: Any, *, rtol: float, atol: float, against: Meas
     return found
 
 
-def measure_other_inputs(reference: Any, other: Any, against: Measure) -> Mapping[str, Json]:
-    """Return the same facts for the stand-in "other inputs". ``other`` is eager's value for other inputs, or why it is missing."""
-    return {"why_not": other} if isinstance(other, str) else _tried(_other, other, reference.detach(), against)
+def measure_other_inputs(reference: Any, other: Any, against: Measure, comparer: Comparer | None = None) -> Mapping[str, Json]:
+    """Return the same facts for the stand-in "other inputs". ``other`` is eager's value for other inputs, or why it is missing.
+
+    ``comparer`` returns the facts where the judge has no tolerance.
+    """
+    if isinstance(other, str):
+        return {"why_not": other}
+    return _tried(_other, other, reference.detach(), against) if comparer is None else _tried(_wholly, other, reference.detach(), comparer)
+
+
+def judged_stand_ins(right: Any, bounds: Any, comparer: Comparer, *, exact: bool = False) -> dict[str, Json]:
+    """Return the facts of each wrong tensor by ``comparer``, or ``why_not``; ``bounds`` are those of the judge, by element."""
+    wrong = wrong_answers(right, bounds, exact=exact)
+    return {name: {"why_not": made} if isinstance(made, str) else _tried(comparer, made) for name, made in wrong}
+
+
+def _wholly(other: Any, reference: Any, comparer: Comparer) -> Mapping[str, Json]:
+    if (other.shape, other.dtype) != (reference.shape, reference.dtype):
+        raise Impossible("other inputs give another shape")
+    other = other.detach().to(reference.device)
+    return {"why_not": EQUAL} if _same(other, reference) else comparer(other)
 
 
 def _tried(function: Callable[..., Mapping[str, Json]], *arguments: Any) -> Mapping[str, Json]:
@@ -165,3 +189,97 @@ def _one_nan(part: Any) -> tuple[Any, Any]:
         raise Impossible("its dtype has no NaN")
     right = _finite(part)
     return torch.full_like(right, math.nan), right
+
+
+def wrong_answers(right: Any, bounds: Any, *, exact: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yield for each stand-in except "other inputs" a wrong tensor, or why there is none; raise nothing.
+
+    ``bounds`` is the bound of each element. With ``exact``, the sign of a zero matters too.
+    """
+    right = right.detach().contiguous()
+    makers: dict[str, Callable[[], Any]] = {
+        "zeros": lambda: right.new_zeros(right.shape),
+        "negated": lambda: _negated(right),
+        "rows swapped": lambda: _swapped(right),
+        "one element off": lambda: _one_beyond(right, bounds),
+        "NaN": lambda: _one_changed(right, _floating(right), lambda one: one.fill_(math.nan)),
+        "one element zero": lambda: _one_changed(right, right != 0, lambda one: one.zero_()),
+        "lower precision": lambda: _coarse(right),
+    }
+    if exact:
+        makers["sign of zero"] = lambda: _signs_flipped(right)
+    for name, make in makers.items():
+        try:
+            made = make()
+            is_same = name != "sign of zero" and _same(made, right)
+            yield name, EQUAL if is_same else made
+        except Impossible as why:
+            yield name, str(why)
+        except Exception as error:  # an operation that the dtype lacks
+            yield name, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]
+
+
+def _floating(right: Any) -> Any:
+    if not (right.is_floating_point() or right.is_complex()):
+        raise Impossible("its dtype has no NaN")
+    return right.isfinite()
+
+
+def _one_changed(right: Any, places: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a copy with one element changed: that in the middle, by magnitude, of the finite ones at the places."""
+    sizes = right.reshape(-1).abs() if right.dtype is not _bool() else right.reshape(-1).long()
+    candidates = (places & right.isfinite()).reshape(-1).nonzero().reshape(-1)
+    if not len(candidates):
+        raise Impossible("the reference has no such element")
+    ordered = candidates[sizes[candidates].argsort()]
+    at = int(ordered[len(ordered) // 2])
+    found = right.clone()
+    change(found.reshape(-1)[at : at + 1])
+    return found
+
+
+def _bool() -> Any:
+    import torch
+
+    return torch.bool
+
+
+def _one_beyond(right: Any, bounds: Any) -> Any:
+    """Return a copy with one element off by ``FAR`` times its bound, and at least by the resolution of the dtype."""
+    import torch
+
+    if right.dtype is torch.bool:
+        return _one_changed(right, right.isfinite(), lambda one: one.logical_not_())
+    if not (right.is_floating_point() or right.is_complex()):
+        return _one_changed(right, right.isfinite(), lambda one: one.add_(1))
+    flat, limits = right.reshape(-1), bounds.reshape(-1)
+    places = flat.isfinite().nonzero().reshape(-1)
+    if not len(places):
+        raise Impossible("the reference has no finite element")
+    at = int(places[len(places) // 2])
+    found = right.clone()
+    off = flat[at].item() + FAR * float(limits[at])
+    found.view(-1)[at] = off
+    if _same(found, right):
+        found.view(-1)[at] = torch.nextafter(flat[at], torch.full_like(flat[at], math.inf))
+    return found
+
+
+def _coarse(right: Any) -> Any:
+    """Return the tensor with half of the bits of its fraction: float64 as float32, float32 as bfloat16, others with three bits."""
+    import torch
+
+    if right.dtype is torch.float64:
+        return right.float().double()
+    if right.dtype is torch.float32:
+        return right.bfloat16().float()
+    if right.dtype not in (torch.float16, torch.bfloat16):
+        raise Impossible("its dtype has no lower precision")
+    fraction, exponent = torch.frexp(right.double())
+    return torch.ldexp((fraction * 16).round() / 16, exponent).to(right.dtype)
+
+
+def _signs_flipped(right: Any) -> Any:
+    if not right.is_floating_point() or not bool((right == 0).any()):
+        raise Impossible("no element is a floating zero")
+    return right.where(right != 0, -right)

@@ -8,6 +8,7 @@ import torch
 
 from runner.vocabulary.expectations import close
 from runner.vocabulary.expectations.base import EAGER
+from runner.vocabulary.expectations.stand_ins import Comparer
 from runner.vocabulary.steps.gradients import forget_gradients, gradients_of
 from runner.worker.case import other_inputs
 from runner.worker.case.hooks import Phases
@@ -19,11 +20,14 @@ from runner.worker.torch_compat import compiling
 class OtherAnswers:
     """The deferred calls of a case."""
 
-    def __init__(self, plan: Mapping[str, Any], reference: Reference, unseen: Unseen, phases: Phases) -> None:
+    def __init__(
+        self, plan: Mapping[str, Any], reference: Reference, unseen: Unseen, phases: Phases, comparers: Mapping[int, Comparer] | None = None
+    ) -> None:
         self._plan = plan
         self._reference = reference
         self._unseen = unseen
         self._phases = phases
+        self._comparers = {} if comparers is None else comparers
         self._drawn_bytes = 0
         self._deferred: list[Callable[[], None]] = []
 
@@ -53,7 +57,7 @@ class OtherAnswers:
             close.add_other_inputs(facts, arguments, reference, functools.partial(_raise, error))
         else:
             other = functools.partial(_part_of, result, part)
-            self._deferred.append(functools.partial(close.add_other_inputs, facts, arguments, reference, other))
+            self._deferred.append(functools.partial(close.add_other_inputs, facts, arguments, reference, other, self._comparers))
 
     def add_all(self) -> None:
         """Call the functions with other inputs, after the last step."""

@@ -101,7 +101,9 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
             facts["steps"].append(known)
             seal.check()
             if not goes_on:
+                session.calibrations.add_all()
                 return
+        session.calibrations.add_all()
         session.other_answers.add_all()
         session.repeats.run_all()
         seal.check()
@@ -205,6 +207,7 @@ def _measure(session: Any, step: Mapping[str, Any], raised: Any, executed: Mappi
                     continue
                 measured[key] = MEASURES[wanted["kind"]](wanted["arguments"], session.names.values())
             if wanted["kind"] == "close":
+                session.calibrations.defer(measured[key], wanted["arguments"], session.names.value)
                 session.other_answers.defer(measured[key], wanted["arguments"], session.names.value)
         except Exception as error:  # comparing values of a spec may raise anything
             unmeasured[key] = f"{type(error).__name__}: {error}"

@@ -36,6 +36,11 @@ class Generators:
         found = {f"{module}:{index}": state for module, states in accelerators.items() for index, state in enumerate(states)}
         return {"cpu": cpu, **found, PYTHON: self.python}
 
+    def differs_from(self, other: "Generators") -> bool:
+        """Whether a generator that both have has another state."""
+        mine, theirs = self.named(), other.named()
+        return any(name in theirs and not _same(state, theirs[name]) for name, state in mine.items())
+
 
 def compared(before: Generators, eager: Generators, compiled: Generators, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the facts of each generator; a generator of an accelerator that was not used before the call is left out.

@@ -22,8 +22,8 @@ def drawn(called: Sequence[Any], plan: Mapping[str, Any]) -> list[Any]:
     the case could observe the additional call, where the copies are too large, and where no argument is a floating-point tensor.
     """
     body = plan["body"]
-    if any(body.get(word) for word in ("spies", "handlers", "dead")) or "log" in _measured_kinds(plan):
-        raise LookupError("the case observes calls (spies, handlers, dead, log): it would observe an additional one")
+    if why := why_observed(plan):
+        raise LookupError(why)
     if any(isinstance(entry, Mapping) and entry.get("on_device") for entry in body["inputs"]):
         raise LookupError("the inputs are made on the device")
     if bytes_of(called) > MOST_BYTES:
@@ -36,18 +36,30 @@ def drawn(called: Sequence[Any], plan: Mapping[str, Any]) -> list[Any]:
     return [target, *pytree.tree_map(lambda leaf: _redrawn(leaf, generator) if _may_be_drawn(leaf) else leaf, arguments)]
 
 
+def why_observed(plan: Mapping[str, Any]) -> str:
+    """Return why the case could observe an additional call; empty where it could not."""
+    if any(plan["body"].get(word) for word in ("spies", "handlers", "dead")) or "log" in _measured_kinds(plan):
+        return "the case observes calls (spies, handlers, dead, log): it would observe an additional one"
+    return ""
+
+
 def _measured_kinds(plan: Mapping[str, Any]) -> set[str]:
     return {wanted["kind"] for step in plan["steps"] for wanted in step["measure"]}
 
 
 def bytes_of(called: Sequence[Any]) -> int:
     """Return the size of the tensors of modules and arguments."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(called))
+
+
+def tensors_of(called: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the tensors of modules and arguments."""
     leaves = pytree.tree_leaves(list(called))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     for module in leaves:
         if isinstance(module, torch.nn.Module):
             tensors.extend([*module.parameters(), *module.buffers()])
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return tensors
 
 
 def _may_be_drawn(leaf: Any) -> bool:

@@ -1,7 +1,7 @@
 """The eager reference of a case: how it runs without being recorded, and its result."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +31,8 @@ class ReferenceCall:
     enter: Enter
     differentiate: Differentiate | None = None
     """How backward was run on its result; None where only the call was made."""
+    inputs: list[Any] | str = "the inputs were not copied"
+    """Copies of the target and its arguments before the call, or why there are none."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Reference:
         self.is_there = False
         """Whether ``output`` is the result of this step."""
         self.latest_call: ReferenceCall | None = None
+        self.copied: Callable[[Sequence[Any]], list[Any] | str] | None = None
+        """Copies a target and its arguments before a call; None where no call is repeated with the same inputs."""
         self._named: dict[str, Any] = {}
         """The eager side's results under the names that a backward step uses."""
 
@@ -98,6 +102,8 @@ class Reference:
         """
         state = Generators.now()
         self.latest_call = ReferenceCall(state, enter)
+        if self.copied is not None:
+            self.latest_call = replace(self.latest_call, inputs=self.copied(side.calling(name, given)))
         result = None
         try:
             with self._phases("eager"), self.running():

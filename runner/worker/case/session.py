@@ -14,6 +14,7 @@ from runner.vocabulary.steps import STEPS
 from runner.vocabulary.steps.session import Call, Changes, needed
 from runner.worker.case import copies, parts, preparing, spies
 from runner.worker.case.answers import OtherAnswers
+from runner.worker.case.calibration import Calibrations
 from runner.worker.case.hooks import Phases, Witness
 from runner.worker.case.names import Names
 from runner.worker.case.reference import Reference, Unseen
@@ -62,7 +63,8 @@ class Session:
         self.effects: Changes = StepEffects(plan["body"]["compile"], self.unseen, phases)
         self.reference = Reference(self.unseen, phases, self.device_api, self._is_of_a_call)
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
-        self.other_answers = OtherAnswers(plan, self.reference, self.unseen, phases)
+        self.calibrations = Calibrations(plan, self.reference, self.unseen, phases)
+        self.other_answers = OtherAnswers(plan, self.reference, self.unseen, phases, self.calibrations.comparers)
         self.repeats = Repeats(plan, self.scope, self.unseen, phases)
         self._closing = contextlib.ExitStack()
         self.maker = inputs.Maker(device=plan["device"], scope=self.scope, closing=self._closing)

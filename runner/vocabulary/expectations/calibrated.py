@@ -1,0 +1,152 @@
+"""The calibrated judge of ``close``: the answer's error against a float64 reference, compared with eager's own error. Pure, without torch.
+
+Both rules must hold:
+
+- Each element: its error is at most the greater of its floor and the smaller of two figures: ``factor`` times eager's greatest error in
+  the tensor, and ``factor * slack`` times its greatest error among elements that are alike (a slice, neighbours, one magnitude).
+  The floor is some ulp of the reference; for wide formats also what a change of the last digits of the inputs does to the element.
+- Each quantile, where there are enough elements: at most ``factor`` times eager's, with a floor.
+
+The worker sends the element that is nearest to its bound, or farthest outside, with the figures of its group, and the quantiles. The bounds
+are computed here from these figures. ``docs/design/calibrated-judge.md`` has the measurements.
+"""
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+FACTOR = 2.0
+"""The default of ``factor``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A floating-point format, and how much of its resolution a right answer may lose."""
+
+    bits: int
+    """The bits of the fraction that are stored."""
+    least: int
+    """The exponent of the smallest unit: of the smallest normal number where devices flush smaller ones to 0, else of a subnormal one."""
+    element_floor: float
+    """In ulp. An element within this distance of the reference is right, even where eager has no error at all."""
+    quantile_floor: float
+    """In ulp. A quantile of the errors that is at most this is right."""
+    slack: float
+    """By how much an element may exceed the errors of eager in its group, besides ``factor``."""
+    nudges: float
+    """How far an element may be from its reference, in movements of the reference under nudged inputs. 0 for narrow formats: results are
+    accumulated in a wider format, so another order of additions, or another exp, does not change them."""
+    blind: float
+    """In ulp. Where eager's median error is greater, it says little: the answer's median distance from eager or float64 is judged too."""
+
+
+FORMATS: Mapping[str, Format] = {
+    "float64": Format(52, -1074, 1024.0, 512.0, 64.0, 64.0, 2.0**40),
+    "float32": Format(23, -126, 32.0, 32.0, 8.0, 2.0, 2.0**13),
+    "float16": Format(10, -24, 1.5, 0.5, 1.0, 0.0, 16.0),
+    "bfloat16": Format(7, -126, 1.5, 0.5, 1.0, 0.0, 4.0),
+    "float8_e4m3fn": Format(3, -9, 1.0, 0.5, 1.0, 0.0, 2.0),
+    "float8_e5m2": Format(2, -16, 1.0, 0.5, 1.0, 0.0, 2.0),
+}
+
+COMPONENTS = {"complex64": "float32", "complex128": "float64"}
+
+QUANTILES: tuple[tuple[float, int], ...] = ((0.5, 32), (0.9, 160), (0.99, 1600))
+"""Each quantile, and the number of elements from which it is judged."""
+
+
+def format_of(dtype: str) -> Format | None:
+    """Return the format of a dtype's numbers; None for dtypes that are exact or unknown."""
+    return FORMATS.get(COMPONENTS.get(dtype, dtype))
+
+
+def ulp(value: float, form: Format) -> float:
+    """Return the unit in the last place of a number in a format."""
+    if not math.isfinite(value):
+        return math.nan
+    exponent = math.frexp(value)[1] - 1 if value else -(10**6)
+    return math.ldexp(1.0, max(exponent - form.bits, form.least))
+
+
+@functools.cache
+def spread(draws: int, numel: int) -> float:
+    """Return how much a maximum of few draws is widened, so that the bound covers ``numel`` elements.
+
+    Errors are taken as normally distributed. The greatest of ``draws`` is at least ``low`` and the greatest of ``numel`` at most ``high``
+    standard deviations, each with a probability of 0.999; the default factor covers a ratio of 2.
+    """
+    normal = NormalDist()
+    low = normal.inv_cdf((1 + 0.001 ** (1 / draws)) / 2)
+    high = -normal.inv_cdf(0.001 / numel / 2)
+    return max(1.0, high / (FACTOR * low))
+
+
+def element_bound(facts: Mapping[str, Any], form: Format, factor: float) -> float:
+    """Return the greatest right error of the element ``worst`` of the facts."""
+    worst, numel = facts["worst"], int(facts["numel"])
+    if int(worst["group_draws"]) < min(LEAST_DRAWS, numel * int(facts["runs"])):
+        raise ValueError(f"a group of {worst['group_draws']} errors")
+    floor = max(form.element_floor * ulp(float(worst["reference"]), form), form.nudges * float(worst["nudge"]))
+    whole = factor * float(facts["whole_error"]) * spread(numel * int(facts["runs"]), numel)
+    whole = max(whole, form.element_floor * ulp(float(facts["most"]), form))
+    group = factor * form.slack * float(worst["group_error"]) * spread(int(worst["group_draws"]), numel)
+    return max(floor, min(whole, group))
+
+
+def quantile_bounds(facts: Mapping[str, Any], form: Format, factor: float) -> list[float]:
+    """Return the bounds of the answer's quantiles, in ulp."""
+    pairs = zip(facts["eager_quantiles"], facts["nudge_quantiles"], strict=True)
+    return [max(factor * float(error), form.nudges * float(nudge), form.quantile_floor) for error, nudge in pairs]
+
+
+def quantiles_of(numel: int) -> tuple[float, ...]:
+    """Return the quantiles that are judged of so many elements."""
+    return tuple(share for share, least in QUANTILES if numel >= least)
+
+
+LEAST_DRAWS = 16
+"""A group with fewer errors of eager is not used."""
+
+
+def problems(facts: Mapping[str, Any], form: Format, factor: float, outliers: int = 0) -> list[str]:
+    """Return what is wrong with an answer by its facts; empty for a right one. Facts of another form raise what reading them raises."""
+    numel = int(facts["numel"])
+    found = []
+    if facts["nonfinite"]:
+        found.append(f"NaN or an infinity in {facts['nonfinite']} of {numel} elements, where neither eager nor float64 has it")
+    if numel == 0:
+        return found
+    worst = facts["worst"]
+    bound = element_bound(facts, form, factor)
+    if not worst["error"] <= bound and max(int(facts["outside"]), 1) > outliers:
+        found.append(_outside(facts, worst, bound, form))
+    shares = quantiles_of(numel)
+    rows = zip(shares, facts["quantiles"], facts["eager_quantiles"], quantile_bounds(facts, form, factor), strict=True)
+    for share, error, own, most in rows:
+        if not error <= most:
+            found.append(f"quantile {share:g} of the error is {error:.3g} ulp: the bound is {most:.3g} ulp, eager's {own:.3g}")
+    if shares and facts["eager_quantiles"][0] > form.blind and not facts["nearest"] <= form.blind / 2:
+        found.append(
+            f"the median distance from the nearer of eager and float64 is {facts['nearest']:.3g} ulp: the bound is {form.blind / 2:g} ulp"
+        )
+    return found
+
+
+def _outside(facts: Mapping[str, Any], worst: Mapping[str, Any], bound: float, form: Format) -> str:
+    error, unit = float(worst["error"]), ulp(float(worst["reference"]), form)
+    own = float(facts["whole_error"])
+    times = f"{error / own:.3g} times eager's greatest error" if own > 0 else "eager has no error"
+    pair = f"{worst['value']!r}, eager {worst['eager_value']!r}, float64 {worst['reference_value']!r}"
+    return f"error of {error / unit:.3g} ulp ({times}), {error / bound:.3g} times the bound; at {worst['index']}: {pair}"
+
+
+def summary(facts: Mapping[str, Any], whose: str = "eager's") -> str:
+    """Return the errors on one line."""
+    if not facts["numel"]:
+        return "no elements"
+    outside = f"{facts['outside']} of {facts['numel']} elements outside; " if facts["outside"] else ""
+    own = f"{whose} {facts['eager_max_ulp']:.3g} ulp ({facts['eager_max_error']:.3g})"
+    return f"{outside}greatest error {facts['max_ulp']:.3g} ulp ({facts['max_error']:.3g}), {own}"

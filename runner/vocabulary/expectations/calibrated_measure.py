@@ -1,0 +1,307 @@
+"""The measurements of the calibrated judge, in the worker: errors against the float64 reference, and eager's own error by group."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runner.core.protocol import Json
+from runner.vocabulary.expectations.calibrated import LEAST_DRAWS, Format, format_of, quantiles_of, spread, ulp
+
+BLOCK = 64
+"""The number of neighbours in memory order whose errors are taken together."""
+
+NEIGHBOURS = 16
+"""The number of neighbours in memory order whose movement is compared."""
+
+BINS = range(-4, 33)
+"""The exponents of the histogram's bins: errors of at least 2**n ulp and less than 2**(n + 1). The first bin has all smaller ones."""
+
+
+class NoReference(Exception):
+    """No float64 reference; the message has the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One run of eager: its answer, and the float64 reference for the same inputs. Both are tensors of one shape."""
+
+    answer: Any
+    reference: Any
+    step: float = 0.0
+    """The resolution of the inputs that were nudged; 0 for the case's own inputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """Eager's error for each element of a leaf. The tensors are flat; those of numbers are float64, or complex128."""
+
+    dtype: str
+    form: Format
+    reference: Any
+    eager: Any
+    units: Any
+    """The ulp of each element."""
+    group_error: Any
+    """For each element, eager's greatest error in the group that gives the smallest bound."""
+    group_draws: Any
+    nudge: Any
+    """For each element, how far the reference moves when the last digits of the inputs change."""
+    bounds: Any
+    """For each element its bound, in parts: the floor, and what is multiplied by ``factor``."""
+    whole_error: float
+    most: float
+    runs: int
+    eager_quantiles: list[float]
+    nudge_quantiles: list[float]
+
+
+def runs_of(numel: int) -> int:
+    """Return how many runs of eager are measured: more where there are few elements, because a few errors may all be small by chance."""
+    return min(12, max(3, math.ceil(1024 / max(numel, 1))))
+
+
+def nudged(tensor: Any, generator: Any) -> Any:
+    """Return a floating-point tensor with every value nearer to 0 by up to eight units of its resolution: eager rounds it differently.
+
+    Signs, zeros, infinities and NaN remain. Values stay in a domain such as [0, 1] or [-1, 1].
+    """
+    import torch
+
+    eps = torch.finfo(tensor.dtype).eps
+    less = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * (8 * eps)
+    return (tensor.detach().to(torch.float64) * (1 - less.to(tensor.device))).to(tensor.dtype)
+
+
+def _wide(tensor: Any) -> Any:
+    import torch
+
+    return tensor.detach().to(torch.complex128 if tensor.is_complex() else torch.float64).reshape(-1)
+
+
+def units_of(reference: Any, form: Format) -> Any:
+    """Return the ulp of each element of a float64 tensor; that of the smallest number where it is not finite."""
+    import torch
+
+    size = torch.where(reference.abs().isfinite(), reference.abs(), 0.0)
+    exponent = torch.where(size > 0, torch.frexp(size).exponent.to(torch.float64) - 1, -1100.0)
+    return torch.exp2((exponent - form.bits).clamp(min=float(form.least)))
+
+
+def _errors(answer: Any, reference: Any) -> Any:
+    """Return |answer - reference|; 0 where one of them is not finite."""
+    import torch
+
+    error = (answer - reference).abs()
+    return torch.where(error.isfinite(), error, 0.0)
+
+
+def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
+    """Return eager's error by its samples; ``answer`` and ``reference`` are those of the case's own inputs. Raise ``NoReference``.
+
+    The first sample is of those inputs, the others are of nudged ones. The samples of float64 are runs of float32, whose errors are scaled.
+    """
+    import torch
+
+    dtype = str(answer.dtype).removeprefix("torch.")
+    form = format_of(dtype)
+    if form is None:
+        raise NoReference(f"values of dtype {dtype} are exact")
+    right, eager = _wide(reference), _wide(answer)
+    if bool((eager.isfinite() & ~right.isfinite()).any()):
+        raise NoReference("the float64 reference is not finite where eager is")
+    errors, moved = _drawn(samples, answer.dtype)
+    units = units_of(right, form)
+    most = torch.stack(errors).amax(0)
+    numel = most.numel()
+    group_error, draws, group_bound = _grouped(most, right.abs(), tuple(answer.shape), len(samples))
+    shares = quantiles_of(numel)
+    return Scale(
+        dtype=dtype,
+        form=form,
+        reference=right,
+        eager=eager,
+        units=units,
+        group_error=group_error,
+        group_draws=draws,
+        nudge=moved,
+        bounds=(torch.maximum(form.element_floor * units, form.nudges * moved), group_bound * form.slack),
+        whole_error=float(most.max()) if numel else 0.0,
+        most=float(torch.where(right.abs().isfinite(), right.abs(), 0.0).max()) if numel else 0.0,
+        runs=len(samples),
+        eager_quantiles=_quantiles(torch.cat([error / units for error in errors]), shares),
+        nudge_quantiles=_quantiles(moved / units, shares),
+    )
+
+
+def _drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:
+    """Return the errors of each run, and how far the reference moved at most."""
+    import torch
+
+    errors, moved = [], None
+    first = _wide(samples[0].reference)
+    for sample in samples:
+        answer, right = _wide(sample.answer), _wide(sample.reference)
+        shrink = torch.finfo(dtype).eps / torch.finfo(sample.answer.dtype).eps
+        error = _errors(answer, right)
+        if shrink < 1:
+            # the narrower range of the format is not an error of eager
+            error = torch.where(answer.abs() < torch.finfo(sample.answer.dtype).tiny, 0.0, error)
+        errors.append(error * shrink)
+        # a nudge of the inputs moves the reference by as many units of a finer format
+        distance = _errors(right, first) * min(1.0, torch.finfo(dtype).eps / sample.step if sample.step else 1.0)
+        moved = distance if moved is None else torch.maximum(moved, distance)
+    return errors, torch.maximum(moved, _medians(moved))
+
+
+def _medians(values: Any) -> Any:
+    """Return for each value the median of its neighbours: a sum may move little by chance where its neighbours move."""
+    import torch
+
+    count = len(values)
+    if count < NEIGHBOURS:
+        return values
+    rest = -count % NEIGHBOURS
+    padded = torch.cat([values, values[count - rest :]]) if rest else values
+    return padded.reshape(-1, NEIGHBOURS).median(-1).values.repeat_interleave(NEIGHBOURS)[:count]
+
+
+def _grouped(most: Any, size: Any, shape: tuple[int, ...], runs: int) -> tuple[Any, Any, Any]:
+    """Return for each element the error, the number of draws and the widened error of the group with the smallest bound."""
+    import torch
+
+    numel = most.numel()
+    best = torch.full_like(most, math.inf)
+    found = most.new_zeros(numel), torch.zeros(numel, dtype=torch.int64, device=most.device)
+    for error, draws in _groups(most, size, shape, runs):
+        bound = error * draws_factor(draws, numel)
+        better = bound < best
+        best = torch.where(better, bound, best)
+        found = torch.where(better, error, found[0]), torch.where(better, draws, found[1])
+    return *found, best
+
+
+def draws_factor(draws: Any, numel: int) -> Any:
+    """Return ``spread`` of each element."""
+    import torch
+
+    values, places = draws.unique(return_inverse=True)
+    return torch.tensor([spread(int(value), numel) for value in values], dtype=torch.float64, device=draws.device)[places]
+
+
+def _groups(most: Any, size: Any, shape: tuple[int, ...], runs: int) -> Iterator[tuple[Any, Any]]:
+    """Yield for each way of grouping the error of each element's group, and how many draws it is of."""
+    import torch
+
+    numel = most.numel()
+    yield most.amax().expand(numel), torch.full_like(most, max(numel * runs, 1), dtype=torch.int64)
+    shaped = most.reshape(shape)
+    for dimension, length in enumerate(shape):
+        others = [other for other in range(len(shape)) if other != dimension]
+        draws = numel // length * runs
+        if length > 1 and draws >= LEAST_DRAWS:
+            error = shaped.amax(others, keepdim=True).expand(shape) if others else shaped
+            yield error.reshape(-1), torch.full_like(most, draws, dtype=torch.int64)
+    if numel > BLOCK:
+        yield _in_runs(most, torch.arange(numel, device=most.device), runs)
+        yield _in_runs(most, size.argsort(), runs)
+
+
+def _in_runs(most: Any, order: Any, runs: int) -> tuple[Any, Any]:
+    """Return the errors of groups of ``BLOCK`` elements that follow each other in an order; the last group has the remaining ones."""
+    import torch
+
+    numel = most.numel()
+    group = (torch.arange(numel, device=most.device) // BLOCK).clamp(max=numel // BLOCK - 1)
+    maxima = most.new_zeros(numel // BLOCK).scatter_reduce(0, group, most[order], "amax")
+    counts = torch.bincount(group) * runs
+    error, draws = torch.empty_like(most), torch.empty_like(group)
+    error[order], draws[order] = maxima[group], counts[group]
+    return error, draws
+
+
+def compare(actual: Any, scale: Scale, factor: float, *, equal_nan: bool = True, histogram: bool = True) -> dict[str, Json]:
+    """Return the facts of an answer: nonfinite mismatches, the element nearest to its bound, quantiles, and a histogram."""
+    import torch
+
+    answer = _wide(actual).to(scale.reference.device)
+    right = scale.reference
+    numel = answer.numel()
+    facts: dict[str, Any] = {"factor": factor, "runs": scale.runs, "numel": numel, "nonfinite": _nonfinite(answer, scale, equal_nan)}
+    if numel == 0:
+        return {**facts, "outside": 0, "worst": None, "quantiles": [], "eager_quantiles": []}
+    judged = answer.isfinite() & right.isfinite()
+    errors = torch.where(judged, _errors(answer, right), 0.0)
+    ratio = errors / bounds_of(scale, factor)
+    ulps = errors / scale.units
+    facts.update(outside=int((ratio > 1).sum()), worst=_worst(int(ratio.argmax()), actual.shape, answer, errors, scale))
+    facts.update(whole_error=scale.whole_error, most=scale.most, max_error=float(errors.max()), max_ulp=float(ulps.max()))
+    facts.update(quantiles=_quantiles(ulps, quantiles_of(numel)), eager_quantiles=scale.eager_quantiles)
+    facts.update(nudge_quantiles=scale.nudge_quantiles)
+    eager_errors = _errors(scale.eager, right)
+    eager_ulps = eager_errors / scale.units
+    facts.update(eager_max_error=float(eager_errors.max()), eager_max_ulp=float(eager_ulps.max()), nearest=None)
+    if facts["quantiles"] and facts["eager_quantiles"][0] > scale.form.blind:
+        apart = torch.minimum(torch.where(judged, _errors(answer, scale.eager), 0.0) / scale.units, ulps)
+        facts["nearest"] = _quantiles(apart, (0.5,))[0]
+    if histogram:
+        facts["histogram"] = {"first": BINS[0], "compiled": _histogram(ulps), "eager": _histogram(eager_ulps)}
+    return facts
+
+
+def bounds_of(scale: Scale, factor: float) -> Any:
+    """Return the bound of each element, as ``calibrated.element_bound`` computes it of one."""
+    import torch
+
+    numel = scale.reference.numel()
+    floor, group = scale.bounds
+    whole = factor * scale.whole_error * spread(numel * scale.runs, numel)
+    whole = max(whole, scale.form.element_floor * ulp(scale.most, scale.form))
+    return torch.maximum(floor, (factor * group).clamp(max=whole))
+
+
+def _nonfinite(answer: Any, scale: Scale, equal_nan: bool) -> int:
+    """Count the elements that are not finite where neither eager nor the reference has the same."""
+    import torch
+
+    def same(other: Any) -> Any:
+        equal = answer == other
+        return equal | (answer.isnan() & other.isnan()) if equal_nan else equal
+
+    rounded = scale.reference.to(getattr(torch, scale.dtype)).to(scale.reference.dtype)
+    judged = answer.isfinite() & scale.reference.isfinite()
+    return int((~judged & ~same(scale.eager) & ~same(rounded)).sum())
+
+
+def _worst(place: int, shape: Any, answer: Any, errors: Any, scale: Scale) -> Mapping[str, Json]:
+    import torch
+
+    return {
+        "index": [int(index) for index in torch.unravel_index(torch.tensor(place), shape)],
+        "value": _plain(answer[place]),
+        "eager_value": _plain(scale.eager[place]),
+        "reference_value": _plain(scale.reference[place]),
+        "reference": float(scale.reference[place].abs()),
+        "error": float(errors[place]),
+        "group_error": float(scale.group_error[place]),
+        "group_draws": int(scale.group_draws[place]),
+        "nudge": float(scale.nudge[place]),
+    }
+
+
+def _plain(element: Any) -> float | str:
+    return str(element.item()) if element.is_complex() else float(element)
+
+
+def _quantiles(values: Any, shares: Sequence[float]) -> list[float]:
+    """Return quantiles as elements of the sorted values: torch.quantile is limited to 16 million."""
+    count = len(values)
+    return [float(values.kthvalue(min(math.ceil(share * count), count)).values) for share in shares]
+
+
+def _histogram(ulps: Any) -> list[int]:
+    import torch
+
+    exponents = torch.frexp(ulps).exponent.to(torch.int64) - 1
+    bins = (torch.where(ulps > 0, exponents, BINS[0]).clamp(BINS[0], BINS[-1])) - BINS[0]
+    return [int(count) for count in torch.bincount(bins, minlength=len(BINS))]

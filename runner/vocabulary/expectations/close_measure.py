@@ -1,0 +1,208 @@
+"""What the measurements of ``close`` share, in the worker: leaves of values, plain values, differences, units in the last place, bits."""
+
+import dataclasses
+import enum
+import hashlib
+import types
+from collections.abc import Mapping
+from typing import Any
+
+from runner.vocabulary.expectations.calibrated import format_of
+from runner.vocabulary.expectations.calibrated_measure import units_of
+from runner.vocabulary.expectations.tolerances import default_tolerance
+
+
+def unnested(value: Any) -> Any:
+    """Return a value as tensors with shapes: nested tensors as their components, sparse ones as dense, numpy arrays as tensors.
+
+    A dataclass that is unknown to pytree becomes a map of its fields.
+    """
+    from torch.utils import _pytree as pytree
+
+    return pytree.tree_map(_opened, value)
+
+
+def _opened(leaf: Any) -> Any:
+    import torch
+
+    if isinstance(leaf, torch.Tensor):
+        if leaf.is_nested:
+            return tuple(leaf.unbind())
+        return leaf.to_dense() if leaf.layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc) else leaf
+    if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+        return {field.name: unnested(getattr(leaf, field.name)) for field in dataclasses.fields(leaf)}
+    kind = getattr(getattr(leaf, "dtype", None), "kind", "")
+    if type(leaf).__module__ == "numpy" and kind and kind in "biufc":
+        return torch.as_tensor(leaf)
+    return leaf
+
+
+def structure(spec: Any) -> str:
+    """Return pytree's description of a structure, cut at 2,000 characters."""
+    text = str(spec)
+    # the digest covers the part that is cut
+    return text if len(text) <= 2000 else f"{text[:2000]}... (sha256 {hashlib.sha256(text.encode()).hexdigest()})"
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """Return the leaves of a value that is opened as ``unnested`` does, without None."""
+    from torch.utils import _pytree as pytree
+
+    return [leaf for leaf in pytree.tree_leaves(unnested(value)) if leaf is not None]
+
+
+def is_equal(value: Any, reference: Any, arguments: Mapping[str, Any]) -> bool:
+    """Whether two plain values of one type are equal. Floats are compared with the tolerance, by default that of float32."""
+    if value is reference:
+        return True
+    if type(value) is float:
+        rtol, atol = (arguments["rtol"], arguments["atol"]) if arguments["rtol"] is not None else default_tolerance("float32")
+        both_nan = value != value and reference != reference
+        return bool(both_nan or value == reference or abs(value - reference) <= atol + rtol * abs(reference))
+    by_identity = getattr(type(value), "__eq__", None) is getattr(object, "__eq__", None)
+    if by_identity and hasattr(value, "__dict__") and not isinstance(value, enum.Enum | type | types.FunctionType):
+        raise TypeError(f"two objects of type {type(value).__name__} cannot be compared; name their parts (of: output.NAME)")
+    return bool(value == reference or (value != value and reference != reference))
+
+
+def describe(value: Any) -> dict[str, Any]:
+    """Return the type of a value; shape, dtype and device of a tensor."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return {"type": "tensor", "shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch."), "device": value.device.type}
+    return {"type": type(value).__name__, "shape": None, "dtype": None, "device": None}
+
+
+_CHUNK = 1 << 24
+
+
+def differences(actual: Any, reference: Any, *, rtol: float, atol: float, equal_nan: bool = True) -> dict[str, Any]:
+    """Return the differences of two tensors of one shape, in float64; for complex numbers those of the absolute values.
+
+    Infinite elements count as equal if both are the same infinity, otherwise as ``inf_mismatches``.
+    """
+    total: dict[str, Any] = {"nan_mismatches": 0, "inf_mismatches": 0, "mismatches": 0, "excess": 0.0, "max_abs": 0.0}
+    total.update(worst_index=[], worst_value=None, worst_reference=None)
+    actual, reference = actual.detach(), reference.detach()
+    if actual.numel() == 0:
+        return total
+    flat = actual.reshape(-1), reference.to(actual.device).reshape(-1)
+    for start in range(0, actual.numel(), _CHUNK):
+        pair = flat[0][start : start + _CHUNK], flat[1][start : start + _CHUNK]
+        _add_chunk(total, pair, start, actual.shape, rtol, atol, equal_nan)
+    return total
+
+
+def _wide(part: Any) -> Any:
+    import torch
+
+    return part.to(torch.complex128 if part.is_complex() else torch.float64)
+
+
+def _distance(actual: Any, reference: Any, a: Any, b: Any) -> Any:
+    """Return |a - b| in float64. Integers are subtracted exactly, so different integers never have the distance 0."""
+    import torch
+
+    if any(part.is_floating_point() or part.is_complex() for part in (actual, reference)):
+        return (a - b).abs()
+    (high, low), (other_high, other_low) = ((whole >> 32, whole & 0xFFFFFFFF) for whole in (actual.long(), reference.long()))
+    return ((high - other_high).to(torch.float64) * 2.0**32 + (low - other_low).to(torch.float64)).abs()
+
+
+def _add_chunk(total: dict[str, Any], pair: tuple[Any, Any], start: int, shape: Any, rtol: float, atol: float, equal_nan: bool) -> None:
+    import torch
+
+    a, b = map(_wide, pair)
+    nan_a, nan_b = torch.isnan(a), torch.isnan(b)
+    total["nan_mismatches"] += int(((nan_a ^ nan_b) if equal_nan else (nan_a | nan_b)).sum())
+    infinite = (torch.isinf(a) | torch.isinf(b)) & ~(nan_a | nan_b)
+    total["inf_mismatches"] += int((infinite & (a != b)).sum())
+    finite = ~(infinite | nan_a | nan_b)
+    difference = torch.where(finite, _distance(*pair, a, b), 0.0)
+    excess = torch.where(finite, difference - rtol * b.abs(), 0.0)
+    total["mismatches"] += int((excess > atol).sum())
+    total["max_abs"] = max(total["max_abs"], float(difference.max()))
+    place = int(excess.argmax())
+    if total["worst_value"] is None or float(excess[place]) > total["excess"]:
+        total["excess"] = max(float(excess[place]), 0.0)
+        total["worst_index"] = [int(i) for i in torch.unravel_index(torch.tensor(start + place), shape)]
+        total["worst_value"], total["worst_reference"] = _plain(a[place]), _plain(b[place])
+
+
+def _plain(element: Any) -> float | str:
+    return str(element.item()) if element.is_complex() else float(element)
+
+
+def bits(actual: Any, reference: Any) -> dict[str, Any]:
+    """Return how many elements differ in their bits, and the first of them. Any NaN equals any other; zeros of two signs differ."""
+    import torch
+
+    actual, reference = actual.detach().contiguous(), reference.detach().to(actual.device).contiguous()
+    if actual.is_complex():
+        actual, reference = torch.view_as_real(actual.resolve_conj()), torch.view_as_real(reference.resolve_conj())
+    apart = actual != reference
+    if actual.is_floating_point():
+        whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[actual.element_size()]
+        apart = (actual.view(whole) != reference.view(whole)) & ~(actual.isnan() & reference.isnan())
+    places = apart.reshape(-1).nonzero().reshape(-1)
+    found: dict[str, Any] = {"differing": len(places), "index": [], "value": None, "reference": None}
+    if len(places):
+        at = int(places[0])
+        found["index"] = [int(part) for part in torch.unravel_index(torch.tensor(at), actual.shape)]
+        found.update(value=repr(actual.reshape(-1)[at].item()), reference=repr(reference.reshape(-1)[at].item()))
+    return found
+
+
+def in_ulp(actual: Any, reference: Any, limit: float, *, equal_nan: bool = True) -> dict[str, Any]:
+    """Return the differences in units in the last place of the reference, in its dtype; raise ``TypeError`` for a dtype that is exact."""
+    import torch
+
+    form = format_of(str(reference.dtype).removeprefix("torch."))
+    if form is None:
+        raise TypeError(f"values of dtype {str(reference.dtype).removeprefix('torch.')} have no units in the last place: write exact: true")
+    whole = differences(actual, reference, rtol=0.0, atol=0.0, equal_nan=equal_nan)
+    found = {name: whole[name] for name in ("nan_mismatches", "inf_mismatches")}
+    if actual.numel() == 0:
+        return {**found, "outside": 0, "index": [], "value": 0.0, "reference": 0.0, "size": 0.0, "apart": 0.0}
+    a, b = (_wide(part.detach().to(actual.device)).reshape(-1) for part in (actual, reference))
+    distance = torch.where(a.isfinite() & b.isfinite(), (a - b).abs(), 0.0)
+    ulps = distance / units_of(b.abs(), form)
+    at = int(ulps.argmax())
+    index = [int(part) for part in torch.unravel_index(torch.tensor(at), actual.shape)]
+    worst = {"index": index, "value": _plain(a[at]), "reference": _plain(b[at]), "size": float(b[at].abs()), "apart": float(distance[at])}
+    return {**found, "outside": int((ulps > limit).sum()), **worst}
+
+
+def ulp_bounds(reference: Any, arguments: Mapping[str, Any]) -> Any:
+    """Return the bound of each element by ``ulp``; 0 for an exact comparison."""
+    import torch
+
+    form = format_of(str(reference.dtype).removeprefix("torch."))
+    if form is None:
+        return torch.zeros(reference.shape, dtype=torch.float64)
+    return units_of(_wide(reference.detach()).abs(), form) * arguments.get("ulp", 0.0)
+
+
+def accumulation_bounds(scale: Any, magnitude: Any, length: int, dtype: str) -> Any:
+    """Return the bound of each element, as ``close_rules.accumulation_bound`` computes it of one."""
+    inner = format_of(dtype)
+    assert inner is not None
+    return scale.units + length * 2.0 ** -(inner.bits + 1) * _wide(magnitude).reshape(-1).abs()
+
+
+def accumulated(actual: Any, scale: Any, magnitude: Any, length: int, dtype: str) -> dict[str, Any]:
+    """Return the errors against the reference in multiples of the bound of an accumulation: see ``close_rules.accumulation_bound``."""
+    import torch
+
+    right, size = scale.reference, _wide(magnitude).reshape(-1).abs()
+    answer = _wide(actual.detach().to(right.device)).reshape(-1)
+    if answer.numel() == 0:
+        return {"length": length, "dtype": dtype, "outside": 0, "worst": None}
+    bounds = accumulation_bounds(scale, magnitude, length, dtype)
+    errors = torch.where(answer.isfinite() & right.isfinite(), (answer - right).abs(), 0.0)
+    ratio = errors / bounds
+    at = int(ratio.argmax())
+    worst = {"index": [int(part) for part in torch.unravel_index(torch.tensor(at), actual.shape)], "error": float(errors[at])}
+    worst.update(value=_plain(answer[at]), reference_value=_plain(right[at]), reference=float(right[at].abs()), magnitude=float(size[at]))
+    return {"length": length, "dtype": dtype, "outside": int((ratio > 1).sum()), "worst": worst}

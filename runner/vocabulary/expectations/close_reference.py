@@ -1,0 +1,127 @@
+"""The measurements of ``close`` that need a float64 reference of eager, in the worker: each completes the facts of one comparison."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runner.core.protocol import Json
+from runner.vocabulary.expectations.calibrated import FACTOR
+from runner.vocabulary.expectations.calibrated_measure import NoReference, Sample, Scale, bounds_of, compare, scale_of
+from runner.vocabulary.expectations.close_measure import accumulated, accumulation_bounds, differences, leaves_of
+from runner.vocabulary.expectations.close_words import Judge
+from runner.vocabulary.expectations.stand_ins import Comparer, judged_stand_ins
+from runner.vocabulary.expectations.tolerances import default_tolerance
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The runs of eager after the case."""
+
+    again: Any
+    """Eager's answer to the same inputs."""
+    reference: Any
+    """The float64 reference for the same inputs."""
+    pairs: Sequence[tuple[Any, Any, float]]
+    """Answers of eager with their references, for the same and for nudged inputs, and the resolution of nudged ones."""
+    magnitude: Callable[[], Any]
+    """Returns the float64 reference for the absolute values of the inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A comparison whose facts are completed."""
+
+    facts: dict[str, Any]
+    arguments: Mapping[str, Any]
+    values: Mapping[str, Any]
+    """The compared values, by the words ``of``, ``to`` and ``no_worse_than``."""
+    comparers: dict[int, Comparer]
+    """Filled with what compares other tensors in the same way, by the identity of a leaf's facts."""
+
+    @property
+    def fact(self) -> str:
+        """The name of the facts."""
+        return "accumulate" if self.arguments["judge"] == Judge.ACCUMULATE.value else "calibrated"
+
+
+def add_reference(comparison: Comparison, answers: Callable[[], Answers]) -> None:
+    """Add the facts to each leaf of two tensors, or ``why_not``."""
+    try:
+        _add_leaves(comparison, answers())
+    except NoReference as why:
+        _refuse(comparison, str(why))
+    except Exception as error:  # code of a spec may raise anything when it is called again
+        _refuse(comparison, f"{type(error).__name__}: {error}"[:200])
+
+
+def _refuse(comparison: Comparison, why: str) -> None:
+    for leaf in comparison.facts["leaves"]:
+        leaf[comparison.fact] = {"why_not": why}
+
+
+def _add_leaves(comparison: Comparison, answers: Answers) -> None:
+    own = {word: leaves_of(value) for word, value in comparison.values.items()}
+    runs = [leaves_of(answers.again), leaves_of(answers.reference)]
+    pairs = [(leaves_of(one), leaves_of(right), step) for one, right, step in answers.pairs]
+    if comparison.fact == "accumulate":
+        runs.append(leaves_of(answers.magnitude()))
+    everything = [*own.values(), *runs, *(part for one, right, _ in pairs for part in (one, right))]
+    if any(len(one) != len(comparison.facts["leaves"]) for one in everything):
+        raise NoReference("another run of eager gives another structure")
+    for index, leaf in enumerate(comparison.facts["leaves"]):
+        if leaf["type"] != "tensor" or leaf["reference_type"] != "tensor" or leaf["shape"] != leaf["reference_shape"]:
+            continue
+        try:
+            samples = [Sample(one[index], right[index], step) for one, right, step in pairs]
+            scale = _scale(leaf, own["to"][index], [run[index] for run in runs], samples)
+            if "no_worse_than" in own:
+                scale = scale_of([Sample(own["no_worse_than"][index], runs[1][index])], own["no_worse_than"][index], runs[1][index])
+            _add(comparison, leaf, own["of"][index], scale, runs[-1][index])
+        except NoReference as why:
+            leaf[comparison.fact] = {"why_not": str(why)}
+
+
+def _scale(leaf: Mapping[str, Any], eager: Any, runs: Sequence[Any], samples: Sequence[Sample]) -> Scale:
+    if leaf["dtype"] != leaf["reference_dtype"]:
+        raise NoReference("the dtypes differ")
+    everything = [*runs, *(part for sample in samples for part in (sample.answer, sample.reference))]
+    if any(getattr(part, "shape", None) != eager.shape for part in everything):
+        raise NoReference("another run of eager gives another shape")
+    if not (eager.is_floating_point() or eager.is_complex()):
+        raise NoReference(f"values of dtype {leaf['dtype']} are exact")
+    again, *references = runs
+    if any(part.element_size() != (16 if part.is_complex() else 8) for part in [*references, *(sample.reference for sample in samples)]):
+        raise NoReference("the function computes in a narrower dtype than float64 itself")
+    rtol, atol = default_tolerance(leaf["dtype"])
+    apart = differences(again, eager, rtol=rtol, atol=atol)
+    if apart["mismatches"] or apart["nan_mismatches"] or apart["inf_mismatches"]:
+        raise NoReference("a second run of eager gives another answer")
+    return scale_of(samples, eager, references[0])
+
+
+def _add(comparison: Comparison, leaf: dict[str, Any], actual: Any, scale: Scale, magnitude: Any) -> None:
+    arguments = comparison.arguments
+    factor = arguments.get("factor") or FACTOR
+    right = scale.eager.reshape(actual.shape).to(actual.dtype)
+    if comparison.fact == "accumulate":
+        length, dtype = arguments["accumulate"]["length"], arguments["accumulate"].get("dtype", "float32")
+
+        def facts_of(tensor: Any) -> dict[str, Any]:
+            return {"accumulate": accumulated(tensor, scale, magnitude, length, dtype)}
+
+        bounds = accumulation_bounds(scale, magnitude, length, dtype)
+    else:
+        bounds = bounds_of(scale, factor)
+
+        def facts_of(tensor: Any) -> dict[str, Any]:
+            return {"calibrated": compare(tensor, scale, factor, equal_nan=arguments["equal_nan"])}
+
+    def comparer(tensor: Any) -> dict[str, Json]:
+        found = facts_of(tensor)
+        mismatches = differences(tensor, right, rtol=leaf["rtol"], atol=leaf["atol"], equal_nan=arguments["equal_nan"])
+        found[comparison.fact].pop("histogram", None)
+        return {**found, **{name: mismatches[name] for name in ("nan_mismatches", "inf_mismatches")}}
+
+    leaf.update(facts_of(actual))
+    leaf["stand_ins"] = {**leaf.get("stand_ins", {}), **judged_stand_ins(right, bounds.reshape(actual.shape), comparer)}
+    comparison.comparers[id(leaf)] = comparer

@@ -1,0 +1,128 @@
+"""How ``close`` judges the numbers of one leaf, by each judge: facts in, a judgement out. Pure, without torch.
+
+Each bound is computed here from the facts; what the worker counted only says how many elements are outside.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from runner.vocabulary.expectations import calibrated
+from runner.vocabulary.expectations.base import Judgement
+
+Leaf = Mapping[str, Any]
+
+
+def accumulation_bound(worst: Mapping[str, Any], length: int, outer: calibrated.Format, inner: calibrated.Format) -> float:
+    """Return the greatest right error of an element: one ulp of the result, and one rounding of each of ``length`` additions."""
+    return calibrated.ulp(float(worst["reference"]), outer) + length * math.ldexp(1.0, -(inner.bits + 1)) * float(worst["magnitude"])
+
+
+def more_often(facts: Leaf, outliers: int) -> Leaf:
+    """Return the facts of a stand-in as if its defect were in more elements than the outliers that are allowed."""
+    if not outliers:
+        return facts
+    found = {name: _outside_more(fact, outliers) if isinstance(fact, Mapping) else fact for name, fact in facts.items()}
+    return {**found, "mismatches": outliers + 1}
+
+
+def _outside_more(facts: Leaf, outliers: int) -> Leaf:
+    return {**facts, "outside": outliers + 1} if 0 < facts.get("outside", 0) <= outliers else facts
+
+
+def complete(leaf: Leaf, expected: str) -> Judgement | None:
+    """Return an error where not all elements were measured."""
+    if leaf["numel"] != math.prod(leaf["shape"]):
+        return Judgement.error(f"{leaf['numel']} elements of shape {leaf['shape']} were measured", expected=expected)
+    return None
+
+
+def nonfinite(facts: Leaf, numel: int, expected: str) -> Judgement | None:
+    """Judge NaN and infinities that are on one side only."""
+    for fact, what in (("nan_mismatches", "NaN"), ("inf_mismatches", "an infinity")):
+        if facts[fact]:
+            return Judgement.failed(expected=expected, observed=f"{what} on one side only in {facts[fact]} of {numel} elements")
+    return None
+
+
+def by_tolerance(where: str, leaf: Leaf, rtol: float, atol: float, outliers: int = 0, why: str = "") -> Judgement | None:
+    """Judge by ``atol`` and ``rtol``; ``why`` is why the dtype's are used."""
+    expected = (
+        f"{where} within atol={atol:g}, rtol={rtol:g}" + (f", {outliers} outliers" if outliers else "") + (f" ({why})" if why else "")
+    )
+    if (leaf["rtol"], leaf["atol"]) != (rtol, atol):
+        return Judgement.error(f"measured with atol={leaf['atol']:g}, rtol={leaf['rtol']:g}", expected=expected)
+    problem = nonfinite(leaf, leaf["numel"], expected) or complete(leaf, expected)
+    if problem is not None:
+        return problem
+    if leaf["excess"] <= atol or 0 < leaf["mismatches"] <= outliers:
+        return None
+    pair = f"{leaf['worst_value']!r} against {leaf['worst_reference']!r}"
+    worst = f"greatest difference {leaf['max_abs']:.3g}; at {leaf['worst_index']}: {pair}"
+    detail = f"{leaf['mismatches']} of {leaf['numel']} elements differ by more than the tolerance"
+    return Judgement.failed(expected=expected, observed=worst, detail=detail)
+
+
+def by_bits(where: str, leaf: Leaf) -> Judgement | None:
+    """Judge that every element has the bits of its counterpart."""
+    facts, expected = leaf["bits"], f"{where} bit for bit"
+    problem = complete(leaf, expected)
+    if problem is not None or facts["differing"] == 0:
+        return problem
+    observed = f"at {facts['index']}: {facts['value']} against {facts['reference']}"
+    return Judgement.failed(expected=expected, observed=observed, detail=f"{facts['differing']} of {leaf['numel']} elements differ")
+
+
+def by_ulp(where: str, leaf: Leaf, limit: float, outliers: int) -> Judgement | None:
+    """Judge the distances in units in the last place of the reference."""
+    facts, expected = leaf["ulp"], f"{where} within {limit:g} ulp" + (f", {outliers} outliers" if outliers else "")
+    form = calibrated.format_of(leaf["reference_dtype"])
+    if form is None:
+        return Judgement.error(f"values of dtype {leaf['reference_dtype']} have no units in the last place", expected=expected)
+    problem = nonfinite(facts, leaf["numel"], expected) or complete(leaf, expected)
+    distance = float(facts["apart"]) / calibrated.ulp(float(facts["size"]), form)
+    if problem is not None or distance <= limit or 0 < facts["outside"] <= outliers:
+        return problem
+    observed = f"{distance:.3g} ulp at {facts['index']}: {facts['value']!r} against {facts['reference']!r}"
+    return Judgement.failed(expected=expected, observed=observed, detail=f"{facts['outside']} of {leaf['numel']} elements are outside")
+
+
+def by_accumulation(where: str, leaf: Leaf, length: int, dtype: str, outliers: int) -> Judgement | None:
+    """Judge the error against the float64 reference by the bound of an accumulation."""
+    facts = leaf["accumulate"]
+    expected = f"{where} within the error of {length} additions in {dtype}"
+    if "why_not" in facts:
+        return Judgement.error(f"no float64 reference: {facts['why_not']}", expected=expected)
+    if (facts["length"], facts["dtype"]) != (length, dtype):
+        return Judgement.error(f"measured with {facts['length']} additions in {facts['dtype']}", expected=expected)
+    problem = nonfinite(leaf, leaf["numel"], expected) or complete(leaf, expected)
+    worst = facts["worst"]
+    if problem is not None or (worst is None and leaf["numel"] == 0):
+        return problem
+    outer, inner = calibrated.format_of(leaf["dtype"]), calibrated.format_of(dtype)
+    assert outer is not None
+    assert inner is not None
+    bound = accumulation_bound(worst, length, outer, inner)
+    if worst["error"] <= bound or 0 < facts["outside"] <= outliers:
+        return None
+    observed = f"error {worst['error']:.3g}, {worst['error'] / bound:.3g} times the bound; at {worst['index']}: {worst['value']!r}"
+    observed += f" against {worst['reference_value']!r} in float64"
+    return Judgement.failed(expected=expected, observed=observed, detail=f"{facts['outside']} of {leaf['numel']} elements are outside")
+
+
+def by_calibration(where: str, leaf: Leaf, factor: float, whose: str, outliers: int) -> Judgement | None:
+    """Judge the error against the float64 reference by that of eager, or of another value (``whose``)."""
+    facts = leaf["calibrated"]
+    expected = f"{where} within {factor:g} x {whose} error against float64"
+    form = calibrated.format_of(leaf["dtype"])
+    if form is None:
+        return Judgement.error(f"values of dtype {leaf['dtype']} are exact", expected=expected)
+    if facts["factor"] != factor:
+        return Judgement.error(f"measured with factor {facts['factor']:g}", expected=expected)
+    problem = complete(leaf, expected) or complete({**leaf, "numel": facts["numel"]}, expected)
+    if problem is not None:
+        return problem
+    problems = calibrated.problems(facts, form, factor, outliers)
+    if not problems:
+        return None
+    return Judgement.failed(expected=expected, observed=problems[0], detail="\n".join([*problems[1:], calibrated.summary(facts, whose)]))

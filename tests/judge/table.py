@@ -1,0 +1,58 @@
+"""The table of judges: which wrong answers each accepts, and which right ones it refuses."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+
+from tests.judge.families import Cell
+from tests.judge.judges import JUDGES, Judge
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One answer of one cell, judged."""
+
+    family: str
+    dtype: str
+    scale: float
+    answer: str
+    is_right: bool
+    """Whether it computes the function; else it has a defect."""
+    is_wrong: bool
+    """Whether its error is greater than that of every right answer. A defect within rounding is neither right nor wrong."""
+    accepted: Mapping[str, bool]
+    """By the name of the judge."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as plain data."""
+        return asdict(self)
+
+
+def entries(cells: Iterable[Cell], judges: Mapping[str, Callable[[Cell], Judge]] = JUDGES) -> Iterator[Entry]:
+    """Judge every answer of each cell."""
+    for cell in cells:
+        made = {name: judge(cell) for name, judge in judges.items()}
+        right = {"eager": cell.eager, **cell.right}
+        for name, answer in {**right, **cell.wrong}.items():
+            accepted = {judge: accepts(answer) for judge, accepts in made.items()}
+            is_right = name in right
+            yield Entry(cell.family.name, cell.dtype, cell.scale, name, is_right, not is_right and cell.is_wrong(answer), accepted)
+
+
+def mistakes(found: Iterable[Entry], judge: str) -> list[Entry]:
+    """Return the wrong answers that a judge accepts and the right ones that it refuses."""
+    return [entry for entry in found if (entry.is_wrong and entry.accepted[judge]) or (entry.is_right and not entry.accepted[judge])]
+
+
+def totals(found: Iterable[Entry], judges: Iterable[str]) -> dict[str, Counter[str]]:
+    """Return for each judge how many answers there are of each kind, and its mistakes."""
+    names = list(judges)
+    counted: dict[str, Counter[str]] = {name: Counter() for name in names}
+    for entry in found:
+        for name in names:
+            counted[name]["right"] += entry.is_right
+            counted[name]["wrong"] += entry.is_wrong
+            counted[name]["within rounding"] += not entry.is_right and not entry.is_wrong
+            counted[name]["right refused"] += entry.is_right and not entry.accepted[name]
+            counted[name]["wrong accepted"] += entry.is_wrong and entry.accepted[name]
+    return counted

@@ -1,0 +1,89 @@
+"""The calibrated judge accepts every right answer of the table, and no wrong one but those that are listed here."""
+
+from typing import Any
+
+import pytest
+
+from tests.fakes import import_torch
+
+pytestmark = pytest.mark.torch
+
+torch: Any = import_torch()
+
+SMALL = ("matmul", "batched matmul", "convolution", "attention", "sum to a scalar", "layer norm")
+
+SEEN: dict[tuple[str, str], str] = {
+    ("matmul and epilogue", "bfloat16"): "at scale 100 eager's cosine is noise; at 0.01 the defect is as large as rounding",
+    ("matmul and epilogue", "float16"): "at scale 100 eager's cosine is noise",
+    ("cancelling chain", "bfloat16"): "eager's result is noise where its digits cancel",
+    ("cancelling chain", "float16"): "eager's result is noise where its digits cancel",
+    ("uneven cancelling chain", "bfloat16"): "eager's result is noise where its digits cancel",
+    ("uneven cancelling chain", "float16"): "eager's result is noise where its digits cancel",
+    ("softmax", "bfloat16"): "one of 4,096 terms of a sum is less than rounding shows; a narrow sum shows in one element a row",
+    ("softmax", "float16"): "one of 4,096 terms of a sum is half a unit; a narrow sum shows in one element a row",
+    ("attention written out", "float16"): "eager rounds every step, as the defect does",
+    ("attention written out", "bfloat16"): "eager rounds every step, as the defect does",
+    ("sum of positive numbers", "float16"): "one of 32,768 terms is less than rounding shows",
+    ("sum of positive numbers", "bfloat16"): "one of 32,768 terms is less than rounding shows",
+    ("sum to a scalar", "bfloat16"): "one element: its error is about one unit",
+    ("sum to a scalar", "float16"): "one element: its error is about one unit",
+}
+"""Families and dtypes in which some wrong answers are accepted, and why."""
+
+NEVER = ("zeros", "x 2", "rows rotated", "NaN", "another input")
+"""Defects that no exception covers."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def check(families: Any, dtypes: Any, scales: Any, seed: int = 0) -> None:
+    from tests.judge.families import cells
+    from tests.judge.judges import JUDGES
+    from tests.judge.table import entries, mistakes
+
+    found = list(entries(cells(families, dtypes, scales, seed=seed), {"calibrated": JUDGES["calibrated"]}))
+    assert sum(entry.is_wrong for entry in found) > 3 * sum(entry.is_right for entry in found) / 2, "the table has both"
+    wrong = mistakes(found, "calibrated")
+    assert not [entry for entry in wrong if entry.is_right]
+    assert not [entry for entry in wrong if (entry.family, entry.dtype) not in SEEN or entry.answer in NEVER]
+
+
+def test_small_families() -> None:
+    check(SMALL, ("float32", "bfloat16"), (1.0,))
+
+
+@pytest.mark.nightly(reason="seven minutes; the small families are always judged")
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_whole_table(seed: int) -> None:
+    from tests.judge.families import DTYPES, SCALES
+
+    check((), DTYPES, SCALES, seed)
+
+
+def test_a_defect_is_told_from_rounding_without_a_judge() -> None:
+    from tests.judge.families import FAMILIES, cell
+
+    one = cell(FAMILIES["batched matmul"], "bfloat16", 1.0)
+    assert not one.is_wrong(one.eager)
+    assert not any(one.is_wrong(answer) for answer in one.right.values())
+    assert one.is_wrong(one.wrong["x 1.02"])
+    assert one.is_wrong(one.wrong["NaN"])
+
+
+def test_other_judges_are_mistaken_where_they_are_known_to_be() -> None:
+    from tests.judge.families import FAMILIES, cells
+    from tests.judge.judges import JUDGES
+    from tests.judge.table import entries, totals
+
+    found = list(entries(cells(["batched matmul"], ("bfloat16",), (1e-2,)), JUDGES))
+    counted = totals(found, JUDGES)
+    assert counted["calibrated"]["wrong accepted"] == counted["calibrated"]["right refused"] == 0
+    assert counted["same"]["wrong accepted"] > 0
+    assert counted["cosine"]["wrong accepted"] > 0
+    assert set(FAMILIES) > set(SMALL)

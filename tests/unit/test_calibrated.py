@@ -1,0 +1,259 @@
+"""The calibrated judge and the other words of ``close`` on facts alone: each side of each bound, and what a worker may not make up."""
+
+import math
+from typing import Any
+
+import pytest
+
+from runner.core.expectation import Status
+from runner.vocabulary.expectations import calibrated
+from runner.vocabulary.expectations.base import BadExpectation
+from runner.vocabulary.expectations.calibrated import FORMATS, element_bound, spread, ulp
+from runner.vocabulary.expectations.close import Close
+from runner.vocabulary.expectations.close_words import Judge
+from tests.fakes import case as make_case
+from tests.fakes import close_facts, close_leaf, expected, judged, observation, seen, step, verdict_of
+
+EAGER = {"to": "eager"}
+UP = 1 + 1e-9
+
+
+def facts(numel: int = 256, *, worst: Any = None, **changes: Any) -> dict[str, Any]:
+    """Return facts of an answer whose error is eager's, half a unit, in a tensor of values about 1 in bfloat16."""
+    element = {"index": [3], "value": 1.0, "eager_value": 1.0, "reference_value": 1.0, "reference": 1.0, "error": 2.0**-8}
+    element |= {"group_error": 2.0**-8, "group_draws": numel * 3, "nudge": 0.0, **(worst or {})}
+    shares = calibrated.quantiles_of(numel)
+    found = {"factor": 2.0, "runs": 3, "numel": numel, "nonfinite": 0, "outside": 0, "worst": element, "nearest": None}
+    found |= {name: [0.5] * len(shares) for name in ("quantiles", "eager_quantiles")} | {"nudge_quantiles": [0.0] * len(shares)}
+    found |= {"whole_error": 2.0**-8, "most": 1.0, "max_error": 2.0**-8, "max_ulp": 0.5, "eager_max_error": 2.0**-8, "eager_max_ulp": 0.5}
+    return {**found, **changes}
+
+
+def leaf(found: dict[str, Any], dtype: str = "bfloat16", **changes: Any) -> dict[str, Any]:
+    shape = {"shape": [found["numel"]], "reference_shape": [found["numel"]], "numel": found["numel"]}
+    return close_leaf(dtype=dtype, reference_dtype=dtype, **shape, **{"calibrated": found, **changes})
+
+
+def one(body: Any, *leaves: Any) -> Any:
+    (judgement,) = judged("close", body, measured=close_facts(*leaves))
+    return judgement
+
+
+def test_as_precise_as_eager_passes_and_the_errors_are_told() -> None:
+    judgement = one(EAGER, leaf(facts()))
+    assert judgement.status is Status.HELD
+    assert judgement.observed == "1 values by the float64 reference (greatest error 0.5 ulp (0.00391), eager's 0.5 ulp (0.00391))"
+
+
+def test_an_element_is_judged_by_its_bound() -> None:
+    found = facts()
+    bound = element_bound(found, FORMATS["bfloat16"], 2.0)
+    assert bound == pytest.approx(1.5 * 2**-7), "three halves of an ulp: more than twice eager's half"
+    for error, status in ((bound, Status.HELD), (bound * UP, Status.FAILED), (math.inf, Status.FAILED), (math.nan, Status.FAILED)):
+        assert one(EAGER, leaf(facts(worst={"error": error}, outside=1))).status is status
+
+
+def test_the_bound_is_computed_and_what_the_worker_counts_is_not_believed() -> None:
+    assert one(EAGER, leaf(facts(worst={"error": 1.0}, outside=0))).status is Status.FAILED
+
+
+@pytest.mark.parametrize(
+    ("worst", "whole", "bound"),
+    [
+        ({"group_error": 0.0, "reference": 1.0}, 1.0, 1.5 * 2**-7),
+        ({"group_error": 0.0, "reference": 0.0}, 1.0, 1.5 * 2.0**-126),
+        ({"group_error": 0.25, "reference": 1.0}, 0.01, 0.02),
+        ({"group_error": 0.25, "reference": 1.0}, 1.0, 0.5),
+        ({"group_error": 0.25, "reference": 0.0}, 0.0, 1.5 * 2**-7),
+    ],
+    ids=["floor", "floor of zero", "the tensor bounds", "the group bounds", "the floor of the tensor"],
+)
+def test_the_bound_is_the_smaller_of_tensor_and_group_with_a_floor(worst: Any, whole: float, bound: float) -> None:
+    assert element_bound(facts(worst=worst, whole_error=whole), FORMATS["bfloat16"], 2.0) == pytest.approx(bound)
+
+
+def test_a_wide_format_has_room_for_another_order_of_additions() -> None:
+    found = facts(worst={"group_error": 0.0, "nudge": 0.125})
+    assert element_bound(found, FORMATS["float32"], 2.0) == 0.25
+    assert element_bound(found, FORMATS["bfloat16"], 2.0) == pytest.approx(1.5 * 2**-7)
+
+
+def test_few_draws_are_widened() -> None:
+    assert spread(10**6, 10**6) == 1.0
+    assert 1 < spread(64, 10**6) < spread(16, 10**6) < 4
+    assert spread(16, 10**4) < spread(16, 10**6)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "unit"),
+    [(1.0, "float32", 2**-23), (-1.99, "float32", 2**-23), (2.0, "bfloat16", 2**-6), (0.0, "float16", 2**-24), (1e-300, "float32", 0.0)],
+)
+def test_units_in_the_last_place(value: float, dtype: str, unit: float) -> None:
+    assert ulp(value, FORMATS[dtype]) == max(unit, 2.0 ** FORMATS[dtype].least)
+
+
+def test_a_quantile_fails_where_no_element_does() -> None:
+    assert one(EAGER, leaf(facts(quantiles=[1.0, 1.0]))).status is Status.HELD
+    judgement = one(EAGER, leaf(facts(quantiles=[1.01, 1.0])))
+    assert judgement.status is Status.FAILED
+    assert judgement.observed == "quantile 0.5 of the error is 1.01 ulp: the bound is 1 ulp, eager's 0.5"
+    assert one(EAGER, leaf(facts(quantiles=[0.5, 0.5], eager_quantiles=[0.0, 0.0]))).status is Status.HELD, "the floor"
+
+
+def test_few_elements_have_no_quantiles() -> None:
+    assert calibrated.quantiles_of(31) == ()
+    assert calibrated.quantiles_of(10**4) == (0.5, 0.9, 0.99)
+    assert one(EAGER, leaf(facts(numel=8))).status is Status.HELD
+
+
+def test_where_eager_says_little_the_answer_is_near_eager_or_float64() -> None:
+    blind = {"eager_quantiles": [40.0, 90.0], "quantiles": [40.0, 90.0]}
+    assert one(EAGER, leaf(facts(**blind, nearest=2.0))).status is Status.HELD
+    assert "median distance" in one(EAGER, leaf(facts(**blind, nearest=2.1))).observed
+    assert one(EAGER, leaf(facts(**blind, nearest=None))).status is Status.ERROR
+
+
+def judged_by_case(body: Any, *leaves: Any) -> Any:
+    case = make_case(step(expected("close", body)))
+    outcome = verdict_of(case, observation(seen(measured={"0": close_facts(*leaves)})))
+    return next((verdict for verdict in outcome.verdicts if verdict.kind == "close"), outcome.verdicts[0])
+
+
+@pytest.fixture(autouse=True)
+def _by_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judge as a run does: what facts of another form raise is an error."""
+    monkeypatch.setitem(globals(), "one", judged_by_case)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"factor": 3.0},
+        {"numel": 255},
+        {"worst": None},
+        {"quantiles": []},
+        {"eager_quantiles": [0.5]},
+        {"nonfinite": "0"},
+        {"whole_error": "0"},
+        {"runs": 0},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_facts_that_do_not_fit_claim_nothing(changes: Any) -> None:
+    found = {**facts(), **changes}
+    assert one(EAGER, leaf({**found, "numel": 256}) if "numel" not in changes else leaf(facts(), calibrated=found)).status is Status.ERROR
+
+
+def test_a_group_of_one_error_bounds_nothing() -> None:
+    assert one(EAGER, leaf(facts(worst={"group_draws": 1, "error": 0.1}))).status is Status.ERROR
+
+
+def test_a_leaf_without_these_facts_claims_nothing() -> None:
+    found = leaf(facts())
+    del found["calibrated"]
+    assert one(EAGER, found).status is Status.ERROR
+
+
+def test_without_a_reference_the_tolerance_judges_and_says_why() -> None:
+    why = {"why_not": "the function draws random numbers"}
+    judgement = one(EAGER, close_leaf(calibrated=why))
+    assert judgement.observed == "1 values within tolerance (no float64 reference: the function draws random numbers)"
+    assert one(EAGER, close_leaf(calibrated=why, excess=2e-5, mismatches=1)).status is Status.FAILED
+
+
+def test_nonfinite_numbers() -> None:
+    assert "NaN or an infinity in 2 of 256" in one(EAGER, leaf(facts(nonfinite=2))).observed
+    assert one(EAGER, leaf(facts(), inf_mismatches=1)).status is Status.HELD, "it has what float64 has"
+    assert one({**EAGER, "nan": "same"}, leaf(facts(), inf_mismatches=1)).status is Status.FAILED
+
+
+def test_outliers_are_counted() -> None:
+    found = facts(worst={"error": 1.0}, outside=2)
+    assert one({**EAGER, "outliers": 2}, leaf(found)).status is Status.HELD
+    assert one({**EAGER, "outliers": 1}, leaf(found)).status is Status.FAILED
+    tolerance = {"to": "eager", "atol": 0.0, "rtol": 0.0}
+    numbers = close_leaf(atol=0.0, rtol=0.0, excess=1.0, mismatches=2)
+    assert one({**tolerance, "outliers": 2}, numbers).status is Status.HELD
+    assert one({**tolerance, "outliers": 1}, numbers).status is Status.FAILED
+    assert one({**tolerance, "outliers": 2}, {**numbers, "mismatches": 0}).status is Status.FAILED, "an excess without a mismatch"
+    assert one({**tolerance, "outliers": 2}, {**numbers, "nan_mismatches": 1}).status is Status.FAILED
+
+
+def test_no_worse_than_needs_the_reference() -> None:
+    body = {**EAGER, "no_worse_than": "other", "factor": 2.0}
+    assert one(body, leaf(facts())).status is Status.HELD
+    assert one(body, close_leaf(calibrated={"why_not": "none"})).status is Status.ERROR
+
+
+def test_exact_and_ulp() -> None:
+    bits = {"differing": 0, "index": [], "value": None, "reference": None}
+    assert one({**EAGER, "exact": True}, close_leaf(bits=bits)).status is Status.HELD
+    off = {"differing": 1, "index": [0], "value": "0.0", "reference": "-0.0"}
+    judgement = one({**EAGER, "exact": True}, close_leaf(bits=off))
+    assert (judgement.status, judgement.observed) == (Status.FAILED, "at [0]: 0.0 against -0.0")
+    assert one({**EAGER, "exact": True}, close_leaf(bits=off, numel=2)).status is Status.ERROR
+    assert one({**EAGER, "exact": True}, close_leaf()).status is Status.ERROR
+    whole = {"nan_mismatches": 0, "inf_mismatches": 0, "outside": 1, "index": [0], "value": 1.0, "reference": 1.0, "size": 1.0}
+    for apart, status in ((2.0**-22, Status.HELD), (2.0**-22 * UP, Status.FAILED)):
+        assert one({**EAGER, "ulp": 2}, close_leaf(ulp={**whole, "apart": apart})).status is status
+    assert one({**EAGER, "ulp": 2}, close_leaf(ulp={**whole, "apart": 0.0, "nan_mismatches": 1})).status is Status.FAILED
+    assert one({**EAGER, "ulp": 2, "outliers": 1}, close_leaf(ulp={**whole, "apart": 1.0})).status is Status.HELD
+
+
+def test_accumulate() -> None:
+    body = {**EAGER, "accumulate": {"length": 1024}}
+    worst = {"index": [0], "value": 1.0, "reference_value": 1.0, "reference": 1.0, "magnitude": 4.0}
+    bound = 2**-23 + 1024 * 2**-24 * 4
+    for error, status in ((bound, Status.HELD), (bound * UP, Status.FAILED), (math.nan, Status.FAILED)):
+        found = {"length": 1024, "dtype": "float32", "outside": 0, "worst": {**worst, "error": error}}
+        assert one(body, close_leaf(accumulate=found)).status is status
+    assert one(body, close_leaf(accumulate={"why_not": "none"})).status is Status.ERROR
+    assert one(body, close_leaf(accumulate={"length": 512, "dtype": "float32", "outside": 0, "worst": worst})).status is Status.ERROR
+    assert one(body, close_leaf()).status is Status.ERROR
+
+
+# -- the words ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "judge"),
+    [
+        ({"to": "eager"}, Judge.CALIBRATED),
+        ({"to": "eager.0", "factor": 3}, Judge.CALIBRATED),
+        ({"to": "first"}, Judge.TOLERANCE),
+        ({"to": "eager", "atol": 0, "rtol": 0}, Judge.TOLERANCE),
+        ({"to": "first", "exact": True}, Judge.EXACT),
+        ({"to": "first", "ulp": 0}, Judge.ULP),
+        ({"to": "eager", "accumulate": {"length": 3}}, Judge.ACCUMULATE),
+        ({"to": "eager", "no_worse_than": "first"}, Judge.NO_WORSE),
+    ],
+)
+def test_the_words_choose_the_judge(body: Any, judge: Judge) -> None:
+    check = Close.parse(body)
+    assert check.judge_kind is judge
+    assert check.measurement().get("judge", "tolerance") == judge.value
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "message"),
+    [
+        ({"exact": True, "ulp": 1}, "ulp", "both choose"),
+        ({"atol": 0, "rtol": 0, "accumulate": {"length": 2}}, "accumulate", "both choose"),
+        ({"ulp": 1, "no_worse_than": "first"}, "no_worse_than", "both choose"),
+        ({"exact": True, "outliers": 1}, "outliers", "means nothing"),
+        ({"atol": 0, "rtol": 0, "factor": 2}, "factor", "means nothing"),
+        ({"nan": "same", "equal_nan": True}, "equal_nan", "both say"),
+        ({"to": "first", "factor": 2}, "factor", "has none"),
+        ({"to": "first", "accumulate": {"length": 2}}, "accumulate", "has none"),
+        ({"no_worse_than": "eager.0"}, "no_worse_than", "anyway"),
+        ({"no_worse_than": "output"}, "no_worse_than", "compared with itself"),
+        ({"factor": 0.5}, "factor", "factor is 0.5"),
+        ({"factor": math.inf}, "factor", "factor is inf"),
+        ({"ulp": math.nan}, "ulp", "ulp is nan"),
+    ],
+)
+def test_words_that_exclude_each_other(body: Any, path: str, message: str) -> None:
+    with pytest.raises(BadExpectation, match=message) as caught:
+        Close.parse({"to": "eager", **body})
+    assert caught.value.path == (path,)
+    assert caught.value.hint

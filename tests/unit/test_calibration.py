@@ -1,0 +1,230 @@
+"""The runs of the float64 reference: what they see and leave, where there are none, and that the whole judge refuses wrong answers."""
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.core.expectation import Status
+from runner.core.observation import Observation
+from runner.core.protocol import decode, dumps, encode, loads
+from runner.judge.reading import read_observation
+from runner.language.expand.cases import surroundings
+from runner.language.load import load
+from runner.plan.worker_plan import make_plan, with_paths
+from runner.vocabulary.expectations import EXPECTATIONS, close
+from runner.vocabulary.expectations.base import StepFacts
+from tests.fakes import HERE, import_torch, observation, seen, shipped
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+
+torch: Any = import_torch()
+
+
+class Case:
+    """One session of a spec, with the facts of each ``close`` of its steps."""
+
+    def __init__(self, session: Any, plan: Any) -> None:
+        self.session = session
+        self.plan = plan
+        self.facts: list[dict[str, Any]] = []
+
+    def run(self, change: Callable[[Any], Any] = lambda output: output) -> list[dict[str, Any]]:
+        """Carry out the steps; ``change`` makes the answer of the compiled side. Return the facts."""
+        for step in self.plan["steps"]:
+            self.session.begin_step(step)
+            self.session.do(step)
+            self.session.output = change(self.session.output)
+            for wanted in step["measure"]:
+                facts = close.measure(wanted["arguments"], self.session.names.values())
+                self.session.calibrations.defer(facts, wanted["arguments"], self.session.names.value)
+                self.session.other_answers.defer(facts, wanted["arguments"], self.session.names.value)
+                self.facts.append(facts)
+        self.session.calibrations.add_all()
+        self.session.other_answers.add_all()
+        return self.facts
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[..., Case]:
+    """Return what makes a prepared session of a spec; nothing of inductor is compiled."""
+    torch._dynamo.reset()
+
+    def make(text: str, **body: Any) -> Case:
+        from runner.worker.case.hooks import Phases
+        from runner.worker.case.session import Session
+
+        path = tmp_path / "spec.yaml"
+        path.write_text(f"summary: A case of one session\nbackends: [cpu]\ncompile: {{backend: eager}}\n{text}")
+        (one,) = load([path]).cases
+        plan = decode(
+            json.loads(json.dumps(with_paths(make_plan(one, surroundings(shipped()["cpu"], HERE), {}), tmp_path, tmp_path / "cache")))
+        )
+        plan["body"].update(body)
+        session = Session(plan, Phases(lambda phase: None), contextlib.ExitStack())
+        session.prepare()
+        return Case(session, plan)
+
+    return make
+
+
+def spec(function: str, inputs: str, body: str = "{to: eager}") -> str:
+    return f"function: |\n  def fn(x, y):\n      {function}\ninputs: [{inputs}]\nexpect: [{{close: {body}}}]\n"
+
+
+PAIR = "{randn: [32, 64], dtype: DTYPE}, {randn: [64, 24], dtype: DTYPE}"
+
+
+def judged(facts: Any, body: Any = None) -> Any:
+    """Send the facts as the worker does, hold them against the schema, and judge them."""
+    sent = loads(dumps(encode(facts)))
+    assert isinstance(read_observation(observation(seen(measured={"0": sent}))), Observation)
+    (judgement,) = EXPECTATIONS["close"].parse(body or {"to": "eager"}).judge(StepFacts(measured=decode(sent)), HERE)
+    return judgement
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+def test_every_dtype_has_a_reference_and_a_histogram(start: Callable[..., Case], dtype: str) -> None:
+    (facts,) = start(spec("return x @ y", PAIR.replace("DTYPE", dtype))).run()
+    found = facts["leaves"][0]["calibrated"]
+    assert judged(facts).status is Status.HELD
+    assert "by the float64 reference" in judged(facts).observed
+    assert sum(found["histogram"]["compiled"]) == sum(found["histogram"]["eager"]) == found["numel"] == 768
+    assert all(stand_in for stand_in in facts["leaves"][0]["stand_ins"].values())
+
+
+WRONG: dict[str, Callable[[Any], Any]] = {
+    "zeros": torch.zeros_like,
+    "x 1.02": lambda output: (output.double() * 1.02).to(output.dtype),
+    "rows rotated": lambda output: output.roll(1, 0),
+    "one element": lambda output: output.index_put((torch.tensor(3), torch.tensor(3)), torch.tensor(0.0, dtype=output.dtype)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_answers_are_refused_at_small_scales(start: Callable[..., Case], dtype: str, wrong: str) -> None:
+    (facts,) = start(spec("return (x / 1000) @ y", PAIR.replace("DTYPE", dtype))).run(WRONG[wrong])
+    judgement = judged(facts)
+    assert judgement.status is Status.FAILED
+    assert "ulp" in judgement.observed
+    assert "eager's" in judgement.detail
+
+
+def test_a_more_precise_answer_is_right(start: Callable[..., Case]) -> None:
+    case = start(spec("return (x @ y).cos() + 1", PAIR.replace("DTYPE", "bfloat16")))
+    x, y = case.session.eager.arguments
+    (facts,) = case.run(lambda output: ((x.float() @ y.float()).cos() + 1).to(output.dtype))
+    assert judged(facts).status is Status.HELD
+
+
+def test_no_mutant_of_a_right_answer_survives(start: Callable[..., Case]) -> None:
+    (facts,) = start(spec("return x @ y", PAIR.replace("DTYPE", "bfloat16"))).run()
+    check = EXPECTATIONS["close"].parse({"to": "eager"})
+    mutants = list(check.mutants(StepFacts(measured=facts), HERE))
+    tried = [mutant for mutant in mutants if mutant.facts is not None]
+    assert {mutant.name for mutant in tried} >= {"zeros", "one element off", "one element zero", "lower precision", "other inputs", "NaN"}
+    assert not [mutant.name for mutant in tried if check.judge(mutant.facts, HERE)[0].status is Status.HELD]
+
+
+def test_a_function_that_names_a_narrow_dtype_runs_in_float64(start: Callable[..., Case]) -> None:
+    function = "return (x.bfloat16() @ torch.ones(64, 24, dtype=torch.bfloat16)).float() + y[:32]"
+    (facts,) = start(spec(function, PAIR.replace("DTYPE", "float32"))).run()
+    found = facts["leaves"][0]["calibrated"]
+    assert found["eager_max_ulp"] > 1000, "eager rounds to bfloat16, the reference does not"
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        ("return x.abs().argmax(-1) + y.numel()", "values of dtype int64 are exact"),
+        ("return torch.nn.functional.dropout(x) + y.sum()", "draws random numbers"),
+        ("return x.view(torch.int32).view(torch.float32) * y.sum()", "reinterprets the bits"),
+        ("import random; return x * random.random() + y.sum()", "a second run of eager gives another answer"),
+        ("return x.tolist()[0][0] + torch.ones(3).share_memory_() * (1 if x.dtype == torch.float32 else 1 // 0)", "refuses float64"),
+    ],
+)
+def test_where_there_is_none(start: Callable[..., Case], function: str, why: str) -> None:
+    (facts,) = start(spec(function, PAIR.replace("DTYPE", "float32"))).run()
+    assert why in facts["leaves"][0]["calibrated"]["why_not"]
+    assert "excess" in facts["leaves"][0]
+
+
+def test_a_case_that_observes_its_calls_is_not_called_again(start: Callable[..., Case]) -> None:
+    case = start(spec("return x @ y", PAIR.replace("DTYPE", "float32")), handlers={})
+    case.plan["body"]["dead"] = ["x"]
+    assert "observes calls" in case.run()[0]["leaves"][0]["calibrated"]["why_not"]
+
+
+def test_nothing_of_it_is_seen(start: Callable[..., Case]) -> None:
+    case = start(
+        "prelude: |\n  seen = []\nfunction: |\n  def fn(x):\n      seen.append(1)\n      return x.add_(1)\n"
+        "inputs: [{rand: [64]}]\nsteps: [{call: {}, expect: [{close: {to: eager}}]}, {call: {}, expect: [{close: {to: eager}}]}]"
+    )
+    state = torch.get_rng_state()
+    counters = {name: dict(found) for name, found in torch._dynamo.utils.counters.items()}
+    arguments = case.session.compiled.arguments[0].clone()
+    first, second = case.run()
+    assert judged(first).status is judged(second).status is Status.HELD
+    assert "why_not" not in second["leaves"][0]["calibrated"], "the inputs are those before the call, although it changes them"
+    assert torch.equal(case.session.compiled.arguments[0], arguments + 2)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert {name: dict(found) for name, found in torch._dynamo.utils.counters.items()}.keys() >= counters.keys()
+
+
+def test_gradients_and_modules(start: Callable[..., Case]) -> None:
+    case = start(
+        "function: {module: torch.nn.Linear, args: [16, 4]}\ninputs: [{randn: [8, 16], requires_grad: true}]\n"
+        "steps: [{call: {}, expect: [{close: {to: eager}}]}, {backward: {}, expect: [{close: {to: eager}}]}]"
+    )
+    kept = [parameter.clone() for parameter in case.session.eager.targets["function"].parameters()]
+    results, gradients = case.run()
+    assert all("factor" in leaf["calibrated"] for facts in (results, gradients) for leaf in facts["leaves"])
+    assert len(gradients["leaves"]) == 3
+    assert all(map(torch.equal, kept, case.session.eager.targets["function"].parameters())), "float32, as they were"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"to": "eager", "exact": True}, "{to: eager, exact: true}"),
+        ({"to": "eager", "ulp": 1}, "{to: eager, ulp: 1}"),
+        ({"to": "eager", "accumulate": {"length": 64}}, "{to: eager, accumulate: {length: 64}}"),
+        ({"to": "eager", "factor": 3, "outliers": 1, "nan": "same"}, "{to: eager, factor: 3, outliers: 1, nan: same}"),
+    ],
+    ids=["exact", "ulp", "accumulate", "factor"],
+)
+def test_each_word_accepts_right_answers_and_refuses_wrong_ones(start: Callable[..., Case], body: Any, text: str) -> None:
+    whole = spec("return x @ y", PAIR.replace("DTYPE", "float32"), text)
+    (facts,) = start(whole).run()
+    assert judged(facts, body).status is Status.HELD
+    check = EXPECTATIONS["close"].parse(body)
+    tried = [mutant for mutant in check.mutants(StepFacts(measured=facts), HERE) if mutant.facts is not None]
+    assert len(tried) >= 7
+    assert not [mutant.name for mutant in tried if check.judge(mutant.facts, HERE)[0].status is Status.HELD]
+    (facts,) = start(whole).run(lambda output: output * 1.001)
+    assert judged(facts, body).status is Status.FAILED
+
+
+def test_no_worse_than_a_named_value(start: Callable[..., Case]) -> None:
+    text = (
+        "function: |\n  def fn(x, y):\n      return x @ y\ninputs: [{randn: [32, 64]}, {randn: [64, 24]}]\n"
+        "steps: [{call: {as: first}}, {call: {}, expect: [{close: {to: eager, no_worse_than: first, factor: 1.5}}]}]"
+    )
+    body = {"to": "eager", "no_worse_than": "first", "factor": 1.5}
+    assert judged(start(text).run()[0], body).status is Status.HELD
+
+    def narrow(output: Any) -> Any:
+        return output.bfloat16().float() if case.facts or case.session.names.snapshots else output
+
+    case = start(text)
+    assert judged(case.run(narrow)[0], body).status is Status.FAILED
+
+
+def test_zeros_of_two_signs_differ_where_exactness_is_claimed(start: Callable[..., Case]) -> None:
+    (facts,) = start(spec("return x * 0 + y.sum() * 0", "{ones: [3]}, {ones: [3]}", "{to: eager, exact: true}")).run()
+    assert judged(facts, {"to": "eager", "exact": True}).status is Status.HELD
+    assert facts["leaves"][0]["stand_ins"]["sign of zero"]["bits"]["differing"] == 3
