@@ -45,12 +45,14 @@ def print_report(
     objects: Path | None = None,
     lets_flaky_pass: bool = False,
     folder: Path | None = None,
+    coverage: Sequence[str] = (),
 ) -> None:
     """Print every case other than PASS, the timings, the totals, and last the number of executed cases."""
     parts = (_expected, functools.partial(_blocks, folder=folder), _groups, _timings, _notes, _totals)
     lines = [line for part in parts for line in part(results, color=color)]
     lines += _objects(results, objects)
     lines += _left_out(results)
+    lines += coverage
     if truncated:
         lines.append("truncated: this run did not reach its end")
     if lets_flaky_pass and any(result.outcome is Outcome.FLAKY for result in results):
