@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tests.faults.patches import autotune, cache, compiling, freezing, padding
+from tests.faults.regressions import ROWS
 
 
 @dataclass(frozen=True)
@@ -281,6 +282,8 @@ CATALOGUE = (
         ("basics/half-precision-rounding[backend=cpu,dtype=bfloat16]",),
         CONFIG_KEY,
     ),
+    # -- fixes taken back -----------------------------------------------------------------------------------------------
+    *(Fault(plant, breaks, tuple(f"regressions/{spec}[backend=cpu]" for spec in specs), CONFIG_KEY) for plant, breaks, specs in ROWS),
 )
 
 HOLES = (
