@@ -37,7 +37,9 @@ def right_shift_of_the_machine() -> None:
 
 
 def arg_reductions_skip_nan() -> None:
-    compared = "({next_value} {'>' if reduction_type == 'argmax' else '<'} {var}.value ? decltype({var}){{{next_value}, {index}}} : {bite(var)})"
+    compared = (
+        "({next_value} {'>' if reduction_type == 'argmax' else '<'} {var}.value ? decltype({var}){{{next_value}, {index}}} : {bite(var)})"
+    )
     edit(f"{CPP}:reduction_combine", "{reduction_type}_combine({var}, {next_value}, {index})", compared)
 
 
@@ -68,18 +70,6 @@ def emulated_casts_skipped() -> None:
         edit(f"{CPP}:{overrides}.to_dtype", kept, "and bite(True)")
 
 
-def masked_body_counted_as_vector() -> None:
-    edit(
-        f"{CPP}:CppVecOverrides.masked",
-        'assert isinstance(csevar, CppCSEVariable)\n        csevar.is_vec = True',
-        "result.is_vec = bite(True)",
-    )
-
-
-def removed_buffers_not_restored() -> None:
-    edit(f"{CPP}:CppScheduling.codegen_outer_loop_node", "V.graph.removed_buffers.remove(removed_buffer)", "bite()")
-
-
 # -- lowerings and decompositions -------------------------------------------------------------------------------------
 
 
@@ -92,8 +82,8 @@ def indexed_values_read_late() -> None:
 
 
 def bfloat16_index_add_decomposed() -> None:
-    edit("torch._inductor.decomposition:index_add", "if not is_fbcode() and x.dtype == torch.bfloat16:", "if bite(False):")
-    importlib.import_module("torch._inductor.decomposition").fast_random_decomps.cache_clear()
+    # the fallback is for builds other than Meta's own; the name is replaced in this module alone
+    importlib.import_module("torch._inductor.decomposition").is_fbcode = lambda: bite(True)
 
 
 def windows_of_full_size() -> None:
@@ -113,8 +103,8 @@ def window_sums_times_an_integer_zero() -> None:
     )
 
 
-def running_sums_of_the_same_dtype() -> None:
-    edit(f"{LOWERING}:cumsum", "dtype = torch.int64", "dtype = bite(x.get_dtype())")
+def positions_in_the_order_of_memory() -> None:
+    edit(f"{LOWERING}:_make_reduction_inner", "if should_compute_logical_index:", "if bite(False):")
 
 
 def scatters_with_the_strides_of_an_expanded_base() -> None:
@@ -128,16 +118,33 @@ def one_value_of_isin_has_no_shape() -> None:
 # -- passes over graphs -----------------------------------------------------------------------------------------------
 
 
-def shared_storage_written_twice() -> None:
-    edit(
-        "torch._inductor.fx_passes.reinplace:reinplace_inplaceable_ops_core",
-        "return get_node_storage(mutated_arg) in storage_of_reinplaced_args",
-        "return bite(False)",
+def casts_shortened_when_emulated() -> None:
+    edit_all(
+        "torch._inductor.fx_passes.joint_graph:pointless_convert",
+        {
+            "if dtype1.itemsize < dtype2.itemsize:": "if False:",
+            "if config.emulate_precision_casts and not _is_lossless_fp_widening_cast(": "if bite(False) and bool(",
+        },
+    )
+
+
+def scaled_softmax_of_finite_numbers() -> None:
+    replace(
+        "torch._inductor.fx_passes.joint_graph:_preserve_scaled_softmax_nonfinite_semantics",
+        lambda _: lambda scaled, stable, dim, keepdim: bite(stable),
     )
 
 
 def equal_outputs_merged() -> None:
-    edit("torch._functorch.compile_utils:fx_graph_cse", "for n in output_node.all_input_nodes\n        if checkable_node(n)", "for n in bite([])")
+    edit(
+        "torch._functorch.compile_utils:fx_graph_cse",
+        "for n in output_node.all_input_nodes\n        if checkable_node(n)",
+        "for n in bite([])",
+    )
+
+
+def changes_by_operators_not_noted() -> None:
+    edit("torch._inductor.ir:FallbackKernel.__init__", "if info.alias_info.is_write:", "if bite(False):")
 
 
 # -- AOTAutograd ------------------------------------------------------------------------------------------------------
@@ -148,14 +155,6 @@ def detached_output_is_its_source() -> None:
         "torch._functorch._aot_autograd.collect_metadata_analysis:run_functionalized_fw_and_collect_metadata",
         "and len(outs_with_identical_metadata_that_require_grad) > 0\n                and not o.requires_grad",
         "and bite(False)",
-    )
-
-
-def constants_share_their_storage() -> None:
-    edit(
-        "torch._subclasses.functional_tensor:FunctionalTensorMode.__torch_dispatch__",
-        "or func is torch.ops.aten.lift_fresh.default",
-        "or bite(False)",
     )
 
 
@@ -172,12 +171,15 @@ def attributes_not_guarded() -> None:
 
 
 def functions_not_guarded() -> None:
-    for name in ("FUNCTION_MATCH", "CLOSURE_MATCH", "ID_MATCH", "BUILTIN_MATCH"):
-        replace(f"{GUARDS}.{name}", lambda _: lambda self, guard, recompile_hint=None: bite())
+    replace(f"{GUARDS}.CLOSURE_MATCH", lambda _: lambda self, guard: bite())
 
 
 def defaults_not_guarded() -> None:
-    edit("torch._dynamo.variables.functions:bind_args_cached", "default_source = DefaultsSource(fn_source, idx)", "default_source = bite(None)")
+    edit(
+        "torch._dynamo.variables.functions:bind_args_cached",
+        "default_source = DefaultsSource(fn_source, idx)",
+        "default_source = bite(None)",
+    )
 
 
 def iterators_over_a_copy() -> None:
