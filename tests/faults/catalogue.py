@@ -335,6 +335,5 @@ IN_CI = (
     # fixes taken back
     "sums-promoted-to-int",
     "defaults-not-guarded",
-    "detached-output-is-its-source",
 )
 """Faults that every run of the tests plants: some of each area, those whose cases are quick. The nightly tests plant all others."""
