@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from runner import __version__
-from runner.cli import selecting
+from runner.cli import ledger_options, selecting
 from runner.cli.option_types import factor, natural, positive, seed, times
 from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
@@ -72,6 +72,7 @@ def _list(commands: "_Commands") -> None:
         "--coverage", action="store_true", help="print which specs and cases cover each upstream test, instead of the cases"
     )
     command.add_argument("--json", action="store_true", help="print an array of objects; with --coverage one object")
+    ledger_options.of_list(command)
 
 
 def _run(commands: "_Commands") -> None:
@@ -89,6 +90,7 @@ def _run(commands: "_Commands") -> None:
     _services(command)
     _caches(command)
     command.add_argument("--resume", metavar="RUN", help="resume a run that was killed or interrupted: its folder, its id, or latest")
+    ledger_options.of_run(command)
     _isolation(command)
 
 

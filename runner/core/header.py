@@ -50,6 +50,28 @@ class RunHeader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerCount:
+    """How much of a ledger, the committed list of all cases of a folder of specs, a run executed."""
+
+    file: str
+    cases: int
+    executed: int
+    not_executed: Mapping[str, int] = field(default_factory=dict)
+    """How many of its cases were not executed, by reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissedCases:
+    """The cases that an earlier run executed and this one did not."""
+
+    run: str
+    executed: int
+    """How many cases the earlier run executed."""
+    missed: Mapping[str, str] = field(default_factory=dict)
+    """The reason for each of them that was not executed now, by id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFooter:
     """How a run ended."""
 
@@ -58,3 +80,7 @@ class RunFooter:
     totals: Mapping[str, int]
     exit_code: int
     interrupted: bool = False
+    ledgers: tuple[LedgerCount, ...] = ()
+    """Of the ledgers beside the specs that were read."""
+    against: tuple[MissedCases, ...] = ()
+    """One for the run of ``--against``."""

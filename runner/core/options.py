@@ -49,6 +49,8 @@ class RunOptions(ExecutionOptions):
     repeat: int
     flaky: str
     resume: str | None
+    against: str | None = None
+    """A run whose executed cases are compared with this one's."""
 
     @property
     def lets_flaky_pass(self) -> bool:
@@ -102,6 +104,12 @@ class ListOptions:
     shard: str | None
     coverage: bool
     json: bool
+    against: Path | None = None
+    """A ledger that must have no case that is gone."""
+    update: Path | None = None
+    """A ledger that is brought up to date."""
+    because: str = ""
+    """Why cases of it are gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from runner.core import devices
 from runner.record.journal import RunHeader
 
 FREE_OPTIONS: Mapping[str, str] = {
+    "against": "the run that is compared with at the end; changes no outcome",
     "jobs": "the number of parallel cases changes no outcome",
     "junit": "the path of a report",
     "no-kept": "ignores cached probe results; the probes give the same results again",

@@ -46,6 +46,7 @@ def print_report(
     lets_flaky_pass: bool = False,
     folder: Path | None = None,
     not_requested: int = 0,
+    coverage: Sequence[str] = (),
 ) -> None:
     """Print every case other than PASS, the timings, the totals, and last the number of executed cases."""
     parts = (_expected, functools.partial(_blocks, folder=folder), _groups, _timings, _notes, _totals)
@@ -55,6 +56,7 @@ def print_report(
     if not_requested:
         are = "1 case on request is" if not_requested == 1 else f"{not_requested} cases on request are"
         lines.append(f"{are} not selected (a PATH, --tag or --select that names them runs them)")
+    lines += coverage
     if truncated:
         lines.append("truncated: this run did not reach its end")
     if lets_flaky_pass and any(result.outcome is Outcome.FLAKY for result in results):

@@ -22,6 +22,7 @@ from runner.core.exit_codes import ExitCode
 from runner.core.results import CaseResult
 from runner.report import one_line
 from runner.report.console import print_report, wants_bar, wants_color, why_nothing
+from runner.report.coverage import lines_of
 from runner.report.progress import Progress
 from runner.report.setup import ReportSetup
 from runner.system import output
@@ -84,6 +85,7 @@ class TerminalReporter:
             lets_flaky_pass=ended.header.lets_flaky_pass,
             folder=Path(shown_path(folder.path)),
             not_requested=ended.header.not_requested,
+            coverage=lines_of(ended.footer),
         )
         if ended.footer.exit_code == ExitCode.NOTHING and results and not self._executes_enough(results):
             output.note(why_nothing(results, self._setup.min_executed, len(results)))

@@ -18,6 +18,7 @@ from runner.record.evidence import alterations
 from runner.record.journal import totals
 from runner.record.run_folder import RunFolder, require_free_report
 from runner.run import resume
+from runner.run.coverage import Coverage
 from runner.run.execution import Execution
 from runner.run.header import now
 from runner.run.header_stage import HeaderStage
@@ -64,6 +65,7 @@ class Controller:
     def __init__(self, prepared: Prepared, folder: RunFolder, listener: Listener, interrupts: Interrupts) -> None:
         self._options = prepared.options
         self._selection = prepared.selection
+        self._expected = prepared.expected
         self._folder = folder
         self._emit = listener.on_event
         self._interrupts = interrupts
@@ -140,10 +142,14 @@ class Controller:
         return ExitCode.NOTHING if unexercised else code
 
     def _footer(self, code: ExitCode) -> RunFooter:
+        coverage = Coverage(self._selection.suite.cases, self._selection.whole, self._ledger.results)
+        earlier = self._expected.earlier
         return RunFooter(
             ended=now(),
             seconds=round(time.monotonic() - self._begun, 3),
             totals=totals(list(self._ledger.results.values())),
             exit_code=int(code),
             interrupted=self._is_interrupted,
+            ledgers=tuple(map(coverage.of_ledger, self._expected.ledgers)),
+            against=(coverage.of_earlier(earlier),) if earlier else (),
         )

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from runner.core.attempts import Policy
@@ -19,6 +19,7 @@ from runner.plan.durations import seconds_of_run
 from runner.plan.on_request import not_requested, requested
 from runner.plan.selection import Shard, select, unmatched, why_nothing_selected, without_benches
 from runner.record.run_folder import JOURNAL, LATEST, REPORTS
+from runner.run.coverage import Expected, expected
 from runner.run.header import header_of
 from runner.system import cache_dirs, output, scratch
 
@@ -57,6 +58,8 @@ class Prepared:
     workers: int
     scheduling: schedule.SchedulingOptions
     header: RunHeader
+    expected: Expected = field(default_factory=Expected)
+    """What the run is compared with at its end."""
 
 
 def check(options: RunOptions) -> Checked:
@@ -109,7 +112,13 @@ def prepare(checked: Checked, selection: Selection) -> Prepared:
     header = header_of(options, selection.suite, selection.waivers, selection.whole, selection.selected, scheduling.seed)
     header = replace(header, not_requested=selection.not_requested)
     return Prepared(
-        options=options, selection=selection, policy=checked.policy, workers=checked.workers, scheduling=scheduling, header=header
+        options=options,
+        selection=selection,
+        policy=checked.policy,
+        workers=checked.workers,
+        scheduling=scheduling,
+        header=header,
+        expected=expected(options.paths, options.against),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tests.faults.patches import autotune, cache, compiling, freezing, padding, properties
+from tests.faults.regressions import ROWS
 
 
 @dataclass(frozen=True)
@@ -294,6 +295,8 @@ CATALOGUE = (
         ("basics/indexing-writes[backend=cpu]",),
         OPTIONS_KEY,
     ),
+    # -- fixes taken back -----------------------------------------------------------------------------------------------
+    *(Fault(plant, breaks, tuple(f"regressions/{spec}[backend=cpu]" for spec in specs), CONFIG_KEY) for plant, breaks, specs in ROWS),
 )
 
 HOLES = (
@@ -324,5 +327,7 @@ IN_CI = (
     "silent-eager",
     "gradients-doubled",
     "relu-above-zero",
+    # fixes taken back
+    "sums-promoted-to-int",
 )
 """Faults that every run of the tests plants: of each area those whose cases are quick. The nightly tests plant all others."""

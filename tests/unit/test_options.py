@@ -63,6 +63,7 @@ def test_merge_and_its_files() -> None:
 def test_the_journal_records_every_option_under_its_name() -> None:
     """What --resume and merge compare: a journal of an older version has these names and texts."""
     assert option_texts(run_options()) == {
+        "against": "",
         "backend": "",
         "backends": "",
         "bench": "",

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from runner.cli import ledger_listing
 from runner.core import escaping
 from runner.core.case import Availability, Case
 from runner.core.exit_codes import ExitCode
@@ -18,8 +19,14 @@ from runner.system.installed_torch import installed_torch
 
 
 def main(options: ListOptions) -> ExitCode:
-    """Print the selected cases; exit 4 when there are none. With ``--coverage``, print the coverage and exit 0."""
+    """Print the selected cases; exit 4 when there are none. With ``--coverage``, print the coverage and exit 0.
+
+    With ``--against`` or ``--update``, ``ledger_listing`` answers.
+    """
+    wants_ledger = ledger_listing.wants_ledger(options)
     suite = load(options.paths, options.backends)
+    if wants_ledger:
+        return ledger_listing.main(options, suite.cases)
     shard = Shard.parse(options.shard) if options.shard else None
     cases = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag, shard=shard)
     for hint in unmatched(options.select, suite.cases):

@@ -9,6 +9,7 @@ from runner.core.exit_codes import ExitCode
 from runner.core.options import MergeOptions
 from runner.report import table
 from runner.report.console import print_report, wants_color, why_nothing
+from runner.report.coverage import lines_of
 from runner.run.merging import Merged, merge, read_parts
 from runner.system import output
 
@@ -59,6 +60,7 @@ def _print(merged: Merged) -> None:
         lets_flaky_pass=merged.joined.header.lets_flaky_pass,
         folder=Path(shown_path(merged.folder.path)),
         not_requested=merged.joined.header.not_requested,
+        coverage=lines_of(merged.joined.footer),
     )
 
 

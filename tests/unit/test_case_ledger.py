@@ -1,0 +1,276 @@
+"""The coverage ledger: no case vanishes without a reason, and a run names what it did not execute. Nothing here imports torch."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runner.cli.parser import main
+from runner.core.exit_codes import ExitCode
+from runner.core.folded_ids import fold, unfold
+from runner.core.header import LedgerCount
+from runner.execute.base import Execution, Job
+from runner.language.load import load
+from runner.plan.case_ledger import NAME, compare, ledgers_of, problems, read_ledger
+from runner.record.merged_ledgers import merged_ledgers
+from tests.fakes import ENDED, ROOT, observation, seen, use_executor
+
+SPEC = """\
+summary: Twice a tensor is computed
+backends: [cpu]
+matrix: {dtype: [float32, float64], size: [2, 3]}
+function: |
+  def twice(x):
+      return x * 2
+inputs: [{rand: ["{{ size }}"], dtype: "{{ dtype }}"}]
+expect: [{runs: {}}]
+"""
+ONE = "area/one[backend=cpu,dtype={},size={}]"
+TWO = "area/two[backend=cpu,dtype=float32|float64,size=2|3]"
+REMOVED = "removed:\n"
+
+
+def test_the_shipped_ledger_has_every_case() -> None:
+    ledger = read_ledger(ROOT / "specs" / NAME)
+    found = compare(ledger, load([]).cases)
+    assert not list(map(str, problems(ledger, found)))
+    assert not found.new, "run: torch-conformance list --update specs/ledger.txt"
+    assert not found.outside
+    assert ledger.path.read_text("utf-8") == ledger.text(), "the ledger is sorted and folded as 'list --update' writes it"
+
+
+# -- folding ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ids", "lines"),
+    [
+        ([], []),
+        (["a/b"], ["a/b"]),
+        (["a/b[backend=cpu]", "a/b[backend=cuda]"], ["a/b[backend=cpu|cuda]"]),
+        (["a/b[backend=cpu]", "a/c[backend=cpu]"], ["a/b[backend=cpu]", "a/c[backend=cpu]"]),
+        (["a[b=1,c=1]", "a[b=1,c=2]", "a[b=2,c=1]"], ["a[b=1,c=1|2]", "a[b=2,c=1]"]),
+        (["a[b=1,c=1]", "a[b=2,d=1]", "a[b=3]"], ["a[b=1,c=1]", "a[b=2,d=1]", "a[b=3]"]),
+        (["a", "a[b=1]"], ["a", "a[b=1]"]),
+        (["a[b=1]", "a[b=1,c=2]"], ["a[b=1]", "a[b=1,c=2]"]),
+    ],
+)
+def test_a_fold_stands_for_its_ids_alone(ids: list[str], lines: list[str]) -> None:
+    assert fold(ids) == lines
+    assert sorted(case_id for line in lines for case_id in unfold(line)) == sorted(ids)
+
+
+def test_six_thousand_ids_stay_readable_and_a_new_operator_is_one_new_line() -> None:
+    ids = [
+        f"operators/opinfo[backend={backend},op=op{op},dtype={dtype},dynamic={dynamic}]"
+        for backend in ("cpu", "cuda", "rocm")
+        for op in range(500)
+        for dtype in ("float32", "bfloat16")
+        for dynamic in ("false", "true")
+    ]
+    lines = fold(ids)
+    assert len(ids) == 6000
+    assert sum(map(len, lines)) < 64_000
+    assert {case_id for line in lines for case_id in unfold(line)} == set(ids)
+    more = fold([*ids, ids[0].replace("op0", "new")])
+    assert len(set(more) - set(lines)) == 1
+    assert set(lines) <= set(more)
+
+
+@pytest.mark.parametrize("line", ["a[b", "[b=1]", "a[b]", "a[b=]", "a[=1]", "a[b=1|]", "a]", "a[]"])
+def test_what_is_no_folded_id_is_an_error(line: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        list(unfold(line))
+
+
+# -- list -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def specs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """Return a folder with two specs and their ledger."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "specs" / "area").mkdir(parents=True)
+    for name in ("one", "two"):
+        (tmp_path / "specs" / "area" / f"{name}.yaml").write_text(SPEC)
+    assert main(["list", "specs", "--update", "specs/ledger.txt"]) == ExitCode.OK
+    capsys.readouterr()
+    return tmp_path / "specs"
+
+
+def test_a_new_ledger_has_all_cases_in_a_line_for_each_spec(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "specs", "--update", "again.txt"]) == ExitCode.OK
+    assert capsys.readouterr().out == "again.txt: 8 cases, 8 of them new; 0 removed\n"
+    lines = [line for line in (specs / NAME).read_text().splitlines() if line and not line.startswith("#")]
+    assert lines == [TWO.replace("two", "one"), TWO, "removed:"]
+    assert main(["list", "specs", "--against", "specs/ledger.txt"]) == ExitCode.OK
+    assert capsys.readouterr().out.startswith("8 cases in specs/ledger.txt: 0 lost")
+
+
+def test_a_spec_that_is_gone_fails_until_a_line_gives_the_reason(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (specs / "area" / "two.yaml").unlink()
+    assert main(["list", "specs", "--against", "specs/ledger.txt"]) == ExitCode.FAILED
+    assert f"specs/ledger.txt:6:1: 4 cases are gone without a reason: {TWO}" in capsys.readouterr().out
+    before = (specs / NAME).read_text()
+    assert main(["list", "specs", "--update", "specs/ledger.txt"]) == ExitCode.FAILED
+    assert (specs / NAME).read_text() == before
+    (specs / NAME).write_text(before + f"2026-01-02  {TWO}  one says the same\n")
+    assert main(["list", "specs", "--against", "specs/ledger.txt"]) == ExitCode.OK
+    assert main(["list", "specs", "--update", "specs/ledger.txt"]) == ExitCode.OK
+    assert (specs / NAME).read_text() == before.replace(f"{TWO}\n", "", 1) + f"2026-01-02  {TWO}  one says the same\n"
+
+
+def test_a_value_of_the_matrix_that_is_gone_is_named(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (specs / "area" / "one.yaml").write_text(SPEC.replace("[2, 3]", "[2]"))
+    assert main(["list", "specs", "--against", "specs/ledger.txt"]) == ExitCode.FAILED
+    assert "2 cases are gone without a reason: area/one[backend=cpu,dtype=float32|float64,size=3]" in capsys.readouterr().out
+    assert main(["list", "specs", "--update", "specs/ledger.txt", "--because", "3 is 2 again"]) == ExitCode.OK
+    assert (specs / NAME).read_text().endswith("  area/one[backend=cpu,dtype=float32|float64,size=3]  3 is 2 again\n")
+    assert main(["list", "specs", "--against", "specs/ledger.txt"]) == ExitCode.OK
+
+
+def test_a_reason_does_not_excuse_a_case_that_came_back(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with (specs / NAME).open("a") as stream:
+        stream.write(f"2026-01-02  {ONE.format('float32', '2|3')}  gone for a while\n")
+    assert main(["list", "specs", "--against", "specs/ledger.txt"]) == ExitCode.FAILED
+    assert "2 cases are listed as removed and still there" in capsys.readouterr().out
+    assert main(["list", "specs", "--update", "specs/ledger.txt"]) == ExitCode.OK
+    assert main(["list", "specs", "--against", "specs/ledger.txt"]) == ExitCode.OK
+
+
+def test_new_cases_are_noted_and_fail_nothing(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (specs / "area" / "three.yaml").write_text(SPEC)
+    assert main(["list", "specs", "--against", "specs/ledger.txt"]) == ExitCode.OK
+    assert "4 cases not in the ledger yet" in capsys.readouterr().err
+
+
+def test_specs_outside_the_paths_are_not_lost(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "specs/area/one.yaml", "--against", "specs/ledger.txt"]) == ExitCode.OK
+    assert "8 outside the paths" in capsys.readouterr().out
+    assert main(["list", str(ROOT / "specs" / "basics"), "--against", str(ROOT / "specs" / NAME)]) == ExitCode.OK
+    assert " 0 lost, 0 removed with a reason, " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("2026-13-01  a  b\n", "month must be in 1..12"),
+        ("yesterday  a  b\n", "is no removal"),
+        ("2026-01-01  a\n", "is no removal"),
+        ("2026-01-01  a[b  c\n", "does not end with"),
+    ],
+)
+def test_a_malformed_line_is_a_problem_with_its_position(specs: Path, capsys: pytest.CaptureFixture[str], line: str, says: str) -> None:
+    with (specs / NAME).open("a") as stream:
+        stream.write(line)
+    assert main(["list", "specs", "--against", "specs/ledger.txt"]) == ExitCode.USAGE
+    error = capsys.readouterr().err
+    assert "specs/ledger.txt:9:1: " in error
+    assert says in error
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--because", "x"],
+        ["--against", "a", "--update", "b"],
+        ["--against", "specs/ledger.txt", "--select", "*"],
+        ["--against", "specs/ledger.txt", "--json"],
+        ["--against", "none.txt"],
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(specs: Path, options: list[str]) -> None:
+    assert main(["list", "specs", *options]) == ExitCode.USAGE
+
+
+# -- run --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, specs: Path) -> Callable[..., tuple[ExitCode, dict[str, object]]]:
+    """Run the specs on a fake executor; return the exit code and the journal's footer."""
+
+    def answer(job: Job) -> Execution:
+        assert job.plan is not None
+        steps = observation(seen(), id=job.plan["id"])
+        return Execution(job=job, observation=steps, ending=ENDED, seconds=1.0, isolation="fork")
+
+    def run_it(*options: str, out: str = "out") -> tuple[ExitCode, dict[str, object]]:
+        use_executor(monkeypatch, answer)
+        code = main(["run", *(["specs"] if not options or options[0].startswith("-") else []), "--out", out, *options])
+        return ExitCode(code), json.loads(Path(out, "run.jsonl").read_text().splitlines()[-1])
+
+    return run_it
+
+
+def test_a_run_names_what_it_did_not_execute_of_the_ledger(run, specs, capsys) -> None:
+    (specs / "area" / "two.yaml").unlink()
+    code, footer = run("--select", "*size=2]")
+    assert code == ExitCode.OK
+    unselected = "not selected: --select, --backend, or only on request"
+    assert footer["ledgers"] == [
+        {"file": "specs/ledger.txt", "cases": 8, "executed": 2, "not_executed": {"lost: no spec has this case": 4, unselected: 2}}
+    ]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-4:-1] == [
+        "6 of 8 cases in specs/ledger.txt were not executed:",
+        "      4  lost: no spec has this case",
+        f"      2  {unselected}",
+    ]
+    assert printed[-1].startswith("executed 2 of 2 selected")
+
+
+def test_a_run_of_all_cases_has_nothing_to_name(run, specs, capsys) -> None:
+    assert run()[1]["ledgers"] == [{"file": "specs/ledger.txt", "cases": 8, "executed": 8, "not_executed": {}}]
+    assert "0 of 8 cases in specs/ledger.txt were not executed\n" in capsys.readouterr().out
+
+
+def test_unavailable_cases_are_grouped_by_their_reason(run, specs) -> None:
+    (specs / "area" / "two.yaml").write_text(SPEC.replace("matrix", "requires: [{module: no_such_module_here}]\nmatrix"))
+    (counted,) = run()[1]["ledgers"]
+    ((reason, count),) = counted["not_executed"].items()
+    assert reason.startswith("unavailable: ")
+    assert (count, counted["executed"]) == (4, 4)
+
+
+def test_against_names_the_cases_that_ran_last_time(run, specs, capsys) -> None:
+    run(out="first")
+    (specs / "area" / "two.yaml").unlink()
+    capsys.readouterr()
+    code, footer = run("--against", "first", "--select", "*float32*", out="second")
+    assert code == ExitCode.OK
+    (against,) = footer["against"]
+    assert (against["executed"], len(against["missed"])) == (8, 6)
+    printed = capsys.readouterr().out
+    assert "6 of 8 cases that run " in printed
+    assert "    area/one[backend=cpu,dtype=float64,size=2|3]\n" in printed
+    assert f"  not among the cases of the given paths\n    {TWO}\n" in printed
+    assert run("--against", "second", out="third")[1]["against"][0]["missed"] == {}
+
+
+def test_shards_and_what_they_join_to(run, specs, capsys) -> None:
+    counts = [run("--shard", f"{number}/2", out=f"s{number}")[1]["ledgers"][0] for number in (1, 2)]
+    assert [count["not_executed"] for count in counts] == [{"not selected: another shard": 8 - count["executed"]} for count in counts]
+    capsys.readouterr()
+    assert main(["merge", "s1", "s2", "--out", "whole"]) == ExitCode.OK
+    assert "0 of 8 cases in specs/ledger.txt were not executed\n" in capsys.readouterr().out
+
+
+def test_merged_counts_add_up_what_each_shard_could_not_run() -> None:
+    first = LedgerCount(file="l", cases=9, executed=3, not_executed={"unavailable: x": 1, "not selected: another shard": 4, "lost: y": 1})
+    second = replace(first, executed=2, not_executed={"unavailable: x": 2, "not selected: another shard": 4, "lost: y": 1})
+    assert merged_ledgers([[first], [second]]) == (
+        LedgerCount(file="l", cases=9, executed=5, not_executed={"unavailable: x": 3, "lost: y": 1}),
+    )
+
+
+def test_a_run_that_is_not_there_is_refused(specs: Path) -> None:
+    assert main(["run", "specs", "--against", "nowhere", "--out", "out"]) == ExitCode.USAGE
+
+
+def test_shipped_specs_have_the_shipped_ledger_whatever_the_path(tmp_path: Path) -> None:
+    shipped = ROOT / "specs"
+    assert ledgers_of([]) == ledgers_of([shipped / "basics"]) == ledgers_of([shipped / "basics" / "dtype-guard.yaml"]) == [shipped / NAME]
+    assert ledgers_of([tmp_path]) == []
