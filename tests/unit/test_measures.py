@@ -8,8 +8,7 @@ import pytest
 
 from runner.core.expectation import Status
 from runner.core.protocol import decode, dumps, encode, loads
-from runner.vocabulary.expectations import EXPECTATIONS, MEASURES
-from runner.vocabulary.expectations import close as close_module
+from runner.vocabulary.expectations import EXPECTATIONS, MEASURES, close_measure
 from runner.vocabulary.expectations.base import StepFacts
 from runner.vocabulary.expectations.tolerances import default_tolerance
 from tests.fakes import HERE, import_torch
@@ -34,7 +33,7 @@ def judged(kind: str, body: Any, **values: Any) -> Any:
 
 
 def close(output: Any, eager: Any, **options: Any) -> Any:
-    return judged("close", {"to": "eager", **options}, output=output, eager=eager)
+    return judged("close", {"to": "first", **options}, output=output, first=eager)
 
 
 PAIRS: dict[str, tuple[str, Any, Any]] = {
@@ -139,7 +138,7 @@ def test_the_worst_element_is_named_by_its_index_in_any_layout(torch, layout):
     index = tuple(size - 1 for size in actual.shape)
     actual[index] += 10
     actual[(0,) * actual.ndim] += 5
-    facts = close_module.differences(actual, reference, rtol=0.0, atol=1.0)
+    facts = close_measure.differences(actual, reference, rtol=0.0, atol=1.0)
     assert tuple(facts["worst_index"]) == index
     assert facts["worst_value"] == float(actual[index])
     assert facts["worst_reference"] == float(reference[index])
@@ -148,7 +147,7 @@ def test_the_worst_element_is_named_by_its_index_in_any_layout(torch, layout):
 
 
 def test_the_worst_is_what_exceeds_the_tolerance_most_not_what_differs_most(torch):
-    facts = close_module.differences(torch.tensor([1000.0, 1.0]), torch.tensor([1010.0, 2.0]), rtol=0.01, atol=0.0)
+    facts = close_measure.differences(torch.tensor([1000.0, 1.0]), torch.tensor([1010.0, 2.0]), rtol=0.01, atol=0.0)
     assert facts["worst_index"] == [1]
     assert facts["max_abs"] == 10.0
 
@@ -157,13 +156,13 @@ def test_nan_equals_nan_unless_it_is_said_otherwise(torch):
     nan = torch.tensor([NAN])
     assert close(nan, nan.clone()).status is Status.HELD
     assert close(nan, nan.clone(), equal_nan=False).status is Status.FAILED
-    assert close_module.differences(nan, nan.clone(), rtol=0.0, atol=0.0)["nan_mismatches"] == 0
+    assert close_measure.differences(nan, nan.clone(), rtol=0.0, atol=0.0)["nan_mismatches"] == 0
 
 
 def test_infinities_and_nan_are_counted_apart_from_differences(torch):
     a = torch.tensor([INF, 1.0, INF, NAN, -INF, NAN, 2.0, INF])
     b = torch.tensor([1.0, -INF, -INF, NAN, -INF, 1.0, 5.0, NAN])
-    facts = close_module.differences(a, b, rtol=0.5, atol=0.25)
+    facts = close_measure.differences(a, b, rtol=0.5, atol=0.25)
     assert (facts["inf_mismatches"], facts["nan_mismatches"], facts["mismatches"]) == (3, 2, 1)
     assert (facts["worst_index"], facts["excess"], facts["max_abs"]) == ([6], 0.5, 3.0)
     assert close(a, b).observed == "NaN on one side only in 2 of 8 elements"
@@ -171,23 +170,23 @@ def test_infinities_and_nan_are_counted_apart_from_differences(torch):
 
 
 def test_what_differs_by_the_tolerance_itself_is_no_mismatch(torch):
-    facts = close_module.differences(torch.tensor([1.5, 1.75]), torch.tensor([1.0, 1.0]), rtol=0.0, atol=0.5)
+    facts = close_measure.differences(torch.tensor([1.5, 1.75]), torch.tensor([1.0, 1.0]), rtol=0.0, atol=0.5)
     assert (facts["mismatches"], facts["excess"]) == (1, 0.75)
 
 
 def test_a_scalar_has_an_empty_index(torch):
-    facts = close_module.differences(torch.tensor(1.0), torch.tensor(2.0), rtol=0.0, atol=0.0)
+    facts = close_measure.differences(torch.tensor(1.0), torch.tensor(2.0), rtol=0.0, atol=0.0)
     assert (facts["worst_index"], facts["excess"], facts["mismatches"]) == ([], 1.0, 1)
 
 
 @pytest.mark.parametrize("place", [0, 6, 7, 8, 13, 14, 19])
 def test_chunks_are_seen_as_one(torch, monkeypatch, place):
-    monkeypatch.setattr(close_module, "_CHUNK", 7)
+    monkeypatch.setattr(close_measure, "_CHUNK", 7)
     a, b = torch.zeros(4, 5), torch.zeros(4, 5)
     a.view(-1)[place] = 3.0
     a.view(-1)[(place + 7) % 20] = 1.0
     a[3, 4] = NAN if place != 19 else 3.0
-    facts = close_module.differences(a, b, rtol=0.0, atol=0.5)
+    facts = close_measure.differences(a, b, rtol=0.0, atol=0.5)
     assert facts["worst_index"] == [place // 5, place % 5]
     assert (facts["excess"], facts["worst_value"]) == (3.0, 3.0)
     assert facts["nan_mismatches"] == (place != 19)
@@ -198,7 +197,7 @@ def test_chunks_are_seen_as_one(torch, monkeypatch, place):
     ("a", "b", "distance"), [(2**63 - 1, -(2**63), 2.0**64), (2**53 + 1, 2**53, 1.0), (-1, 1, 2.0), (-(2**40), 3, 2.0**40 + 3), (5, 5, 0.0)]
 )
 def test_integers_are_subtracted_as_such(torch, a, b, distance):
-    facts = close_module.differences(torch.tensor([a]), torch.tensor([b]), rtol=0.0, atol=0.0)
+    facts = close_measure.differences(torch.tensor([a]), torch.tensor([b]), rtol=0.0, atol=0.0)
     assert facts["max_abs"] == distance
 
 
