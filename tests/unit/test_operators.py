@@ -220,10 +220,11 @@ def test_the_form_is_judged_without_values() -> None:
     assert judged(entry(0, value={**WRONG, "structure": "other"}), rule=FORM).status is Status.FAILED
 
 
-def test_mutants_are_those_of_the_first_compared_sample() -> None:
+def test_mutants_are_those_of_the_first_sample_with_elements() -> None:
     leaf = close_leaf(stand_ins={"zeros": {"excess": 2.0, "max_abs": 2.0, "mismatches": 3}})
     check = EachSample(check=Close())
-    facts = StepFacts(measured={"samples": [entry(0, refused="no", value=None), entry(1, value=close_facts(leaf)), entry(2)]})
+    nothing = entry(1, value=close_facts(close_leaf(numel=0, shape=[0], reference_shape=[0])))
+    facts = StepFacts(measured={"samples": [entry(0, refused="no", value=None), nothing, entry(2, value=close_facts(leaf)), entry(3)]})
     mutants = [mutant for mutant in check.mutants(facts, HERE) if mutant.facts is not None]
     assert [mutant.name for mutant in mutants] == ["zeros"]
     (found,) = check.judge(mutants[0].facts, HERE)  # type: ignore[arg-type]  # it has facts

@@ -80,9 +80,10 @@ class EachSample:
         return next((one for one in found if one.status is not Status.HELD), found[0])
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """Those of the first sample that was compared; for the others no stand-ins are measured."""
+        """Those of the first sample with elements; for the others no stand-ins are measured."""
         entries = facts.measured["samples"]
-        index = next((number for number, entry in enumerate(entries) if entry["value"] is not None), None)
+        compared = [number for number, entry in enumerate(entries) if entry["value"] is not None]
+        index = next((number for number in compared if _has_elements(entries[number]["value"])), next(iter(compared), None))
         if index is None or self.rule == FORM:
             return
         for mutant in self.check.mutants(replace(facts, measured=entries[index]["value"]), here):
@@ -122,6 +123,11 @@ def _is_empty(measured: Mapping[str, Any] | None) -> bool:
     return measured is not None and not measured["leaves"] and measured["structure"] == measured["reference_structure"]
 
 
+def _has_elements(measured: Mapping[str, Any]) -> bool:
+    """Whether a tensor of a sample has elements, so that another value could stand in its place."""
+    return any(leaf.get("numel") for leaf in measured["leaves"])
+
+
 def _judge_form(measured: Mapping[str, Any]) -> Judgement:
     """Judge structure, type, shape, dtype and device."""
     expected = "type, shape, dtype and device of eager"
@@ -138,7 +144,7 @@ def _judge_form(measured: Mapping[str, Any]) -> Judgement:
 def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
     """Measure in the worker: one entry for each sample. ``value`` returns the result of the step, a list of ``steps.samples.Done``."""
     entries: list[dict[str, Any]] = []
-    count = 0
+    count, has_elements = 0, False
     for done in value(OUTPUT):
         entry = {name: getattr(done, name) for name in ("index", "text", "refused", "no_gradients", "raised", "graphs")}
         entry.update(value=None, why_not="")
@@ -146,8 +152,9 @@ def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
             if count > _MOST_VALUES:
                 entry["why_not"] = f"the samples before have more than {_MOST_VALUES:,} values"
             else:
-                entry.update(_compared(arguments, done, with_stand_ins=not count))
+                entry.update(_compared(arguments, done, with_stand_ins=not has_elements))
                 count += len(entry["value"]["leaves"]) if entry["value"] else 0
+                has_elements = has_elements or (entry["value"] is not None and _has_elements(entry["value"]))
         entries.append(entry)
     return {"samples": entries}
 

@@ -4,7 +4,6 @@ Each sample is compiled afresh: dynamo is reset before it. So a sample does not 
 the same. All samples are drawn before the first call, from the seed of the case.
 """
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -65,7 +64,7 @@ def _spread(samples: list[Any], most: int | None) -> list[tuple[int, Any]]:
 
 def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
     done = Done(index=index, text=description(sample)[:_MOST_TEXT])
-    print(f"sample {index}: {done.text}", file=sys.stderr, flush=True)
+    session.torch.announce_sample(index, done.text)
     given = _own(session, sample)
     try:
         with session.phases("eager"), session.reference.running():

@@ -150,6 +150,10 @@ class Torch(Protocol):
         """Return an operator of torch's database; raise ``LookupError`` where this torch does not have it."""
         ...
 
+    def announce_sample(self, index: int, text: str) -> None:
+        """Write to standard error which sample begins."""
+        ...
+
     def own_fallbacks(self) -> AbstractContextManager[None]:
         """Return a context that removes the fallbacks which inductor registers within it."""
         ...

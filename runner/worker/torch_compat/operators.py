@@ -100,6 +100,11 @@ def function_of(entry: Any, call: str) -> Callable[..., Any] | None:
     return function
 
 
+def announce_sample(index: int, text: str) -> None:
+    """Write to standard error which sample begins: after a crash or a timeout the end of it is shown."""
+    print(f"sample {index}: {text}", file=sys.stderr, flush=True)
+
+
 @contextlib.contextmanager
 def own_fallbacks() -> Iterator[None]:
     """Remove, at the end, the fallbacks that inductor registers at the first use of an operator without a lowering.
