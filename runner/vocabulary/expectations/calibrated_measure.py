@@ -232,7 +232,7 @@ def compare(actual: Any, scale: Scale, factor: float, *, equal_nan: bool = True,
         return {**facts, "outside": 0, "worst": None, "quantiles": [], "eager_quantiles": []}
     judged = answer.isfinite() & right.isfinite()
     errors = torch.where(judged, _errors(answer, right), 0.0)
-    ratio = errors / bounds_of(scale, factor)
+    ratio = torch.where(judged, errors / bounds_of(scale, factor), -1.0)
     ulps = errors / scale.units
     facts.update(outside=int((ratio > 1).sum()), worst=_worst(int(ratio.argmax()), actual.shape, answer, errors, scale))
     facts.update(whole_error=scale.whole_error, most=scale.most, max_error=float(errors.max()), max_ulp=float(ulps.max()))
@@ -281,7 +281,8 @@ def _worst(place: int, shape: Any, answer: Any, errors: Any, scale: Scale) -> Ma
         "value": _plain(answer[place]),
         "eager_value": _plain(scale.eager[place]),
         "reference_value": _plain(scale.reference[place]),
-        "reference": float(scale.reference[place].abs()),
+        # where no element is finite in both, the first stands here: it has no error, and its NaN or infinity is counted as nonfinite
+        "reference": float(scale.reference[place].abs()) if bool(scale.reference[place].isfinite()) else 0.0,
         "error": float(errors[place]),
         "group_error": float(scale.group_error[place]),
         "group_draws": int(scale.group_draws[place]),

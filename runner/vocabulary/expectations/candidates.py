@@ -17,6 +17,10 @@ _SHOWN = 5
 """The maximum number of candidates that a verdict names."""
 
 
+_OF_EAGER = "the result of eager"
+"""What a candidate is compared with. ``close`` judges it by tolerances: the float64 reference is measured for the step alone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
     """``candidates: {at_most: 4, min: 2, atol: 1e-2, rtol: 1e-2}``."""
@@ -45,7 +49,7 @@ class Candidates:
 
     @property
     def _close(self) -> Close:
-        return Close(atol=self.atol, rtol=self.rtol)
+        return Close(to=_OF_EAGER, atol=self.atol, rtol=self.rtol)
 
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker compiles the function for each candidate, and measures as ``close`` does."""
@@ -141,7 +145,7 @@ def _tried(arguments: Mapping[str, Any], again: Again, reference: Any, number: i
     if not sites:
         return found
     with comparing():
-        measured = close.measure(arguments["close"], {OUTPUT: result, EAGER: reference}.__getitem__)
+        measured = close.measure(arguments["close"], {OUTPUT: result, _OF_EAGER: reference}.__getitem__)
     for leaf in measured["leaves"]:
         leaf.pop("stand_ins", None)
     return {**found, "measured": measured}
