@@ -7,11 +7,13 @@ from typing import Any
 from runner.cli import ledger_listing
 from runner.core import escaping
 from runner.core.case import Availability, Case
+from runner.core.diagnostics import one_line
 from runner.core.exit_codes import ExitCode
 from runner.core.options import ListOptions
 from runner.core.protocol import encode
 from runner.language import coverage_report, upstream
 from runner.language.load import load
+from runner.plan.operator_script import is_of_operator
 from runner.plan.selection import Shard, select, unmatched, why_nothing_selected
 from runner.system import availability, output
 from runner.system.availability import Verdict
@@ -44,7 +46,8 @@ def main(options: ListOptions) -> ExitCode:
         for part in _array(as_json(case, verdict) for case, verdict in judged):
             output.raw(part)
     else:
-        output.lines(_line(case, verdict) for case, verdict in judged)
+        names_cases = bool(options.paths or options.select or options.tag)
+        output.lines(_lines(judged, whole=names_cases))
         if judged:
             output.lines(_totals(judged))
     if not cases:
@@ -82,6 +85,19 @@ def as_json(case: Case, verdict: Verdict) -> Mapping[str, Any]:
         "available": verdict.availability.as_json(),
         "reason": verdict.reason,
     }
+
+
+def _lines(judged: Sequence[tuple[Case, Verdict]], *, whole: bool) -> Iterator[str]:
+    """Yield a line for each case; unless ``whole``, one line for all cases of a source, which are thousands."""
+    folded: Counter[str] = Counter()
+    for case, verdict in judged:
+        if whole or not is_of_operator(case):
+            yield _line(case, verdict)
+        else:
+            folded[case.spec] += 1
+    yield from (
+        f"{one_line(spec)}: {_counted(count, 'case')} of a source (list {one_line(spec)} prints them)" for spec, count in folded.items()
+    )
 
 
 def _line(case: Case, verdict: Verdict) -> str:
