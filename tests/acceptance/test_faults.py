@@ -244,7 +244,10 @@ def test_what_passes_in_company_is_believed(shared, name):
     assert result.after > 0
 
 
-@pytest.mark.parametrize("isolation", ["none", "case"])
+NIGHTLY = pytest.mark.nightly(reason="the same is tested with forks; test_contamination shares one worker")
+
+
+@pytest.mark.parametrize("isolation", [pytest.param("none", marks=NIGHTLY), "case"])
 def test_no_fault_reaches_the_next_case_in_another_isolation(tmp_path, isolation):
     ran = Company(tmp_path, isolation, "abort", "leaked-orphan")
     assert processes_below(ran.out) == []
@@ -255,6 +258,7 @@ def test_no_fault_reaches_the_next_case_in_another_isolation(tmp_path, isolation
     assert len([case for suite in JUnitXml.fromfile(str(ran.out / "junit.xml")) for case in suite]) == 6
 
 
+@pytest.mark.nightly(reason="imports torch for one case; the test above finds what a fork leaves behind")
 def test_what_a_worker_without_a_template_leaves_behind_ends_with_the_run(tmp_path):
     ran = Company(tmp_path, "process", "leaked-orphan*turn=during")
     assert ran.of("leaked-orphan", "during").outcome is Outcome.PASS

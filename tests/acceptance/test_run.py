@@ -476,6 +476,7 @@ def test_fail_fast_stops_after_the_first_failure(tmp_path):
     assert not ran.run.truncated
 
 
+@pytest.mark.nightly(reason="imports torch for each case; test_new_process and test_overstaying_workers start cases in new processes too")
 def test_a_process_of_its_own_gives_the_same_outcome(judged, tmp_path):
     name = "host-fail[backend=host,value=a%20b]"
     ran = run(tmp_path / "out", JUDGED, "--select", name, "--isolation", "process", "--min-executed", "2")

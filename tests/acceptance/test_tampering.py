@@ -50,7 +50,10 @@ steps: [{{api: {{call: act, as: found}}, expect: [{{equals: {{found: 1}}}}]}}]
 """
 
 
-@pytest.mark.parametrize("harm", HARM)
+NIGHTLY = pytest.mark.nightly(reason="two other ways to harm the records are tested by every run of the tests")
+
+
+@pytest.mark.parametrize("harm", [pytest.param(harm, marks=() if harm in ("append", "observation") else NIGHTLY) for harm in HARM])
 def test_a_case_that_harms_the_records_fails_the_run(tmp_path: Path, harm: str) -> None:
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "honest.yaml").write_text(HONEST)

@@ -240,6 +240,7 @@ def test_every_number_begins_anew(processes: Any) -> None:
     assert counted["torch._dynamo.logging._step_counter"] == "count(1)"
 
 
+@pytest.mark.nightly(reason="imports torch twice; test_cleaning compares each option and setting in one process")
 def test_every_option_and_setting_is_what_it_is_in_a_cold_process(processes: Any) -> None:
     warm, cold = processes("warm"), processes("cold")
 
@@ -252,6 +253,7 @@ def test_every_option_and_setting_is_what_it_is_in_a_cold_process(processes: Any
     assert warm["settings"] == cold["settings"]
 
 
+@pytest.mark.nightly(reason="imports torch for one message; the zygote's tests run without a compiler too")
 def test_without_a_compiler_there_is_nothing_to_do_beforehand(tmp_path: Path) -> None:
     look = """
         imports.import_inductor()
