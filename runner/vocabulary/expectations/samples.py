@@ -47,7 +47,7 @@ class EachSample:
         return self.check.names
 
     @property
-    def _check(self) -> Any:
+    def _check(self) -> Expectation:
         """The expectation of one sample. Tolerances judge its numbers: the float64 reference is measured of calls alone."""
         check = self.check
         return replace(check, to=_OF_EAGER) if isinstance(check, Close) and check.judge_kind.needs_reference else check
