@@ -99,8 +99,10 @@ def test_help_imports_next_to_nothing(program: Program) -> None:
     small = {
         "runner",
         "runner.cli",
+        "runner.cli.ledger_options",
         "runner.cli.option_types",
         "runner.cli.parser",
+        "runner.cli.selecting",
         "runner.core",
         "runner.core.exit_codes",
         "runner.core.outcomes",
