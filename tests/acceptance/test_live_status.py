@@ -81,13 +81,17 @@ def test_a_terminal_says_what_the_run_waits_for(folder: Path) -> None:
     assert "\x1b" not in stdout
 
 
-@pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {"CI": "true", "NO_COLOR": "1"}])
+IN_CI = pytest.param({"CI": "true", "NO_COLOR": "1"}, marks=pytest.mark.nightly(reason="the same is tested with TERM=dumb"))
+
+
+@pytest.mark.parametrize("variables", [{"TERM": "dumb"}, IN_CI])
 def test_where_nobody_looks_there_are_lines(folder: Path, variables: dict[str, str]) -> None:
     _, seen, _ = on_terminal(folder, "--select", "fails*one*", start=prestarted, **variables)
     assert "\x1b" not in seen
     assert seen.splitlines()[0].startswith("FAIL  1/1  ")
 
 
+@pytest.mark.nightly(reason="imports torch for colours alone; tests/unit/test_console.py tests them")
 def test_no_color_draws_without_colours(folder: Path) -> None:
     _, seen, _ = on_terminal(folder, "--select", "fails*one*", NO_COLOR="1")
     assert "starting torch" in seen

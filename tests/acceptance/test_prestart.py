@@ -33,6 +33,7 @@ def test_an_environment_in_which_torch_would_behave_differently_is_refused(chang
     assert refusal({**HERE, "PYTHONPATH": os.pathsep.join([PACKAGE, str(ROOT)]), **changes}, HERE) == why
 
 
+@pytest.mark.nightly(reason="it tests the server of the tests, which most acceptance tests use")
 @pytest.mark.torch
 def test_a_run_with_a_prestarted_zygote_is_like_any_other(tmp_path):
     done = prestarted_program("run", PASSES, "--out", tmp_path / "first", env=prestarted(MARK="here"))

@@ -15,7 +15,7 @@ from runner.core.protocol import decode
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
 from runner.plan.worker_plan import make_plan, with_paths
-from tests.fakes import HERE, import_torch, shipped
+from tests.fakes import HERE, import_torch, prestarted_program, shipped
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
@@ -260,11 +260,5 @@ def test_a_child_that_raises_leaves_its_code_and_its_words(session, tmp_path):
         "      - exit: {nonzero: true, stderr: planted in the child}\n      - exit: {code: 1, stderr: [RuntimeError]}\n"
         "  - spawn: {call: write, args: [{ref: box}]}\n    expect: [{exit: {code: 0}}, {equals: {box: [5.0, 5.0]}}]\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-m", "runner", "run", str(spec), "--out", str(tmp_path / "run")],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    run = prestarted_program("run", spec, "--out", tmp_path / "run")
     assert run.returncode == 0, run.stdout + run.stderr
