@@ -23,7 +23,7 @@ def problems(text: str, tmp_path: Path) -> list[str]:
 
 def test_the_shipped_backends() -> None:
     by_name = load_backends().by_name
-    assert list(by_name) == ["cpu", "cuda", "rocm", "rocm-ck", "rocm-mixed", "eager", "host", "host-cuda", "host-rocm"]
+    assert list(by_name) == ["cpu", "cuda", "rocm", "rocm-ck", "rocm-mixed", "eager", "dynamo", "host", "host-cuda", "host-rocm"]
     assert {name: backend.device for name, backend in by_name.items() if backend.device != "cpu"} == dict.fromkeys(
         ("cuda", "rocm", "rocm-ck", "rocm-mixed", "host-cuda", "host-rocm"), "cuda"
     )

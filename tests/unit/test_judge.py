@@ -580,6 +580,13 @@ def test_an_expected_exception_while_compiling_is_proven_by_entering_inductor(ph
     assert verdict_of(case(step(RAISES)), facts).outcome is outcome
 
 
+@pytest.mark.parametrize("name", ["eager", "dynamo"])
+@pytest.mark.parametrize(("proof", "outcome"), [({}, Outcome.FELL_BACK), (UNPROVEN, Outcome.PASS)])
+def test_a_backend_without_inductor_does_not_enter_it_before_an_expected_exception(name: str, proof: Any, outcome: Outcome):
+    facts = changed(raised=exception(phase="trace"), **{"entered": 0, **proof})
+    assert verdict_of(case(step(RAISES)), facts, by=backend(name)).outcome is outcome
+
+
 @pytest.mark.parametrize(("graphs", "outcome"), [({}, Outcome.PASS), (UNPROVEN, Outcome.FELL_BACK)])
 def test_an_expected_exception_while_running_needs_the_whole_proof(graphs: Any, outcome: Outcome):
     assert verdict_of(case(step(RAISES)), changed(raised=exception(phase="run"), **graphs)).outcome is outcome

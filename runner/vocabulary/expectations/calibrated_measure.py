@@ -112,7 +112,9 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
         raise NoReference("the float64 reference is not finite where eager is")
     errors, moved = _drawn(samples, answer.dtype)
     units = units_of(right, form)
-    most = torch.stack(errors).amax(0)
+    # the runs in place of a float64 one are of float32; eager's own error counts too, where a part of it computes in a narrower dtype
+    own = _errors(eager, right)
+    most = torch.maximum(torch.stack(errors).amax(0), own)
     numel = most.numel()
     group_error, draws, group_bound = _grouped(most, right.abs(), tuple(answer.shape), len(samples))
     shares = quantiles_of(numel)
@@ -129,7 +131,7 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
         whole_error=float(most.max()) if numel else 0.0,
         most=float(torch.where(right.abs().isfinite(), right.abs(), 0.0).max()) if numel else 0.0,
         runs=len(samples),
-        eager_quantiles=_quantiles(torch.cat([error / units for error in errors]), shares),
+        eager_quantiles=list(map(max, _quantiles(torch.cat([error / units for error in errors]), shares), _quantiles(own / units, shares))),
         nudge_quantiles=_quantiles(moved / units, shares),
     )
 
