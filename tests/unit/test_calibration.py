@@ -137,6 +137,15 @@ def test_a_function_that_names_a_narrow_dtype_runs_in_float64(start: Callable[..
     assert found["eager_max_ulp"] > 1000, "eager rounds to bfloat16, the reference does not"
 
 
+def test_a_float64_result_of_a_narrower_computation_may_have_its_error(start: Callable[..., Case]) -> None:
+    function = "return (x.to(torch.float32) @ y.to(torch.float32)).to(torch.float64)"
+    (facts,) = start(spec(function, PAIR.replace("DTYPE", "float64"))).run()
+    assert facts["leaves"][0]["calibrated"]["eager_max_ulp"] > 1e6, "eager rounds to float32, the reference does not"
+    assert judged(facts).status is Status.HELD
+    (facts,) = start(spec(function, PAIR.replace("DTYPE", "float64"))).run(lambda output: output * 1.00001)
+    assert judged(facts).status is Status.FAILED
+
+
 @pytest.mark.parametrize(
     ("function", "why"),
     [
