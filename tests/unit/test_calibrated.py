@@ -109,8 +109,18 @@ def test_few_elements_have_no_quantiles() -> None:
 def test_where_eager_says_little_the_answer_is_near_eager_or_float64() -> None:
     blind = {"eager_quantiles": [40.0, 90.0], "quantiles": [40.0, 90.0]}
     assert one(EAGER, leaf(facts(**blind, nearest=2.0))).status is Status.HELD
-    assert "median distance" in one(EAGER, leaf(facts(**blind, nearest=2.1))).observed
-    assert one(EAGER, leaf(facts(**blind, nearest=None))).status is Status.ERROR
+    assert "median distance" in one(EAGER, leaf(facts(**blind, nearest=2.1), excess=1.0)).observed
+    assert one(EAGER, leaf(facts(**blind, nearest=None), excess=1.0)).status is Status.ERROR
+    assert one(EAGER, leaf(facts(**blind, nearest=2.1), excess=0.0)).status is Status.HELD, "rounding of a right result of 0"
+
+
+def test_so_much_as_autocast_rounds_is_right_in_a_wide_format() -> None:
+    own = 2.0**15
+    blind = {"eager_quantiles": [own, own], "quantiles": [own, own], "whole_error": 0.1}
+    assert one(EAGER, leaf(facts(**blind, nearest=own), "float32", excess=1.0)).status is Status.HELD
+    assert "median distance" in one(EAGER, leaf(facts(**blind, nearest=2.1 * own), "float32", excess=1.0)).observed
+    blind = {"eager_quantiles": [2.0**22] * 2, "quantiles": [2.0**22] * 2, "whole_error": 1.0}
+    assert "median distance" in one(EAGER, leaf(facts(**blind, nearest=0.02 * 2.0**23), "float32", excess=1.0)).observed, "x 1.02"
 
 
 def judged_by_case(body: Any, *leaves: Any) -> Any:

@@ -143,7 +143,10 @@ def test_a_function_that_names_a_narrow_dtype_runs_in_float64(start: Callable[..
         ("return x.abs().argmax(-1) + y.numel()", "values of dtype int64 are exact"),
         ("return torch.nn.functional.dropout(x) + y.sum()", "draws random numbers"),
         ("return x.view(torch.int32).view(torch.float32) * y.sum()", "reinterprets the bits"),
-        ("import random; return x * random.random() + y.sum()", "a second run of eager gives another answer"),
+        ("import random; return x * random.random() + y.sum()", "draws random numbers"),
+        ("import time; return x * time.perf_counter() + y.sum()", "a second run of eager gives another answer"),
+        ("return (x * 2 if x.dtype == torch.float32 else x * 3) + y.sum()", "another one in float64"),
+        ("return x / (y.sum() * 0 + torch.finfo(x.dtype).eps ** 0.25)", "another one in float64"),
         ("return x.tolist()[0][0] + torch.ones(3).share_memory_() * (1 if x.dtype == torch.float32 else 1 // 0)", "refuses float64"),
     ],
 )
@@ -151,6 +154,19 @@ def test_where_there_is_none(start: Callable[..., Case], function: str, why: str
     (facts,) = start(spec(function, PAIR.replace("DTYPE", "float32"))).run()
     assert why in facts["leaves"][0]["calibrated"]["why_not"]
     assert "excess" in facts["leaves"][0]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_a_function_may_read_dtypes(start: Callable[..., Case], dtype: str) -> None:
+    function = "return x.float().square().mean(-1).add(1e-6).to(x.dtype) * torch.tensor(0.1, dtype=y.dtype)"
+    (facts,) = start(spec(function, PAIR.replace("DTYPE", dtype))).run()
+    assert "factor" in facts["leaves"][0]["calibrated"], facts["leaves"][0]["calibrated"]
+
+
+def test_float64_is_another_function_too_where_it_reads_its_dtype(start: Callable[..., Case]) -> None:
+    function = "return (x * 3 if x.dtype == torch.float64 else x * 2) + y.sum()"
+    (facts,) = start(spec(function, PAIR.replace("DTYPE", "float64"))).run()
+    assert "another one in float64" in facts["leaves"][0]["calibrated"]["why_not"]
 
 
 def test_a_case_that_observes_its_calls_is_not_called_again(start: Callable[..., Case]) -> None:

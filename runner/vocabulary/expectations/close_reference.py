@@ -120,7 +120,7 @@ def _add(comparison: Comparison, leaf: dict[str, Any], actual: Any, scale: Scale
         found = facts_of(tensor)
         mismatches = differences(tensor, right, rtol=leaf["rtol"], atol=leaf["atol"], equal_nan=arguments["equal_nan"])
         found[comparison.fact].pop("histogram", None)
-        return {**found, **{name: mismatches[name] for name in ("nan_mismatches", "inf_mismatches")}}
+        return {**found, **{name: mismatches[name] for name in ("nan_mismatches", "inf_mismatches", "excess")}}
 
     leaf.update(facts_of(actual))
     leaf["stand_ins"] = {**leaf.get("stand_ins", {}), **judged_stand_ins(right, bounds.reshape(actual.shape), comparer)}
