@@ -128,7 +128,7 @@ class Comparison:
 def compare(ledger: CaseLedger, cases: Iterable[Case]) -> Comparison:
     """Compare a ledger with loaded cases. A spec that was not loaded, and whose file exists in the ledger's folder, is outside.
 
-    Cases of a source are left out: a committed table names them, which a test compares with torch, and which differs between torch versions.
+    Cases of a source are left out: a committed table names them, which a test compares with torch. It differs between torch versions.
     """
     here = {case.id: f"{case.area}/{case.name}".lstrip("/") for case in cases if not is_of_operator(case)}
     loaded = set(here.values())

@@ -114,6 +114,29 @@ def test_wrong_answers_are_refused_at_small_scales(start: Callable[..., Case], d
     assert "eager's" in judgement.detail
 
 
+@pytest.mark.parametrize("count", [1, 16, 256])
+def test_zeros_are_refused_where_eager_has_no_right_digit(start: Callable[..., Case], count: int) -> None:
+    text = spec("return torch.sin(x * 1e7) + y * 0", f"{{rand: [{count}]}}, {{rand: [{count}]}}")
+    assert judged(start(text).run()[0]).status is Status.HELD
+    assert judged(start(text).run(torch.zeros_like)[0]).status is Status.FAILED
+
+
+def test_rounding_of_a_gradient_that_is_0_is_right(start: Callable[..., Case]) -> None:
+    text = (
+        "function: {module: torch.nn.LayerNorm, args: [64]}\ninputs: [{randn: [16, 64], requires_grad: true}]\n"
+        "steps: [{call: {}}, {backward: {loss: mean}, expect: [{close: {to: eager}}]}]"
+    )
+    change = lambda output: [-output[0], *output[1:]] if isinstance(output, list) else output  # noqa: E731
+    assert judged(start(text).run(change)[0]).status is Status.HELD
+
+
+def test_another_value_of_another_shape_is_named(start: Callable[..., Case]) -> None:
+    text = "let:\n  other: {rand: [3]}\n" + spec("return x + y", "{rand: [8]}, {rand: [8]}", "{to: eager, no_worse_than: other}")
+    judgement = judged(start(text).run()[0], {"to": "eager", "no_worse_than": "other"})
+    assert judgement.status is Status.ERROR
+    assert "'other' has a value of shape [3]" in judgement.observed
+
+
 def test_a_more_precise_answer_is_right(start: Callable[..., Case]) -> None:
     case = start(spec("return (x @ y).cos() + 1", PAIR.replace("DTYPE", "bfloat16")))
     x, y = case.session.eager.arguments

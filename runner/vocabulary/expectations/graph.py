@@ -133,9 +133,11 @@ def _of_another_level(stage: str, name: str, graphs: Sequence[Graph]) -> str:
     if _number(graphs, name):
         return ""
     level = name.partition(".")[0]
-    if stage in _OF_OPERATORS and level in _OF_FUNCTIONS and not name.startswith(_OF_EVERY_STAGE):
-        return f"the nodes of a {stage} graph call operators, such as aten.mm.default, and never {name}"
-    if stage not in _OF_OPERATORS and level in _LOWERED and not any(found.startswith(f"{level}.") for one in graphs for found in one["ops"]):
+    if stage in _OF_OPERATORS:
+        if level in _OF_FUNCTIONS and not name.startswith(_OF_EVERY_STAGE):
+            return f"the nodes of a {stage} graph call operators, such as aten.mm.default, and never {name}"
+        return ""
+    if level in _LOWERED and not any(found.startswith(f"{level}.") for graph in graphs for found in graph["ops"]):
         return f"the nodes of this {stage} graph call functions, such as torch.sort or operator.matmul, and no operator of {level}"
     return ""
 

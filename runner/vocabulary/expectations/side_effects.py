@@ -1,9 +1,9 @@
 """Side effects of a step: what the compiled side left beside its result is compared with what eager left.
 
 Compared are arguments, parameters, buffers, attributes of modules and of objects, ``.grad``, version counters, the generators of random
-numbers, and which results share memory with the arguments. A spec has no key for it. Every ``call``, ``aot``, ``backward`` and
-``optimizer`` step with an eager reference is judged, except with ``side_effects: false``. The tolerance is that of the step's
-``close: {to: eager}``, else that of another step's, else the dtype's.
+numbers, which results share memory with the arguments, and which require a gradient. A spec has no key for it. Every ``call``, ``aot``,
+``backward`` and ``optimizer`` step with an eager reference is judged, except with ``side_effects: false``. The tolerance is that of the
+step's ``close: {to: eager}``, else that of another step's, else the dtype's. Gradients that ``close`` judges are left to it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -84,7 +84,10 @@ def _judges_the_result(step: Step, here: Surroundings) -> bool:
     """Whether a ``close`` of the step judges its whole result, here and whatever code is generated."""
     checks = [expected.check for expected in step.expectations]
     return any(
-        isinstance(one, Close) and (one.of, one.to) == (OUTPUT, EAGER) and without_code(one.when) == one.when and holds(one.when, here)
+        isinstance(one, Close)
+        and (one.of, one.to) == (OUTPUT, EAGER)
+        and without_code(one.when) == (one.when or {})
+        and holds(one.when, here)
         for one in checks
     )
 

@@ -1,9 +1,9 @@
 """Side effects of a call: compares what the compiled side changed with what the eager side changed.
 
 Compared are arguments, parameters, buffers, attributes of modules and objects, ``.grad``, version counters, the generators of random
-numbers, which results share memory with the arguments, and which require a gradient. Both sides begin with equal copies. A value is compared after a call only if it
-was equal, or close, before the call. A step that runs on one side alone can make the two differ; then the call is not the cause, and the
-path is reported as ``apart``.
+numbers, which results share memory with the arguments, and which results require a gradient. Both sides begin with equal copies. A value
+is compared after a call only if it was equal, or close, before the call. A step that runs on one side alone can make the two differ; then
+the call is not the cause, and the path is reported as ``apart``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -6,8 +6,8 @@ from typing import Any
 
 from runner.vocabulary.steps.session import Side, needed
 from runner.worker.case.effects import Effects
-from runner.worker.case.repetitions import with_repetition
 from runner.worker.case.generators import Generators
+from runner.worker.case.repetitions import with_repetition
 
 
 def _comparing() -> AbstractContextManager[None]:
