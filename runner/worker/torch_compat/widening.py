@@ -88,7 +88,7 @@ def _is_same(one: torch.Tensor, other: torch.Tensor, rtol: float) -> bool:
         return False
     finite = one[one.isfinite()].abs()
     atol = rtol * float(finite.max()) if finite.numel() else 0.0
-    return torch.allclose(one, other.to(one.dtype), rtol=rtol, atol=atol, equal_nan=True)
+    return bool(torch.allclose(one, other.to(one.dtype), rtol=rtol, atol=atol, equal_nan=True))
 
 
 def _wider(dtype: torch.dtype) -> torch.dtype:
