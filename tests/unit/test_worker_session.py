@@ -458,7 +458,7 @@ def test_a_measurement_that_fails_says_why_and_leaves_the_others(torch, session)
     measured, unmeasured = _measure(one, step, None, {})
     assert measured == {"2": {"tensors": [{"shape": [2], "strides": [1], "formats": ["contiguous_format"]}]}}
     assert unmeasured == {"0": "LookupError: no eager reference was run in this step", "5": "ImportError: no module for 'nothing'"}
-    assert _measure(one, step, {"type": "x"}) == ({}, {"0": "the step raised", "2": "the step raised", "5": "the step raised"})
+    assert _measure(one, step, {"type": "x"}, {}) == ({}, {"0": "the step raised", "2": "the step raised", "5": "the step raised"})
 
 
 def test_phases_are_a_stack_that_counts_the_innermost(torch):
