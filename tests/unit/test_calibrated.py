@@ -109,8 +109,32 @@ def test_few_elements_have_no_quantiles() -> None:
 def test_where_eager_says_little_the_answer_is_near_eager_or_float64() -> None:
     blind = {"eager_quantiles": [40.0, 90.0], "quantiles": [40.0, 90.0]}
     assert one(EAGER, leaf(facts(**blind, nearest=2.0))).status is Status.HELD
-    assert "median distance" in one(EAGER, leaf(facts(**blind, nearest=2.1))).observed
-    assert one(EAGER, leaf(facts(**blind, nearest=None))).status is Status.ERROR
+    assert "median distance" in one(EAGER, leaf(facts(**blind, nearest=2.1), excess=1.0)).observed
+    assert one(EAGER, leaf(facts(**blind, nearest=None), excess=1.0)).status is Status.ERROR
+    assert one(EAGER, leaf(facts(**blind, nearest=2.1), excess=0.0)).status is Status.HELD, "rounding of a right result of 0"
+
+
+def test_so_much_as_autocast_rounds_is_right_in_a_wide_format() -> None:
+    own = 2.0**15
+    blind = {"eager_quantiles": [own, own], "quantiles": [own, own], "whole_error": 0.1}
+    assert one(EAGER, leaf(facts(**blind, nearest=own), "float32", excess=1.0)).status is Status.HELD
+    assert "median distance" in one(EAGER, leaf(facts(**blind, nearest=2.1 * own), "float32", excess=1.0)).observed
+    blind = {"eager_quantiles": [2.0**22] * 2, "quantiles": [2.0**22] * 2, "whole_error": 1.0}
+    assert "median distance" in one(EAGER, leaf(facts(**blind, nearest=0.02 * 2.0**23), "float32", excess=1.0)).observed, "x 1.02"
+
+
+def test_few_elements_are_near_eager_or_float64_too() -> None:
+    few = {"numel": 8, "whole_error": 1.0}
+    assert one(EAGER, leaf(facts(**few, nearest=2.0**16), "float32", excess=1.0)).status is Status.HELD
+    assert "median distance" in one(EAGER, leaf(facts(**few, nearest=2.0**18), "float32", excess=1.0)).observed
+
+
+def test_where_the_right_result_is_0_no_digit_of_eager_is_asked_for() -> None:
+    noise = {"eager_quantiles": [2.0**40] * 2, "quantiles": [2.0**40] * 2, "whole_error": 1e-4, "nearest": 2.0**39}
+    zero = leaf(facts(**noise, most=1e-14, worst={"reference": 1e-14, "error": 1e-4, "group_error": 1e-4}), "float32", excess=1.0)
+    assert one(EAGER, zero).status is Status.HELD
+    worst = {"reference": 1e-14, "error": 1e-2, "group_error": 1e-4}
+    assert one(EAGER, leaf(facts(**noise, most=1e-14, worst=worst, outside=1), "float32", excess=1.0)).status is Status.FAILED
 
 
 def judged_by_case(body: Any, *leaves: Any) -> Any:

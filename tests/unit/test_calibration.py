@@ -114,6 +114,29 @@ def test_wrong_answers_are_refused_at_small_scales(start: Callable[..., Case], d
     assert "eager's" in judgement.detail
 
 
+@pytest.mark.parametrize("count", [1, 16, 256])
+def test_zeros_are_refused_where_eager_has_no_right_digit(start: Callable[..., Case], count: int) -> None:
+    text = spec("return torch.sin(x * 1e7) + y * 0", f"{{rand: [{count}]}}, {{rand: [{count}]}}")
+    assert judged(start(text).run()[0]).status is Status.HELD
+    assert judged(start(text).run(torch.zeros_like)[0]).status is Status.FAILED
+
+
+def test_rounding_of_a_gradient_that_is_0_is_right(start: Callable[..., Case]) -> None:
+    text = (
+        "function: {module: torch.nn.LayerNorm, args: [64]}\ninputs: [{randn: [16, 64], requires_grad: true}]\n"
+        "steps: [{call: {}}, {backward: {loss: mean}, expect: [{close: {to: eager}}]}]"
+    )
+    change = lambda output: [-output[0], *output[1:]] if isinstance(output, list) else output  # noqa: E731
+    assert judged(start(text).run(change)[0]).status is Status.HELD
+
+
+def test_another_value_of_another_shape_is_named(start: Callable[..., Case]) -> None:
+    text = "let:\n  other: {rand: [3]}\n" + spec("return x + y", "{rand: [8]}, {rand: [8]}", "{to: eager, no_worse_than: other}")
+    judgement = judged(start(text).run()[0], {"to": "eager", "no_worse_than": "other"})
+    assert judgement.status is Status.ERROR
+    assert "'other' has a value of shape [3]" in judgement.observed
+
+
 def test_a_more_precise_answer_is_right(start: Callable[..., Case]) -> None:
     case = start(spec("return (x @ y).cos() + 1", PAIR.replace("DTYPE", "bfloat16")))
     x, y = case.session.eager.arguments
@@ -154,6 +177,8 @@ def test_a_float64_result_of_a_narrower_computation_may_have_its_error(start: Ca
         ("return x.view(torch.int32).view(torch.float32) * y.sum()", "reinterprets the bits"),
         ("import random; return x * random.random() + y.sum()", "draws random numbers"),
         ("import time; return x * time.perf_counter() + y.sum()", "a second run of eager gives another answer"),
+        ("return (x * 2 if x.dtype == torch.float32 else x * 3) + y.sum()", "another one in float64"),
+        ("return x / (y.sum() * 0 + torch.finfo(x.dtype).eps ** 0.25)", "another one in float64"),
         ("return x.tolist()[0][0] + torch.ones(3).share_memory_() * (1 if x.dtype == torch.float32 else 1 // 0)", "refuses float64"),
     ],
 )
@@ -161,6 +186,19 @@ def test_where_there_is_none(start: Callable[..., Case], function: str, why: str
     (facts,) = start(spec(function, PAIR.replace("DTYPE", "float32"))).run()
     assert why in facts["leaves"][0]["calibrated"]["why_not"]
     assert "excess" in facts["leaves"][0]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_a_function_may_read_dtypes(start: Callable[..., Case], dtype: str) -> None:
+    function = "return x.float().square().mean(-1).add(1e-6).to(x.dtype) * torch.tensor(0.1, dtype=y.dtype)"
+    (facts,) = start(spec(function, PAIR.replace("DTYPE", dtype))).run()
+    assert "factor" in facts["leaves"][0]["calibrated"], facts["leaves"][0]["calibrated"]
+
+
+def test_float64_is_another_function_too_where_it_reads_its_dtype(start: Callable[..., Case]) -> None:
+    function = "return (x * 3 if x.dtype == torch.float64 else x * 2) + y.sum()"
+    (facts,) = start(spec(function, PAIR.replace("DTYPE", "float64"))).run()
+    assert "another one in float64" in facts["leaves"][0]["calibrated"]["why_not"]
 
 
 def test_a_case_that_observes_its_calls_is_not_called_again(start: Callable[..., Case]) -> None:

@@ -193,6 +193,26 @@ def test_a_result_with_other_memory_fails(name: str) -> None:
         assert held.status is Status.HELD
 
 
+def test_a_result_that_autograd_cannot_follow_fails() -> None:
+    judgement, facts = compared(lambda e, _, x: (x * 2 if e else (x * 2).detach(), x + 1), lambda: torch.ones(2, requires_grad=True))
+    assert judgement.status is Status.FAILED
+    assert [(leaf["path"], leaf["value"]) for leaf in facts["leaves"]] == [("output[0]", "requires_grad False")]
+
+
+def test_gradients_that_close_judges_are_left_to_it() -> None:
+    from runner.worker.case.effects import Effects
+
+    sides = [[None, torch.ones(2, requires_grad=True)] for _ in range(2)]
+    for wanted, paths in ((True, ["argument [0].grad"]), (False, [])):
+        effects = Effects({**DEFAULTS, "gradients": wanted}, {})
+        for number, (_, x) in enumerate(sides):
+            x.grad = None
+            if not number:
+                effects.before(*sides)
+            x.grad = torch.full((2,), 1.0 + number)
+        assert [leaf["path"] for leaf in effects.after(*sides, None)["leaves"]] == paths
+
+
 def test_empty_tensors_share_no_memory() -> None:
     judgement, _ = compared(lambda eager, _, x: x.view(0) if eager else x.clone(), lambda: torch.zeros(0))
     assert judgement.status is Status.HELD

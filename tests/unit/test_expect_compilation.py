@@ -146,6 +146,8 @@ TWO = graphs(graph(aten_mm_default=1), graph(text="other = torch.ops.aten.sin.de
         ({"checks": "CHECK: relu"}, ONE, {"checks": FAILED}),
         ({"index": 0, "checks": "CHECK: aten.sin"}, TWO, {"checks": FAILED}),
         ({"index": "all", "checks": "CHECK: aten.mm\nCHECK: aten.sin"}, TWO, {"checks": HELD}),
+        ({"ops": {"torch.matmul": 0}}, graphs(graph(aten_mm=1)), {"ops torch.matmul": ERROR}),
+        ({"ops": {"torch.sym_max": 0}}, graphs(graph(aten_mm=1)), {"ops torch.sym_max": HELD}),
         ({"ops": {"aten.mmm": 0}}, graphs(graph(aten_mm=1), unknown=("aten.mmm",)), {"ops aten.mmm": ERROR}),
         ({"checks": "CHECK: aten.mm"}, graphs(graph(cut=True)), {"checks": ERROR}),
         ({"count": 0}, graphs(), {"": ERROR}),

@@ -243,7 +243,7 @@ def compare(actual: Any, scale: Scale, factor: float, *, equal_nan: bool = True,
     eager_errors = _errors(scale.eager, right)
     eager_ulps = eager_errors / scale.units
     facts.update(eager_max_error=float(eager_errors.max()), eager_max_ulp=float(eager_ulps.max()), nearest=None)
-    if facts["quantiles"] and facts["eager_quantiles"][0] > scale.form.blind:
+    if _quantiles(eager_ulps, (0.5,))[0] > scale.form.blind or (facts["quantiles"] and facts["eager_quantiles"][0] > scale.form.blind):
         apart = torch.minimum(torch.where(judged, _errors(answer, scale.eager), 0.0) / scale.units, ulps)
         facts["nearest"] = _quantiles(apart, (0.5,))[0]
     if histogram:

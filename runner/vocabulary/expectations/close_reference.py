@@ -75,10 +75,19 @@ def _add_leaves(comparison: Comparison, answers: Answers) -> None:
             samples = [Sample(one[index], right[index], step) for one, right, step in pairs]
             scale = _scale(leaf, own["to"][index], [run[index] for run in runs], samples)
             if "no_worse_than" in own:
+                _check_other(own["no_worse_than"][index], own["to"][index], comparison.arguments["no_worse_than"])
                 scale = scale_of([Sample(own["no_worse_than"][index], runs[1][index])], own["no_worse_than"][index], runs[1][index])
             _add(comparison, leaf, own["of"][index], scale, runs[-1][index])
         except NoReference as why:
             leaf[comparison.fact] = {"why_not": str(why)}
+
+
+def _check_other(other: Any, eager: Any, name: str) -> None:
+    form, expected = ((list(getattr(one, "shape", [])), getattr(one, "dtype", type(one).__name__)) for one in (other, eager))
+    if form != expected:
+        raise NoReference(
+            f"'{name}' has a value of shape {form[0]} and dtype {form[1]}, eager of shape {expected[0]} and dtype {expected[1]}"
+        )
 
 
 def _scale(leaf: Mapping[str, Any], eager: Any, runs: Sequence[Any], samples: Sequence[Sample]) -> Scale:
@@ -120,7 +129,7 @@ def _add(comparison: Comparison, leaf: dict[str, Any], actual: Any, scale: Scale
         found = facts_of(tensor)
         mismatches = differences(tensor, right, rtol=leaf["rtol"], atol=leaf["atol"], equal_nan=arguments["equal_nan"])
         found[comparison.fact].pop("histogram", None)
-        return {**found, **{name: mismatches[name] for name in ("nan_mismatches", "inf_mismatches")}}
+        return {**found, **{name: mismatches[name] for name in ("nan_mismatches", "inf_mismatches", "excess")}}
 
     leaf.update(facts_of(actual))
     leaf["stand_ins"] = {**leaf.get("stand_ins", {}), **judged_stand_ins(right, bounds.reshape(actual.shape), comparer)}

@@ -122,7 +122,8 @@ def by_calibration(where: str, leaf: Leaf, factor: float, whose: str, outliers: 
     problem = complete(leaf, expected) or complete({**leaf, "numel": facts["numel"]}, expected)
     if problem is not None:
         return problem
-    problems = calibrated.problems(facts, form, factor, outliers)
+    is_near = leaf["excess"] <= leaf["atol"] and not (leaf["nan_mismatches"] or leaf["inf_mismatches"])
+    problems = calibrated.problems(facts, form, factor, outliers, is_near=is_near)
     if not problems:
         return None
     return Judgement.failed(expected=expected, observed=problems[0], detail="\n".join([*problems[1:], calibrated.summary(facts, whose)]))

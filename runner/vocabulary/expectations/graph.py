@@ -79,6 +79,8 @@ class GraphOfStage:
             leaf = f"ops {name}"
             if name in facts.measured["unknown"]:
                 yield Judgement.error(f"torch has no operator {name}", expected=leaf, leaf=leaf)
+            elif why := _of_another_level(self.stage, name, chosen):
+                yield Judgement.error(why, expected=leaf, leaf=leaf)
             else:
                 judged = judge_count(count, _number(chosen, name), here, leaf=leaf, absent="")
                 yield replace(judged, detail=_operators(chosen))
@@ -120,6 +122,29 @@ class GraphOfStage:
 def _number(graphs: Sequence[Graph], name: str) -> int:
     """Return how many nodes call an operator; a name without an overload stands for all overloads."""
     return sum(count for graph in graphs for found, count in graph["ops"].items() if found == name or found.startswith(f"{name}."))
+
+
+_OF_OPERATORS = ("joint", "post_grad")
+"""The stages whose nodes call operators; those of the others call functions, as the user's code does."""
+
+
+def _of_another_level(stage: str, name: str, graphs: Sequence[Graph]) -> str:
+    """Return why a name that occurs nowhere cannot occur at a stage; empty if it can."""
+    if _number(graphs, name):
+        return ""
+    level = name.partition(".")[0]
+    if stage in _OF_OPERATORS:
+        if level in _OF_FUNCTIONS and not name.startswith(_OF_EVERY_STAGE):
+            return f"the nodes of a {stage} graph call operators, such as aten.mm.default, and never {name}"
+        return ""
+    if level in _LOWERED and not any(found.startswith(f"{level}.") for graph in graphs for found in graph["ops"]):
+        return f"the nodes of this {stage} graph call functions, such as torch.sort or operator.matmul, and no operator of {level}"
+    return ""
+
+
+_OF_FUNCTIONS = ("torch", "Tensor")
+_OF_EVERY_STAGE = ("torch.sym_", "torch.ops.")
+_LOWERED = ("aten", "prims")
 
 
 def _text(graphs: Sequence[Graph]) -> str:

@@ -1,9 +1,9 @@
 """Side effects of a step: what the compiled side left beside its result is compared with what eager left.
 
 Compared are arguments, parameters, buffers, attributes of modules and of objects, ``.grad``, version counters, the generators of random
-numbers, and which results share memory with the arguments. A spec has no key for it. Every ``call``, ``aot``, ``backward`` and
-``optimizer`` step with an eager reference is judged, except with ``side_effects: false``. The tolerance is that of the step's
-``close: {to: eager}``, else that of another step's, else the dtype's.
+numbers, which results share memory with the arguments, and which require a gradient. A spec has no key for it. Every ``call``, ``aot``,
+``backward`` and ``optimizer`` step with an eager reference is judged, except with ``side_effects: false``. The tolerance is that of the
+step's ``close: {to: eager}``, else that of another step's, else the dtype's. Gradients that ``close`` judges are left to it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from runner.core.case import Step
 from runner.core.conditions import Surroundings, holds, without_code
 from runner.core.observation import Effects, Generator
 from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import EAGER, Judgement
+from runner.vocabulary.expectations.base import EAGER, OUTPUT, Judgement
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.steps import parsed
 
@@ -30,10 +30,12 @@ class SideEffects:
     rtol: float | None = None
     atol: float | None = None
     equal_nan: bool = True
+    gradients: bool = True
+    """False where ``close`` judges the gradients of the step, by another rule than a tolerance perhaps."""
 
     def measurement(self) -> Mapping[str, Json]:
         """The worker measures with the tolerance of the judgement."""
-        return {"rtol": self.rtol, "atol": self.atol, "equal_nan": self.equal_nan}
+        return {"rtol": self.rtol, "atol": self.atol, "equal_nan": self.equal_nan, "gradients": self.gradients}
 
     def judge(self, facts: Effects | None) -> Judgement:
         """Judge what the worker sent: each value that differs at all, by the rule of ``close``; then each generator."""
@@ -69,12 +71,25 @@ def of_step(step: Step, steps: Sequence[Step], here: Surroundings) -> SideEffect
     """Return what is judged of a step of a case with an eager reference; None where nothing is."""
     if not parsed(step).compares_effects or not _has_reference(step, steps):
         return None
+    gradients = not (parsed(step).traits.gives_gradients and _judges_the_result(step, here))
     for one in (step, *steps):
         for expected in one.expectations:
             check = expected.check
             if isinstance(check, Close) and check.to.partition(".")[0] == EAGER and holds(without_code(check.when), here):
-                return SideEffects(rtol=check.rtol, atol=check.atol, equal_nan=check.equal_nan)
-    return SideEffects()
+                return SideEffects(rtol=check.rtol, atol=check.atol, equal_nan=check.equal_nan, gradients=gradients)
+    return SideEffects(gradients=gradients)
+
+
+def _judges_the_result(step: Step, here: Surroundings) -> bool:
+    """Whether a ``close`` of the step judges its whole result, here and whatever code is generated."""
+    checks = [expected.check for expected in step.expectations]
+    return any(
+        isinstance(one, Close)
+        and (one.of, one.to) == (OUTPUT, EAGER)
+        and without_code(one.when) == (one.when or {})
+        and holds(one.when, here)
+        for one in checks
+    )
 
 
 def _has_reference(step: Step, steps: Iterable[Step]) -> bool:

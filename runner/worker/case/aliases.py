@@ -1,4 +1,4 @@
-"""Aliases: which tensors of a result are tensors of the call, or share memory with them."""
+"""What a result has beside its values: which of its tensors share memory with tensors of the call, and which require a gradient."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,6 +29,12 @@ def aliases(result: Any, given: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(leaf, torch.Tensor):
             found[f"output{pytree.keystr(path)}"] = _relation(leaf, identities, storages)
     return found
+
+
+def histories(result: Any) -> dict[str, str]:
+    """Return for each tensor of a result, by its path, whether it requires a gradient."""
+    tensors = ((path, leaf) for path, leaf in pytree.tree_flatten_with_path(result)[0] if isinstance(leaf, torch.Tensor))
+    return {f"output{pytree.keystr(path)}": f"requires_grad {leaf.requires_grad}" for path, leaf in tensors}
 
 
 def _relation(leaf: torch.Tensor, identities: Mapping[int, str], storages: Mapping[int, str]) -> str:

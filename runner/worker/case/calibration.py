@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from runner.worker.case.hooks import Phases
 from runner.worker.case.parts import follow
 from runner.worker.case.reference import Reference, ReferenceCall, Unseen
 from runner.worker.torch_compat import compiling
-from runner.worker.torch_compat.widening import Widened, changed_values, narrowed, widened
+from runner.worker.torch_compat.widening import Reported, Widened, changed_values, is_same_function, narrow_dtypes, narrowed, widened
 
 MOST_ELEMENTS = 1 << 24
 """The maximum number of elements of a result that is judged in this way."""
@@ -97,6 +98,7 @@ class _Runs:
         if is_random:
             raise NoReference("the function draws random numbers")
         wide = self._wide(self._copy(self.call.inputs))
+        self._refuse_other_function(self.call.inputs, wide, has_double=_has_double(leaves))
         pairs = [(again, wide, 0.0)] if not _has_double(leaves) else []
         generator = torch.Generator().manual_seed(0)
         count = runs_of(min((leaf.numel() for leaf in leaves), default=0))
@@ -114,6 +116,18 @@ class _Runs:
                 raise NoReference(f"the function refuses float32: {type(error).__name__}") from error
         return Answers(again=again, reference=wide, pairs=pairs, magnitude=self._magnitude)
 
+    def _refuse_other_function(self, inputs: list[Any], wide: Any, *, has_double: bool) -> None:
+        """Raise ``NoReference`` where the function computes something else because it reads that its tensors are float64."""
+        dtypes = narrow_dtypes(other_inputs.tensors_of(inputs))
+        for narrow in dict.fromkeys([*dtypes, torch.float32] if has_double else dtypes):
+            reported = Reported(narrow)
+            try:
+                other = self._wide(self._copy(inputs), reported)
+            except NoReference:  # the function refuses operands that it takes for other ones
+                continue
+            if reported.was_read and not is_same_function(wide, other, narrow):
+                raise NoReference("the function depends on the dtype of its tensors, and is another one in float64")
+
     def _magnitude(self) -> Any:
         assert self.call is not None
         assert isinstance(self.call.inputs, list)
@@ -128,11 +142,12 @@ class _Runs:
         found = self._run(called)
         return found, Generators.now().differs_from(self.call.generators)
 
-    def _wide(self, called: list[Any]) -> Any:
+    def _wide(self, called: list[Any], around: AbstractContextManager[Any] | None = None) -> Any:
+        """Return the answer in float64; ``around`` is entered for the call of the function alone."""
         mode = Widened()
         try:
             with mode:
-                found = self._run(widened(called))
+                found = self._run(widened(called), around)
         except Exception as error:  # an operator may refuse float64 with any exception
             text = str(error).splitlines()[0] if str(error) else ""
             raise NoReference(f"the function refuses float64: {type(error).__name__}: {text}"[:200]) from error
@@ -140,12 +155,12 @@ class _Runs:
             raise NoReference(mode.problem)
         return found
 
-    def _run(self, called: list[Any]) -> Any:
+    def _run(self, called: list[Any], around: AbstractContextManager[Any] | None = None) -> Any:
         assert self.call is not None
         self.call.generators.restore()
         with self.unseen(), compiling.reference_stance(), torch.enable_grad():
             forget_gradients(called)
-            with self.call.enter():
+            with self.call.enter(), around or nullcontext():
                 result = called[0](*called[1:])
             result = gradients_of(result, called, self.call.differentiate) if self.call.differentiate else result
         return copies.frozen(follow(result, self.part, EAGER))

@@ -1,9 +1,9 @@
 """Side effects of a call: compares what the compiled side changed with what the eager side changed.
 
 Compared are arguments, parameters, buffers, attributes of modules and objects, ``.grad``, version counters, the generators of random
-numbers, and which results share memory with the arguments. Both sides begin with equal copies. A value is compared after a call only if it
-was equal, or close, before the call. A step that runs on one side alone can make the two differ; then the call is not the cause, and the
-path is reported as ``apart``.
+numbers, which results share memory with the arguments, and which results require a gradient. Both sides begin with equal copies. A value
+is compared after a call only if it was equal, or close, before the call. A step that runs on one side alone can make the two differ; then
+the call is not the cause, and the path is reported as ``apart``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ import torch
 
 from runner.vocabulary.expectations.close import describe_leaf
 from runner.worker.case import generators
-from runner.worker.case.aliases import aliases
+from runner.worker.case.aliases import aliases, histories
 from runner.worker.case.changeable import ARGUMENT, FUNCTION, GRAD, Absent, Leaves, changeable
 from runner.worker.case.copies import plain, tensor_version
 from runner.worker.case.generators import Generators
@@ -31,7 +31,7 @@ class Effects:
     """Compares the side effects of one call: ``before`` the calls, ``after_eager``, and ``after`` the compiled call."""
 
     tolerance: Mapping[str, Any]
-    """``rtol``, ``atol`` (both None for the dtype's defaults) and ``equal_nan``."""
+    """``rtol``, ``atol`` (both None for the dtype's defaults) and ``equal_nan``; ``gradients``: false where ``close`` judges them."""
     settings: Mapping[str, Any]
     """The arguments of ``torch.compile``: they decide how random numbers are drawn."""
     is_package: bool = False
@@ -39,8 +39,8 @@ class Effects:
     _apart: set[str] = field(default_factory=set)
     _versions: tuple[Versions, Versions] = field(default=({}, {}))
     _begun: Generators | None = None
-    _eager: tuple[Generators, Mapping[str, str]] | None = None
-    """What is known of the eager call: the generators after it, and the aliases of its result. None where it raised."""
+    _eager: tuple[Generators, Mapping[str, str], Mapping[str, str]] | None = None
+    """What is known of the eager call: the generators after it, aliases and histories of its result. None where it raised."""
 
     def before(self, compiled: Sequence[Any], eager: Sequence[Any]) -> None:
         """Record the state before the call. Each sequence is the target followed by its arguments."""
@@ -50,8 +50,8 @@ class Effects:
         self._begun = Generators.now()
 
     def after_eager(self, eager: Sequence[Any], result: Any) -> None:
-        """Record generators and aliases of the eager call, while its result exists."""
-        self._eager = Generators.now(), aliases(result, self._leaves(eager))
+        """Record the generators, and aliases and histories of the result, while it exists."""
+        self._eager = Generators.now(), aliases(result, self._leaves(eager)), histories(result)
 
     def after(self, compiled: Sequence[Any], eager: Sequence[Any], result: Any) -> dict[str, Any]:
         """Return ``compared`` (a count), ``apart`` (paths), ``leaves`` (facts of what differs) and ``generators``."""
@@ -64,14 +64,15 @@ class Effects:
             if facts is not None:
                 differing.append({"path": path, **facts})
         if not self.is_package:
-            differing += [*self._unnoticed_writes(ours, theirs), *self._other_aliases(ours, result)]
+            differing += [*self._unnoticed_writes(ours, theirs), *self._other_results(ours, result)]
         found = {"compared": len(paths), "apart": sorted(self._apart)[:MOST], "leaves": differing[:MOST]}
         if self._begun is None or self._eager is None:
             return found
         return {**found, "generators": generators.compared(self._begun, self._eager[0], now, self.settings)}
 
     def _leaves(self, called: Sequence[Any]) -> Leaves:
-        return changeable(called, parameters=not self.is_package)
+        found = changeable(called, parameters=not self.is_package)
+        return found if self.tolerance.get("gradients", True) else {path: leaf for path, leaf in found.items() if not path.endswith(GRAD)}
 
     def _problem(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
         """Return the facts of two values that differ; None for close values and for parameters that freezing has erased."""
@@ -101,7 +102,7 @@ class Effects:
             if is_written and version == before.get(path):
                 yield _words(f"version counter of {path}", "not advanced", "advanced")
 
-    def _other_aliases(self, ours: Leaves, result: Any) -> Iterator[dict[str, Any]]:
+    def _other_results(self, ours: Leaves, result: Any) -> Iterator[dict[str, Any]]:
         if self._eager is None:
             return
         found = aliases(result, ours)
@@ -111,6 +112,9 @@ class Effects:
                 continue
             if path in found and found[path] != expected:
                 yield _words(path, found[path], expected)
+        for path, ours_requires in histories(result).items():
+            if self._eager[2].get(path, ours_requires) != ours_requires and not compiling.is_freezing():
+                yield _words(path, ours_requires, self._eager[2][path])
 
 
 _ABSENT = Absent()

@@ -7,6 +7,7 @@ from typing import Any
 from runner.vocabulary.steps.session import Side, needed
 from runner.worker.case.effects import Effects
 from runner.worker.case.generators import Generators
+from runner.worker.case.repetitions import with_repetition
 
 
 def _comparing() -> AbstractContextManager[None]:
@@ -54,4 +55,4 @@ class StepEffects:
         if self._running is None or eager is None:
             return
         with self._phases("compare"), self._unseen(), _comparing():
-            self.facts = self._running.after(compiled, eager.called, result)
+            self.facts = with_repetition(self.facts, self._running.after(compiled, eager.called, result))

@@ -1,9 +1,10 @@
 """Runs a function of the case in float64, also where it names narrower dtypes itself."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -41,6 +42,53 @@ class Widened(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed he
             if not _is_view(func) and _has_wide(args, kwargs):
                 args, kwargs = pytree.tree_map_only(torch.Tensor, _widened, (args, kwargs))
         return func(*args, **kwargs)
+
+
+class Reported(TorchFunctionMode):  # type: ignore[misc]  # torch is not typed here
+    """Lets the spec's Python read a narrower dtype from the tensors of a run in float64, as it does in the case."""
+
+    def __init__(self, narrow: torch.dtype) -> None:
+        super().__init__()
+        self._reported = {torch.float64: narrow, torch.complex128: torch.complex32 if narrow is torch.float16 else torch.complex64}
+        self.was_read = False
+        """Whether the function read a dtype at all."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Replace the result of ``tensor.dtype``."""
+        found = func(*args, **(kwargs or {}))
+        if func == _DTYPE:
+            self.was_read = True
+            return self._reported.get(found, found)
+        return found
+
+
+_DTYPE = torch.Tensor.dtype.__get__
+
+
+def narrow_dtypes(tensors: Iterable[torch.Tensor]) -> list[torch.dtype]:
+    """Return the dtypes that a function of these tensors may read in the case, and not in float64."""
+    real = {torch.complex64: torch.float32, torch.complex32: torch.float16}
+    found = dict.fromkeys(real.get(one.dtype, one.dtype) for one in tensors)
+    return [dtype for dtype in found if dtype in _REAL] or [torch.float32]
+
+
+def is_same_function(one: Any, other: Any, narrow: torch.dtype) -> bool:
+    """Whether two results of float64 differ by no more than rounded constants of a narrower dtype explain."""
+    first, second = (pytree.tree_flatten(value) for value in (one, other))
+    if first[1] != second[1]:
+        return False
+    pairs = zip(first[0], second[0], strict=True)
+    return all(_is_same(a, b, 8 * torch.finfo(narrow).eps) for a, b in pairs if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor))
+
+
+def _is_same(one: torch.Tensor, other: torch.Tensor, rtol: float) -> bool:
+    if one.layout is not torch.strided or one.is_nested or not (one.is_floating_point() or one.is_complex()):
+        return True  # it has no float64 reference
+    if one.shape != other.shape:
+        return False
+    finite = one[one.isfinite()].abs()
+    atol = rtol * float(finite.max()) if finite.numel() else 0.0
+    return bool(torch.allclose(one, other.to(one.dtype), rtol=rtol, atol=atol, equal_nan=True))
 
 
 def _wider(dtype: torch.dtype) -> torch.dtype:
