@@ -36,7 +36,7 @@ def outcomes(found: Mapping[Caught, Mutant], tmp_path_factory: pytest.TempPathFa
 
 def test_there_are_twenty_and_no_two_are_the_same() -> None:
     assert len(CAUGHT) == len({caught.mutant for caught in CAUGHT}) == 20
-    assert len({caught.mutant.module for caught in CAUGHT}) >= 3
+    assert len({caught.mutant.module for caught in CAUGHT}) >= 2
 
 
 @pytest.mark.parametrize("caught", CAUGHT, ids=lambda caught: f"{caught.mutant.function}-{caught.mutant.kind}-{CAUGHT.index(caught)}")

@@ -74,11 +74,16 @@ def _places(source: str) -> tuple[tuple[str, str, int], ...]:
     return tuple((kind, function, line) for kind, function, line, _ in _sites(_tree(source)))
 
 
-def mutated(source: str, number: int) -> ast.Module:
-    """Return the tree of a source with one change made; the lines are those of the source."""
+def mutated(source: str, number: int, expected: tuple[str, int] | None = None) -> ast.Module:
+    """Return the tree of a source with one change made; the lines are those of the source.
+
+    ``expected`` is the kind and the line that the change must have: numbers differ where the operators or the source changed.
+    """
     tree = ast.parse(source)
-    for place, (*_, change) in enumerate(_sites(tree)):
+    for place, (kind, _, line, change) in enumerate(_sites(tree)):
         if place == number:
+            if expected not in (None, (kind, line)):
+                raise LookupError(f"mutant {number} is {kind} in line {line}, and not {expected}")
             change()
             return ast.fix_missing_locations(tree)
     raise LookupError(f"the source has no mutant {number}")
@@ -191,7 +196,12 @@ def _calls_for_people(node: ast.AST) -> bool:
         return False
     first, *rest = _dotted(node.func)
     last = rest[-1] if rest else first
-    return first in LOGS or "_log" in first or last in LOGS or last in ("warning", "debug", "info", "isEnabledFor", "getEffectiveLevel")
+    return (
+        first in LOGS
+        or "_log" in first
+        or last in LOGS
+        or last in ("lint", "warning", "debug", "info", "isEnabledFor", "getEffectiveLevel")
+    )
 
 
 def _dotted(node: ast.expr) -> list[str]:
@@ -245,7 +255,14 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
             yield node
         if isinstance(node, Function | ast.ClassDef):
             continue
-        waiting[:0] = [child for child in ast.iter_child_nodes(node) if not _is_left_out(child)]
+        waiting[:0] = [child for child in _below(node) if not _is_left_out(child)]
+
+
+def _below(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is directly below a node, without annotations of types."""
+    for name, value in ast.iter_fields(node):
+        if name not in ("annotation", "returns"):
+            yield from (child for child in (value if isinstance(value, list) else [value]) if isinstance(child, ast.AST))
 
 
 def _is_text(node: ast.BinOp) -> bool:

@@ -24,11 +24,11 @@ LINES = "executed-lines.json"
 """The file in a case's folder: module -> lines that the case executed."""
 
 
-def plant(module: str, number: int, function: str, folder: Path) -> None:
+def plant(module: str, number: int, function: str, folder: Path, expected: tuple[str, int] | None = None) -> None:
     """Give every live copy of the function the mutated code, and write how many there were."""
     found = importlib.import_module(module)
     file = str(found.__file__)
-    code = compile(only(mutated(Path(file).read_text("utf-8"), number), function), file, "exec", dont_inherit=True)
+    code = compile(only(mutated(Path(file).read_text("utf-8"), number, expected), function), file, "exec", dont_inherit=True)
     made = {(one.co_qualname, one.co_firstlineno): one for one in _codes(code)}
     changed = 0
     for live in _functions(file, function):

@@ -120,7 +120,7 @@ def tried(
     trials = [Trial(mutant.name, case_id) for mutant, ids in wanted.items() for case_id in ids]
     planned = {f"{number}/{case}": Trial(fault, case) for number, one in enumerate(runs_of(trials)) for case, fault in one.items()}
     plain = {f"plain/{case_id}": case_id for ids in wanted.values() for case_id in ids} if alone is not None else {}
-    planted = {name: (m.module, m.number, m.function) for name, trial in planned.items() for m in [by_name[trial.fault]]}
+    planted = {name: (m.module, m.number, m.function, m.kind, m.line) for name, trial in planned.items() for m in [by_name[trial.fault]]}
     results = _run({"cases": planted}, {**plain, **{name: trial.case_id for name, trial in planned.items()}}, cases, folder, jobs)
     if alone is not None:
         alone.update({case_id: results[name].outcome for name, case_id in plain.items()})

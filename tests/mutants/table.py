@@ -1,4 +1,4 @@
-"""``python -m tests.mutants.table RECORD... --name NAME``: merges records of samples into ``reports/mutants``, for people and for programs."""
+"""``python -m tests.mutants.table RECORD... --name NAME``: merges records of samples into two files of ``reports/mutants``."""
 
 import argparse
 import json

@@ -94,7 +94,9 @@ def work(x):
         why(x, verbose=True)
     if log.isEnabledFor(10):
         torch._logging.trace_structured("x", flag=True)
-    return x
+    found: int | None = x
+    graph.lint(True)
+    return found
 
 
 def log_all(x):
@@ -144,6 +146,13 @@ def test_a_sample_is_drawn_by_its_seed() -> None:
 def test_no_mutant_has_a_number_beyond_the_last() -> None:
     with pytest.raises(LookupError, match="no mutant 99"):
         mutated(SOURCE, 99)
+
+
+def test_a_number_that_means_another_change_is_refused() -> None:
+    first = mutants("m", SOURCE)[0]
+    assert mutated(SOURCE, 0, (first.kind, first.line))
+    with pytest.raises(LookupError, match="mutant 0 is drop-guard in line"):
+        mutated(SOURCE, 0, ("compare", first.line))
 
 
 @pytest.fixture
