@@ -9,7 +9,7 @@ import pytest
 
 from runner.core.outcomes import Outcome
 from tests.fakes import ROOT
-from tests.mutants.named import KINDS_OF_SURVIVORS, SURVIVED_IN, Named, missing, minor, survivors, torch_version
+from tests.mutants.named import KINDS_OF_SURVIVORS, SURVIVED_IN, Named, minor, missing, survivors, torch_version
 from tests.mutants.operators import difference, mutants, mutated, only, sample, sample_of_each
 from tests.mutants.planting import NOTES, plant
 from tests.mutants.running import Alone, Tried, reached, record_lines, recorded, some
