@@ -14,7 +14,7 @@ from tests.mutants.named import Named, Survivor, minor, survivors
 
 REPORTS = ROOT / "reports" / "mutants"
 CLAIMS = frozenset(outcome.label for outcome in RED)
-"""The outcomes by which an expectation detects a mutant; any other outcome than PASS is a loud end."""
+"""The outcomes of a case that was judged; an unexpected exception of the compiled function is a FAIL too."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def as_markdown(name: str, sample: Sample, classified: Iterable[Survivor]) -> st
 
 def _rates(sample: Sample, known: Mapping[Named, Survivor]) -> list[str]:
     lines = [
-        "| module | reached | tried | killed | by an expectation | survived | of these equivalent | killed, without equivalents |",
+        "| module | reached | tried | killed | by FAIL or FELL_BACK | survived | of these equivalent | killed, without equivalents |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for module in [*sorted({row.mutant.module for row in sample.rows}), "all"]:
