@@ -62,6 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         pairs: Mapping[Mutant, Sequence[str]] = {mutant: list(cases) for mutant in mutants}
         found = list(tried(pairs, cases, Path(temporary) / "tried", jobs=options.jobs, alone=alone))
     sound = {case_id for case_id, outcome in alone.items() if outcome is Outcome.PASS}
+    if not sound:
+        print(
+            f"no operator passes without a mutant: {', '.join(f'{case_id} {one.label}' for case_id, one in alone.items())}", file=sys.stderr
+        )
+        return 2
     print(f"torch {torch_version()}: {len(found)} survivors under {len(sound)} operators that pass without them")
     wrong = 0
     for one in found:
