@@ -1,4 +1,4 @@
-"""Sessions for contributors: ``nox -s tests lint types docs build``. ``faults`` plants faults in torch and takes long."""
+"""Sessions for contributors: ``nox -s tests lint types docs build``. ``faults`` and ``mutants`` change torch and take long."""
 
 import pathlib
 import re
@@ -75,3 +75,10 @@ def faults(session: nox.Session) -> None:
     """Plant each fault of the catalogue in torch; arguments after -- go to tests.faults."""
     session.install(*PINNED, "-e", ".[test,triton]")
     session.run("python", "-m", "tests.faults", *session.posargs)
+
+
+@nox.session
+def mutants(session: nox.Session) -> None:
+    """Plant a sample of small changes in torch; arguments after -- go to tests.mutants."""
+    session.install(*PINNED, "-e", ".[test,triton]")
+    session.run("python", "-m", "tests.mutants", *(session.posargs or ("--sample", "60", "--cases", "4")))

@@ -1,17 +1,17 @@
 """``python -m tests.mutants MODULE...``: plants changes of torch's own source and prints which of them a shipped case detects."""
 
 import argparse
-import importlib.util
 import json
+import random
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from runner.system.installed_torch import installed_torch
-from tests.mutants.operators import Mutant, difference, mutants, sample
-from tests.mutants.running import Tried, cases_of, executed, reached, some, tried
+from tests.mutants.named import source_of, torch_version
+from tests.mutants.operators import Mutant, difference, mutants, sample, sample_of_each
+from tests.mutants.running import Executed, Tried, cases_of, executed, reached, record_lines, recorded, some, tried
 
 FIVE_SEEDS = (
     "torch._inductor.codecache",
@@ -34,16 +34,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print each survivor with its difference, and the rates; survivors are for people to read, so that the status is 0."""
     options = _parser().parse_args(arguments)
     modules = options.modules or FIVE_SEEDS
-    sources = {module: _source(module) for module in modules}
+    sources = {module: source_of(module) for module in modules}
     every = [mutant for module, source in sources.items() for mutant in mutants(module, source)]
     with tempfile.TemporaryDirectory(prefix="mutants-") as temporary:
         folder = Path(tempfile.mkdtemp(prefix="table-", dir=options.out)) if options.out else Path(temporary)
         cases = {name: file for name, file in cases_of(options.device or ["cpu"]).items() if not options.case or name in options.case}
-        lines = executed(modules, cases, folder / "lines", jobs=options.jobs)
+        lines = _lines(modules, cases, folder / "lines", options)
         known = reached(every, lines)
         print(f"{len(every)} mutants, {len(known)} of them in lines that {len(lines)} cases execute", flush=True)
         found: list[Tried] = []
-        for number, some_of_them in enumerate(batched(_drawn(known, options), options.batch)):
+        drawn = random.Random(options.seed).sample(chosen := _drawn(known, options), len(chosen))  # each batch has some of each module
+        for number, some_of_them in enumerate(batched(drawn, options.batch)):
             wanted = {mutant: some(known[mutant], lines, options.cases) for mutant in some_of_them}
             for one in tried(wanted, cases, folder / f"tried-{number}", jobs=options.jobs):
                 found.append(one)
@@ -52,6 +53,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 options.json.write_text(json.dumps(_record(found, sources, known, options.seed), indent=1) + "\n", "utf-8")
     print("\n" + "\n".join(_rates(found)))
     return 0
+
+
+def _lines(modules: Sequence[str], cases: Mapping[str, Path], folder: Path, options: argparse.Namespace) -> Executed:
+    """Return the lines that the cases execute: those of the file that are known, those of the other cases from a run without mutants."""
+    known = recorded(options.lines, modules, torch_version())
+    missing = {} if options.lines_as_they_are else {case_id: file for case_id, file in cases.items() if case_id not in known}
+    noted = {**known, **(executed(modules, missing, folder, jobs=options.jobs) if missing else {})}
+    if options.lines and missing:
+        record_lines(options.lines, modules, torch_version(), noted)
+    return {case_id: alone for case_id, alone in noted.items() if case_id in cases}
 
 
 def batched(drawn: Sequence[Mutant], size: int) -> Iterator[Sequence[Mutant]]:
@@ -69,21 +80,9 @@ def _show(one: Tried, sources: Mapping[str, str]) -> None:
 def _drawn(known: Mapping[Mutant, Sequence[str]], options: argparse.Namespace) -> list[Mutant]:
     if options.mutant:
         return [mutant for mutant in known if mutant.name in options.mutant]
-    drawn = sample(list(known), options.sample, options.seed)
-    return sorted(drawn, key=lambda mutant: (mutant.number, mutant.module))  # a run that is stopped has tried some of each module
-
-
-def _source(module: str) -> str:
-    spec = importlib.util.find_spec(module.partition(".")[0])
-    assert spec is not None
-    assert spec.origin is not None
-    path = Path(spec.origin).parent.joinpath(*module.split(".")[1:])
-    return (path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py").read_text("utf-8")
-
-
-def _version() -> str:
-    found = installed_torch()
-    return found.version if found is not None else ""
+    if options.each:
+        return sample_of_each(list(known), options.each, options.seed)
+    return sample(list(known), options.sample, options.seed)
 
 
 def _rates(found: Sequence[Tried]) -> list[str]:
@@ -99,7 +98,7 @@ def _rates(found: Sequence[Tried]) -> list[str]:
 
 def _record(found: Sequence[Tried], sources: Mapping[str, str], known: Mapping[Mutant, Sequence[str]], seed: int) -> object:
     return {
-        "torch": _version(),
+        "torch": torch_version(),
         "seed": seed,
         "reached": dict(Counter(mutant.module for mutant in known)),
         "mutants": [
@@ -120,12 +119,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="modules of torch (the modules of the five seed files)")
     parser.add_argument("--sample", type=int, default=60, metavar="N", help="mutants that are drawn of those that cases execute (60)")
+    parser.add_argument("--each", type=int, default=0, metavar="N", help="draw N mutants of each module instead")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="what the sample is drawn with (0)")
     parser.add_argument("--mutant", action="append", default=[], metavar="NAME", help="this mutant alone; may repeat")
     parser.add_argument("--cases", type=int, default=8, metavar="N", help="cases under each mutant at most (8)")
     parser.add_argument("--batch", type=int, default=40, metavar="N", help="mutants in one run (40); the record is written after each")
     parser.add_argument("--case", action="append", default=[], metavar="ID", help="these cases alone; may repeat")
     parser.add_argument("--device", action="append", default=[], metavar="NAME", help="cases of this device (cpu); may repeat")
+    parser.add_argument("--lines", type=Path, metavar="FILE", help="read the executed lines of cases from FILE; add those of the others")
+    parser.add_argument("--lines-as-they-are", action="store_true", help="leave out the cases that FILE does not have")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="cases at once (2)")
     parser.add_argument("--out", metavar="DIR", help="keep the runs below this folder")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the record")

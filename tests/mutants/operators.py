@@ -5,9 +5,12 @@ Only code inside of functions is changed: a module's own statements ran when it 
 """
 
 import ast
+import copy
 import difflib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
@@ -22,8 +25,24 @@ COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.NotIn: ast.In,
 }
 
-LOGS = ("log", "why", "logger", "logging", "warnings", "perf_hint_log", "trace_structured", "CompileEventLogger", "signpost_event")
-"""Names that a call for people begins with."""
+ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.FloorDiv,
+    ast.FloorDiv: ast.Mult,
+    ast.LShift: ast.RShift,
+    ast.BitOr: ast.BitAnd,
+    ast.BitAnd: ast.BitOr,
+}
+
+LOGS = frozenset(
+    "log why logger logging warnings perf_hint_log trace_structured CompileEventLogger signpost_event set_feature_use"
+    " dynamo_timed get_metrics_context get_chromium_event_logger torch_log record_function print".split()
+)
+"""Names that a call for people begins with, or that stand last before its arguments."""
+
+FOR_PEOPLE = re.compile(r"(__(repr|str|format)__|_?(log|print|debug|trace_log)(_.*)?|.*_(debug_str|debug|repr|logs?|report)|debug_.*)$")
+"""Functions that make texts for people: nothing in them is changed."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Change = Callable[[], None]
@@ -46,16 +65,25 @@ class Mutant:
 
 
 def mutants(module: str, source: str) -> list[Mutant]:
-    """Return all mutants of a source, in the order of its lines; the same source gives the same list."""
-    found = [(kind, function, line) for kind, function, line, _ in _sites(ast.parse(source))]
-    return [Mutant(module, number, kind, function, line) for number, (kind, function, line) in enumerate(found)]
+    """Return all mutants of a source, function by function; the same source gives the same list."""
+    return [Mutant(module, number, kind, function, line) for number, (kind, function, line) in enumerate(_places(source))]
 
 
-def mutated(source: str, number: int) -> ast.Module:
-    """Return the tree of a source with one change made; the lines are those of the source."""
+@lru_cache(maxsize=32)
+def _places(source: str) -> tuple[tuple[str, str, int], ...]:
+    return tuple((kind, function, line) for kind, function, line, _ in _sites(_tree(source)))
+
+
+def mutated(source: str, number: int, expected: tuple[str, int] | None = None) -> ast.Module:
+    """Return the tree of a source with one change made; the lines are those of the source.
+
+    ``expected`` is the kind and the line that the change must have: numbers differ where the operators or the source changed.
+    """
     tree = ast.parse(source)
-    for place, (*_, change) in enumerate(_sites(tree)):
+    for place, (kind, _, line, change) in enumerate(_sites(tree)):
         if place == number:
+            if expected not in (None, (kind, line)):
+                raise LookupError(f"mutant {number} is {kind} in line {line}, and not {expected}")
             change()
             return ast.fix_missing_locations(tree)
     raise LookupError(f"the source has no mutant {number}")
@@ -63,17 +91,56 @@ def mutated(source: str, number: int) -> ast.Module:
 
 def difference(source: str, mutant: Mutant) -> str:
     """Return the lines in which a mutant differs, as a unified diff of its function without context."""
-    before, after = (ast.unparse(_function(tree, mutant)) for tree in (ast.parse(source), mutated(source, mutant.number)))
-    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm=""))[2:]
+    function = _function(_tree(source), mutant)
+    first, text = _place_and_text(source, function)
+    changed = copy.deepcopy(function)
+    for place, (*_, change) in enumerate(_sites(ast.Module(body=[changed], type_ignores=[])), first):
+        if place == mutant.number:
+            change()
+    lines = list(difflib.unified_diff(text.splitlines(), ast.unparse(changed).splitlines(), n=0, lineterm=""))[2:]
     return "\n".join(line for line in lines if not line.startswith("@@"))
 
 
-def _function(tree: ast.Module, mutant: Mutant) -> ast.AST:
+@lru_cache(maxsize=32)
+def _tree(source: str) -> ast.Module:
+    """Return the tree of a source, which nobody may change."""
+    return ast.parse(source)
+
+
+@lru_cache(maxsize=256)
+def _place_and_text(source: str, function: Function) -> tuple[int, str]:
+    """Return the number of the first mutant of a function, and the function's text."""
+    last = function.end_lineno or function.lineno
+    first = next(mutant.number for mutant in mutants("", source) if function.lineno <= mutant.line <= last)
+    return first, ast.unparse(function)
+
+
+def _function(tree: ast.Module, mutant: Mutant) -> Function:
     for name, function in _functions(tree, ""):
         last = function.end_lineno or function.lineno
         if name == mutant.function and function.lineno <= mutant.line <= last:
             return function
     raise LookupError(mutant.name)
+
+
+def only(tree: ast.Module, function: str) -> ast.Module:
+    """Return what compiles the functions of one qualified name, and little else: their classes, and imports from the future."""
+    return ast.Module(body=list(_kept(tree.body, function.split("."))), type_ignores=[])
+
+
+def _kept(statements: Sequence[ast.stmt], path: Sequence[str]) -> Iterator[ast.stmt]:
+    for statement in statements:
+        if isinstance(statement, ast.ClassDef) and statement.name == path[0] and len(path) > 1:
+            if body := list(_kept(statement.body, path[1:])):
+                statement.body = body
+                yield statement
+        elif isinstance(statement, Function):
+            if [statement.name] == list(path):
+                yield statement
+        elif isinstance(statement, ast.If | ast.Try | ast.With) or (
+            isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+        ):
+            yield statement
 
 
 def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:
@@ -89,7 +156,7 @@ def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:
 
 def _sites(tree: ast.Module) -> Iterator[tuple[str, str, int, Change]]:
     for name, function in _functions(tree, ""):
-        if name.rpartition(".")[2] in ("__repr__", "__str__"):
+        if FOR_PEOPLE.match(name.rpartition(".")[2]):
             continue
         for statements in _blocks(function):
             for statement in list(statements):
@@ -120,8 +187,28 @@ def _for_people(statement: ast.stmt) -> bool:
         return False
     if isinstance(statement.value, ast.Constant):
         return True
-    called = ast.unparse(statement.value.func) if isinstance(statement.value, ast.Call) else ""
-    return called.split(".")[0] in LOGS or "_log" in called.split(".")[0] or called.split(".")[-1] in ("warning", "debug", "info")
+    return _calls_for_people(statement.value)
+
+
+def _calls_for_people(node: ast.AST) -> bool:
+    """Whether an expression is a call whose result or effect is a text, a trace or a time for people."""
+    if not isinstance(node, ast.Call):
+        return False
+    first, *rest = _dotted(node.func)
+    last = rest[-1] if rest else first
+    return (
+        first in LOGS
+        or "_log" in first
+        or last in LOGS
+        or last in ("lint", "warning", "debug", "info", "isEnabledFor", "getEffectiveLevel")
+    )
+
+
+def _dotted(node: ast.expr) -> list[str]:
+    """Return the names of ``a.b.c``; what is no name is an empty text."""
+    if isinstance(node, ast.Attribute):
+        return [*_dotted(node.value), node.attr]
+    return [node.id if isinstance(node, ast.Name) else ""]
 
 
 def _of_statement(statement: ast.stmt, block: list[ast.stmt]) -> Iterator[tuple[str, int, Change]]:
@@ -141,6 +228,8 @@ def _of_expressions(statement: ast.stmt) -> Iterator[tuple[str, int, Change]]:
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in COMPARISONS:
             other = COMPARISONS[type(node.ops[0])]
             yield "compare", line, _set(node, "ops", lambda other=other: [other()])
+        elif isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC and not _is_text(node):
+            yield "arithmetic", line, _set(node, "op", ARITHMETIC[type(node.op)])
         elif isinstance(node, ast.BoolOp):
             other_op = ast.Or if isinstance(node.op, ast.And) else ast.And
             yield "and-or", line, _set(node, "op", other_op)
@@ -166,11 +255,27 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
             yield node
         if isinstance(node, Function | ast.ClassDef):
             continue
-        waiting[:0] = [child for child in ast.iter_child_nodes(node) if not _is_left_out(child)]
+        waiting[:0] = [child for child in _below(node) if not _is_left_out(child)]
+
+
+def _below(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is directly below a node, without annotations of types."""
+    for name, value in ast.iter_fields(node):
+        if name not in ("annotation", "returns"):
+            yield from (child for child in (value if isinstance(value, list) else [value]) if isinstance(child, ast.AST))
+
+
+def _is_text(node: ast.BinOp) -> bool:
+    """Whether an operation visibly joins texts or lists: its change would fail wherever it is executed."""
+    sides = (node.left, node.right)
+    return any(isinstance(side, ast.JoinedStr | ast.List | ast.Tuple) for side in sides) or any(
+        isinstance(side, ast.Constant) and isinstance(side.value, str | bytes) for side in sides
+    )
 
 
 def _is_left_out(node: ast.AST) -> bool:
-    return isinstance(node, ast.stmt | ast.JoinedStr | ast.ExceptHandler | ast.match_case | ast.expr_context | ast.operator | ast.cmpop)
+    statements = ast.stmt | ast.ExceptHandler | ast.match_case
+    return isinstance(node, statements | ast.JoinedStr | ast.expr_context | ast.operator | ast.cmpop) or _calls_for_people(node)
 
 
 def _put(block: list[ast.stmt], statement: ast.stmt, made: Callable[[], ast.stmt]) -> Change:
@@ -202,6 +307,12 @@ def _swap(node: ast.If | ast.IfExp) -> Change:
 
 def _remove(keywords: list[ast.keyword], place: int) -> Change:
     return lambda: keywords.__delitem__(place)
+
+
+def sample_of_each(found: Sequence[Mutant], number: int, seed: int) -> list[Mutant]:
+    """Return ``number`` mutants of each module; a module of fewer has all of them in it."""
+    modules = dict.fromkeys(mutant.module for mutant in found)
+    return [one for module in modules for one in sample([mutant for mutant in found if mutant.module == module], number, seed)]
 
 
 def sample(found: Sequence[Mutant], number: int, seed: int) -> list[Mutant]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from tests.mutants.operators import mutated
+from tests.mutants.operators import mutated, only
 
 NOTES = "planted-mutant"
 """The file in a case's folder: there when its mutant was planted in at least one function."""
@@ -24,11 +24,11 @@ LINES = "executed-lines.json"
 """The file in a case's folder: module -> lines that the case executed."""
 
 
-def plant(module: str, number: int, function: str, folder: Path) -> None:
+def plant(module: str, number: int, function: str, folder: Path, expected: tuple[str, int] | None = None) -> None:
     """Give every live copy of the function the mutated code, and write how many there were."""
     found = importlib.import_module(module)
     file = str(found.__file__)
-    code = compile(mutated(Path(file).read_text("utf-8"), number), file, "exec", dont_inherit=True)
+    code = compile(only(mutated(Path(file).read_text("utf-8"), number, expected), function), file, "exec", dont_inherit=True)
     made = {(one.co_qualname, one.co_firstlineno): one for one in _codes(code)}
     changed = 0
     for live in _functions(file, function):

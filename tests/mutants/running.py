@@ -19,6 +19,9 @@ from tests.mutants.planting import LINES, NOTES
 
 SITE = Path(__file__).with_name("site")
 
+OBJECTS = "MUTANTS_OBJECT_CACHE"
+"""The variable that names a folder for the C++ compiler's objects: code that a mutant does not change is then built once."""
+
 SECONDS_PER_CASE = 120
 """How long a run may take for each of its cases."""
 
@@ -73,6 +76,28 @@ def executed(modules: Sequence[str], cases: Mapping[str, Path], folder: Path, *,
     return found
 
 
+def recorded(file: Path | None, modules: Sequence[str], torch: str) -> Executed:
+    """Return the lines that an earlier run left in a file: nothing where it was of another torch, or noted fewer modules."""
+    if file is None or not file.exists():
+        return {}
+    read = json.loads(file.read_bytes())
+    if read["torch"] != torch or not set(modules) <= set(read["modules"]):
+        return {}
+    return {
+        case_id: Alone(one["seconds"], {module: frozenset(numbers) for module, numbers in one["lines"].items()})
+        for case_id, one in read["cases"].items()
+    }
+
+
+def record_lines(file: Path, modules: Sequence[str], torch: str, lines: Executed) -> None:
+    """Write the lines that cases execute, for later samples."""
+    cases = {
+        case_id: {"seconds": alone.seconds, "lines": {module: sorted(numbers) for module, numbers in alone.lines.items()}}
+        for case_id, alone in sorted(lines.items())
+    }
+    file.write_text(json.dumps({"torch": torch, "modules": list(modules), "cases": cases}) + "\n", "utf-8")
+
+
 def reached(mutants: Iterable[Mutant], lines: Executed) -> dict[Mutant, list[str]]:
     """Return the mutants whose line a case executes, with all of these cases."""
     by_line: dict[tuple[str, int], list[str]] = defaultdict(list)
@@ -84,18 +109,24 @@ def reached(mutants: Iterable[Mutant], lines: Executed) -> dict[Mutant, list[str
     return {mutant: cases for mutant, cases in found.items() if cases}
 
 
-def tried(wanted: Mapping[Mutant, Sequence[str]], cases: Mapping[str, Path], folder: Path, *, jobs: int) -> Iterator[Tried]:
-    """Run each mutant under its cases, all in one run, and yield what came of each mutant."""
+def tried(
+    wanted: Mapping[Mutant, Sequence[str]], cases: Mapping[str, Path], folder: Path, *, jobs: int, alone: dict[str, Outcome] | None = None
+) -> Iterator[Tried]:
+    """Run each mutant under its cases, all in one run, and yield what came of each mutant.
+
+    ``alone`` takes the outcome of each case in the same run without a mutant.
+    """
     by_name = {mutant.name: mutant for mutant in wanted}
-    chosen = {mutant.name: ids for mutant, ids in wanted.items()}
-    assigned: dict[str, Trial] = {}
-    for number, one_round in enumerate(runs_of(Trial(name, case_id) for name, ids in chosen.items() for case_id in ids)):
-        assigned.update({f"{number}/{case_id}": Trial(name, case_id) for case_id, name in one_round.items()})
-    planted = {name: (m.module, m.number, m.function) for name, trial in assigned.items() for m in [by_name[trial.fault]]}
-    results = _run({"cases": planted}, {name: trial.case_id for name, trial in assigned.items()}, cases, folder, jobs)
+    trials = [Trial(mutant.name, case_id) for mutant, ids in wanted.items() for case_id in ids]
+    planned = {f"{number}/{case}": Trial(fault, case) for number, one in enumerate(runs_of(trials)) for case, fault in one.items()}
+    plain = {f"plain/{case_id}": case_id for ids in wanted.values() for case_id in ids} if alone is not None else {}
+    planted = {name: (m.module, m.number, m.function, m.kind, m.line) for name, trial in planned.items() for m in [by_name[trial.fault]]}
+    results = _run({"cases": planted}, {**plain, **{name: trial.case_id for name, trial in planned.items()}}, cases, folder, jobs)
+    if alone is not None:
+        alone.update({case_id: results[name].outcome for name, case_id in plain.items()})
     outcomes: dict[str, dict[str, Outcome]] = defaultdict(dict)
     reasons: dict[str, dict[str, str]] = defaultdict(dict)
-    for name, trial in assigned.items():
+    for name, trial in planned.items():
         if (folder / "out" / results[name].folder / NOTES).exists():
             outcomes[trial.fault][trial.case_id] = results[name].outcome
             reasons[trial.fault][trial.case_id] = results[name].reason[:200]
@@ -123,9 +154,10 @@ def _run(
     plan = folder / "mutants.json"
     plan.write_text(json.dumps(wanted, indent=1), "utf-8")
     variables = environment(PLANTED_MUTANTS=str(plan))
+    reused = ["--object-cache", os.environ[OBJECTS]] if os.environ.get(OBJECTS) else []
     variables["PYTHONPATH"] = os.pathsep.join([str(SITE), variables["PYTHONPATH"]])
     selection = [word for name in assigned for word in ("--select", name)]
-    options = ["--waivers", shipped_waivers(folder), "--jobs", jobs, "--out", folder / "out"]
+    options = ["--timeout", SECONDS_PER_CASE // 2, "--waivers", shipped_waivers(folder), "--jobs", jobs, "--out", folder / "out", *reused]
     done = program("run", folder / "specs", *selection, *options, env=variables, timeout=SECONDS_PER_CASE * len(assigned))
     journal = folder / "out" / "run.jsonl"
     results = {result.case_id: result for result in read_run(journal).results} if journal.exists() else {}

@@ -3,13 +3,18 @@
 import gc
 import importlib
 import sys
+from collections import Counter
 
 import pytest
 
 from runner.core.outcomes import Outcome
-from tests.mutants.operators import difference, mutants, mutated, sample
+from tests.fakes import ROOT
+from tests.mutants.named import KINDS_OF_SURVIVORS, SURVIVED_IN, Named, minor, missing, survivors, torch_version
+from tests.mutants.operators import difference, mutants, mutated, only, sample, sample_of_each
 from tests.mutants.planting import NOTES, plant
-from tests.mutants.running import Alone, Tried, reached, some
+from tests.mutants.running import Alone, Tried, reached, record_lines, recorded, some
+
+SPECS = ROOT / "specs"
 
 SOURCE = '''
 """A module."""
@@ -57,6 +62,7 @@ def test_each_kind_of_change_is_found_and_texts_are_left_alone() -> None:
         ("constant", "small", 9),
         ("swap-branches", "Box.grow", 25),
         ("constant", "Box.grow", 25),
+        ("arithmetic", "Box.grow", 23),
         ("constant", "Box.grow", 23),
     ]
 
@@ -82,6 +88,55 @@ def test_a_change_is_what_its_kind_says(kind: str, expected: list[str]) -> None:
     assert difference(SOURCE, mutant).splitlines() == expected
 
 
+FOR_PEOPLE = """
+def work(x):
+    with dynamo_timed("work", log_compile=True):
+        why(x, verbose=True)
+    if log.isEnabledFor(10):
+        torch._logging.trace_structured("x", flag=True)
+    found: int | None = x
+    graph.lint(True)
+    return found
+
+
+def log_all(x):
+    return x + 1
+
+
+def debug_str(x):
+    return x == 1
+"""
+
+
+def test_what_only_people_read_is_left_alone() -> None:
+    assert mutants("m", FOR_PEOPLE) == []
+
+
+def test_joined_texts_and_lists_are_no_arithmetic() -> None:
+    source = "def f(x):\n    return [x] + x, 'a' + x, x + x\n"
+    (mutant,) = mutants("m", source)
+    assert difference(source, mutant).splitlines()[1] == "+    return ([x] + x, 'a' + x, x - x)"
+
+
+def test_a_difference_is_that_of_its_number_where_a_name_stands_twice() -> None:
+    source = "if x:\n    def f(x):\n        return x == 1\nelse:\n    def f(x):\n        return x == 2\n"
+    compares = [mutant for mutant in mutants("m", source) if mutant.kind == "compare"]
+    assert [difference(source, mutant).splitlines()[1] for mutant in compares] == ["+    return x != 1", "+    return x != 2"]
+
+
+def test_only_the_function_is_compiled_and_keeps_its_name_and_line() -> None:
+    tree = only(mutated(SOURCE, 0), "Box.grow")
+    assert [type(statement).__name__ for statement in tree.body] == ["ClassDef"]
+    (box,) = [code for code in compile(tree, "m", "exec").co_consts if hasattr(code, "co_name")]
+    (grow,) = [code for code in box.co_consts if hasattr(code, "co_name")]
+    assert (grow.co_qualname, grow.co_firstlineno) == ("Box.grow", 21)
+
+
+def test_each_module_has_its_share_of_a_sample() -> None:
+    found = [*mutants("m", SOURCE), *mutants("n", SOURCE)[:2]]
+    assert Counter(one.module for one in sample_of_each(found, 3, 1)) == {"m": 3, "n": 2}
+
+
 def test_a_sample_is_drawn_by_its_seed() -> None:
     found = mutants("m", SOURCE)
     assert sample(found, 5, 1) == sample(found, 5, 1) != sample(found, 5, 2)
@@ -91,6 +146,13 @@ def test_a_sample_is_drawn_by_its_seed() -> None:
 def test_no_mutant_has_a_number_beyond_the_last() -> None:
     with pytest.raises(LookupError, match="no mutant 99"):
         mutated(SOURCE, 99)
+
+
+def test_a_number_that_means_another_change_is_refused() -> None:
+    first = mutants("m", SOURCE)[0]
+    assert mutated(SOURCE, 0, (first.kind, first.line))
+    with pytest.raises(LookupError, match="mutant 0 is drop-guard in line"):
+        mutated(SOURCE, 0, ("compare", first.line))
 
 
 @pytest.fixture
@@ -144,3 +206,35 @@ def test_the_quickest_cases_of_each_area_are_taken_first() -> None:
 def test_what_came_of_a_mutant(outcomes: dict[str, Outcome], status: str) -> None:
     (mutant, *_) = mutants("m", SOURCE)
     assert Tried(mutant, outcomes, {}).status == status
+
+
+def test_executed_lines_are_read_again_for_the_same_torch_and_modules(tmp_path) -> None:
+    lines = {"a/x[b]": Alone(1.5, {"m": frozenset({3, 4})})}
+    file = tmp_path / "lines.json"
+    assert recorded(None, ["m"], "2.13.0") == recorded(file, ["m"], "2.13.0") == {}
+    record_lines(file, ["m", "n"], "2.13.0", lines)
+    assert recorded(file, ["n"], "2.13.0") == lines
+    assert recorded(file, ["m"], "2.12.0") == recorded(file, ["m", "o"], "2.13.0") == {}
+
+
+def test_a_mutant_of_another_torch_is_excused_and_one_of_this_torch_is_not() -> None:
+    gone = Named("torch._inductor.codecache", "gone", "not", "-    not x\n+    x")
+    assert missing([gone], minor(torch_version())) == ""
+    assert "not in torch" in missing([gone], "1.0")
+    assert gone.find() is None
+
+
+def test_every_survivor_is_classified_once_and_has_a_reason() -> None:
+    found = survivors()
+    assert len({one.mutant.text for one in found}) == len(found) >= 10
+    for one in found:
+        assert one.classified in KINDS_OF_SURVIVORS, one.mutant.text
+        assert len(one.reason.split()) >= 4, one.mutant.text
+        assert not one.claimed_by or list(SPECS.glob(f"{one.claimed_by}.yaml")), one.claimed_by
+
+
+def test_every_survivor_is_a_mutant_of_the_torch_that_it_was_found_in() -> None:
+    gone = [one.mutant for one in survivors() if one.mutant.find() is None]
+    if gone and (reason := missing(gone, SURVIVED_IN)):
+        pytest.skip(reason)
+    assert not gone, [one.text for one in gone]

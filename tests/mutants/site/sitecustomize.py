@@ -1,6 +1,6 @@
 """Plants mutants in the workers of a run that has this folder on its PYTHONPATH, or notes the lines that its cases execute.
 
-``PLANTED_MUTANTS`` names a file: ``{"lines": [module, ...]}`` or ``{"cases": {case id: [module, number, function]}}``.
+``PLANTED_MUTANTS`` names a file: ``{"lines": [module, ...]}`` or ``{"cases": {case id: [module, number, function, kind, line]}}``.
 """
 
 import importlib.abc
@@ -21,7 +21,8 @@ def plant_before(run):
         wanted = json.loads(Path(os.environ["PLANTED_MUTANTS"]).read_text("utf-8"))
         mutant = wanted.get("cases", {}).get(plan["id"])
         if mutant is not None:
-            plant(*mutant, Path(plan["folder"]))
+            module, number, function, kind, line = mutant
+            plant(module, number, function, Path(plan["folder"]), (kind, line))
         if wanted.get("lines"):
             note_lines(wanted["lines"], Path(plan["folder"]))
         try:
