@@ -178,6 +178,7 @@ def test_a_float64_result_of_a_narrower_computation_may_have_its_error(start: Ca
         ("import random; return x * random.random() + y.sum()", "draws random numbers"),
         ("import time; return x * time.perf_counter() + y.sum()", "a second run of eager gives another answer"),
         ("return (x * 2 if x.dtype == torch.float32 else x * 3) + y.sum()", "another one in float64"),
+        ("return torch.nan_to_num(x / 0) + y.sum() * 0", "beyond the range of float32"),
         ("return x / (y.sum() * 0 + torch.finfo(x.dtype).eps ** 0.25)", "another one in float64"),
         ("return x.tolist()[0][0] + torch.ones(3).share_memory_() * (1 if x.dtype == torch.float32 else 1 // 0)", "refuses float64"),
     ],

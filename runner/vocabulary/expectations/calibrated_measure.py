@@ -110,6 +110,9 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
     right, eager = _wide(reference), _wide(answer)
     if bool((eager.isfinite() & ~right.isfinite()).any()):
         raise NoReference("the float64 reference is not finite where eager is")
+    if bool((eager.isfinite() & (right.abs() > torch.finfo(answer.dtype).max)).any()):
+        # nan_to_num and functions like it give the greatest number of their dtype: in float64 they are other functions
+        raise NoReference(f"the float64 reference is beyond the range of {dtype} where eager is finite")
     errors, moved = _drawn(samples, answer.dtype)
     units = units_of(right, form)
     # the runs in place of a float64 one are of float32; eager's own error counts too, where a part of it computes in a narrower dtype
