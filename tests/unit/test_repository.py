@@ -47,7 +47,7 @@ def test_ci_runs_every_session_that_checks_and_the_commands_of_the_readme() -> N
 def test_the_noxfile_has_the_sessions_that_are_documented() -> None:
     tree = ast.parse((ROOT / "noxfile.py").read_text("utf-8"))
     sessions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list}
-    assert sessions == {"tests", "lint", "types", "docs", "build", "faults", "full"}
+    assert sessions == {"tests", "lint", "types", "docs", "build", "faults", "full", "mutants"}
 
 
 def test_hooks_run_what_the_project_runs() -> None:

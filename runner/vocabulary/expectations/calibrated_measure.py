@@ -108,11 +108,7 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
     if form is None:
         raise NoReference(f"values of dtype {dtype} are exact")
     right, eager = _wide(reference), _wide(answer)
-    if bool((eager.isfinite() & ~right.isfinite()).any()):
-        raise NoReference("the float64 reference is not finite where eager is")
-    if bool((eager.isfinite() & (right.abs() > torch.finfo(answer.dtype).max)).any()):
-        # nan_to_num and functions like it give the greatest number of their dtype: in float64 they are other functions
-        raise NoReference(f"the float64 reference is beyond the range of {dtype} where eager is finite")
+    _refuse_other_range(eager, right, answer.dtype)
     errors, moved = _drawn(samples, answer.dtype)
     units = units_of(right, form)
     # the runs in place of a float64 one are of float32; eager's own error counts too, where a part of it computes in a narrower dtype
@@ -137,6 +133,18 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
         eager_quantiles=list(map(max, _quantiles(torch.cat([error / units for error in errors]), shares), _quantiles(own / units, shares))),
         nudge_quantiles=_quantiles(moved / units, shares),
     )
+
+
+def _refuse_other_range(eager: Any, right: Any, dtype: Any) -> None:
+    """Raise ``NoReference`` where eager is finite and float64 is not, or is beyond the range of the dtype."""
+    import torch
+
+    if bool((eager.isfinite() & ~right.isfinite()).any()):
+        raise NoReference("the float64 reference is not finite where eager is")
+    if bool((eager.isfinite() & (right.abs() > torch.finfo(dtype).max)).any()):
+        # nan_to_num and functions like it give the greatest number of their dtype: in float64 they are other functions
+        name = str(dtype).removeprefix("torch.")
+        raise NoReference(f"the float64 reference is beyond the range of {name} where eager is finite")
 
 
 def _drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:
