@@ -1,7 +1,7 @@
 """The record of the operator suite: ``python benchmarks/operators.py RUN... --name NAME``.
 
 Reads the journals of one or several runs (shards, dtypes, devices of one machine), and writes ``NAME.json`` and ``NAME.md`` below
-``reports/operators``: outcomes by dtype and mode, every case that is no PASS with its reason, and what took longest. The journals are not
+``reports/operators``: outcomes by dtype and mode, each case with another outcome than PASS and its reason, and the slowest cases. The journals are not
 copied.
 """
 
@@ -90,7 +90,7 @@ def totals(cases: Sequence[Case]) -> Counter[str]:
 
 
 def others(cases: Sequence[Case]) -> list[Case]:
-    """Return the cases that are no PASS, by outcome and id; those that were not executed are only counted."""
+    """Return the cases with another outcome than PASS, sorted by outcome and id, without those that were not executed."""
     wanted = [case for case in cases if case.result.outcome not in (Outcome.PASS, Outcome.UNAVAILABLE, Outcome.NOT_RUN)]
     return sorted(wanted, key=lambda case: (case.result.outcome.label, case.op, case.group))
 

@@ -29,7 +29,7 @@ def page() -> str:
 
 
 def _commands() -> dict[str, argparse.ArgumentParser]:
-    (found,) = [action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001 - argparse cannot list them publicly
+    (found,) = [action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001 - argparse has no public list of subcommands
     return dict(found.choices)
 
 
@@ -41,7 +41,7 @@ def _section(name: str, command: argparse.ArgumentParser) -> Iterator[str]:
     yield ""
     yield "| argument | meaning |"
     yield "|---|---|"
-    for action in command._actions:  # noqa: SLF001 - argparse cannot list them publicly
+    for action in command._actions:  # noqa: SLF001 - argparse has no public list of the options of a parser
         if action.dest != "help":
             yield f"| {_name(action)} | {_text(action.help or '')} |"
 

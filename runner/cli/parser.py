@@ -20,7 +20,7 @@ from runner.system import output
 from runner.system.streams import OUT_OF_SPACE, guarded
 
 if TYPE_CHECKING:
-    _Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"  # noqa: SLF001 - the type that add_subparsers returns has no public name
+    _Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"  # noqa: SLF001 - argparse exports no public name for the return type of add_subparsers
 
     from runner.core.options import Options
 
@@ -312,7 +312,7 @@ def _answer(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         output.note("interrupted")
         return ExitCode.INTERRUPTED
-    except Exception as error:  # a bug of this program: Python would exit with 1, which means a failed case
+    except Exception as error:  # any uncaught exception is a bug of the runner: exit 3, because the exit code 1 of Python means FAIL here
         if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
             output.note(f"torch-conformance: cannot write{_file_of(error)}: {error.strerror}")
             return ExitCode.FAILED

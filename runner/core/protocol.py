@@ -59,7 +59,9 @@ def encode(value: Any) -> Any:
 def _repr(value: Any) -> str:
     try:
         return repr(value)[:1000]
-    except Exception as error:  # __repr__ of this value is code of the spec: it can raise any exception, and the value is only shown
+    except (
+        Exception
+    ) as error:  # __repr__ may be code of the spec and raise any exception; the text is only shown, so a placeholder takes its place
         return f"<no repr: {type(error).__name__}>"
 
 

@@ -13,7 +13,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # junit-xml has no py.typed, and there are no stubs for it
+from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # junit-xml ships no annotations (no py.typed), and no stub package exists for it
 
 from runner.core.header import RunHeader
 from runner.core.outcomes import RETRIED, JUnitTag, Outcome

@@ -103,7 +103,7 @@ def difference(source: str, mutant: Mutant) -> str:
 
 @lru_cache(maxsize=32)
 def _tree(source: str) -> ast.Module:
-    """Return the tree of a source, which nobody may change."""
+    """Return the parsed tree of a source. It is cached: do not change it."""
     return ast.parse(source)
 
 

@@ -49,11 +49,11 @@ def test_a_template_and_the_value_that_it_gives_are_one_case(load_suite: LoadSui
         ("inputs: [{rand: [2], repeat: 3}]", "fn takes 2 arguments, 3 inputs are given (at [backend=eager,row=two])"),
         ("inputs: [{rand: [2], bias: 1}, 1]", "unknown input kind 'bias' (at [backend=eager,row=two])"),
         ("inputs: [{rand: [2], low: 1}, 1]", "'low' does not go with 'rand' (at [backend=eager,row=two])"),
-        ("inputs: [{ref: nobody}, 1]", "unknown name 'nobody' (at [backend=eager,row=two])"),
+        ("inputs: [{ref: missing}, 1]", "unknown name 'missing' (at [backend=eager,row=two])"),
         ("config: {verbos: true}", "unknown dynamo_config 'verbos' (at [backend=eager,row=two])"),
         ("counts: {stats.unique_graps: 1}", "unknown counter 'stats.unique_graps' (at [backend=eager,row=two])"),
         ("counts: {stats.unique_graphs: {min: 0}}", "{min: 0} is true for every count (at [backend=eager,row=two])"),
-        ("context: [{ref: nobody}]", "unknown name 'nobody' (at [backend=eager,row=two])"),
+        ("context: [{ref: missing}]", "unknown name 'missing' (at [backend=eager,row=two])"),
         ("context: no_grad", "expected a list (or one {{ expression }}), found the text 'no_grad' (at [backend=eager,row=two])"),
     ],
 )

@@ -19,9 +19,9 @@ _COUNTED_REPLIES = {b"*": 1, b"~": 1, b">": 1, b"%": 2}
 class Stream(Protocol):
     """What can be read from: a file of bytes."""
 
-    def read(self, size: int, /) -> bytes: ...  # noqa: D102
+    def read(self, size: int, /) -> bytes: ...  # noqa: D102 - as of io.BufferedReader
 
-    def readline(self, size: int, /) -> bytes: ...  # noqa: D102
+    def readline(self, size: int, /) -> bytes: ...  # noqa: D102 - as of io.BufferedReader
 
 
 class Broken(Exception):

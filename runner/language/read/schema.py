@@ -35,7 +35,7 @@ def _strict() -> Any:
             yield ValidationError("does not match")
 
     whole = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: is_whole(value))
-    return extend(Draft202012Validator, {"pattern": pattern}, type_checker=whole)  # type: ignore[no-untyped-call]  # types-jsonschema leaves extend unannotated
+    return extend(Draft202012Validator, {"pattern": pattern}, type_checker=whole)  # type: ignore[no-untyped-call]  # the stub in types-jsonschema declares extend without annotations
 
 
 @functools.cache

@@ -148,7 +148,7 @@ def _with_line(text: str, region: Span, line: str) -> Iterator[str]:
 
 def _matching_line(pattern: re.Pattern[str]) -> str | None:
     """Return a line that the pattern matches; None if the first choice at each place gives none."""
-    from re import _parser  # type: ignore[attr-defined]  # re has no public parser, and typeshed omits the private one
+    from re import _parser  # type: ignore[attr-defined]  # the parser of re is private, and typeshed has no stub for the module re._parser
 
     for once in (False, True):
         line = _Sample(once=once).of(_parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE))
