@@ -1,8 +1,8 @@
 """The record of the operator suite: ``python benchmarks/operators.py RUN... --name NAME``.
 
 Reads the journals of one or several runs (shards, dtypes, devices of one machine), and writes ``NAME.json`` and ``NAME.md`` below
-``reports/operators``: outcomes by dtype and mode, each case with another outcome than PASS and its reason, and the slowest cases. The journals are not
-copied.
+``reports/operators``: outcomes by dtype and mode, each case with another outcome than PASS and its reason, and the slowest cases.
+The journals are not copied.
 """
 
 import argparse

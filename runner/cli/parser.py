@@ -312,7 +312,7 @@ def _answer(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         output.note("interrupted")
         return ExitCode.INTERRUPTED
-    except Exception as error:  # any uncaught exception is a bug of the runner: exit 3, because the exit code 1 of Python means FAIL here
+    except Exception as error:  # a bug of the runner: exit 3, because 1, the exit code of Python, means FAIL
         if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
             output.note(f"torch-conformance: cannot write{_file_of(error)}: {error.strerror}")
             return ExitCode.FAILED

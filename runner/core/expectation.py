@@ -1,7 +1,7 @@
 """What every kind of expectation is: the facts that it is given, and what it says of them. The kinds are in ``vocabulary``."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import ClassVar, Protocol, Self
 
@@ -37,6 +37,10 @@ class StepFacts:
     """How the child of a spawn step ended."""
     measured: Json = None
     """What this expectation's own ``measure`` wrote, and no other module reads; None when there was nothing."""
+
+    def with_measured(self, /, **changes: Json) -> Self:
+        """Return the facts with other values for some keys of ``measured``: a mutant."""
+        return replace(self, measured={**self.measured, **changes})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

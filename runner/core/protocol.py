@@ -59,9 +59,7 @@ def encode(value: Any) -> Any:
 def _repr(value: Any) -> str:
     try:
         return repr(value)[:1000]
-    except (
-        Exception
-    ) as error:  # __repr__ may be code of the spec and raise any exception; the text is only shown, so a placeholder takes its place
+    except Exception as error:  # __repr__ may be code of the spec and raise anything; a placeholder is shown
         return f"<no repr: {type(error).__name__}>"
 
 

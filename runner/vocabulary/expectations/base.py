@@ -1,9 +1,11 @@
 """What the kinds of expectation share: names, what is wrong with one that means nothing, and the values of ``core.expectation``."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from runner.core.expectation import Expectation, Judgement, Mutant, StepFacts
 from runner.core.observation import Raised
+from runner.core.protocol import Json
 
 OUTPUT = "output"
 """The name of a step's result."""
@@ -26,10 +28,47 @@ class BadExpectation(Exception):
         self.column = column
 
 
+class OfStep:
+    """What is expected of facts that every step has: it names no value, and the worker measures nothing for it."""
+
+    __slots__ = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """No named values."""
+        return ()
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """None: every step has the facts."""
+        return None
+
+
+class Recorded(OfStep):
+    """What is expected of something that the worker sends of a step only when it is asked for; no value is named."""
+
+    __slots__ = ()
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """Ask for it; there is nothing to choose."""
+        return {}
+
+
 def text_of(value: Any) -> str:
     """Return a value as text, cut to one line."""
     shown = value if isinstance(value, str) else repr(value)
     return shown if len(shown) <= 200 else shown[:200] + "..."
 
 
-__all__ = ["EAGER", "OUTPUT", "BadExpectation", "Expectation", "Judgement", "Mutant", "Raised", "StepFacts", "text_of"]
+__all__ = [
+    "EAGER",
+    "OUTPUT",
+    "BadExpectation",
+    "Expectation",
+    "Judgement",
+    "Mutant",
+    "OfStep",
+    "Raised",
+    "Recorded",
+    "StepFacts",
+    "text_of",
+]

@@ -1,7 +1,7 @@
 """``batch_invariant``: the answer for a part of the batch equals that part of the answer for the whole batch, bit for bit."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
@@ -63,8 +63,8 @@ class BatchInvariant:
         """A difference in the last part, and a part that is missing."""
         parts = facts.measured["parts"]
         changed = [*parts[:-1], {**parts[-1], "differences": [{"path": "", "why": "1 of 1 elements"}]}]
-        yield Mutant(name="other bits", facts=replace(facts, measured={**facts.measured, "parts": changed}))
-        yield Mutant(name="fewer parts", facts=replace(facts, measured={**facts.measured, "parts": parts[:-1]}))
+        yield Mutant(name="other bits", facts=facts.with_measured(parts=changed))
+        yield Mutant(name="fewer parts", facts=facts.with_measured(parts=parts[:-1]))
 
 
 def repeat(arguments: Mapping[str, Any], again: Again) -> Json:

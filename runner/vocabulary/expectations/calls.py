@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from runner.core.conditions import Surroundings, holds
 from runner.core.observation import SpyCalls
 from runner.core.protocol import Json, decode, encode
-from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts, text_of
+from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, OfStep, StepFacts, text_of
 from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, check_count, count_mutants, judge_count
 from runner.vocabulary.expectations.equality import same
 
@@ -15,7 +15,7 @@ _AT_LEAST_ONE = {"min": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calls:
+class Calls(OfStep):
     """``calls: {of: order, where: {same: true}, count: 1}``."""
 
     kind: ClassVar[str] = "calls"
@@ -34,15 +34,6 @@ class Calls:
             except BadExpectation as error:
                 raise BadExpectation(str(error), error.hint, path=("count", *error.path)) from error
         return cls(**body)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """No named values: spies have their own names."""
-        return ()
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """None: every step has the calls of its spies."""
-        return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the number of entries that match ``where``."""

@@ -79,12 +79,8 @@ class Candidates:
         tried = facts.measured["tried"]
         last = max(number for number, one in enumerate(tried) if "raised" not in one)
         wrong = {**tried[last], "measured": _wrong(tried[last]["measured"])}
-        yield Mutant(name="another answer", facts=_with(facts, [*tried[:last], wrong, *tried[last + 1 :]]))
-        yield Mutant(name="no candidate ran", facts=_with(facts, [{**one, "raised": "an exception"} for one in tried]))
-
-
-def _with(facts: StepFacts, tried: list[Any]) -> StepFacts:
-    return replace(facts, measured={**facts.measured, "tried": tried})
+        yield Mutant(name="another answer", facts=facts.with_measured(tried=[*tried[:last], wrong, *tried[last + 1 :]]))
+        yield Mutant(name="no candidate ran", facts=facts.with_measured(tried=[{**one, "raised": "an exception"} for one in tried]))
 
 
 def _wrong(measured: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ sends that maximum in float64, with the values at its position. The other judges
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
@@ -126,7 +126,7 @@ class Close:
                 else:
                     measured = close_rules.more_often(measured, self.outliers)
                     changed = [*leaves[:index], {**leaf, **measured}, *leaves[index + 1 :]]
-                    yield Mutant(name=name, facts=replace(facts, measured={**facts.measured, "leaves": changed}), where=where)
+                    yield Mutant(name=name, facts=facts.with_measured(leaves=changed), where=where)
 
     def problem(self, leaf: Mapping[str, Any]) -> Judgement | None:
         """Return the judgement of a value that is not close to its reference; None if it is."""

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from runner.core.conditions import Surroundings, holds
 from runner.core.expectation import Status
-from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
-from runner.vocabulary.expectations.counts import check_count, count_mutants, judge_count
+from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, Recorded, StepFacts
+from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, check_count, count_mutants, judge_count
 from runner.vocabulary.expectations.filecheck import FileCheck
-from runner.vocabulary.expectations.texts import check_text, judge_text, parts_of, text_mutants
+from runner.vocabulary.expectations.texts import TEXT_MUTATIONS, check_text, judge_text, parts_of, text_mutants
 
 COMPILATION = "<compilation>."
 """The beginning of the name of what was recorded of the compiles of a step; no value of a spec can have this name."""
@@ -43,13 +42,23 @@ def checks_mutants(checks: FileCheck, text: str, here: Surroundings, changed: Ca
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Events:
-    """What is expected of the recompiles, or of the graph breaks, of a step."""
+class Events(Recorded):
+    """What is expected of events of a step that have a reason: ``{count: 1, reason: {contains: TEXT}}``. A kind of them is a subclass."""
 
-    what: str
-    count: Any
-    reason: Mapping[str, Any] | None
-    when: Mapping[str, Any] | None
+    kind: ClassVar[str]
+    what: ClassVar[str]
+    """The events, in words."""
+    mutations: ClassVar[tuple[str, ...]] = (*COUNT_MUTATIONS, *TEXT_MUTATIONS)
+    count: Any = None
+    reason: Mapping[str, Any] | None = None
+    when: Mapping[str, Any] | None = None
+
+    @classmethod
+    def parse(cls, body: Any) -> Self:
+        """Read count and reason; raise ``BadExpectation``."""
+        made = cls(**body)
+        made._check()
+        return made
 
     @property
     def _wanted(self) -> tuple[tuple[str, ...], str | None]:
@@ -57,7 +66,7 @@ class Events:
         reason = self.reason or {}
         return parts_of(reason.get("contains")), reason.get("matches")
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Raise ``BadExpectation`` for a wrong count or pattern, and for a reason where none may occur."""
         if self.count is not None:
             check_counts({"count": self.count}, "count")
@@ -100,8 +109,8 @@ class Events:
         if not holds(self.when, here):
             return
         required, events = AT_LEAST_ONE if self.count is None else self.count, facts.measured["events"]
-        changed = lambda number: _with(facts, count=int(number))  # noqa: E731 - one line, used once
-        yield from count_mutants(required, facts.measured["count"], here, changed, leaf="count")
+        observed = facts.measured["count"]
+        yield from count_mutants(required, observed, here, lambda number: facts.with_measured(count=int(number)), leaf="count")
         for index, event in enumerate(events if self.reason is not None else ()):
             for mutant in text_mutants(event["reason"], *self._wanted, _Changed(facts, index)):
                 yield replace(mutant, leaf="reason", where=f"{event['frame']}: {mutant.where}")
@@ -116,11 +125,7 @@ class _Changed:
 
     def __call__(self, text: str) -> StepFacts:
         events = [{**event, "reason": text} if at == self.index else event for at, event in enumerate(self.facts.measured["events"])]
-        return _with(self.facts, events=events)
-
-
-def _with(facts: StepFacts, **changes: Json) -> StepFacts:
-    return replace(facts, measured={**facts.measured, **changes})
+        return self.facts.with_measured(events=events)
 
 
 def _shown(events: Sequence[Mapping[str, str]]) -> str:

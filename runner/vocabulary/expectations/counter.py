@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings
-from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, OfStep, StepFacts
 from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, check_count, count_mutants, judge_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counter:
+class Counter(OfStep):
     """``counter: {inductor.fxgraph_cache_hit: 1, inductor.fxgraph_cache_miss: {min: 1}}``."""
 
     kind: ClassVar[str] = "counter"
@@ -25,15 +24,6 @@ class Counter:
         for name, count in body.items():
             _check(name, count)
         return cls(counts=dict(body))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """No named values."""
-        return ()
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """None: every step has its counters."""
-        return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge each counter on its own. A counter that torch has not touched is 0, as in torch."""

@@ -1,7 +1,7 @@
 """``deterministic``: more calls on the same inputs give the same bits."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
@@ -53,8 +53,8 @@ class Deterministic:
         """A difference in the last run, and a run that is missing."""
         runs = facts.measured["runs"]
         changed = [*runs[:-1], [{"path": "", "why": "1 of 1 elements"}]]
-        yield Mutant(name="other bits", facts=replace(facts, measured={**facts.measured, "runs": changed}))
-        yield Mutant(name="fewer runs", facts=replace(facts, measured={**facts.measured, "runs": runs[:-1]}))
+        yield Mutant(name="other bits", facts=facts.with_measured(runs=changed))
+        yield Mutant(name="fewer runs", facts=facts.with_measured(runs=runs[:-1]))
 
 
 def repeat(arguments: Mapping[str, Any], again: Again) -> Json:

@@ -1,7 +1,7 @@
 """``equals`` and ``differs``: exact comparison of named values with literals or with each other."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from runner.core.conditions import Surroundings
@@ -24,7 +24,7 @@ _MADE_EQUAL = "made equal"
 
 
 def _with(facts: StepFacts, name: str, fact: Json) -> StepFacts:
-    return replace(facts, measured={**facts.measured, name: fact})
+    return facts.with_measured(**{name: fact})
 
 
 def _others(value: Any) -> Iterator[tuple[str, Any]]:

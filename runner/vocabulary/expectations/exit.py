@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
-from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, OfStep, StepFacts
 from runner.vocabulary.expectations.texts import judge_text, parts_of, text_mutants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exit:
+class Exit(OfStep):
     """``exit: {code: 0}`` or ``exit: {nonzero: true, stderr: "planted in the choice"}``."""
 
     kind: ClassVar[str] = "exit"
@@ -29,15 +28,6 @@ class Exit:
             hint = "add stderr: a text that only this failure prints; a child that fails to start has a non-zero code too"
             raise BadExpectation("a non-zero exit code without 'stderr'", hint)
         return cls(**body)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """No named values."""
-        return ()
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """None: every spawn step has its exit."""
-        return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the code, then the texts."""

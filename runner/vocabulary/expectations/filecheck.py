@@ -9,8 +9,7 @@ from runner.core.matching.filecheck import CheckFile, CheckOutcome, ChecksError,
 from runner.core.matching.filecheck.mutation import Change, changes
 from runner.core.matching.generated_code import Code, code_of, commented_out, joined, whole
 from runner.core.matching.time_limit import PatternTooSlow
-from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, OfStep, StepFacts
 
 ALL = "all"
 """A value of ``code``: all pieces."""
@@ -33,7 +32,7 @@ class _CodeOnly(str):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileCheck:
+class FileCheck(OfStep):
     """``filecheck: {code: 0, checks: "CHECK: conv"}``, or the directives alone."""
 
     kind: ClassVar[str] = "filecheck"
@@ -53,15 +52,6 @@ class FileCheck:
         except ChecksError as error:
             raise BadExpectation(error.message, error.hint, path=path, line=error.line, column=error.column) from error
         return cls(checks=checks, code=options.get("code"), text=options.get("text", "code"), when=options.get("when"))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """No named values."""
-        return ()
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """None: every step has its code."""
-        return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Match the directives against the selected code."""

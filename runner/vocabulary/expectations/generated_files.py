@@ -1,18 +1,17 @@
 """``generated_files``: the number of pieces of code that a step generated or loaded from a cache."""
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings
-from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations.base import Judgement, Mutant, OfStep, StepFacts
 from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, check_count, count_mutants, judge_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GeneratedFiles:
+class GeneratedFiles(OfStep):
     """``generated_files: 1``."""
 
     kind: ClassVar[str] = "generated_files"
@@ -24,15 +23,6 @@ class GeneratedFiles:
         """Read the count."""
         check_count(body)
         return cls(count=body)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """No named values."""
-        return ()
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """None: every step has its code."""
-        return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the number of pieces."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
 from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, Recorded, StepFacts
 from runner.vocabulary.expectations.compile_facts import COMPILATION, NOT_MEASURED, check_counts, checks_mutants, judge_checks
 from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, check_count, count_mutants, judge_count
 from runner.vocabulary.expectations.filecheck import ALL, FileCheck
@@ -16,7 +16,7 @@ Graph = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphOfStage:
+class GraphOfStage(Recorded):
     """``graph: {stage: post_grad, ops: {aten.mm.default: 1}, checks: "CHECK: aten.mm"}``."""
 
     kind: ClassVar[str] = "graph"
@@ -41,11 +41,6 @@ class GraphOfStage:
             raise BadExpectation("'index' chooses a graph of which nothing is expected", "add ops or checks", path=("index",))
         checks = FileCheck.parse({"checks": body["checks"]}) if "checks" in body else None
         return cls(**{**body, "checks": checks})
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """No named values."""
-        return ()
 
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker sends the graphs of the stage, and which of the operators torch does not have."""
@@ -115,8 +110,8 @@ class GraphOfStage:
             yield from count_mutants(count, _number(chosen, name), here, changed, leaf=f"ops {name}")
         if self.checks is not None:
             # the directives are matched against one text: one graph takes the place of the chosen ones
-            put = lambda text: _with(facts, [*graphs[:at], {**chosen[0], "text": text}, *graphs[at + len(chosen) :]])  # noqa: E731
-            yield from checks_mutants(self.checks, _text(chosen), here, put)
+            rest = functools.partial(_with_text, facts, chosen[0], graphs[:at], graphs[at + len(chosen) :])
+            yield from checks_mutants(self.checks, _text(chosen), here, rest)
 
 
 def _number(graphs: Sequence[Graph], name: str) -> int:
@@ -156,8 +151,12 @@ def _operators(graphs: Sequence[Graph]) -> str:
     return "\n".join(f"{name}: {count}" for graph in graphs for name, count in sorted(graph["ops"].items()))[:4000]
 
 
+def _with_text(facts: StepFacts, graph: Graph, before: Sequence[Graph], after: Sequence[Graph], text: str) -> StepFacts:
+    return _with(facts, [*before, {**graph, "text": text}, *after])
+
+
 def _with(facts: StepFacts, graphs: Sequence[Graph]) -> StepFacts:
-    return replace(facts, measured={**facts.measured, "graphs": list(graphs)})
+    return facts.with_measured(graphs=list(graphs))
 
 
 def _with_graphs(facts: StepFacts, number: float) -> StepFacts:

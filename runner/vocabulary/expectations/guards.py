@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
 from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations.base import Judgement, Mutant, Recorded, StepFacts
 from runner.vocabulary.expectations.compile_facts import COMPILATION, NOT_MEASURED, check_counts, checks_mutants, judge_checks
 from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, count_mutants, judge_count
 from runner.vocabulary.expectations.filecheck import COMMENTED_OUT, WHOLE, FileCheck
@@ -16,7 +16,7 @@ _OF_CHECKS = tuple(name for name in FileCheck.mutations if name not in (COMMENTE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guards:
+class Guards(Recorded):
     """``guards: {contains: "L['x'].size()[0]", checks: "CHECK-NOT: DUPLICATE"}``."""
 
     kind: ClassVar[str] = "guards"
@@ -35,15 +35,6 @@ class Guards:
         # a guard is no program: a mark of a comment in it is a part of it
         checks = FileCheck.parse({"checks": body["checks"], "text": WHOLE}) if "checks" in body else None
         return cls(**{**body, "checks": checks})
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """No named values."""
-        return ()
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """The worker sends the guards of the step."""
-        return {}
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the number of guards, then their text."""
@@ -72,8 +63,8 @@ class Guards:
         if not holds(self.when, here):
             return
         if self.count is not None:
-            changed = lambda number: replace(facts, measured={**facts.measured, "count": int(number)})  # noqa: E731 - used once
-            yield from count_mutants(self.count, facts.measured["count"], here, changed, leaf="count")
+            observed = facts.measured["count"]
+            yield from count_mutants(self.count, observed, here, lambda number: facts.with_measured(count=int(number)), leaf="count")
         text, put = _text(facts), lambda text: _with_text(facts, text)
         for mutant in text_mutants(text, parts_of(self.contains), None, put):
             yield replace(mutant, leaf="contains")
@@ -89,7 +80,7 @@ def _text(facts: StepFacts) -> str:
 
 
 def _with_text(facts: StepFacts, text: str) -> StepFacts:
-    return replace(facts, measured={**facts.measured, "texts": [text], "count": 1})
+    return facts.with_measured(texts=[text], count=1)
 
 
 def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
 from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations.base import Judgement, Mutant, Recorded, StepFacts
 from runner.vocabulary.expectations.compile_facts import COMPILATION, NOT_MEASURED, check_counts
 from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, count_mutants, judge_count
 
@@ -18,7 +18,7 @@ COUNTS = ("launched", *KINDS, "compiled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kernels:
+class Kernels(Recorded):
     """``kernels: {launched: 1, compiled: 1}``, or by kind: ``kernels: {fused: 1, extern: 0}``."""
 
     kind: ClassVar[str] = "kernels"
@@ -35,15 +35,6 @@ class Kernels:
         """Read the counts; raise ``BadExpectation``."""
         check_counts(body, *COUNTS)
         return cls(**body)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """No named values."""
-        return ()
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """The worker sends the kernels of the step."""
-        return {}
 
     @property
     def _counts(self) -> Mapping[str, Any]:
@@ -87,11 +78,11 @@ def _number(key: str, facts: StepFacts) -> int:
 
 def _with(facts: StepFacts, key: str, number: float) -> StepFacts:
     if key == "compiled":
-        return replace(facts, measured={**facts.measured, "compiled": int(number)})
+        return facts.with_measured(compiled=int(number))
     launched = facts.measured["launched"]
     # a change of the sum is a change of the fused kernels, whatever their number is
     changed = {"fused": launched["fused"] + int(number) - sum(launched.values())} if key == "launched" else {key: int(number)}
-    return replace(facts, measured={**facts.measured, "launched": {**launched, **changed}})
+    return facts.with_measured(launched={**launched, **changed})
 
 
 def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:

@@ -1,12 +1,12 @@
 """``log``: the standard error of a step, from the case and its children."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
 from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations.base import Judgement, Mutant, Recorded, StepFacts
 from runner.vocabulary.expectations.texts import TEXT_MUTATIONS, check_text, judge_text, parts_of, text_mutants
 
 STDERR = "<stderr>"
@@ -14,7 +14,7 @@ STDERR = "<stderr>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
+class Log(Recorded):
     """``log: {contains: planted crash}``."""
 
     kind: ClassVar[str] = "log"
@@ -29,15 +29,6 @@ class Log:
         check_text(body)
         return cls(**body)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """No named values."""
-        return ()
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """The worker sends the step's standard error."""
-        return {}
-
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the text."""
         if not holds(self.when, here):
@@ -49,8 +40,8 @@ class Log:
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """The text without the expected parts and matches."""
         if holds(self.when, here):
-            changed = lambda text: replace(facts, measured={**facts.measured, "text": text})  # noqa: E731 - one line, used once
-            yield from text_mutants(facts.measured["text"], parts_of(self.contains), self.matches, changed)
+            found = facts.measured["text"]
+            yield from text_mutants(found, parts_of(self.contains), self.matches, lambda text: facts.with_measured(text=text))
 
 
 def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:

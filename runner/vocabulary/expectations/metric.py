@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings
-from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, OfStep, StepFacts
 from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, check_count, count_mutants, judge_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
+class Metric(OfStep):
     """``metric: {generated_kernel_count: 1}``."""
 
     kind: ClassVar[str] = "metric"
@@ -28,15 +27,6 @@ class Metric:
             except BadExpectation as error:
                 raise BadExpectation(str(error), error.hint, path=(name, *error.path)) from error
         return cls(counts=dict(body))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """No named values."""
-        return ()
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """None: every step has its metrics."""
-        return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge each metric on its own. A metric that torch lacks is an error, because it would always be 0."""

@@ -1,7 +1,7 @@
 """``poisoned``: the result does not depend on what fresh memory holds."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
@@ -53,8 +53,8 @@ class Poisoned:
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """A difference; no allocation."""
         differences = [{"path": "", "why": "1 of 1 elements"}]
-        yield Mutant(name="other bits", facts=replace(facts, measured={**facts.measured, "differences": differences}))
-        yield Mutant(name="no memory was poisoned", facts=replace(facts, measured={**facts.measured, "allocations": 0}))
+        yield Mutant(name="other bits", facts=facts.with_measured(differences=differences))
+        yield Mutant(name="no memory was poisoned", facts=facts.with_measured(allocations=0))
 
 
 def repeat(arguments: Mapping[str, Any], again: Again) -> Json:

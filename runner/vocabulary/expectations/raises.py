@@ -8,8 +8,7 @@ from runner.core.conditions import Surroundings, holds
 from runner.core.matching.patterns import check_pattern, search
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.observation import Cause
-from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts, text_of
+from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, OfStep, StepFacts, text_of
 
 _ANOTHER = "another.Error"
 _ANOTHER_TEXT = "something else went wrong"
@@ -35,7 +34,7 @@ class WantedCause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Raises:
+class Raises(OfStep):
     """``raises: {type: RuntimeError, match: "after Dynamo Freezing", cause: {type: KeyError}}``."""
 
     kind: ClassVar[str] = "raises"
@@ -65,15 +64,6 @@ class Raises:
         _check(cause or {}, ("cause",))
         wanted = None if cause is None else WantedCause(type=cause["type"], match=cause.get("match"))
         return cls(type=body["type"], match=body.get("match"), cause=wanted, when=body.get("when"))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """No named values."""
-        return ()
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """None: every step records its exception."""
-        return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge the type (a subclass passes), then the text, then the chain of causes."""

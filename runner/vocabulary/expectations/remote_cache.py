@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import unknown
-from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, OfStep, StepFacts
 from runner.vocabulary.expectations.counter import allows_zero
 from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, check_count, count_mutants, judge_count
 
@@ -17,7 +16,7 @@ CACHES = ("RemoteFxGraphCache", "RemoteAOTAutogradCache", "RemoteAutotuneCache",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteCache:
+class RemoteCache(OfStep):
     """``remote_cache: {RemoteFxGraphCache: {hit: 3, miss: 1, put: 1}}``."""
 
     kind: ClassVar[str] = "remote_cache"
@@ -39,15 +38,6 @@ class RemoteCache:
         if all(allows_zero(count) for counts in body.values() for count in counts.values()):
             raise BadExpectation("every count may be 0: it passes without any request to a cache", "expect a hit, a miss or a put")
         return cls(caches={cache: dict(counts) for cache, counts in body.items()})
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """No named values."""
-        return ()
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """None: every step has its statistics."""
-        return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge each count on its own. A cache without requests from torch has the counts 0."""

@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
-from runner.core.protocol import Json
-from runner.vocabulary.expectations.base import Judgement, Mutant, Raised, StepFacts
+from runner.vocabulary.expectations.base import Judgement, Mutant, OfStep, Raised, StepFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runs:
+class Runs(OfStep):
     """``runs: {}``."""
 
     kind: ClassVar[str] = "runs"
@@ -21,15 +20,6 @@ class Runs:
     def parse(cls, body: Any) -> "Runs":
         """Read the condition."""
         return cls(when=body.get("when"))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """No named values."""
-        return ()
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """None: every step records its exception."""
-        return None
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge that there is no exception."""

@@ -100,7 +100,7 @@ class EachSample:
                 yield mutant
             else:
                 changed = [*entries[:index], {**entries[index], "value": mutant.facts.measured}, *entries[index + 1 :]]
-                yield replace(mutant, facts=replace(facts, measured={**facts.measured, "samples": changed}))
+                yield replace(mutant, facts=facts.with_measured(samples=changed))
 
 
 def _shown(wrong: Sequence[tuple[Mapping[str, Any], Judgement]], count: int) -> Judgement:

@@ -1,7 +1,7 @@
 """``strides``: the strides of tensors in elements, or the memory format in which they are contiguous."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
@@ -83,7 +83,7 @@ _FORMATS = ("contiguous_format", "channels_last", "channels_last_3d")
 
 def _with(facts: StepFacts, index: int, tensor: Mapping[str, Any]) -> StepFacts:
     tensors = facts.measured["tensors"]
-    return replace(facts, measured={**facts.measured, "tensors": [*tensors[:index], tensor, *tensors[index + 1 :]]})
+    return facts.with_measured(tensors=[*tensors[:index], tensor, *tensors[index + 1 :]])
 
 
 def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:

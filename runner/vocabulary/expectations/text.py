@@ -1,7 +1,7 @@
 """``text``: the contents of a value that is a text."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
@@ -49,8 +49,8 @@ class Text:
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """The text without the expected parts and matches."""
         if holds(self.when, here):
-            changed = lambda text: replace(facts, measured={**facts.measured, "text": text})  # noqa: E731 - one line, used once
-            yield from text_mutants(facts.measured["text"], parts_of(self.contains), self.matches, changed)
+            found = facts.measured["text"]
+            yield from text_mutants(found, parts_of(self.contains), self.matches, lambda text: facts.with_measured(text=text))
 
 
 def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:

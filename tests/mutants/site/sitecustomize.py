@@ -3,14 +3,9 @@
 ``PLANTED_MUTANTS`` names a file: ``{"lines": [module, ...]}`` or ``{"cases": {case id: [module, number, function, kind, line]}}``.
 """
 
-import importlib.abc
-import importlib.machinery
 import json
 import os
-import sys
 from pathlib import Path
-
-RUNS_CASES = "runner.worker.case.case"
 
 
 def plant_before(run):
@@ -33,20 +28,8 @@ def plant_before(run):
     return planted
 
 
-class Planter(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name != RUNS_CASES:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        execute = spec.loader.exec_module
-
-        def execute_and_wrap(module):
-            execute(module)
-            module.run = plant_before(module.run)
-
-        spec.loader.exec_module = execute_and_wrap
-        return spec
-
-
 if os.environ.get("PLANTED_MUTANTS"):
-    sys.meta_path.insert(0, Planter())
+    # the folder of the project is on PYTHONPATH wherever this folder is
+    from tests.planter import install
+
+    install(plant_before)

@@ -1,0 +1,41 @@
+"""Runs something before a worker's case: for the folders ``site`` whose ``sitecustomize`` plants faults or mutants."""
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+RUNS_CASES = "runner.worker.case.case"
+
+Run = Callable[..., None]
+
+
+class Planter(importlib.abc.MetaPathFinder):
+    """Wraps the function ``run`` of the worker's module that runs a case, when that module is imported."""
+
+    def __init__(self, around: Callable[[Run], Run]) -> None:
+        self._around = around
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Find that module alone."""
+        if name != RUNS_CASES:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        assert spec is not None
+        loader: Any = spec.loader
+        execute = loader.exec_module
+
+        def execute_and_wrap(module: Any) -> None:
+            execute(module)
+            module.run = self._around(module.run)
+
+        loader.exec_module = execute_and_wrap
+        return spec
+
+
+def install(around: Callable[[Run], Run]) -> None:
+    """Wrap what runs a case in each worker that this process becomes or starts."""
+    sys.meta_path.insert(0, Planter(around))
