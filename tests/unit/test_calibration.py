@@ -1,7 +1,5 @@
 """The runs of the float64 reference: what they see and leave, where there are none, and that the whole judge refuses wrong answers."""
 
-import contextlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +10,10 @@ from runner.core.expectation import Status
 from runner.core.observation import Observation
 from runner.core.protocol import decode, dumps, encode, loads
 from runner.judge.reading import read_observation
-from runner.language.expand.cases import surroundings
-from runner.language.load import load
-from runner.plan.worker_plan import make_plan, with_paths
 from runner.vocabulary.expectations import EXPECTATIONS, close
 from runner.vocabulary.expectations.base import StepFacts
-from tests.fakes import HERE, import_torch, observation, seen, shipped
+from tests.fakes import HERE, import_torch, observation, seen
+from tests.sessions import prepared
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
@@ -54,19 +50,7 @@ def start(tmp_path: Path) -> Callable[..., Case]:
     torch._dynamo.reset()
 
     def make(text: str, **body: Any) -> Case:
-        from runner.worker.case.hooks import Phases
-        from runner.worker.case.session import Session
-
-        path = tmp_path / "spec.yaml"
-        path.write_text(f"summary: A case of one session\nbackends: [cpu]\ncompile: {{backend: eager}}\n{text}")
-        (one,) = load([path]).cases
-        plan = decode(
-            json.loads(json.dumps(with_paths(make_plan(one, surroundings(shipped()["cpu"], HERE), {}), tmp_path, tmp_path / "cache")))
-        )
-        plan["body"].update(body)
-        session = Session(plan, Phases(lambda phase: None), contextlib.ExitStack())
-        session.prepare()
-        return Case(session, plan)
+        return Case(*prepared(tmp_path, text, body=body))
 
     return make
 

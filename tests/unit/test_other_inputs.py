@@ -1,19 +1,14 @@
 """The reference's answer to other inputs: had without the case seeing anything of it."""
 
-import contextlib
 import copy
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runner.core.protocol import decode
-from runner.language.expand.cases import surroundings
-from runner.language.load import load
-from runner.plan.worker_plan import make_plan, with_paths
-from tests.fakes import HERE, import_torch, shipped
+from tests.fakes import import_torch
+from tests.sessions import prepared
 
 # what torch warns of while it compiles is not ours
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -29,18 +24,7 @@ def start(tmp_path: Path) -> Start:
     torch._dynamo.reset()
 
     def run(text: str, **body: Any) -> Any:
-        from runner.worker.case.hooks import Phases
-        from runner.worker.case.session import Session
-
-        path = tmp_path / "spec.yaml"
-        path.write_text(f"summary: A case of one session\nbackends: [cpu]\ncompile: {{backend: eager}}\n{text}")
-        (one,) = load([path]).cases
-        plan = decode(
-            json.loads(json.dumps(with_paths(make_plan(one, surroundings(shipped()["cpu"], HERE), {}), tmp_path, tmp_path / "cache")))
-        )
-        plan["body"].update(body)
-        session = Session(plan, Phases(lambda phase: None), contextlib.ExitStack())
-        session.prepare()
+        session, plan = prepared(tmp_path, text, body=body)
         for step in plan["steps"]:
             session.begin_step({})
             session.do(step)

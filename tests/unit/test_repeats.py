@@ -3,8 +3,6 @@
 Nothing of inductor is compiled.
 """
 
-import contextlib
-import json
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +13,10 @@ import pytest
 from runner.core.diagnostics import InvalidSpecs
 from runner.core.expectation import Judgement, Status
 from runner.core.protocol import decode, dumps, encode, loads
-from runner.language.expand.cases import surroundings
 from runner.language.load import load
-from runner.plan.worker_plan import make_plan, with_paths
 from runner.vocabulary.expectations.base import StepFacts
-from tests.fakes import HERE, import_torch, shipped
+from tests.fakes import HERE, import_torch
+from tests.sessions import prepared
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
@@ -35,16 +32,9 @@ def judged(tmp_path: Path) -> Callable[[str], Judged]:
 
     def run(text: str) -> Judged:
         from runner.worker.case import case as worker
-        from runner.worker.case.hooks import Phases
-        from runner.worker.case.session import Session
 
-        path = tmp_path / "spec.yaml"
-        path.write_text(f"summary: A case of one session\nbackends: [cpu]\ncompile: {{backend: eager}}\n{text}")
-        (one,) = load([path]).cases
-        plan = with_paths(make_plan(one, surroundings(shipped()["cpu"], HERE), {}), tmp_path, tmp_path / "cache")
-        plan = decode(json.loads(json.dumps(plan)))
-        session = Session(plan, Phases(lambda phase: None), contextlib.ExitStack())
-        session.prepare()
+        session, plan = prepared(tmp_path, text)
+        (one,) = load([tmp_path / "spec.yaml"]).cases
         steps = []
         for step in plan["steps"]:
             session.begin_step(step)

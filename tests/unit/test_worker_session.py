@@ -1,6 +1,5 @@
 """One case in the worker, in this process: both sides of a case, its steps, and the facts that a step leaves."""
 
-import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +9,9 @@ import pytest
 import yaml
 
 from runner.core.protocol import decode
-from runner.language.expand.cases import surroundings
-from runner.language.load import load
-from runner.plan.worker_plan import make_plan, with_paths
 from runner.vocabulary.steps.session import values_of
-from tests.fakes import HERE, import_torch, shipped
+from tests.fakes import import_torch
+from tests.sessions import prepared
 
 # what torch warns of while it compiles is not ours
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -31,19 +28,8 @@ def session(torch: Any, tmp_path: Path) -> Callable[..., Any]:
     torch._dynamo.reset()
 
     def start(text: str, *, eager: bool | None = None, compile_with: str = "eager") -> Any:
-        from runner.worker.case.hooks import Phases
-        from runner.worker.case.session import Session
-
-        path = tmp_path / "spec.yaml"
-        path.write_text(f"summary: A case of one session\nbackends: [cpu]\ncompile: {{backend: {compile_with}}}\n{text}")
-        (one,) = load([path]).cases
-        plan = with_paths(make_plan(one, surroundings(shipped()["cpu"], HERE), {}), tmp_path, tmp_path / "cache")
-        plan = decode(json.loads(json.dumps(plan)))
-        if eager is not None:
-            plan["needs_eager"] = eager
-        made = Session(plan, Phases(lambda phase: None), contextlib.ExitStack())
-        made.prepare()
-        return made
+        changes = {} if eager is None else {"needs_eager": eager}
+        return prepared(tmp_path, text, compile_with=compile_with, **changes)[0]
 
     return start
 

@@ -64,8 +64,8 @@ def _event_problems(anatomy: Anatomy, step: RawStep, expectation: RawExpectation
     if expectation.kind == "exit" and not step.traits.has_exit:
         with_exit = one_of(word for word, kind in STEPS.items() if kind.traits.has_exit)
         yield document.problem(path, f"the step '{step.kind}' spawns no child", f"exit goes with {with_exit}", key=True)
-    if expectation.kind in REPEATS and not step.traits.can_be_repeated and step.traits.has_result:
-        repeated = one_of(word for word, kind in STEPS.items() if kind.traits.can_be_repeated)
+    if expectation.kind in REPEATS and not step.traits.can_be_called_again and step.traits.has_result:
+        repeated = one_of(word for word, kind in STEPS.items() if kind.traits.can_be_called_again)
         yield document.problem(path, f"the step '{step.kind}' cannot be repeated", f"{expectation.kind} goes with {repeated}", key=True)
     if expectation.kind == "dead":
         for index, name in enumerate(expectation.body):

@@ -15,7 +15,6 @@ import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 FACTOR = 2.0
@@ -78,6 +77,8 @@ def spread(draws: int, numel: int) -> float:
     Errors are taken as normally distributed. The greatest of ``draws`` is at least ``low`` and the greatest of ``numel`` at most ``high``
     standard deviations, each with a probability of 0.999; the default factor covers a ratio of 2.
     """
+    from statistics import NormalDist  # the commands that need no torch never call this, and start faster without the import
+
     normal = NormalDist()
     low = normal.inv_cdf((1 + 0.001 ** (1 / draws)) / 2)
     high = -normal.inv_cdf(0.001 / numel / 2)

@@ -40,7 +40,7 @@ class Backward(StepKind):
     traits: ClassVar[Traits] = Traits(
         has_result=True,
         claims=True,
-        can_be_repeated=True,
+        can_be_called_again=True,
         gives_gradients=True,
         needs_own_graphs=True,
         why_once="a result is differentiated once: write call and backward as often as needed",

@@ -27,7 +27,7 @@ class Traits:
     """It enters the ``context`` of the spec if it has no context of its own."""
     can_be_differentiated: bool = False
     """A ``backward`` without ``of`` runs on its result."""
-    can_be_repeated: bool = False
+    can_be_called_again: bool = False
     """Its call can be made again, for an expectation that needs additional calls."""
     gives_gradients: bool = False
     """An optimizer step may follow it."""

@@ -98,7 +98,7 @@ class Call(Calling):
         compiles=True,
         enters_context=True,
         can_be_differentiated=True,
-        can_be_repeated=True,
+        can_be_called_again=True,
         needs_own_graphs=True,
     )
     runs = staticmethod(run)

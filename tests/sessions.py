@@ -1,0 +1,28 @@
+"""A prepared session of a spec, as tests use it that call the worker's parts in their own process. torch is imported by its functions."""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+from runner.core.protocol import decode
+from runner.language.expand.cases import surroundings
+from runner.language.load import load
+from runner.plan.worker_plan import make_plan, with_paths
+from tests.fakes import HERE, shipped
+
+
+def prepared(folder: Path, text: str, *, compile_with: str = "eager", **changes: Any) -> tuple[Any, Any]:
+    """Return the session and the plan of the one case of a spec; ``changes`` replace parts of the plan."""
+    from runner.worker.case.hooks import Phases
+    from runner.worker.case.session import Session
+
+    path = folder / "spec.yaml"
+    path.write_text(f"summary: A case of one session\nbackends: [cpu]\ncompile: {{backend: {compile_with}}}\n{text}")
+    (one,) = load([path]).cases
+    plan = with_paths(make_plan(one, surroundings(shipped()["cpu"], HERE), {}), folder, folder / "cache")
+    plan = decode(json.loads(json.dumps(plan)))
+    plan.update({key: {**plan[key], **value} if isinstance(value, dict) else value for key, value in changes.items()})
+    session = Session(plan, Phases(lambda phase: None), contextlib.ExitStack())
+    session.prepare()
+    return session, plan
