@@ -11,14 +11,10 @@ from runner.core.protocol import Json
 from runner.vocabulary.expectations import close
 from runner.vocabulary.expectations.again import Again, comparing, tensors_of, trouble
 from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Judgement, Mutant, StepFacts
-from runner.vocabulary.expectations.close import Close
+from runner.vocabulary.expectations.close import Close, CloseByTolerance
 
 _SHOWN = 5
 """The maximum number of candidates that a verdict names."""
-
-
-_OF_EAGER = "the result of eager"
-"""What a candidate is compared with. ``close`` judges it by tolerances: the float64 reference is measured for the step alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +45,7 @@ class Candidates:
 
     @property
     def _close(self) -> Close:
-        return Close(to=_OF_EAGER, atol=self.atol, rtol=self.rtol)
+        return CloseByTolerance(atol=self.atol, rtol=self.rtol)
 
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker compiles the function for each candidate, and measures as ``close`` does."""
@@ -141,7 +137,7 @@ def _tried(arguments: Mapping[str, Any], again: Again, reference: Any, number: i
     if not sites:
         return found
     with comparing():
-        measured = close.measure(arguments["close"], {OUTPUT: result, _OF_EAGER: reference}.__getitem__)
+        measured = close.measure(arguments["close"], {OUTPUT: result, EAGER: reference}.__getitem__)
     for leaf in measured["leaves"]:
         leaf.pop("stand_ins", None)
     return {**found, "measured": measured}

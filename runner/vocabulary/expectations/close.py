@@ -7,7 +7,7 @@ sends that maximum in float64, with the values at its position. The other judges
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
@@ -166,6 +166,23 @@ class Close:
         if self.rtol is not None and self.atol is not None:
             return self.rtol, self.atol
         return default_tolerance(leaf["dtype"], leaf["reference_dtype"])
+
+
+class CloseByTolerance(Close):
+    """``close`` of values for which no float64 reference is measured: the tolerances of the dtype judge where none are given."""
+
+    __slots__ = ()
+
+    @classmethod
+    def like(cls, check: Close) -> "CloseByTolerance":
+        """Return an expectation with the same words."""
+        return cls(**{field.name: getattr(check, field.name) for field in fields(check)})
+
+    @property
+    def judge_kind(self) -> Judge:
+        """The judge that the words choose, if it needs no reference."""
+        chosen = super().judge_kind
+        return Judge.TOLERANCE if chosen.needs_reference else chosen
 
 
 def _stand_ins(leaf: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

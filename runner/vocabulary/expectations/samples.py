@@ -9,7 +9,7 @@ from runner.core.expectation import Status
 from runner.core.protocol import Json
 from runner.vocabulary.expectations import close
 from runner.vocabulary.expectations.base import EAGER, OUTPUT, Expectation, Judgement, Mutant, StepFacts
-from runner.vocabulary.expectations.close import Close
+from runner.vocabulary.expectations.close import Close, CloseByTolerance
 
 KIND = "samples"
 
@@ -18,9 +18,6 @@ FORM = "form"
 
 _MOST_VALUES = 20_000
 """The greatest number of values of a case that are compared; a sample above it is an ERROR."""
-
-_OF_EAGER = "the result of eager"
-"""What a sample is compared with by tolerances."""
 
 _MOST_NAMED = 10
 """How many more failed samples a judgement names."""
@@ -39,22 +36,16 @@ class EachSample:
     @classmethod
     def parse(cls, body: object) -> "EachSample":
         """Read the body of ``close``."""
-        return cls(check=Close.parse(body))
+        return cls(check=CloseByTolerance.like(Close.parse(body)))
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the expectation."""
         return self.check.names
 
-    @property
-    def _check(self) -> Expectation:
-        """The expectation of one sample. Tolerances judge its numbers: the float64 reference is measured of calls alone."""
-        check = self.check
-        return replace(check, to=_OF_EAGER) if isinstance(check, Close) and check.judge_kind.needs_reference else check
-
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker measures each sample as it would measure the expectation."""
-        return self._check.measurement()
+        return self.check.measurement()
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge every sample; the judgement shows the first that failed, and names the others."""
@@ -85,7 +76,7 @@ class EachSample:
             return Judgement.error(entry["why_not"], expected="a value that can be compared")
         if self.rule == FORM:
             return _judge_form(entry["value"])
-        found = self._check.judge(replace(facts, measured=entry["value"]), here)
+        found = self.check.judge(replace(facts, measured=entry["value"]), here)
         return next((one for one in found if one.status is not Status.HELD), found[0])
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
@@ -95,7 +86,7 @@ class EachSample:
         index = next((number for number in compared if _has_elements(entries[number]["value"])), next(iter(compared), None))
         if index is None or self.rule == FORM:
             return
-        for mutant in self._check.mutants(replace(facts, measured=entries[index]["value"]), here):
+        for mutant in self.check.mutants(replace(facts, measured=entries[index]["value"]), here):
             if mutant.facts is None:
                 yield mutant
             else:
@@ -170,7 +161,7 @@ def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
 
 def _compared(arguments: Mapping[str, Any], done: Any, *, with_stand_ins: bool) -> dict[str, Any]:
     """Return the facts of one sample as ``close`` measures them. The only place where a sample is compared."""
-    sides = {OUTPUT: done.compiled, EAGER: done.eager, _OF_EAGER: done.eager}
+    sides = {OUTPUT: done.compiled, EAGER: done.eager}
     try:
         measured: Any = close.measure(arguments, sides.__getitem__)
     except Exception as error:  # comparing values of an operator may raise anything
