@@ -8,6 +8,7 @@ from typing import ClassVar, Protocol, Self
 from runner.core.conditions import Surroundings
 from runner.core.observation import ChildExit, Raised, SpyCalls
 from runner.core.protocol import Json
+from runner.core.tuning import Tunings
 
 
 class Status(Enum):
@@ -33,6 +34,8 @@ class StepFacts:
     code: tuple[str, ...] = ()
     calls: Mapping[str, SpyCalls] = field(default_factory=dict)
     """What each spy saw."""
+    tunings: Tunings = field(default_factory=Tunings)
+    """The operations that inductor selected a kernel for."""
     exit: ChildExit | None = None
     """How the child of a spawn step ended."""
     measured: Json = None

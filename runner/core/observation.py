@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from runner.core.protocol import Json
+from runner.core.tuning import Tunings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +138,8 @@ class ObservedStep:
     """A reason for each frame that dynamo gave up."""
     choices: tuple[Choice, ...]
     """What autotuning timed, of one tuning after the other."""
+    tunings: Tunings
+    """What became of every candidate, of each operation of the case's own functions."""
     code_pieces: int
     """How many pieces of generated code lie beside the observation."""
     facts: Mapping[str, Json]

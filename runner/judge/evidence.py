@@ -48,6 +48,7 @@ def carried_out(case: Case, observation: Observation, code: Callable[[int, int],
             remote=observed.remote,
             code=tuple(code(index, piece) for piece in range(observed.code_pieces)),
             calls=observed.calls,
+            tunings=observed.tunings,
             exit=observed.exit,
         )
         yield CarriedOut(step=step, observed=observed, facts=facts)

@@ -12,12 +12,15 @@ from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.observation import ObservedStep
 from runner.core.results import Verdict
 from runner.judge.evidence import CarriedOut, first_line
+from runner.judge.serving import unserved
 from runner.language.backends import Backend
 from runner.plan.worker_plan import expects_raise
 from runner.vocabulary.steps import parsed, traits_of
 
 COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")
 """Phases in which an expected exception means that no compiled graph could run."""
+
+_MOST_CENSUS = 4000
 
 
 def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut]) -> Verdict:
@@ -32,7 +35,7 @@ def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut]) -> 
         return _steps_proof(backend, steps) or _verdict(backend, status, expected, f"inductor was entered {entered} times")
     if steps and not wants_no_graphs(backend) and all(_had_nothing_to_compile(known) for known in steps):
         return _verdict(backend, Status.HELD, f"backend {backend.name} ran", "dynamo traced every call whole and found nothing to compute")
-    for check in (_graphs_proof, _steps_proof, _code_proof, _choices_proof):
+    for check in (_graphs_proof, _steps_proof, _code_proof, _choices_proof, _serves_proof):
         failed = check(backend, steps)
         if failed is not None:
             return failed
@@ -152,3 +155,16 @@ def _choices_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | N
         return None
     strangers = "".join(f", {one.name} is of {one.of_class or 'an unknown class'}" for one in named[:3] if one not in matching)
     return _unproven(backend, str(wanted), f"{len(matching)} of {len(found)}{strangers}")
+
+
+def _serves_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | None:
+    """Judge which inductor backends served the operations that the backend claims."""
+    for wanted in backend.proof.serves:
+        try:
+            problem = unserved(wanted, steps)
+        except PatternTooSlow:
+            return _verdict(backend, Status.ERROR, str(wanted), "pattern too slow")
+        if problem:
+            census = "\n".join(str(one) for known in steps for one in known.facts.tunings.found)
+            return _unproven(backend, str(wanted), problem, census[:_MOST_CENSUS])
+    return None

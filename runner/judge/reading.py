@@ -18,6 +18,7 @@ from runner.core.observation import (
     SpyCalls,
     Timing,
 )
+from runner.core.tuning import Tally, Tuning, Tunings
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -74,6 +75,7 @@ def _step(sent: Mapping[str, Any]) -> ObservedStep:
         executed_others=sent["executed_others"],
         abandoned=tuple(sent["abandoned"]),
         choices=tuple(Choice(name=one["name"], of_class=one["class"]) for timed in sent["choices"] for one in timed),
+        tunings=_tunings(sent.get("tunings")),
         code_pieces=sent["code"],
         facts=sent["measured"],
         unmeasured=sent["unmeasured"],
@@ -82,6 +84,17 @@ def _step(sent: Mapping[str, Any]) -> ObservedStep:
         exit=ChildExit(**sent["exit"]) if "exit" in sent else None,
         bench=_bench(sent.get("bench")),
     )
+
+
+def _tunings(sent: Mapping[str, Any] | None) -> Tunings:
+    if sent is None:  # recorded before there was a census
+        return Tunings()
+    return Tunings(count=sent["count"], found=tuple(_tuning(one) for one in sent["found"]))
+
+
+def _tuning(sent: Mapping[str, Any]) -> Tuning:
+    tallies = {name: Tally(**tally) for name, tally in sent["backends"].items()}
+    return Tuning(op=sent["op"], how=sent["how"], winner=sent["winner"], won_by=sent["won_by"], by_backend=tallies)
 
 
 def _raised(sent: Mapping[str, Any] | None) -> Raised | None:

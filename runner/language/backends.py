@@ -38,12 +38,25 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Serves:
+    """The inductor backends that must have won each operation of a group, and at least one."""
+
+    group: str
+    """A key of ``core.tuning.GROUPS``."""
+    by: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"each {self.group} served by {' or '.join(self.by)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
     """The evidence that a backend ran."""
 
     graphs: Count | None = None
     code: CheckFile | None = None
     choices: Choices | None = None
+    serves: tuple[Serves, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,12 +247,16 @@ def _proof(document: Document, path: DataPath, body: Mapping[str, Any], problems
     try:
         graphs = parse_count(given["graphs"]) if "graphs" in given else None
         code = parse_checks(given["code"]) if "code" in given else None
-        return Proof(graphs=graphs, code=code, choices=_choices(given.get("choices")))
+        return Proof(graphs=graphs, code=code, choices=_choices(given.get("choices")), serves=_serves(given.get("serves", {})))
     except BadExpectation as error:
         problems.append(document.problem((*path, *error.path), str(error), error.hint))
     except ChecksError as error:
         problems.append(document.problem((*path, "code"), error.message, error.hint))
     return Proof()
+
+
+def _serves(given: Mapping[str, str | list[str]]) -> tuple[Serves, ...]:
+    return tuple(Serves(group=group, by=(by,) if isinstance(by, str) else tuple(by)) for group, by in given.items())
 
 
 def _choices(given: Mapping[str, Any] | None) -> Choices | None:

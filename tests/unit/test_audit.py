@@ -11,6 +11,7 @@ from runner.core.expectation import Status
 from runner.core.observation import Cause, ChildExit, SpyCalls
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict
+from runner.core.tuning import Tally, Tuning, Tunings
 from runner.judge.audit import Fate, Trial, audit, judge_control, try_case, with_control
 from runner.judge.reading import recorded_observation
 from runner.language.read import schema
@@ -73,6 +74,23 @@ HELD: Mapping[str, tuple[Any, dict[str, Any]]] = {
     "log": ({"contains": "a"}, {"measured": {"text": "an a"}}),
     "dead": (["x"], {"measured": {"x": {"was": True, "alive": False, "type": "Tensor"}}}),
     "remote_cache": ({"RemoteFxGraphCache": {"hit": 1}}, {"remote": {"RemoteFxGraphCache": {"hit": 1}}}),
+    "choices": (
+        {"backend": "TRITON", "of": "gemm", "rendered": 2, "failed": {"max": 1}, "won": 1},
+        {
+            "tunings": Tunings(
+                count=1,
+                found=(
+                    Tuning(
+                        op="mm",
+                        how="timed",
+                        winner="t",
+                        won_by="TRITON",
+                        by_backend={"TRITON": Tally(rendered=2, compiled=1, failed=1, timed=1, won=1, error="")},
+                    ),
+                ),
+            )
+        },
+    ),
     "kernels": (
         {"launched": 3, "fused": 1, "extern": {"max": 2}, "compiled": 1},
         {

@@ -23,9 +23,9 @@ def problems(text: str, tmp_path: Path) -> list[str]:
 
 def test_the_shipped_backends() -> None:
     by_name = load_backends().by_name
-    assert list(by_name) == ["cpu", "cuda", "rocm", "rocm-ck", "rocm-mixed", "eager", "dynamo", "host", "host-cuda", "host-rocm"]
+    assert list(by_name) == ["cpu", "cuda", "rocm", "rocm-ck", "rocm-cktile", "rocm-mixed", "eager", "dynamo", "host", "host-cuda", "host-rocm"]
     assert {name: backend.device for name, backend in by_name.items() if backend.device != "cpu"} == dict.fromkeys(
-        ("cuda", "rocm", "rocm-ck", "rocm-mixed", "host-cuda", "host-rocm"), "cuda"
+        ("cuda", "rocm", "rocm-ck", "rocm-cktile", "rocm-mixed", "host-cuda", "host-rocm"), "cuda"
     )
     assert by_name["rocm-ck"].names == {"rocm-ck", "rocm"}
     assert [name for name, backend in by_name.items() if not backend.compiles] == ["host", "host-cuda", "host-rocm"]
@@ -39,9 +39,9 @@ def test_a_spec_runs_on_what_it_names_and_on_what_joins_that(tmp_path: Path) -> 
     (tmp_path / "vendor.yaml").write_text(VENDOR + VENDOR.replace("vendor:", "board:", 1).replace("[rocm]", "[vendor]"))
     backends = load_backends([tmp_path / "vendor.yaml"])
     assert [backend.name for backend in backends.of(["cpu"])] == ["cpu"]
-    assert [backend.name for backend in backends.of(["rocm"], ["gemm"])] == ["rocm", "rocm-ck", "rocm-mixed", "vendor", "board"]
+    assert [backend.name for backend in backends.of(["rocm"], ["gemm"])] == ["rocm", "rocm-ck", "rocm-cktile", "rocm-mixed", "vendor", "board"]
     assert [backend.name for backend in backends.of(["vendor"])] == ["vendor", "board"]
-    assert [backend.name for backend in backends.of(["board", "rocm"], ["gemm"])] == ["board", "rocm", "rocm-ck", "rocm-mixed", "vendor"]
+    assert [backend.name for backend in backends.of(["board", "rocm"], ["gemm"])] == ["board", "rocm", "rocm-ck", "rocm-cktile", "rocm-mixed", "vendor"]
     assert backends.by_name["board"].names == {"board", "vendor", "rocm"}
 
 
@@ -50,7 +50,7 @@ def test_a_spec_runs_on_what_it_names_and_on_what_joins_that(tmp_path: Path) -> 
     [
         (["rocm"], [], ["rocm"]),
         (["rocm"], ["cache"], ["rocm"]),
-        (["rocm"], ["cache", "gemm"], ["rocm", "rocm-ck", "rocm-mixed", "vendor"]),
+        (["rocm"], ["cache", "gemm"], ["rocm", "rocm-ck", "rocm-cktile", "rocm-mixed", "vendor"]),
         (["rocm", "vendor"], [], ["rocm", "vendor"]),
         (["rocm-ck"], [], ["rocm-ck", "vendor"]),
         (["cpu"], ["gemm"], ["cpu"]),
@@ -72,7 +72,7 @@ def test_a_spec_without_the_tag_may_set_what_the_backend_sets_otherwise(load_sui
 
 def test_the_tag_may_stand_in_the_defaults(load_suite: LoadSuite, good: str) -> None:
     files = {"_defaults.yaml": "tags: [gemm]\n", "in/spec.yaml": good.replace("[cpu]", "[rocm]")}
-    assert [case.backend for case in load_suite(files).cases] == ["rocm", "rocm-ck", "rocm-mixed"]
+    assert [case.backend for case in load_suite(files).cases] == ["rocm", "rocm-ck", "rocm-cktile", "rocm-mixed"]
 
 
 def test_several_files_of_vendors(tmp_path: Path) -> None:

@@ -143,16 +143,16 @@ def test_what_a_backend_sets_otherwise_must_be_meant(load_suite: LoadSuite, good
         ]
     meant = load_suite(text + "config: [{set: {max_autotune: false}, override: true}]\n", backends=VENDOR)
     assert {case.backend: case.body.settings.config["max_autotune"] for case in meant.cases} == dict.fromkeys(
-        ("rocm", "rocm-ck", "rocm-mixed", "vendor"), False
+        ("rocm", "rocm-ck", "rocm-cktile", "rocm-mixed", "vendor"), False
     )
     same = load_suite(text + "config: {max_autotune: true}\n", backends=VENDOR)
-    assert len(same.cases) == 4
+    assert len(same.cases) == 5
 
 
 def test_a_backend_may_differ_from_defaults_without_a_word(load_suite: LoadSuite, good: str) -> None:
     files = {"_defaults.yaml": "config: {max_autotune: false}\n", "spec.yaml": good.replace("[cpu]", "[rocm]\ntags: [gemm]")}
     found = {case.backend: case.body.settings.config["max_autotune"] for case in load_suite(files, backends=VENDOR).cases}
-    assert found == {"rocm": False, "rocm-ck": True, "rocm-mixed": True, "vendor": True}
+    assert found == {"rocm": False, "rocm-ck": True, "rocm-cktile": True, "rocm-mixed": True, "vendor": True}
 
 
 def test_conditions_choose_by_backend_and_by_what_it_joins(load_suite: LoadSuite, good: str) -> None:
@@ -161,7 +161,7 @@ def test_conditions_choose_by_backend_and_by_what_it_joins(load_suite: LoadSuite
     )
     suite = load_suite(good.replace("[cpu]", "[cpu, rocm]\ntags: [gemm]") + config, backends=VENDOR)
     found = {case.backend: (case.body.settings.config["freezing"], "cpp_wrapper" in case.body.settings.config) for case in suite.cases}
-    assert found == {"cpu": (False, True)} | dict.fromkeys(("rocm", "rocm-ck", "rocm-mixed", "vendor"), (True, False))
+    assert found == {"cpu": (False, True)} | dict.fromkeys(("rocm", "rocm-ck", "rocm-cktile", "rocm-mixed", "vendor"), (True, False))
 
 
 def test_conditions_on_the_version_take_the_later_entry_that_holds(load_suite: LoadSuite, good: str) -> None:

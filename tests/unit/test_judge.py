@@ -461,6 +461,10 @@ def kernel_0(x, n: tl.constexpr):
 """
 
 
+_TALLY = {"rendered": 1, "compiled": 1, "failed": 0, "timed": 1, "won": 1, "error": ""}
+WON_BY_CK = {"count": 1, "found": [{"op": "mm", "how": "timed", "winner": "ck_0", "won_by": "CK", "backends": {"CK": _TALLY}}]}
+
+
 @pytest.mark.parametrize(
     ("code", "outcome"),
     [
@@ -477,7 +481,7 @@ def kernel_0(x, n: tl.constexpr):
     ],
 )
 def test_the_code_must_show_the_backend(code: Any, outcome: Outcome):
-    assert proof_of(changed(code=len(code), **ON_CUDA), by=backend("rocm-ck"), code=code)[0] is outcome
+    assert proof_of(changed(code=len(code), tunings=WON_BY_CK, **ON_CUDA), by=backend("rocm-ck"), code=code)[0] is outcome
 
 
 FORGED = CK_CODE.replace("'''", "").replace("/**", "").replace("*/", "")
@@ -506,7 +510,7 @@ def test_what_a_case_can_put_into_the_code_shows_no_backend(code: str):
 
 
 def test_the_code_of_any_step_shows_the_backend():
-    facts = observation(seen(code=1, **ON_CUDA), seen(code=1, **ON_CUDA))
+    facts = observation(seen(code=1, tunings=WON_BY_CK, **ON_CUDA), seen(code=1, **ON_CUDA))
     found = verdict_of(case(step(HOLDS), step(HOLDS)), facts, by=backend("rocm-ck"), code={(0, 0): "mm", (1, 0): CK_CODE})
     assert found.outcome is Outcome.PASS
 

@@ -27,6 +27,7 @@ from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, E
 from runner.vocabulary.expectations.batch_invariant import BatchInvariant
 from runner.vocabulary.expectations.calls import Calls
 from runner.vocabulary.expectations.candidates import Candidates
+from runner.vocabulary.expectations.choices import Choices
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.counter import Counter
 from runner.vocabulary.expectations.dead import Dead
@@ -75,6 +76,7 @@ EXPECTATIONS: Mapping[str, type[Expectation]] = {
     "batch_invariant": BatchInvariant,
     "poisoned": Poisoned,
     "candidates": Candidates,
+    "choices": Choices,
 }
 """The class of each expectation, by its key in a spec."""
 

@@ -1,4 +1,4 @@
-"""Hooks in torch that record a case: its phase, compiled and called graphs, generated code, timed choices."""
+"""Hooks in torch that record a case: its phase, compiled and called graphs, generated code, candidates of autotuning."""
 
 import contextlib
 import functools
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from runner.worker.torch_compat import compiling
+from runner.worker.torch_compat import choice_census, compiling
 
 _MOST_REASONS = 20
 _MOST_REASON = 500
@@ -87,6 +87,8 @@ class Seen:
     code: list[str] = field(default_factory=list)
     choices: list[dict[tuple[str, str], float]] = field(default_factory=list)
     """For each autotuning the time of each choice in milliseconds, by its name and class."""
+    tunings: list[choice_census.Tuning] = field(default_factory=list)
+    """For each operation of the case's own functions that inductor selects a kernel for, what became of its candidates."""
 
 
 class Witness:
@@ -139,6 +141,7 @@ def watch(phases: Phases, witness: Witness) -> None:
     """Record for a new case from now on."""
     _watch.phases, _watch.witness = phases, witness
     _watch.backends, _watch.depth, _watch.own, _watch.contexts = [], 0, {}, {}
+    choice_census.forget()
 
 
 def claim(backend: Any) -> None:
@@ -182,6 +185,7 @@ def install() -> None:
         compiling.wrap(module, name, around)
     compiling.on_output_code(lambda code: _watch.seen.code.append(code))
     compiling.on_timed_choices(lambda timings: _watch.seen.choices.append(dict(timings)))
+    choice_census.install(lambda tuning: _watch.seen.tunings.append(tuning), is_own_compile)
 
 
 def _in_phase(phase: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -327,4 +331,5 @@ def as_facts(seen: Seen) -> Mapping[str, Any]:
         "executed_others": seen.executed_others,
         "abandoned": seen.abandoned[:_MOST_REASONS],
         "choices": choices,
+        "tunings": {"count": len(seen.tunings), "found": [one.to_json() for one in seen.tunings[: choice_census.MOST_TUNINGS]]},
     }

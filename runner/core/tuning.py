@@ -1,0 +1,96 @@
+"""The census of autotuning: each operation that inductor selected a kernel for, and what became of its candidates."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+INDUCTOR_BACKENDS = ("ATEN", "TRITON", "CPP", "CK", "CKTILE", "CUTLASS", "CUTEDSL", "NVGEMM", "SUBGRAPH", "OTHER")
+"""The words of ``max_autotune_gemm_backends``. ``SUBGRAPH`` is a decomposition, ``OTHER`` a candidate of a class that torch lacks."""
+
+GROUPS: Mapping[str, frozenset[str]] = {
+    "gemm": frozenset(
+        "mm addmm bmm baddbmm int_mm scaled_mm mm_plus_mm grouped_mm scaled_grouped_mm grouped_gemm b2b_gemm packed_linear linear_unary"
+        " linear_binary qlinear_unary qlinear_binary _weight_int8pack_mm _weight_int4pack_mm_for_cpu sparse_semi_structured_mm".split()
+    ),
+    "convolution": frozenset("convolution convolution_bwd_weight convolution_bwd_input".split()),
+    "attention": frozenset(
+        "flex_attention flex_attention_backward flex_decoding flex_flash_attention flex_flash_attention_backward".split()
+    ),
+}
+"""Operations of one kind, by the names that inductor gives its selections."""
+
+TALLIED = ("rendered", "compiled", "failed", "timed", "won")
+"""The counts of a tally."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """How many candidates of one inductor backend came how far in one selection."""
+
+    rendered: int
+    """Those that inductor wrote."""
+    compiled: int
+    failed: int
+    """Those that could not be compiled or timed, and were discarded."""
+    timed: int
+    won: int
+    """1 where one of them was selected."""
+    error: str
+    """The first exception of one that failed."""
+
+    def with_count(self, name: str, number: int) -> Self:
+        """Return it with another number for one count."""
+        return replace(self, **{name: number})  # type: ignore[arg-type]  # mypy cannot see that the name is that of a number
+
+
+NONE = Tally(rendered=0, compiled=0, failed=0, timed=0, won=0, error="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """One operation that inductor selected a kernel for: a GEMM, a convolution, an attention."""
+
+    op: str
+    """The name that inductor gives it, such as ``mm`` and ``convolution``."""
+    how: str
+    """``timed``; ``only`` where there was one candidate, which is not timed; ``untimed`` for any other selection."""
+    winner: str
+    """The name of the selected candidate; empty where it is not known."""
+    won_by: str
+    """Its inductor backend, one of ``by_backend``; empty where it is not known."""
+    by_backend: Mapping[str, Tally]
+
+    def tally(self, backend: str) -> Tally:
+        """Return the tally of a backend; that of all of them for an empty name."""
+        if backend:
+            return self.by_backend.get(backend, NONE)
+        found = self.by_backend.values()
+        errors = (one.error for one in found if one.error)
+        return Tally(**{name: sum(getattr(one, name) for one in found) for name in TALLIED}, error=next(errors, ""))
+
+    def __str__(self) -> str:
+        """Return a line that shows every count."""
+        parts = [f"{name} {_shown(tally)}" for name, tally in self.by_backend.items()]
+        won = f"{self.winner} of {self.won_by} won" if self.won_by else "no candidate is known to have won"
+        return f"{self.op}: {'; '.join(parts) or 'no candidates'}; {won} ({self.how})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tunings:
+    """The census of a step."""
+
+    count: int = 0
+    """How many operations there were."""
+    found: tuple[Tuning, ...] = ()
+
+    def of(self, operations: Collection[str]) -> Iterator[Tuning]:
+        """Yield those of some operations; all of them if none is named. A name may be that of a group."""
+        names = frozenset().union(*(GROUPS.get(name, frozenset([name])) for name in operations))
+        return (one for one in self.found if not operations or one.op in names)
+
+    """The first of them: a bounded number."""
+
+
+def _shown(tally: Tally) -> str:
+    counts = ", ".join(f"{getattr(tally, name)} {name}" for name in TALLIED if getattr(tally, name))
+    return f"{counts or 'none'} (first error: {tally.error})" if tally.error else counts or "none"

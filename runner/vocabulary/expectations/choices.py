@@ -1,0 +1,124 @@
+"""``choices``: what became of the candidates of autotuning, for each operation that inductor selected a kernel for."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from runner.core.conditions import Surroundings, holds
+from runner.core.tuning import TALLIED, Tuning, Tunings
+from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, OfStep, StepFacts
+from runner.vocabulary.expectations.compile_facts import AT_LEAST_ONE, check_counts
+from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, count_mutants, judge_count, parse_count
+
+_SHOWN = 20
+"""The maximum number of operations that a verdict shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices(OfStep):
+    """``choices: {backend: CK, of: gemm, tuned: 2, timed: {min: 1}, failed: 0, won: 1}``; each count holds for each operation."""
+
+    kind: ClassVar[str] = "choices"
+    mutations: ClassVar[tuple[str, ...]] = ("no operation", *COUNT_MUTATIONS)
+    backend: str = ""
+    of: tuple[str, ...] = ()
+    tuned: Any = None
+    rendered: Any = None
+    compiled: Any = None
+    failed: Any = None
+    timed: Any = None
+    won: Any = None
+    when: Mapping[str, Any] | None = None
+
+    @classmethod
+    def parse(cls, body: Any) -> "Choices":
+        """Read the counts; raise ``BadExpectation``, also for a number of winners without a backend: there is one in each selection."""
+        check_counts(body, "tuned", *TALLIED)
+        of = body.get("of", [])
+        found = cls(**{**body, "of": tuple([of] if isinstance(of, str) else of)})
+        if not found.backend and found.won is not None:
+            raise BadExpectation("won without a backend: of all candidates one wins", "add backend: TRITON, or another", path=("won",))
+        return found
+
+    @property
+    def _counts(self) -> Mapping[str, Any]:
+        """The counts of each operation. A backend must have candidates where nothing else asks for one: 0 of 0 failed is no claim."""
+        counts = {name: getattr(self, name) for name in TALLIED if getattr(self, name) is not None}
+        if self.backend and "rendered" not in counts and all(_allows_none(count) for count in counts.values()):
+            return {"rendered": AT_LEAST_ONE, **counts}
+        return counts
+
+    def _words(self) -> str:
+        return f"candidates of {self.backend}" if self.backend else "candidates"
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge how many operations there were, then each count for each of them. The judgement of a count shows the first that fails."""
+        if not holds(self.when, here):
+            return [Judgement.not_applicable()]
+        found = list(facts.tunings.of(self.of))
+        if facts.tunings.count > len(facts.tunings.found):
+            observed = f"{facts.tunings.count} operations were selected for, and only {len(facts.tunings.found)} recorded"
+            return [Judgement.error(observed, expected=f"every operation's {self._words()}")]
+        detail = "\n".join(map(str, found[:_SHOWN]))
+        required = AT_LEAST_ONE if self.tuned is None else self.tuned
+        number = judge_count(required, len(found), here, leaf="tuned", absent="")
+        what = f" of {', '.join(self.of)}" if self.of else ""
+        number = replace(number, expected=f"operations{what} that inductor selects a kernel for: {_plain(number, 'tuned')}", detail=detail)
+        if not found:
+            return [number]
+        return [number, *(replace(self._judge(name, count, found, here), detail=detail) for name, count in self._counts.items())]
+
+    def _judge(self, name: str, count: Any, found: list[Tuning], here: Surroundings) -> Judgement:
+        judged = [(one, judge_count(count, getattr(one.tally(self.backend), name), here, leaf=name, absent="")) for one in found]
+        tuning, worst = next(((one, result) for one, result in judged if result.status.value == "failed"), judged[0])
+        expected = f"{self._words()} that {_VERBS[name]}, for each operation: {_plain(worst, name)}"
+        error = tuning.tally(self.backend).error
+        observed = f"{worst.observed} for {tuning.op}" + (f"; first error: {error}" if error and worst.status.value == "failed" else "")
+        return replace(worst, expected=expected, observed=observed)
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """No operation at all; each count of one operation on its own, with another number."""
+        if not holds(self.when, here):
+            return
+        found = list(facts.tunings.of(self.of))
+        if self.tuned is None or not parse_count(_value(self.tuned)).holds(0):
+            yield Mutant(name="no operation", facts=replace(facts, tunings=Tunings()), leaf="tuned")
+        for name, count in self._counts.items() if found else ():
+            number = getattr(found[0].tally(self.backend), name)
+            yield from count_mutants(count, number, here, _Changed(facts, found[0], self.backend, name), leaf=name, where=found[0].op)
+
+
+_VERBS = {"rendered": "were rendered", "compiled": "compiled", "failed": "failed", "timed": "were timed", "won": "won"}
+
+
+def _plain(judgement: Judgement, leaf: str) -> str:
+    return judgement.expected.removeprefix(f"{leaf} ")
+
+
+def _value(count: Any) -> Any:
+    return count[0]["value"] if isinstance(count, list) else count
+
+
+def _allows_none(count: Any) -> bool:
+    values = [entry["value"] for entry in count] if isinstance(count, list) else [count]
+    return any(parse_count(value).holds(0) for value in values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """Makes facts in which one count of one operation has another number."""
+
+    facts: StepFacts
+    tuning: Tuning
+    backend: str
+    name: str
+
+    def __call__(self, number: float) -> StepFacts:
+        # without a backend the sum is changed, by the tally of one of them
+        backend = self.backend or next(iter(self.tuning.by_backend), "OTHER")
+        known = self.tuning.tally(backend)
+        difference = int(number) - getattr(self.tuning.tally(self.backend), self.name)
+        tally = known.with_count(self.name, getattr(known, self.name) + difference)
+        changed = replace(self.tuning, by_backend={**self.tuning.by_backend, backend: tally})
+        found = tuple(changed if one is self.tuning else one for one in self.facts.tunings.found)
+        return replace(self.facts, tunings=replace(self.facts.tunings, found=found))

@@ -1,0 +1,310 @@
+"""The census of autotuning: for each operation that Inductor selects a kernel for, what became of each candidate.
+
+Inductor passes every GEMM, convolution and attention through one selector, also where ``max_autotune`` is off: then ATen is the only
+candidate.
+The hooks see the candidates at its entry, the exceptions of those that could not be compiled or timed, the times, and which candidate's
+node was put into the graph. A selection that ``benchmark_epilogue_fusion`` defers ends later, in the scheduler.
+"""
+
+import functools
+import math
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.worker.torch_compat import compiling
+from runner.worker.torch_compat.compiling import class_of_choice
+
+MOST_TUNINGS = 200
+"""The maximum number of operations that are recorded in a step; of more the number alone is known."""
+
+_MOST_TEXT = 300
+
+_SELECTOR = "torch._inductor.select_algorithm"
+
+BACKENDS: tuple[tuple[str, str], ...] = (
+    ("torch._inductor.codegen.rocm.ck_tile_", "CKTILE"),
+    ("torch._inductor.codegen.rocm.ck_", "CK"),
+    ("torch._inductor.codegen.cutlass.", "CUTLASS"),
+    ("torch._inductor.codegen.cuda.", "CUTLASS"),
+    ("torch._inductor.codegen.cutedsl.", "CUTEDSL"),
+    ("torch._inductor.codegen.nv_universal_gemm.", "NVGEMM"),
+    ("torch._inductor.codegen.cpp_", "CPP"),
+    ("torch._inductor.codegen.subgraph.", "SUBGRAPH"),
+    (f"{_SELECTOR}.Triton", "TRITON"),
+    (f"{_SELECTOR}.ExternKernelCaller", "ATEN"),
+)
+"""The beginning of the path of a candidate's class, and the word of ``max_autotune_gemm_backends`` for it."""
+
+OTHER = "OTHER"
+"""A candidate of a class that is none of torch's own."""
+
+
+@dataclass
+class Tally:
+    """How many candidates of one backend came how far in one selection."""
+
+    rendered: int = 0
+    compiled: int = 0
+    failed: int = 0
+    timed: int = 0
+    won: int = 0
+    error: str = ""
+    """The first exception of a candidate that failed."""
+
+
+@dataclass
+class Tuning:
+    """One selection."""
+
+    op: str
+    how: str
+    """``timed``; ``only`` where there was one candidate, which torch does not time; ``untimed`` for any other selection without times."""
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    """By backend."""
+    winner: str = ""
+    """The name of the candidate that was selected; empty while it is not known."""
+    won_by: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        tallies = {name: vars(tally) for name, tally in sorted(self.tallies.items())}
+        return {"op": self.op[:_MOST_TEXT], "how": self.how, "winner": self.winner[:_MOST_TEXT], "won_by": self.won_by, "backends": tallies}
+
+
+@dataclass
+class _Candidate:
+    """A candidate of a selection. It is known by its ``id``, and does not keep torch's object alive."""
+
+    of: weakref.ref[Any]
+    tuning: Tuning
+    backend: str
+    name: str
+    compiled: bool = False
+    failed: bool = False
+    timed: bool = False
+
+    @property
+    def tally(self) -> Tally:
+        return self.tuning.tallies[self.backend]
+
+
+@dataclass
+class _State:
+    save: Callable[[Tuning], None]
+    is_asked: Callable[[], bool]
+    candidates: dict[int, _Candidate] = field(default_factory=dict)
+    classes: set[type] = field(default_factory=set)
+    """Classes of candidates whose ``output_node`` is watched."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Candidates are compiled in threads."""
+
+
+_state: list[_State] = []
+_benchmarking = threading.local()
+"""``choice``: what this thread times in a child process."""
+
+
+def backend_of(choice: Any) -> str:
+    """Return the word of ``max_autotune_gemm_backends`` for a candidate, by its verified class."""
+    path = class_of_choice(choice)
+    return next((word for start, word in BACKENDS if path.startswith(start)), OTHER)
+
+
+def install(save: Callable[[Tuning], None], is_asked: Callable[[], bool]) -> None:
+    """Install the hooks for the rest of the process. ``save`` gets each selection when it begins; ``is_asked`` says whether to record."""
+    if _state:
+        return
+    _state.append(_State(save, is_asked))
+    from torch._inductor import select_algorithm
+
+    compiling.wrap(_SELECTOR, "AlgorithmSelectorCache.__call__", _recording_selection)
+    compiling.wrap(_SELECTOR, "AlgorithmSelectorCache.benchmark_choice", _recording_benchmark)
+    for module, name, around in (
+        (_SELECTOR, "_log_autotune_exceptions", _recording_compile_errors),
+        ("torch._inductor.autotune_process", "TuningProcessPool.target", _naming_benchmarked),
+        ("torch._inductor.autotune_process", "TuningProcess.get", _recording_child_errors),
+        ("torch._inductor.ir", "MultiTemplateBuffer.finalize_as_triton_caller", _recording_deferred),
+        ("torch._inductor.ir", "MultiTemplateBuffer.finalize_as_triton_callers", _recording_deferred_by_hint),
+    ):
+        _wrap_if_there(module, name, around)
+    select_algorithm.add_feedback_saver(_record_times)
+
+
+def _wrap_if_there(module: str, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    # these say why and when; without one of them the counts of the selection itself remain right
+    try:
+        compiling.wrap(module, name, around)
+    except (AttributeError, ImportError):
+        return
+
+
+def forget() -> None:
+    """Forget the candidates of the case before."""
+    if _state:
+        _state[0].candidates.clear()
+
+
+def _find(choice: Any) -> _Candidate | None:
+    found = _state[0].candidates.get(id(choice))
+    return found if found is not None and found.of() is choice else None
+
+
+# -- a selection ----------------------------------------------------------------------------------------------------
+
+
+def _recording_selection(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(selector: Any, name: Any, choices: Any, *args: Any, **kwargs: Any) -> Any:
+        state = _state[0]
+        if not state.is_asked():
+            return original(selector, name, choices, *args, **kwargs)
+        tuning = _begin(state, str(name), list(choices))
+        state.save(tuning)
+        return original(selector, name, choices, *args, **kwargs)
+
+    return wrapper
+
+
+def _begin(state: _State, op: str, choices: Sequence[Any]) -> Tuning:
+    tuning = Tuning(op=op, how="only" if len(choices) == 1 else "untimed")
+    for choice in choices:
+        backend = backend_of(choice)
+        tuning.tallies.setdefault(backend, Tally()).rendered += 1
+        state.candidates[id(choice)] = _Candidate(weakref.ref(choice), tuning, backend, str(getattr(choice, "name", "")))
+        _watch_node(state, type(choice))
+    return tuning
+
+
+def _watch_node(state: _State, kind: type) -> None:
+    """Watch the method of a class of candidates that puts the selected one into the graph."""
+    owner = next((one for one in kind.__mro__ if "output_node" in vars(one)), None)
+    if owner is None or owner in state.classes:
+        return
+    state.classes.add(owner)
+    original = vars(owner)["output_node"]
+
+    @functools.wraps(original)
+    def output_node(choice: Any) -> Any:
+        _won(choice)
+        return original(choice)
+
+    owner.output_node = output_node  # type: ignore[attr-defined]  # the class was found by this attribute
+
+
+def _won(choice: Any) -> None:
+    found = _find(choice)
+    if found is None:
+        return
+    tuning = found.tuning
+    if tuning.won_by:  # a selection can be revised: the last node is the one that is in the graph
+        tuning.tallies[tuning.won_by].won = 0
+    tuning.winner, tuning.won_by = found.name, found.backend
+    found.tally.won = 1
+
+
+def _recording_deferred(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(buffer: Any, caller: Any) -> Any:
+        _won(caller)
+        return original(buffer, caller)
+
+    return wrapper
+
+
+def _recording_deferred_by_hint(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(buffer: Any, callers: Mapping[Any, Any]) -> Any:
+        for caller in callers.values():
+            _won(caller)
+        return original(buffer, callers)
+
+    return wrapper
+
+
+# -- compiled, timed, failed ----------------------------------------------------------------------------------------
+
+
+def _record_times(timings: Mapping[Any, float], _op: str, _inputs: Any, choices: Iterable[Any], *rest: Any) -> None:
+    """Count what a selection timed: torch calls this after each, with times in milliseconds, infinity for what could not be timed."""
+    # after the function that times again: by candidate, how long it took to compile it
+    precompiled = rest[1] if len(rest) > 1 and isinstance(rest[1], Mapping) else {}
+    for choice in precompiled:
+        _mark(choice, compiled=True)
+    for choice, time in timings.items():
+        is_timed = math.isfinite(time)
+        _mark(choice, compiled=is_timed, failed=not is_timed, timed=is_timed)
+
+
+def _mark(choice: Any, *, compiled: bool = False, failed: bool = False, timed: bool = False, error: str = "") -> None:
+    found = _find(choice)
+    if found is None:
+        return
+    with _state[0].lock:
+        tally = found.tally
+        for state, reached in (("compiled", compiled), ("failed", failed), ("timed", timed)):
+            if reached and not getattr(found, state):
+                setattr(found, state, True)
+                setattr(tally, state, getattr(tally, state) + 1)
+        if timed:
+            found.tuning.how = "timed"
+        if error and not tally.error:
+            tally.error = error
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"[:_MOST_TEXT]
+    except Exception as other:  # __str__ of an exception of a spec may raise anything
+        return f"{type(error).__name__}: <no text: {type(other).__name__}>"
+
+
+def _recording_compile_errors(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(exceptions: Any) -> Any:
+        for choice, error in exceptions:
+            _mark(choice, failed=True, error=_text(error))
+        return original(exceptions)
+
+    return wrapper
+
+
+def _recording_benchmark(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except Exception as error:  # compiling and running a candidate may raise anything: it is recorded and raised again
+            for choice in args[:2]:  # a class method has the selector before the candidate
+                _mark(choice, failed=True, error=_text(error))
+            raise
+
+    return wrapper
+
+
+def _naming_benchmarked(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(pool: Any, choice: Any) -> Any:
+        _benchmarking.choice = choice
+        try:
+            return original(pool, choice)
+        finally:
+            _benchmarking.choice = None
+
+    return wrapper
+
+
+def _recording_child_errors(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except Exception as error:  # a child sends any exception, or ends: it is recorded and raised again
+            choice = getattr(_benchmarking, "choice", None)
+            if choice is not None:
+                _mark(choice, failed=True, error=_text(error))
+            raise
+
+    return wrapper

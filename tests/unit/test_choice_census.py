@@ -1,0 +1,157 @@
+"""The hooks of the census of autotuning, on torch's own selector with candidates made up here."""
+
+from typing import Any
+
+import pytest
+
+from tests.fakes import import_torch
+
+pytestmark = pytest.mark.torch
+
+torch: Any = import_torch()
+
+
+@pytest.fixture
+def census(monkeypatch: pytest.MonkeyPatch) -> Any:
+    from runner.worker.torch_compat import choice_census
+
+    found: list[Any] = []
+    state = choice_census._State(found.append, lambda: True)
+    monkeypatch.setattr(choice_census, "_state", [state])
+    return choice_census, found
+
+
+class Candidate:
+    """A candidate whose time, or exception, is given."""
+
+    def __init__(self, name: str, time: float | Exception = 1.0) -> None:
+        self.name, self.time = name, time
+
+    def output_node(self) -> str:
+        return f"node of {self.name}"
+
+
+def selection(census: Any, choices: list[Candidate], pick: int, errors: list[Any] = ()) -> str:
+    """Do what torch's selector does, through the hooks."""
+
+    def benchmark(choice: Candidate) -> float:
+        if isinstance(choice.time, Exception):
+            raise choice.time
+        return choice.time
+
+    def select(_selector: Any, _name: str, given: list[Candidate]) -> str:
+        census._recording_compile_errors(lambda _: None)(errors)
+        failed = {choice for choice, _ in errors}
+        timings = {}
+        for choice in given:
+            if choice not in failed:
+                try:
+                    timings[choice] = census._recording_benchmark(benchmark)(choice)
+                except RuntimeError:
+                    timings[choice] = float("inf")
+        if len(given) > 1:
+            census._record_times(timings, "mm", [], list(timings), None, dict.fromkeys(timings, 0.1))
+        return given[pick].output_node()
+
+    return census._recording_selection(select)(None, "mm", choices)
+
+
+def test_what_became_of_each_candidate(census: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, found = census
+    monkeypatch.setattr(module, "backend_of", lambda choice: choice.name.split("_")[0])
+    good, slow = Candidate("CK_0", 1.0), Candidate("CK_1", 2.0)
+    broken, dead = Candidate("CK_2"), Candidate("CK_3", RuntimeError("unspecified\nlaunch failure"))
+    aten = Candidate("ATEN_mm", 3.0)
+    choices = [aten, good, slow, broken, dead]
+    assert selection(module, choices, 1, [(broken, ValueError("ck/config.h: No such file"))]) == "node of CK_0"
+    (one,) = [tuning.to_json() for tuning in found]
+    assert (one["op"], one["how"], one["winner"], one["won_by"]) == ("mm", "timed", "CK_0", "CK")
+    assert one["backends"]["ATEN"] == {"rendered": 1, "compiled": 1, "failed": 0, "timed": 1, "won": 0, "error": ""}
+    error = "ValueError: ck/config.h: No such file"
+    # the one that could not be timed was compiled
+    assert one["backends"]["CK"] == {"rendered": 4, "compiled": 3, "failed": 2, "timed": 2, "won": 1, "error": error}
+
+
+def test_one_candidate_is_not_timed(census: Any) -> None:
+    module, found = census
+    selection(module, [Candidate("mm")], 0)
+    (one,) = [tuning.to_json() for tuning in found]
+    assert (one["how"], one["winner"], one["won_by"]) == ("only", "mm", "OTHER")
+    assert one["backends"]["OTHER"]["timed"] == 0
+
+
+def test_a_selection_that_is_revised_has_one_winner(census: Any) -> None:
+    module, found = census
+    first, last = Candidate("first"), Candidate("last")
+    selection(module, [first, last], 0)
+    module._recording_deferred(lambda _buffer, _caller: None)(None, last)
+    (one,) = [tuning.to_json() for tuning in found]
+    assert one["winner"] == "last"
+    assert one["backends"]["OTHER"]["won"] == 1
+
+
+def test_an_exception_in_a_child_is_that_of_its_candidate(census: Any) -> None:
+    module, found = census
+    choices = [Candidate("a"), Candidate("b")]
+    selection(module, choices, 0)
+
+    def get(_process: Any) -> float:
+        raise EOFError("the child ended")
+
+    def target(_pool: Any, _choice: Any) -> float:
+        try:
+            return module._recording_child_errors(get)(None)
+        except EOFError:
+            return float("inf")
+
+    assert module._naming_benchmarked(target)(None, choices[1]) == float("inf")
+    assert found[0].to_json()["backends"]["OTHER"]["error"] == "EOFError: the child ended"
+
+
+def test_candidates_are_not_kept_alive(census: Any) -> None:
+    module, _ = census
+    choices = [Candidate("a"), Candidate("b")]
+    selection(module, choices, 0)
+    watched = [module._state[0].candidates[id(choice)].of for choice in choices]
+    choices.clear()
+    assert [one() for one in watched] == [None, None]
+
+
+def test_a_stranger_in_the_place_of_a_candidate_is_not_counted(census: Any) -> None:
+    module, found = census
+    choices = [Candidate("a"), Candidate("b")]
+    selection(module, choices, 0)
+    module._record_times({Candidate("c"): 1.0}, "mm", [], [])
+    assert found[0].to_json()["backends"]["OTHER"]["timed"] == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [
+        ("torch._inductor.codegen.rocm.ck_universal_gemm_template.CKGemmTemplate", "CK"),
+        ("torch._inductor.codegen.rocm.ck_tile_universal_gemm_template.CKTileGemmTemplate", "CKTILE"),
+        ("torch._inductor.codegen.cutlass.gemm_template.CUTLASS3xGemmTemplate", "CUTLASS"),
+        ("torch._inductor.codegen.cpp_gemm_template.CppGemmTemplate", "CPP"),
+        ("torch._inductor.select_algorithm.TritonTemplateCaller", "TRITON"),
+        ("torch._inductor.select_algorithm.ExternKernelCaller", "ATEN"),
+        ("torch._inductor.codegen.subgraph.SubgraphChoiceCaller", "SUBGRAPH"),
+        ("mine.torch._inductor.codegen.rocm.ck_universal", "OTHER"),
+        ("", "OTHER"),
+    ],
+)
+def test_a_backend_is_known_by_the_class_of_its_template(path: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from runner.worker.torch_compat import choice_census
+
+    monkeypatch.setattr(choice_census, "class_of_choice", lambda _: path)
+    assert choice_census.backend_of(None) == word
+
+
+def test_the_hooks_exist_in_this_torch() -> None:
+    """A name that torch renamed would be a census without reasons."""
+    from torch._inductor import autotune_process, ir, select_algorithm
+
+    assert callable(select_algorithm._log_autotune_exceptions)
+    assert callable(select_algorithm.AlgorithmSelectorCache.benchmark_choice)
+    assert callable(autotune_process.TuningProcessPool.target)
+    assert callable(autotune_process.TuningProcess.get)
+    assert callable(ir.MultiTemplateBuffer.finalize_as_triton_caller)
