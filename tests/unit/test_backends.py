@@ -23,9 +23,22 @@ def problems(text: str, tmp_path: Path) -> list[str]:
 
 def test_the_shipped_backends() -> None:
     by_name = load_backends().by_name
-    assert list(by_name) == ["cpu", "cuda", "rocm", "rocm-ck", "rocm-cktile", "rocm-mixed", "eager", "dynamo", "host", "host-cuda", "host-rocm"]
+    assert list(by_name) == [
+        "cpu",
+        "cuda",
+        "rocm",
+        "rocm-ck",
+        "rocm-cktile",
+        "rocm-ck-conv",
+        "rocm-mixed",
+        "eager",
+        "dynamo",
+        "host",
+        "host-cuda",
+        "host-rocm",
+    ]
     assert {name: backend.device for name, backend in by_name.items() if backend.device != "cpu"} == dict.fromkeys(
-        ("cuda", "rocm", "rocm-ck", "rocm-cktile", "rocm-mixed", "host-cuda", "host-rocm"), "cuda"
+        ("cuda", "rocm", "rocm-ck", "rocm-cktile", "rocm-ck-conv", "rocm-mixed", "host-cuda", "host-rocm"), "cuda"
     )
     assert by_name["rocm-ck"].names == {"rocm-ck", "rocm"}
     assert [name for name, backend in by_name.items() if not backend.compiles] == ["host", "host-cuda", "host-rocm"]
@@ -39,9 +52,23 @@ def test_a_spec_runs_on_what_it_names_and_on_what_joins_that(tmp_path: Path) -> 
     (tmp_path / "vendor.yaml").write_text(VENDOR + VENDOR.replace("vendor:", "board:", 1).replace("[rocm]", "[vendor]"))
     backends = load_backends([tmp_path / "vendor.yaml"])
     assert [backend.name for backend in backends.of(["cpu"])] == ["cpu"]
-    assert [backend.name for backend in backends.of(["rocm"], ["gemm"])] == ["rocm", "rocm-ck", "rocm-cktile", "rocm-mixed", "vendor", "board"]
+    assert [backend.name for backend in backends.of(["rocm"], ["gemm"])] == [
+        "rocm",
+        "rocm-ck",
+        "rocm-cktile",
+        "rocm-mixed",
+        "vendor",
+        "board",
+    ]
     assert [backend.name for backend in backends.of(["vendor"])] == ["vendor", "board"]
-    assert [backend.name for backend in backends.of(["board", "rocm"], ["gemm"])] == ["board", "rocm", "rocm-ck", "rocm-cktile", "rocm-mixed", "vendor"]
+    assert [backend.name for backend in backends.of(["board", "rocm"], ["gemm"])] == [
+        "board",
+        "rocm",
+        "rocm-ck",
+        "rocm-cktile",
+        "rocm-mixed",
+        "vendor",
+    ]
     assert backends.by_name["board"].names == {"board", "vendor", "rocm"}
 
 
