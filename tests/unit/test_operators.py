@@ -18,7 +18,7 @@ from runner.language.operators import JUDGED, table_for
 from runner.plan.operator_script import is_of_operator, script
 from runner.plan.worker_plan import digest_of, make_plan, seed_of
 from runner.system.installed_torch import installed_torch
-from runner.vocabulary.expectations.close import CloseByTolerance
+from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.samples import FORM, EachSample
 from tests.fakes import HERE, case, close_facts, close_leaf, expected, observation, seen, step, verdict_of
 
@@ -172,7 +172,7 @@ RAISED = {"type": "torch._inductor.exc.InductorError", "message": "no such lower
 
 
 def judged(*entries: Any, rule: str = "close") -> Judgement:
-    (found,) = EachSample(check=CloseByTolerance(), rule=rule).judge(StepFacts(measured={"samples": list(entries)}), HERE)
+    (found,) = EachSample(check=Close(), rule=rule).judge(StepFacts(measured={"samples": list(entries)}), HERE)
     return found
 
 
@@ -209,7 +209,7 @@ def test_equally_empty_results_claim_nothing() -> None:
 
 def test_a_value_that_was_not_compared_is_an_error() -> None:
     assert judged(entry(0), entry(1, value=None, why_not="TypeError: no")).status is Status.ERROR
-    (nothing,) = EachSample(check=CloseByTolerance()).judge(StepFacts(), HERE)
+    (nothing,) = EachSample(check=Close()).judge(StepFacts(), HERE)
     assert nothing.status is Status.ERROR
 
 
@@ -222,7 +222,7 @@ def test_the_form_is_judged_without_values() -> None:
 
 def test_mutants_are_those_of_the_first_sample_with_elements() -> None:
     leaf = close_leaf(stand_ins={"zeros": {"excess": 2.0, "max_abs": 2.0, "mismatches": 3}})
-    check = EachSample(check=CloseByTolerance())
+    check = EachSample(check=Close())
     nothing = entry(1, value=close_facts(close_leaf(numel=0, shape=[0], reference_shape=[0])))
     facts = StepFacts(measured={"samples": [entry(0, refused="no", value=None), nothing, entry(2, value=close_facts(leaf)), entry(3)]})
     mutants = [mutant for mutant in check.mutants(facts, HERE) if mutant.facts is not None]
@@ -237,7 +237,7 @@ def test_mutants_are_those_of_the_first_sample_with_elements() -> None:
 def proven(**facts: Any) -> Outcome:
     measured = {"measured": {"0": {"samples": [entry(0, graphs=0)]}}}
     check = dataclasses.replace(step(kind="samples"), arguments={"op": "conj", "dtype": "float32"})
-    close = dataclasses.replace(expected("close", {"to": "eager"}), check=EachSample(check=CloseByTolerance()))
+    close = dataclasses.replace(expected("close", {"to": "eager"}), check=EachSample(check=Close()))
     made = case(dataclasses.replace(check, expectations=(close,)))
     step_facts = seen(**{"entered": 0, "graphs": [], "executed": {}, **measured, **facts})
     del step_facts["effects"]  # the step compares none

@@ -191,7 +191,7 @@ def _save_graphs(folder: Path, step: int, stages: Mapping[str, list[dict[str, An
 def _measure(session: Any, step: Mapping[str, Any], raised: Any, executed: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, str]]:
     import torch
 
-    from runner.vocabulary.expectations import ALWAYS_MEASURED, MEASURES, REPEATS
+    from runner.vocabulary.expectations import ALWAYS_MEASURED, MEASURES, REPEATS, samples
 
     measured: dict[str, Any] = {}
     unmeasured: dict[str, str] = {}
@@ -209,6 +209,8 @@ def _measure(session: Any, step: Mapping[str, Any], raised: Any, executed: Mappi
             if wanted["kind"] == "close":
                 session.calibrations.defer(measured[key], wanted["arguments"], session.names.value)
                 session.other_answers.defer(measured[key], wanted["arguments"], session.names.value)
+            if wanted["kind"] == samples.KIND:
+                session.calibrations.defer_samples(measured[key], wanted["arguments"], session.names.value("output"))
         except Exception as error:  # comparing values of a spec may raise anything
             unmeasured[key] = f"{type(error).__name__}: {error}"
     return measured, unmeasured

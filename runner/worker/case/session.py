@@ -65,7 +65,7 @@ class Session:
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
         self.calibrations = Calibrations(plan, self.reference, self.unseen, phases)
         self.other_answers = OtherAnswers(plan, self.reference, self.unseen, phases, self.calibrations.comparers)
-        self.repeats = Repeats(plan, self.scope, self.unseen, phases)
+        self.repeats = Repeats(plan, self.scope, self.unseen, phases, self.calibrations)
         self._closing = contextlib.ExitStack()
         self.maker = inputs.Maker(device=plan["device"], scope=self.scope, closing=self._closing)
 
