@@ -15,7 +15,7 @@ from runner.worker.case import copies, other_inputs
 from runner.worker.case.eager_runs import EagerRuns, Repeatable, of_call
 from runner.worker.case.generators import Generators
 from runner.worker.case.hooks import Phases
-from runner.worker.case.reference import Reference, Unseen
+from runner.worker.case.reference import Reference, ReferenceCall, Unseen
 from runner.worker.torch_compat import for_steps
 
 
@@ -32,6 +32,7 @@ class Calibrations:
         self._unseen = unseen
         self._phases = phases
         self._bytes = 0
+        self._known_call: object = None
         self._deferred: list[Callable[[], None]] = []
         self.comparers: dict[int, Comparer] = {}
         """What compares stand-ins with the reference of a leaf, by the identity of the leaf's facts."""
@@ -46,28 +47,39 @@ class Calibrations:
         size = other_inputs.bytes_of(called)
         if size > other_inputs.MOST_BYTES:
             return f"modules and arguments are larger than {other_inputs.MOST_BYTES >> 20} MiB"
-        self._bytes += size
-        if self._bytes > other_inputs.MOST_BYTES_OF_CASE:
+        if self._bytes + size > other_inputs.MOST_BYTES_OF_CASE:
             return f"the copies for earlier steps are larger than {other_inputs.MOST_BYTES_OF_CASE >> 20} MiB"
         try:
             return list(copies.apart(list(called)))
         except Exception as error:  # copying modules and arguments of a spec may raise anything
             return f"the inputs cannot be copied: {type(error).__name__}"
 
-    def defer(self, facts: dict[str, Any], arguments: Mapping[str, Any], value: Callable[[str], Any]) -> None:
+    def _latest(self) -> ReferenceCall | None:
+        """Return the reference call of the step, whose copies are alive until the case has ended."""
+        call = self._reference.latest_call
+        if call is not None and call.inputs is not self._known_call:
+            self._known_call = call.inputs
+            self._bytes += other_inputs.bytes_of(call.inputs) if isinstance(call.inputs, list) else 0
+        return call
+
+    def defer(
+        self, facts: dict[str, Any], arguments: Mapping[str, Any], value: Callable[[str], Any], *, with_stand_ins: bool = True
+    ) -> None:
         """Schedule the measurements that need a float64 reference; they complete the facts of ``close``."""
         if not close.needs_reference(arguments):
             return
         names = {word: arguments[word] for word in ("of", "to", "no_worse_than") if arguments.get(word)}
         values = {word: copies.frozen(copies.measured(value(name))) for word, name in names.items()}
-        part = arguments["to"].partition(".")[2]
-        runs = EagerRuns(self._unseen, of_call(self._reference.latest_call, part))
-        comparison = Comparison(facts, arguments, values, self.comparers)
+        call = self._latest()
+        if not with_stand_ins:  # a repetition, of which there may be many
+            self._bytes += other_inputs.bytes_of(list(values.values()))
+        runs = EagerRuns(self._unseen, of_call(call, arguments["to"].partition(".")[2]))
+        comparison = Comparison(facts, arguments, values, self.comparers, with_stand_ins=with_stand_ins)
         self._deferred.append(functools.partial(add_reference, comparison, functools.partial(runs.answers, values["to"])))
 
     def of_step(self) -> Calibrate:
         """Return what completes the facts of further answers of this step's call, after the last step. Eager is run for the first."""
-        runs = EagerRuns(self._unseen, of_call(self._reference.latest_call, ""))
+        runs = EagerRuns(self._unseen, of_call(self._latest(), ""))
         known: list[Answers | NoReference] = []
 
         def answers(eager: Any) -> Answers:
