@@ -89,10 +89,14 @@ class Close:
             return [Judgement.failed(expected=f"the structure {measured['reference_structure']}", observed=measured["structure"])]
         if not measured["leaves"]:
             return [Judgement.error("nothing to compare: the value holds no tensor and no number", expected=expected)]
-        problems = [problem for leaf in measured["leaves"] if (problem := self._missing(leaf) or self.problem(leaf)) is not None]
+        problems = [problem for leaf in measured["leaves"] if (problem := self.problem_of_leaf(leaf)) is not None]
         if problems:
             return [problems[0]]
         return [Judgement.passed(expected=expected, observed=told(measured["leaves"], self._whose))]
+
+    def problem_of_leaf(self, leaf: Mapping[str, Any]) -> Judgement | None:
+        """Return the judgement of a value that is not close to its reference, or that was not measured as its judge needs it."""
+        return self._missing(leaf) or self.problem(leaf)
 
     def _missing(self, leaf: Mapping[str, Any]) -> Judgement | None:
         """Return an error where the worker did not measure what the judge needs."""

@@ -8,11 +8,14 @@ import torch
 
 from runner.vocabulary.expectations import close
 from runner.vocabulary.expectations.calibrated_measure import NoReference
+from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.close_reference import Answers, Comparison, add_reference
+from runner.vocabulary.expectations.close_words import Judge
 from runner.vocabulary.expectations.stand_ins import Comparer
 from runner.vocabulary.steps.samples import Done
 from runner.worker.case import copies, other_inputs
-from runner.worker.case.eager_runs import EagerRuns, Repeatable, of_call
+from runner.worker.case.eager_runs import EagerRuns, Repeatable, of_call, of_state
+from runner.worker.case.effects import MOST, Inexact
 from runner.worker.case.generators import Generators
 from runner.worker.case.hooks import Phases
 from runner.worker.case.reference import Reference, ReferenceCall, Unseen
@@ -37,7 +40,8 @@ class Calibrations:
         self.comparers: dict[int, Comparer] = {}
         """What compares stand-ins with the reference of a leaf, by the identity of the leaf's facts."""
         wanted = [one["arguments"] for step in plan["steps"] for one in step["measure"] if one["kind"] in ("close", "candidates")]
-        if any(close.needs_reference(arguments.get("close", arguments)) for arguments in wanted):
+        effects = [step["effects"] for step in plan["steps"] if step.get("effects") is not None]
+        if any(close.needs_reference(one.get("close", one)) for one in wanted) or any(one["rtol"] is None for one in effects):
             reference.copied = self._copied
 
     def _copied(self, called: Sequence[Any]) -> list[Any] | str:
@@ -50,7 +54,7 @@ class Calibrations:
         if self._bytes + size > other_inputs.MOST_BYTES_OF_CASE:
             return f"the copies for earlier steps are larger than {other_inputs.MOST_BYTES_OF_CASE >> 20} MiB"
         try:
-            return list(copies.apart(list(called)))
+            return copies.with_gradients(called)
         except Exception as error:  # copying modules and arguments of a spec may raise anything
             return f"the inputs cannot be copied: {type(error).__name__}"
 
@@ -76,6 +80,18 @@ class Calibrations:
         runs = EagerRuns(self._unseen, of_call(call, arguments["to"].partition(".")[2]))
         comparison = Comparison(facts, arguments, values, self.comparers, with_stand_ins=with_stand_ins)
         self._deferred.append(functools.partial(add_reference, comparison, functools.partial(runs.answers, values["to"])))
+
+    def defer_effects(self, facts: dict[str, Any], inexact: Sequence[Inexact], *, parameters: bool) -> None:
+        """Schedule the same for values that a call left beside its result; ``facts`` are those of the step's effects."""
+        if inexact:
+            call = self._latest()
+            self._bytes += 2 * other_inputs.bytes_of([one.ours for one in inexact])
+            arguments = {"judge": Judge.CALIBRATED.value, "equal_nan": inexact[0].equal_nan}
+            values = {"of": [one.ours for one in inexact], "to": [one.theirs for one in inexact]}
+            comparison = Comparison({"leaves": [one.facts for one in inexact]}, arguments, values, {}, with_stand_ins=False)
+            runs = EagerRuns(self._unseen, of_state(call, [one.path for one in inexact], parameters=parameters))
+            self._deferred.append(functools.partial(add_reference, comparison, functools.partial(runs.answers, values["to"])))
+        self._deferred.append(functools.partial(_keep_worst, facts))
 
     def of_step(self) -> Calibrate:
         """Return what completes the facts of further answers of this step's call, after the last step. Eager is run for the first."""
@@ -129,3 +145,11 @@ class Calibrations:
         with self._phases("compare"), torch.no_grad():
             while self._deferred:
                 self._deferred.pop(0)()
+
+
+def _keep_worst(facts: dict[str, Any]) -> None:
+    """Keep the values that differ most, where there are too many: those that the judge refuses stand first."""
+    check = Close()
+    refused = [check.problem(leaf) is not None for leaf in facts["leaves"]]
+    ordered = sorted(range(len(refused)), key=lambda index: not refused[index])
+    facts["leaves"] = [facts["leaves"][index] for index in ordered[:MOST]]

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,8 +12,9 @@ from runner.vocabulary.expectations.base import EAGER
 from runner.vocabulary.expectations.calibrated_measure import NoReference, nudged, runs_of
 from runner.vocabulary.expectations.close_measure import leaves_of
 from runner.vocabulary.expectations.close_reference import Answers
-from runner.vocabulary.steps.gradients import forget_gradients, gradients_of
+from runner.vocabulary.steps.gradients import gradients_of
 from runner.worker.case import copies, other_inputs
+from runner.worker.case.changeable import changeable
 from runner.worker.case.generators import Generators
 from runner.worker.case.parts import follow
 from runner.worker.case.reference import ReferenceCall, Unseen
@@ -46,11 +47,28 @@ def of_call(call: ReferenceCall | None, part: str) -> Repeatable:
 
 
 def _called(call: ReferenceCall, part: str, called: list[Any], around: AbstractContextManager[Any]) -> Any:
-    forget_gradients(called)
+    return follow(_result(call, called, around), part, EAGER)
+
+
+def _result(call: ReferenceCall, called: list[Any], around: AbstractContextManager[Any]) -> Any:
     with call.enter(), around:
         result = called[0](*called[1:])
     result = gradients_of(result, called, call.differentiate) if call.differentiate else result
-    return follow(result, part, EAGER)
+    for step in call.then:
+        result = step(called)
+    return result
+
+
+def of_state(call: ReferenceCall | None, paths: Sequence[str], *, parameters: bool) -> Repeatable:
+    """Return the same call; what is compared are values that it changed, by their paths, in place of its result."""
+
+    def changed(called: list[Any], around: AbstractContextManager[Any]) -> list[Any]:
+        assert call is not None
+        _result(call, called, around)
+        found = changeable(called, parameters=parameters)
+        return [found[path] for path in paths]
+
+    return replace(of_call(call, ""), run=changed)
 
 
 @dataclass(frozen=True)
@@ -138,7 +156,7 @@ class EagerRuns:
 
 
 def _copy(inputs: Sequence[Any]) -> list[Any]:
-    return list(copies.apart(list(inputs)))
+    return copies.with_gradients(inputs)
 
 
 def _why_exact(leaves: Sequence[torch.Tensor]) -> str:
