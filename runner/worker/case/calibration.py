@@ -54,7 +54,7 @@ class Calibrations:
         if self._bytes + size > other_inputs.MOST_BYTES_OF_CASE:
             return f"the copies for earlier steps are larger than {other_inputs.MOST_BYTES_OF_CASE >> 20} MiB"
         try:
-            return copies.with_gradients(called)
+            return list(copies.apart(list(called)))
         except Exception as error:  # copying modules and arguments of a spec may raise anything
             return f"the inputs cannot be copied: {type(error).__name__}"
 

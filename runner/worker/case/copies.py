@@ -4,14 +4,12 @@ import copy
 import enum
 import functools
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-
-from runner.vocabulary.steps.gradients import gradient_leaves
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -74,15 +72,6 @@ def apart(value: Any) -> Any:
     for part in _parts(made):
         if ours.get(id(part)) is part:
             raise TypeError(f"a copy of a {type(part).__module__}.{type(part).__qualname__} is the object itself: see its __deepcopy__")
-    return made
-
-
-def with_gradients(called: Sequence[Any]) -> list[Any]:
-    """Return copies of a target and its arguments as ``apart`` makes them, with the gradients that their tensors have."""
-    made = list(apart(list(called)))
-    for one, other in zip(gradient_leaves(called), gradient_leaves(made), strict=True):
-        found = tensor_grad(one)
-        other.grad = None if found is None else found.detach().clone()
     return made
 
 

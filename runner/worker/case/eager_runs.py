@@ -12,7 +12,7 @@ from runner.vocabulary.expectations.base import EAGER
 from runner.vocabulary.expectations.calibrated_measure import NoReference, nudged, runs_of
 from runner.vocabulary.expectations.close_measure import leaves_of
 from runner.vocabulary.expectations.close_reference import Answers
-from runner.vocabulary.steps.gradients import gradients_of
+from runner.vocabulary.steps.gradients import forget_gradients, gradients_of
 from runner.worker.case import copies, other_inputs
 from runner.worker.case.changeable import changeable
 from runner.worker.case.generators import Generators
@@ -51,6 +51,7 @@ def _called(call: ReferenceCall, part: str, called: list[Any], around: AbstractC
 
 
 def _result(call: ReferenceCall, called: list[Any], around: AbstractContextManager[Any]) -> Any:
+    forget_gradients(called)
     with call.enter(), around:
         result = called[0](*called[1:])
     result = gradients_of(result, called, call.differentiate) if call.differentiate else result
@@ -156,7 +157,7 @@ class EagerRuns:
 
 
 def _copy(inputs: Sequence[Any]) -> list[Any]:
-    return copies.with_gradients(inputs)
+    return list(copies.apart(list(inputs)))
 
 
 def _why_exact(leaves: Sequence[torch.Tensor]) -> str:

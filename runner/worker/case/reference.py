@@ -32,7 +32,7 @@ class ReferenceCall:
     differentiate: Differentiate | None = None
     """How backward was run on its result; None where only the call was made."""
     inputs: list[Any] | str = "the inputs were not copied"
-    """Copies of the target and its arguments before the call, with their gradients, or why there are none."""
+    """Copies of the target and its arguments before the call, or why there are none."""
     then: tuple[Callable[[list[Any]], Any], ...] = ()
     """The optimizer's steps after the backward: each receives the target and its arguments, and returns the result of the step."""
 

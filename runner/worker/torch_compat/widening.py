@@ -145,10 +145,7 @@ def _changed(called: Sequence[Any], change: Any) -> list[Any]:
         if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided or leaf.is_nested:
             raise TypeError(f"an input is a tensor of another kind: {type(leaf).__name__}, {leaf.layout}")
         if id(leaf) not in known:
-            made = _in_memory_of(leaf, change)
-            if leaf.is_leaf and leaf.grad is not None and made.is_leaf:
-                made.grad = of(leaf.grad)
-            known[id(leaf)] = leaf, made
+            known[id(leaf)] = leaf, _in_memory_of(leaf, change)
         return known[id(leaf)][1]
 
     return [pytree.tree_map(of, leaf) for leaf in called]
@@ -167,9 +164,6 @@ def _in_memory_of(tensor: torch.Tensor, change: Any) -> torch.Tensor:
 def _change_module(module: torch.nn.Module, of: Any) -> None:
     with torch.no_grad():
         for parameter in module.parameters(recurse=False):
-            made = of(parameter)
-            gradient, parameter.grad = made.grad, None
-            parameter.data = made.detach()
-            parameter.grad = gradient
+            parameter.data = of(parameter).detach()
         for name, buffer in list(module.named_buffers(recurse=False)):
             module._buffers[name] = of(buffer)
