@@ -144,6 +144,8 @@ class ObservedStep:
     """How many pieces of generated code lie beside the observation."""
     facts: Mapping[str, Json]
     """What expectations asked for, by their index: the JSON that each kind's ``measure`` wrote, not decoded."""
+    repetitions: Mapping[str, tuple[Mapping[str, Json], ...]]
+    """The repetitions of the step before the last, by the index of the expectation that judges each, as the worker's ``measure`` wrote them."""
     unmeasured: Mapping[str, str]
     """Why something could not be measured, by the expectation's index."""
     effects: Effects | None

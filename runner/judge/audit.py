@@ -19,7 +19,8 @@ from runner.core.protocol import Json
 from runner.core.results import CaseResult
 from runner.judge.code_conditions import with_code
 from runner.judge.evidence import carried_out
-from runner.judge.verdicts import ANOTHER_FORM, facts_of, judge_expectation
+from runner.judge.measurements import ANOTHER_FORM, judge_expectation
+from runner.judge.verdicts import facts_of
 from runner.plan.worker_plan import expects_raise
 from runner.vocabulary.expectations import StepFacts
 from runner.vocabulary.expectations.base import Mutant

@@ -10,16 +10,13 @@ from runner.core.expectation import Judgement, Status, StepFacts
 from runner.core.observation import Raised, ServiceReport
 from runner.core.protocol import decode
 from runner.core.results import Verdict
-from runner.judge import traffic
+from runner.judge import repetitions, traffic
 from runner.judge.code_conditions import with_code
 from runner.judge.evidence import CarriedOut, first_line
 from runner.judge.hang_stacks import folded
+from runner.judge.measurements import ANOTHER_FORM, judge_expectation, nonsense
 from runner.plan.worker_plan import expects_raise, needs_eager
 from runner.vocabulary.expectations import side_effects
-
-ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-"""Exceptions while reading a measurement of an unexpected form."""
-
 
 def verdicts_of(case: Case, here: Surroundings, steps: Sequence[CarriedOut]) -> list[Verdict]:
     """Judge the expectations of the steps in order, up to an unexpected exception; verdicts of side effects come last."""
@@ -50,7 +47,7 @@ def _effects_verdicts(case: Case, known: CarriedOut, here: Surroundings) -> list
     try:
         judgement = wanted.judge(known.observed.effects)
     except ANOTHER_FORM as error:
-        judgement = _nonsense(error)
+        judgement = nonsense(error)
     return [Verdict.of(judgement, kind=side_effects.KIND, position=step.position)]
 
 
@@ -84,27 +81,17 @@ def facts_of(index: int, known: CarriedOut) -> StepFacts:
     return replace(known.facts, measured=decode(known.observed.facts.get(str(index))))
 
 
-def judge_expectation(expected: Expected, facts: StepFacts, here: Surroundings) -> list[Judgement]:
-    """Judge one expectation by the facts of its step and its own measurement, which is untrusted."""
-    try:
-        return list(expected.check.judge(facts, here))
-    except ANOTHER_FORM as error:
-        return [_nonsense(error)]
-
-
-def _nonsense(error: Exception) -> Judgement:
-    return Judgement.error(f"the measurement makes no sense: {type(error).__name__}: {error}")
-
-
 def _judged(expected: Expected, index: int, known: CarriedOut, here: Surroundings) -> list[Judgement]:
     try:
         facts = facts_of(index, known)
     except ANOTHER_FORM as error:
-        return [_nonsense(error)]
+        return [nonsense(error)]
     known_here = with_code(expected, facts, here)
     if isinstance(known_here, Judgement):
         return [known_here]
     judgements = judge_expectation(expected, facts, known_here)
+    if (problem := repetitions.problem(expected, index, known, known_here)) is not None:
+        return [problem]
     why_not = known.observed.unmeasured.get(str(index))
     if why_not is None:
         return judgements

@@ -37,6 +37,7 @@ WRONG: Mapping[str, tuple[str, tuple[tuple[str, str, str], ...]]] = {
             ("graph", "the post_grad graph of the step", "no graph of the case's function was made at this stage"),
         ),
     ),
+    "wrong/nothing-traced": ("ERROR", (("graph_breaks", "graph breaks: 0", "dynamo traced no frame of the case's functions in the step"),)),
     "wrong/one-more-kernel": ("FAIL", (("kernels", "launched 1", "2"), ("graph", "ops aten.sort 0", "1"))),
     "wrong/other-output": ("FAIL", (("exit", "exit code 0 and standard output with 'two'", "one"),)),
     "wrong/served-from-cache": (

@@ -125,7 +125,7 @@ HELD: Mapping[str, tuple[Any, dict[str, Any]]] = {
     ),
     "graph_breaks": (
         {"reason": {"matches": "print"}},
-        {"measured": {"recorded": True, "count": 1, "events": [{"frame": "f", "reason": "print of x"}]}},
+        {"measured": {"recorded": True, "frames": 1, "count": 1, "events": [{"frame": "f", "reason": "print of x"}]}},
     ),
     "deterministic": ({"runs": 2}, {"measured": {**AGAIN, "runs": [[], []]}}),
     "batch_invariant": ({"sizes": [2]}, {"measured": {**AGAIN, "batch": 4, "parts": PARTS}}),

@@ -75,6 +75,8 @@ def compared(change: Callable[..., Any], *arguments: Callable[[], Any], target: 
     before.restore()
     result = change(False, *compiled)
     facts = effects.after(compiled, eager, result)
+    for one in effects.inexact:
+        one.facts["calibrated"] = {"why_not": "no eager call was made in this step"}
     generators = tuple(Generator(**one) for one in facts.pop("generators"))
     facts = {**facts, "apart": tuple(facts["apart"]), "leaves": tuple(facts["leaves"])}
     return SideEffects().judge(Seen(**facts, generators=generators)), facts

@@ -244,7 +244,7 @@ def test_guards_that_mean_nothing_are_refused(body: Any, path: Any):
 
 def events(*reasons: str, recorded: bool = True, count: int | None = None) -> dict[str, Any]:
     found = [{"frame": "fn", "reason": reason} for reason in reasons]
-    return {"recorded": recorded, "count": len(found) if count is None else count, "events": found}
+    return {"recorded": recorded, "frames": 1, "count": len(found) if count is None else count, "events": found}
 
 
 SIZE, DTYPE = "0/0: tensor 'x' size mismatch at index 0", "0/1: tensor 'x' dtype mismatch"
@@ -271,6 +271,15 @@ SIZE, DTYPE = "0/0: tensor 'x' size mismatch at index 0", "0/1: tensor 'x' dtype
 )
 def test_events(kind: str, body: Any, facts: Any, statuses: dict[str, Status]):
     assert by_leaf(judged(kind, body, measured=facts)) == statuses
+
+
+def test_no_graph_break_of_nothing_that_was_traced_is_an_error():
+    nothing = {**events(), "frames": 0}
+    (judgement,) = judged("graph_breaks", {"count": 0}, measured=nothing)
+    assert (judgement.status, judgement.expected) == (ERROR, "graph breaks: 0")
+    assert "dynamo traced no frame" in judgement.observed
+    assert by_leaf(judged("graph_breaks", {"count": 1}, measured=nothing)) == {"count": FAILED}
+    assert by_leaf(judged("recompiles", {"count": 0}, measured=nothing)) == {"count": HELD}, "a call that is served compiles nothing again"
 
 
 def test_the_count_is_said_with_what_is_counted():

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from runner.core.expectation import Status, StepFacts
-from runner.core.protocol import decode
+from runner.core.observation import Observation
+from runner.core.protocol import decode, dumps, encode, loads
+from runner.judge.reading import read_observation
 from runner.language import operators as tables
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
 from runner.plan.worker_plan import make_plan, with_paths
 from runner.system.installed_torch import installed_torch
-from tests.fakes import HERE, import_torch, shipped
+from tests.fakes import HERE, import_torch, observation, seen, shipped
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
@@ -48,7 +50,12 @@ def measured(torch: Any, tmp_path: Path) -> Callable[..., Any]:
         session.do(step)
         (wanted,) = step["measure"]
         with torch.no_grad():
-            return one, MEASURES[wanted["kind"]](wanted["arguments"], session.names.values())["samples"]
+            facts = MEASURES[wanted["kind"]](wanted["arguments"], session.names.values())
+        session.calibrations.defer_samples(facts, wanted["arguments"], session.names.value("output"))
+        session.calibrations.add_all()
+        sent = loads(dumps(encode(facts)))
+        assert isinstance(read_observation(observation(seen(measured={"0": sent}))), Observation)
+        return one, decode(sent)["samples"]
 
     return run
 
@@ -98,7 +105,8 @@ def test_a_sample_is_compared_with_its_gradients(measured: Callable[..., Any]) -
     numbers = [entry["index"] for entry in entries]
     assert (numbers[0], len(numbers)) == (0, 3)
     assert numbers[2] - numbers[1] > 1, "they are spread over all samples"
-    assert verdict(case, entries).observed == "3 samples compared, 3 without a compiled graph"  # inductor compiled none here
+    observed = verdict(case, entries).observed
+    assert observed.startswith("3 samples compared, 3 without a compiled graph; 9 values by the float64 reference (")  # inductor compiled none
     assert paths(entries[0]) == ["['result']", "['gradients'][0]", "['gradients'][1]"]
     assert entries[0]["text"] == "0: float32[] strides [] requires_grad; 1: float32[] strides [] requires_grad"
     assert "stand_ins" in entries[0]["value"]["leaves"][0]

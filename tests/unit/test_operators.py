@@ -18,7 +18,7 @@ from runner.language.operators import JUDGED, table_for
 from runner.plan.operator_script import is_of_operator, script
 from runner.plan.worker_plan import digest_of, make_plan, seed_of
 from runner.system.installed_torch import installed_torch
-from runner.vocabulary.expectations.close import CloseByTolerance
+from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.samples import FORM, EachSample
 from tests.fakes import HERE, case, close_facts, close_leaf, expected, observation, seen, step, verdict_of
 
@@ -167,19 +167,20 @@ def entry(index: int, **changes: Any) -> dict[str, Any]:
     return {"index": index, "text": f"0: float32[{index}] strides [1]", **clean, **changes}
 
 
+JUDGED_BY = "{} values within tolerance (no float64 reference: none here)"
 WRONG = close_facts(close_leaf(excess=1.0, max_abs=1.0, mismatches=1))
 RAISED = {"type": "torch._inductor.exc.InductorError", "message": "no such lowering\nmore", "phase": "lower"}
 
 
 def judged(*entries: Any, rule: str = "close") -> Judgement:
-    (found,) = EachSample(check=CloseByTolerance(), rule=rule).judge(StepFacts(measured={"samples": list(entries)}), HERE)
+    (found,) = EachSample(check=Close(), rule=rule).judge(StepFacts(measured={"samples": list(entries)}), HERE)
     return found
 
 
 def test_all_samples_close() -> None:
     found = judged(entry(0), entry(1, refused="ValueError: no"), entry(2, graphs=0), entry(3, no_gradients="RuntimeError: none"))
     assert found.status is Status.HELD
-    assert found.observed == "3 samples compared, 1 refused by eager, 1 without gradients, 1 without a compiled graph"
+    assert found.observed == "3 samples compared, 1 refused by eager, 1 without gradients, 1 without a compiled graph; " + JUDGED_BY.format(4)
 
 
 def test_the_first_failed_sample_is_shown_and_the_others_are_named() -> None:
@@ -203,13 +204,13 @@ def test_samples_that_eager_refuses_claim_nothing(entries: list[Any]) -> None:
 def test_equally_empty_results_claim_nothing() -> None:
     empty = entry(0, value=close_facts())
     assert judged(empty).status is Status.ERROR
-    assert judged(empty, entry(1)).observed == "1 sample compared, 1 without a value"
+    assert judged(empty, entry(1)).observed == "1 sample compared, 1 without a value; " + JUDGED_BY.format(1)
     assert judged(entry(1), entry(0, value=close_facts(structure="(*)"))).status is Status.FAILED
 
 
 def test_a_value_that_was_not_compared_is_an_error() -> None:
     assert judged(entry(0), entry(1, value=None, why_not="TypeError: no")).status is Status.ERROR
-    (nothing,) = EachSample(check=CloseByTolerance()).judge(StepFacts(), HERE)
+    (nothing,) = EachSample(check=Close()).judge(StepFacts(), HERE)
     assert nothing.status is Status.ERROR
 
 
@@ -222,7 +223,7 @@ def test_the_form_is_judged_without_values() -> None:
 
 def test_mutants_are_those_of_the_first_sample_with_elements() -> None:
     leaf = close_leaf(stand_ins={"zeros": {"excess": 2.0, "max_abs": 2.0, "mismatches": 3}})
-    check = EachSample(check=CloseByTolerance())
+    check = EachSample(check=Close())
     nothing = entry(1, value=close_facts(close_leaf(numel=0, shape=[0], reference_shape=[0])))
     facts = StepFacts(measured={"samples": [entry(0, refused="no", value=None), nothing, entry(2, value=close_facts(leaf)), entry(3)]})
     mutants = [mutant for mutant in check.mutants(facts, HERE) if mutant.facts is not None]
@@ -237,7 +238,7 @@ def test_mutants_are_those_of_the_first_sample_with_elements() -> None:
 def proven(**facts: Any) -> Outcome:
     measured = {"measured": {"0": {"samples": [entry(0, graphs=0)]}}}
     check = dataclasses.replace(step(kind="samples"), arguments={"op": "conj", "dtype": "float32"})
-    close = dataclasses.replace(expected("close", {"to": "eager"}), check=EachSample(check=CloseByTolerance()))
+    close = dataclasses.replace(expected("close", {"to": "eager"}), check=EachSample(check=Close()))
     made = case(dataclasses.replace(check, expectations=(close,)))
     step_facts = seen(**{"entered": 0, "graphs": [], "executed": {}, **measured, **facts})
     del step_facts["effects"]  # the step compares none

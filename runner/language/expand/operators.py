@@ -8,8 +8,6 @@ from runner.core.conditions import Surroundings
 from runner.language import operators
 from runner.language.operators import CLOSE, JUDGED, Judged, Operator, Table
 from runner.language.read.anatomy import SOURCE, Anatomy
-from runner.vocabulary.expectations.base import Expectation
-from runner.vocabulary.expectations.close import Close, CloseByTolerance
 from runner.vocabulary.expectations.samples import EachSample
 
 KEYS = ("op", "dtype")
@@ -76,10 +74,5 @@ class _Maker:
         key = (id(expectations), judged)  # the cases that are expanded hold the tuple
         if key not in self._expected:
             rule = CLOSE if judged is None else judged.rule
-            self._expected[key] = tuple(replace(one, check=_each_sample(one.check, rule)) for one in expectations)
+            self._expected[key] = tuple(replace(one, check=EachSample(check=one.check, rule=rule)) for one in expectations)
         return self._expected[key]
-
-
-def _each_sample(check: Expectation, rule: str) -> EachSample:
-    """Return how an expectation is judged for each sample, for which no float64 reference is measured."""
-    return EachSample(check=CloseByTolerance.like(check) if isinstance(check, Close) else check, rule=rule)

@@ -46,6 +46,13 @@ class Again(Protocol):
         """Call the compiled function again; return its result, or its gradients after a backward step."""
         ...
 
+    def close(self, arguments: Mapping[str, Any], result: Any) -> Json:
+        """Return the facts of ``close`` for a result and eager's, with its float64 reference where ``arguments`` need one, without stand-ins.
+
+        Raises ``CannotRepeat`` where the step has no eager result.
+        """
+        ...
+
     def poisoned(self) -> AbstractContextManager[Poison]:
         """Return a context in which memory that generated code allocates is filled with bytes 255: NaN for every float."""
         ...
@@ -83,6 +90,8 @@ def comparing() -> Iterator[None]:
     """Convert an exception to ``CannotRepeat``: it comes from a comparison, not from the additional call."""
     try:
         yield
+    except CannotRepeat:
+        raise
     except Exception as error:  # comparing values of a spec may raise anything
         raise CannotRepeat(f"the results cannot be compared: {type(error).__name__}: {error}") from error
 

@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
 from runner.core.protocol import Json
-from runner.vocabulary.expectations import close
 from runner.vocabulary.expectations.again import Again, comparing, tensors_of, trouble
 from runner.vocabulary.expectations.base import EAGER, OUTPUT, BadExpectation, Judgement, Mutant, StepFacts
-from runner.vocabulary.expectations.close import Close, CloseByTolerance
+from runner.vocabulary.expectations.close import Close
 
 _SHOWN = 5
 """The maximum number of candidates that a verdict names."""
@@ -45,7 +44,7 @@ class Candidates:
 
     @property
     def _close(self) -> Close:
-        return CloseByTolerance(atol=self.atol, rtol=self.rtol)
+        return Close(atol=self.atol, rtol=self.rtol)
 
     def measurement(self) -> Mapping[str, Json] | None:
         """The worker compiles the function for each candidate, and measures as ``close`` does."""
@@ -105,13 +104,12 @@ def _shown(names: list[str]) -> str:
 
 def repeat(arguments: Mapping[str, Any], again: Again) -> Json:
     """Compile and call the function once for each candidate, and compare the result with eager's."""
-    reference = again.reference
-    tried = [_tried(arguments, again, reference, 0)]
+    tried = [_tried(arguments, again, 0)]
     seen = tried[0].pop("seen")
     if not seen:
         return {"seen": 0, "tried": [], "tensors": tensors_of(again.result)}
     for number in _spread(seen, arguments["at_most"])[1:]:
-        one = _tried(arguments, again, reference, number)
+        one = _tried(arguments, again, number)
         one.pop("seen")
         tried.append(one)
     return {"seen": seen, "tried": tried, "tensors": tensors_of(again.result)}
@@ -124,7 +122,7 @@ def _spread(count: int, most: int) -> list[int]:
     return sorted({math.floor(index * (count - 1) / max(most - 1, 1)) for index in range(most)})
 
 
-def _tried(arguments: Mapping[str, Any], again: Again, reference: Any, number: int) -> dict[str, Any]:
+def _tried(arguments: Mapping[str, Any], again: Again, number: int) -> dict[str, Any]:
     result, raised = None, ""
     with again.with_candidate(number) as sites:
         try:
@@ -137,7 +135,4 @@ def _tried(arguments: Mapping[str, Any], again: Again, reference: Any, number: i
     if not sites:
         return found
     with comparing():
-        measured = close.measure(arguments["close"], {OUTPUT: result, EAGER: reference}.__getitem__)
-    for leaf in measured["leaves"]:
-        leaf.pop("stand_ins", None)
-    return {**found, "measured": measured}
+        return {**found, "measured": again.close(arguments["close"], result)}

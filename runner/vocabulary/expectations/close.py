@@ -6,8 +6,8 @@ sends that maximum in float64, with the values at its position. The other judges
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
@@ -21,6 +21,9 @@ from runner.vocabulary.expectations.tolerances import default_tolerance
 
 NOTHING_DIFFERS = "any stand-in"
 """The mutant that survives if no stand-in is applicable and the case has no other expectation."""
+
+_MOST_REASONS = 5
+"""The maximum number of reasons why there is no float64 reference that a verdict names."""
 
 _REFERENCE_FACTS = {Judge.CALIBRATED: "calibrated", Judge.NO_WORSE: "calibrated", Judge.ACCUMULATE: "accumulate"}
 
@@ -86,10 +89,14 @@ class Close:
             return [Judgement.failed(expected=f"the structure {measured['reference_structure']}", observed=measured["structure"])]
         if not measured["leaves"]:
             return [Judgement.error("nothing to compare: the value holds no tensor and no number", expected=expected)]
-        problems = [problem for leaf in measured["leaves"] if (problem := self._missing(leaf) or self.problem(leaf)) is not None]
+        problems = [problem for leaf in measured["leaves"] if (problem := self.problem_of_leaf(leaf)) is not None]
         if problems:
             return [problems[0]]
-        return [Judgement.passed(expected=expected, observed=self._told(measured["leaves"]))]
+        return [Judgement.passed(expected=expected, observed=told(measured["leaves"], self._whose))]
+
+    def problem_of_leaf(self, leaf: Mapping[str, Any]) -> Judgement | None:
+        """Return the judgement of a value that is not close to its reference, or that was not measured as its judge needs it."""
+        return self._missing(leaf) or self.problem(leaf)
 
     def _missing(self, leaf: Mapping[str, Any]) -> Judgement | None:
         """Return an error where the worker did not measure what the judge needs."""
@@ -97,19 +104,6 @@ class Close:
         if fact is None or leaf["type"] != "tensor" or leaf["reference_type"] != "tensor" or leaf["shape"] != leaf["reference_shape"]:
             return None
         return None if fact in leaf else Judgement.error("the float64 reference was not measured", expected=f"{self.of}{leaf['path']}")
-
-    def _told(self, leaves: Any) -> str:
-        """Return how many values were judged, and by what."""
-        judged = [leaf["calibrated"] for leaf in leaves if "factor" in leaf.get("calibrated", {})]
-        others = len(leaves) - len(judged)
-        parts = []
-        if judged:
-            worst = max(judged, key=lambda facts: facts["max_ulp"] if facts["numel"] else 0.0)
-            parts.append(f"{len(judged)} values by the float64 reference ({calibrated.summary(worst, self._whose)})")
-        if others:
-            why = {leaf["calibrated"]["why_not"]: 0 for leaf in leaves if "why_not" in leaf.get("calibrated", {})}
-            parts.append(f"{others} values within tolerance" + (f" (no float64 reference: {'; '.join(why)})" if why else ""))
-        return ", ".join(parts)
 
     @property
     def _whose(self) -> str:
@@ -168,21 +162,20 @@ class Close:
         return default_tolerance(leaf["dtype"], leaf["reference_dtype"])
 
 
-class CloseByTolerance(Close):
-    """``close`` of values for which no float64 reference is measured: the tolerances of the dtype judge where none are given."""
-
-    __slots__ = ()
-
-    @classmethod
-    def like(cls, check: Close) -> "CloseByTolerance":
-        """Return an expectation with the same words."""
-        return cls(**{field.name: getattr(check, field.name) for field in fields(check)})
-
-    @property
-    def judge_kind(self) -> Judge:
-        """The judge that the words choose, if it needs no reference."""
-        chosen = super().judge_kind
-        return Judge.TOLERANCE if chosen.needs_reference else chosen
+def told(leaves: Sequence[Mapping[str, Any]], whose: str = "eager's") -> str:
+    """Return how many values were judged, and by what."""
+    judged = [leaf["calibrated"] for leaf in leaves if "factor" in leaf.get("calibrated", {})]
+    others = len(leaves) - len(judged)
+    parts = []
+    if judged:
+        worst = max(judged, key=lambda facts: facts["max_ulp"] if facts["numel"] else 0.0)
+        parts.append(f"{len(judged)} values by the float64 reference ({calibrated.summary(worst, whose)})")
+    if others:
+        why = list({leaf["calibrated"]["why_not"]: 0 for leaf in leaves if "why_not" in leaf.get("calibrated", {})})
+        more = [f"{len(why) - _MOST_REASONS} more reasons"] if len(why) > _MOST_REASONS else []
+        reasons = "; ".join([*why[:_MOST_REASONS], *more])
+        parts.append(f"{others} values within tolerance" + (f" (no float64 reference: {reasons})" if why else ""))
+    return ", ".join(parts)
 
 
 def _stand_ins(leaf: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -37,6 +37,8 @@ class Comparison:
     """The compared values, by the words ``of``, ``to`` and ``no_worse_than``."""
     comparers: dict[int, Comparer]
     """Filled with what compares other tensors in the same way, by the identity of a leaf's facts."""
+    with_stand_ins: bool = True
+    """Whether stand-ins are measured, and a histogram of right answers is sent."""
 
     @property
     def fact(self) -> str:
@@ -123,7 +125,10 @@ def _add(comparison: Comparison, leaf: dict[str, Any], actual: Any, scale: Scale
         bounds = bounds_of(scale, factor)
 
         def facts_of(tensor: Any) -> dict[str, Any]:
-            return {"calibrated": compare(tensor, scale, factor, equal_nan=arguments["equal_nan"])}
+            found = compare(tensor, scale, factor, equal_nan=arguments["equal_nan"])
+            if not (comparison.with_stand_ins or found["outside"]):
+                found.pop("histogram", None)
+            return {"calibrated": found}
 
     def comparer(tensor: Any) -> dict[str, Json]:
         found = facts_of(tensor)
@@ -132,5 +137,7 @@ def _add(comparison: Comparison, leaf: dict[str, Any], actual: Any, scale: Scale
         return {**found, **{name: mismatches[name] for name in ("nan_mismatches", "inf_mismatches", "excess")}}
 
     leaf.update(facts_of(actual))
+    if not comparison.with_stand_ins:
+        return
     leaf["stand_ins"] = {**leaf.get("stand_ins", {}), **judged_stand_ins(right, bounds.reshape(actual.shape), comparer)}
     comparison.comparers[id(leaf)] = comparer

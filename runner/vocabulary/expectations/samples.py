@@ -9,7 +9,7 @@ from runner.core.expectation import Status
 from runner.core.protocol import Json
 from runner.vocabulary.expectations import close
 from runner.vocabulary.expectations.base import EAGER, OUTPUT, Expectation, Judgement, Mutant, StepFacts
-from runner.vocabulary.expectations.close import Close, CloseByTolerance
+from runner.vocabulary.expectations.close import Close, told
 
 KIND = "samples"
 
@@ -36,7 +36,7 @@ class EachSample:
     @classmethod
     def parse(cls, body: object) -> "EachSample":
         """Read the body of ``close``."""
-        return cls(check=CloseByTolerance.like(Close.parse(body)))
+        return cls(check=Close.parse(body))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -44,8 +44,11 @@ class EachSample:
         return self.check.names
 
     def measurement(self) -> Mapping[str, Json] | None:
-        """The worker measures each sample as it would measure the expectation."""
-        return self.check.measurement()
+        """The worker measures each sample as it would measure the expectation; of the form it needs no further run of eager."""
+        wanted = self.check.measurement()
+        if self.rule != FORM or wanted is None:
+            return wanted
+        return {word: value for word, value in wanted.items() if word != "judge"}
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Judge every sample; the judgement shows the first that failed, and names the others."""
@@ -61,7 +64,8 @@ class EachSample:
             return [_shown(wrong, len(judged))]
         if all(one.status is Status.NOT_APPLICABLE for _, one in judged):
             return [Judgement.not_applicable()]
-        return [Judgement.passed(expected="every sample close to eager", observed=_counted(entries, len(judged)))]
+        observed = _counted(entries, len(judged)) + ("" if self.rule == FORM else f"; {told(_leaves(entries))}")
+        return [Judgement.passed(expected="every sample close to eager", observed=observed)]
 
     def _judged(self, entry: Mapping[str, Any], facts: StepFacts, here: Surroundings) -> Judgement | None:
         """Return the judgement of a sample; None where eager refuses it, or where both results are equally empty."""
@@ -116,6 +120,10 @@ def _counted(entries: Sequence[Mapping[str, Any]], count: int) -> str:
         "without a compiled graph": sum(not entry["graphs"] and not entry["refused"] for entry in entries),
     }
     return ", ".join([*parts, *(f"{number} {what}" for what, number in others.items() if number)])
+
+
+def _leaves(entries: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [leaf for entry in entries if entry["value"] is not None for leaf in entry["value"]["leaves"]]
 
 
 def _is_empty(measured: Mapping[str, Any] | None) -> bool:

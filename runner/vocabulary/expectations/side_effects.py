@@ -14,7 +14,7 @@ from runner.core.conditions import Surroundings, holds, without_code
 from runner.core.observation import Effects, Generator
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import EAGER, OUTPUT, Judgement
-from runner.vocabulary.expectations.close import Close
+from runner.vocabulary.expectations.close import Close, told
 from runner.vocabulary.steps import parsed
 
 KIND = "side-effects"
@@ -42,12 +42,14 @@ class SideEffects:
         if facts is None:
             return Judgement.error("nothing was measured", expected=_EXPECTED)
         rule = Close(of="", rtol=self.rtol, atol=self.atol, equal_nan=self.equal_nan)
-        problems = [problem for leaf in facts.leaves if (problem := rule.problem(leaf)) is not None]
+        problems = [problem for leaf in facts.leaves if (problem := rule.problem_of_leaf(leaf)) is not None]
         problems += _generator_problems(facts.generators)
         if problems:
             return problems[0]
         apart = f"; {len(facts.apart)} differed before the call" if facts.apart else ""
-        return Judgement.passed(expected=_EXPECTED, observed=f"{facts.compared} values within tolerance{apart}")
+        inexact = [leaf for leaf in facts.leaves if leaf["type"] == "tensor"]
+        differing = f"; not equal: {told(inexact)}" if inexact else ""
+        return Judgement.passed(expected=_EXPECTED, observed=f"{facts.compared} values compared{differing}{apart}")
 
 
 def _generator_problems(generators: Sequence[Generator]) -> Iterator[Judgement]:

@@ -1,5 +1,7 @@
 """``optimizer``: runs an optimizer's step on the parameters of the last call's function, compiled and eager."""
 
+import copy
+import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +23,14 @@ def run(session: Session, arguments: "Optimizer") -> None:
     Equal arguments reuse the same optimizer object, so that its state persists between steps. Raises ``RuntimeError`` if no parameter
     has a gradient.
     """
-    session.reference.forget()
     eager = session.reference.side
-    if eager is not None:
+    if eager is None:
+        session.reference.forget()
+    else:
         session.effects.begin(session.compiled.called, eager.called)
+        again = functools.partial(_step_again, session, _made(arguments), _state_before(session, eager, arguments))
         with session.phases("eager"), session.reference.running():
-            session.reference.keep(_step(session, eager, arguments))
+            session.reference.stepped(_step(session, eager, arguments), again)
         session.effects.eager_done(eager.called)
     with session.phases("optimizer"):
         session.output = _step(session, session.compiled, arguments)
@@ -38,12 +42,34 @@ def _step(session: Session, side: Side, arguments: "Optimizer") -> Any:
     parameters = parameters_of(side.called)
     if all(parameter.grad is None for parameter in parameters):
         raise RuntimeError("nothing to optimize: no parameter of the last call's function has a gradient")
-    made = {"call": arguments.call, "kwargs": {} if arguments.kwargs is None else arguments.kwargs}
-    key = json.dumps([encode(made), [id(parameter) for parameter in parameters]])
-    optimizers = session.kept.setdefault(Optimizer.kind, {})
+    optimizers, key = session.kept.setdefault(Optimizer.kind, {}), _key(arguments, parameters)
     if key not in optimizers:
-        optimizers[key] = make_optimizer(session, made, parameters)
+        optimizers[key] = make_optimizer(session, _made(arguments), parameters)
     optimizers[key].step()
+    return session.copy(parameters)
+
+
+def _made(arguments: "Optimizer") -> dict[str, Json]:
+    return {"call": arguments.call, "kwargs": {} if arguments.kwargs is None else arguments.kwargs}
+
+
+def _key(arguments: "Optimizer", parameters: "Sequence[torch.Tensor]") -> str:
+    return json.dumps([encode(_made(arguments)), [id(parameter) for parameter in parameters]])
+
+
+def _state_before(session: Session, side: Side, arguments: "Optimizer") -> Any:
+    """Return a copy of the state of the optimizer before the step; None where the step makes the optimizer."""
+    optimizer = session.kept.get(Optimizer.kind, {}).get(_key(arguments, parameters_of(side.called)))
+    return None if optimizer is None else copy.deepcopy(optimizer.state_dict())
+
+
+def _step_again(session: Session, made: Mapping[str, Json], state: Any, called: Sequence[Any]) -> Any:
+    """Make the step with another optimizer of the same state; return the parameters."""
+    parameters = parameters_of(called)
+    optimizer = make_optimizer(session, made, parameters)
+    if state is not None:
+        optimizer.load_state_dict(copy.deepcopy(state))
+    optimizer.step()
     return session.copy(parameters)
 
 

@@ -4,7 +4,8 @@ Each sample is compiled afresh: dynamo is reset before it. So a sample does not 
 the same. All samples are drawn before the first call, from the seed of the case.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from runner.core.diagnostics import Diagnostic
 from runner.core.protocol import Json
 from runner.vocabulary.steps.around import Around
 from runner.vocabulary.steps.base import StepKind, Traits
+from runner.vocabulary.steps.sample_calls import Caller, Given, changed_arguments, drawn, gradients
 from runner.vocabulary.steps.session import NotCarriedOut, Session, needed
 
 _MOST_TEXT = 600
@@ -35,6 +37,15 @@ class Done:
     """How many compiled graphs the compiled call ran."""
     compiled: dict[str, Any] = field(default_factory=dict)
     eager: dict[str, Any] = field(default_factory=dict)
+    fixed: list[Any] = field(default_factory=list)
+    """The gradients of the results from which the backward began; empty where there was none."""
+    inputs: list[Any] = field(default_factory=list)
+    """The arguments before the call, positional and by keyword, and ``fixed``: eager computes the same from copies of them."""
+    caller: Caller
+
+    def again(self, called: Sequence[Any], around: AbstractContextManager[Any]) -> dict[str, Any]:
+        """Return what eager computes from other inputs, by the keys of ``eager``."""
+        return self.caller.again(list(self.eager.get("arguments", ())), called, around)
 
 
 def run(session: Session, arguments: "Samples") -> None:
@@ -63,12 +74,13 @@ def _spread(samples: list[Any], most: int | None) -> list[tuple[int, Any]]:
 
 
 def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
-    done = Done(index=index, text=description(sample)[:_MOST_TEXT])
+    caller = Caller(operator.function, operator.takes_out, session.reseed)
+    done = Done(index=index, text=description(sample)[:_MOST_TEXT], caller=caller)
     session.torch.announce_sample(index, done.text)
     given = _own(session, sample)
     try:
         with session.phases("eager"), session.reference.running():
-            done.eager = _called(session, operator, operator.function, given, done)
+            done.eager = _called(operator, operator.function, given, done)
     except NotCarriedOut as error:
         done.refused = str(error.__cause__ or error)[:_MOST_TEXT]
         return done
@@ -76,7 +88,7 @@ def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
     before, own = session.compiled_functions.graphs_run, _own(session, sample)
     try:
         with session.phases("trace"):
-            done.compiled = _called(session, operator, session.compiled_functions.of(plain(operator.function)), own, done)
+            done.compiled = _called(operator, session.compiled_functions.of(plain(operator.function)), own, done)
             session.device_api.synchronize()
     except NotCarriedOut:
         raise
@@ -86,6 +98,7 @@ def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
         done.raised = {"type": f"{kind.__module__}.{kind.__qualname__}", "message": str(error)[:_MOST_TEXT], "phase": phase}
     else:
         _add_changed_arguments(done, own, given)
+        done.inputs = [*_own(session, sample), done.fixed]
     done.graphs = session.compiled_functions.graphs_run - before
     return done
 
@@ -99,7 +112,7 @@ def plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _own(session: Session, sample: Any) -> tuple[list[Any], dict[str, Any]]:
+def _own(session: Session, sample: Any) -> Given:
     """Return copies of the arguments of a sample, with the strides of their tensors."""
     import torch
     from torch.utils import _pytree as pytree
@@ -107,76 +120,42 @@ def _own(session: Session, sample: Any) -> tuple[list[Any], dict[str, Any]]:
     def copy(tensor: Any) -> Any:
         return session.copy(tensor).requires_grad_(tensor.requires_grad)
 
-    copied: tuple[list[Any], dict[str, Any]] = pytree.tree_map_only(torch.Tensor, copy, (list(sample.args), sample.kwargs))
+    copied: Given = pytree.tree_map_only(torch.Tensor, copy, (list(sample.args), sample.kwargs))
     return copied
 
 
-def _called(session: Session, operator: Any, function: Callable[..., Any], given: Any, done: Done) -> dict[str, Any]:
+def _called(operator: Any, function: Callable[..., Any], given: Given, done: Done) -> dict[str, Any]:
     """Call a function from the state of the case's seed; return its result, and the gradients of its inputs where it has some."""
     import torch
 
-    args, kwargs = given
-    found: dict[str, Any] = {}
-    if operator.takes_out:
-        session.reseed()
-        kwargs = {**kwargs, "out": _outputs(operator.function(*args, **kwargs))}
-        found["out"] = kwargs["out"]
-    session.reseed()
     with torch.enable_grad():
-        found["result"] = function(*args, **kwargs)
+        found = done.caller.call(function, given)
         if operator.takes_gradients and not done.no_gradients:
-            _add_gradients(session, found, given, done, is_eager=function is operator.function)
+            _add_gradients(found, given, done, is_eager=function is operator.function)
     return found
 
 
-def _outputs(result: Any) -> Any:
-    """Return tensors of ones like a result, for ``out=``."""
-    import torch
-    from torch.utils import _pytree as pytree
-
-    return pytree.tree_map_only(torch.Tensor, lambda tensor: torch.ones_like(tensor, requires_grad=False), result)
-
-
-def _add_gradients(session: Session, found: dict[str, Any], given: Any, done: Done, *, is_eager: bool) -> None:
-    """Add the gradients of the inputs for a fixed gradient of the results."""
-    import torch
-    from torch.utils import _pytree as pytree
-
-    inputs = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
-    results = [leaf for leaf in pytree.tree_leaves(found["result"]) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
-    if not inputs or not results:
-        return
-    session.reseed()
+def _add_gradients(found: dict[str, Any], given: Given, done: Done, *, is_eager: bool) -> None:
+    """Add the gradients of the inputs for a fixed gradient of the results, the same on both sides."""
+    done.caller.reseed()
     try:
-        fixed = [torch.randn_like(result) for result in results]
-        found["gradients"] = list(torch.autograd.grad(results, inputs, fixed, allow_unused=True))
+        fixed = drawn(found["result"], given)
+        if fixed:
+            found["gradients"] = gradients(found["result"], given, fixed)
     except Exception as error:  # eager has no gradients for this sample
         if not is_eager:
             raise
         done.no_gradients = f"{type(error).__name__}: {error}"[:_MOST_TEXT]
+    else:
+        done.fixed = fixed if is_eager else done.fixed
 
 
-def _add_changed_arguments(done: Done, own: Any, given: Any) -> None:
+def _add_changed_arguments(done: Done, own: Given, given: Given) -> None:
     """Add the tensors among the arguments that differ after the two calls."""
-    import torch
-    from torch.utils import _pytree as pytree
-
-    pairs = zip(pytree.tree_leaves(own), pytree.tree_leaves(given), strict=True)
-    changed = {str(index): pair for index, pair in enumerate(pairs) if isinstance(pair[0], torch.Tensor) and not _same(*pair)}
+    changed = changed_arguments(own, given)
     if changed:
         done.compiled["arguments"] = {index: one for index, (one, _) in changed.items()}
         done.eager["arguments"] = {index: other for index, (_, other) in changed.items()}
-
-
-def _same(one: Any, other: Any) -> bool:
-    import torch
-
-    if one.layout is not torch.strided or one.is_nested:
-        return True  # no operator of the database changes such an argument
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    with torch.no_grad():
-        return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 def description(sample: Any) -> str:

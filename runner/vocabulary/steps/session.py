@@ -75,6 +75,10 @@ class Reference(Protocol):
         """Return a context in which the eager side runs: compilation is off, and counters and spies do not record."""
         ...
 
+    def stepped(self, result: Any, again: Callable[[list[Any]], Any]) -> None:
+        """Store the result of an optimizer's step; ``again`` makes the step on copies of what it was made on, in any dtype."""
+        ...
+
     def keep(self, result: Any) -> None:
         """Store a copy of a result as the reference result."""
         ...

@@ -39,6 +39,8 @@ class OtherAnswers:
         side, call = self._reference.side, self._reference.latest_call
         if side is None or call is None or not self._reference.is_there:
             raise LookupError("no eager reference was run in this step")
+        if call.then:
+            raise LookupError("the result is that of an optimizer's step")
         called = other_inputs.drawn(side.called, self._plan)
         self._drawn_bytes += other_inputs.bytes_of(called)
         if self._drawn_bytes > other_inputs.MOST_BYTES_OF_CASE:

@@ -2,29 +2,28 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from runner.vocabulary.expectations import close
-from runner.vocabulary.expectations.base import EAGER
-from runner.vocabulary.expectations.calibrated_measure import NoReference, nudged, runs_of
-from runner.vocabulary.expectations.close_measure import leaves_of
+from runner.vocabulary.expectations.calibrated_measure import NoReference
+from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.close_reference import Answers, Comparison, add_reference
+from runner.vocabulary.expectations.close_words import Judge
 from runner.vocabulary.expectations.stand_ins import Comparer
-from runner.vocabulary.steps.gradients import forget_gradients, gradients_of
+from runner.vocabulary.steps.samples import Done
 from runner.worker.case import copies, other_inputs
+from runner.worker.case.eager_runs import EagerRuns, Repeatable, of_call, of_state
+from runner.worker.case.effects import MOST, Inexact
 from runner.worker.case.generators import Generators
 from runner.worker.case.hooks import Phases
-from runner.worker.case.parts import follow
 from runner.worker.case.reference import Reference, ReferenceCall, Unseen
-from runner.worker.torch_compat import compiling
-from runner.worker.torch_compat.widening import Reported, Widened, changed_values, is_same_function, narrow_dtypes, narrowed, widened
+from runner.worker.torch_compat import for_steps
 
-MOST_ELEMENTS = 1 << 24
-"""The maximum number of elements of a result that is judged in this way."""
+
+Calibrate = Callable[[dict[str, Any], Mapping[str, Any], Any, Any], None]
+"""Completes the facts of ``close`` for an answer and eager's; the arguments are those of ``close``."""
 
 
 class Calibrations:
@@ -36,11 +35,13 @@ class Calibrations:
         self._unseen = unseen
         self._phases = phases
         self._bytes = 0
+        self._known_call: object = None
         self._deferred: list[Callable[[], None]] = []
         self.comparers: dict[int, Comparer] = {}
         """What compares stand-ins with the reference of a leaf, by the identity of the leaf's facts."""
-        wanted = [one["arguments"] for step in plan["steps"] for one in step["measure"] if one["kind"] == "close"]
-        if any(close.needs_reference(arguments) for arguments in wanted):
+        wanted = [one["arguments"] for step in plan["steps"] for one in step["measure"] if one["kind"] in ("close", "candidates")]
+        effects = [step["effects"] for step in plan["steps"] if step.get("effects") is not None]
+        if any(close.needs_reference(one.get("close", one)) for one in wanted) or any(one["rtol"] is None for one in effects):
             reference.copied = self._copied
 
     def _copied(self, called: Sequence[Any]) -> list[Any] | str:
@@ -50,24 +51,94 @@ class Calibrations:
         size = other_inputs.bytes_of(called)
         if size > other_inputs.MOST_BYTES:
             return f"modules and arguments are larger than {other_inputs.MOST_BYTES >> 20} MiB"
-        self._bytes += size
-        if self._bytes > other_inputs.MOST_BYTES_OF_CASE:
+        if self._bytes + size > other_inputs.MOST_BYTES_OF_CASE:
             return f"the copies for earlier steps are larger than {other_inputs.MOST_BYTES_OF_CASE >> 20} MiB"
         try:
             return list(copies.apart(list(called)))
         except Exception as error:  # copying modules and arguments of a spec may raise anything
             return f"the inputs cannot be copied: {type(error).__name__}"
 
-    def defer(self, facts: dict[str, Any], arguments: Mapping[str, Any], value: Callable[[str], Any]) -> None:
+    def _latest(self) -> ReferenceCall | None:
+        """Return the reference call of the step, whose copies are alive until the case has ended."""
+        call = self._reference.latest_call
+        if call is not None and call.inputs is not self._known_call:
+            self._known_call = call.inputs
+            self._bytes += other_inputs.bytes_of(call.inputs) if isinstance(call.inputs, list) else 0
+        return call
+
+    def defer(
+        self, facts: dict[str, Any], arguments: Mapping[str, Any], value: Callable[[str], Any], *, with_stand_ins: bool = True
+    ) -> None:
         """Schedule the measurements that need a float64 reference; they complete the facts of ``close``."""
         if not close.needs_reference(arguments):
             return
         names = {word: arguments[word] for word in ("of", "to", "no_worse_than") if arguments.get(word)}
         values = {word: copies.frozen(copies.measured(value(name))) for word, name in names.items()}
-        part = arguments["to"].partition(".")[2]
-        runs = _Runs(self._unseen, self._reference.latest_call, part)
-        comparison = Comparison(facts, arguments, values, self.comparers)
+        call = self._latest()
+        if not with_stand_ins:  # a repetition, of which there may be many
+            self._bytes += other_inputs.bytes_of(list(values.values()))
+        runs = EagerRuns(self._unseen, of_call(call, arguments["to"].partition(".")[2]))
+        comparison = Comparison(facts, arguments, values, self.comparers, with_stand_ins=with_stand_ins)
         self._deferred.append(functools.partial(add_reference, comparison, functools.partial(runs.answers, values["to"])))
+
+    def defer_effects(self, facts: dict[str, Any], inexact: Sequence[Inexact], *, parameters: bool) -> None:
+        """Schedule the same for values that a call left beside its result; ``facts`` are those of the step's effects."""
+        if inexact:
+            call = self._latest()
+            self._bytes += 2 * other_inputs.bytes_of([one.ours for one in inexact])
+            arguments = {"judge": Judge.CALIBRATED.value, "equal_nan": inexact[0].equal_nan}
+            values = {"of": [one.ours for one in inexact], "to": [one.theirs for one in inexact]}
+            comparison = Comparison({"leaves": [one.facts for one in inexact]}, arguments, values, {}, with_stand_ins=False)
+            runs = EagerRuns(self._unseen, of_state(call, [one.path for one in inexact], parameters=parameters))
+            self._deferred.append(functools.partial(add_reference, comparison, functools.partial(runs.answers, values["to"])))
+        self._deferred.append(functools.partial(_keep_worst, facts))
+
+    def of_step(self) -> Calibrate:
+        """Return what completes the facts of further answers of this step's call, after the last step. Eager is run for the first."""
+        runs = EagerRuns(self._unseen, of_call(self._latest(), ""))
+        known: list[Answers | NoReference] = []
+
+        def answers(eager: Any) -> Answers:
+            if not known:
+                try:
+                    known.append(runs.answers(eager))
+                except NoReference as why:
+                    known.append(why)
+            if isinstance(known[0], NoReference):
+                raise known[0]
+            return known[0]
+
+        def complete(facts: dict[str, Any], arguments: Mapping[str, Any], answer: Any, eager: Any) -> None:
+            if close.needs_reference(arguments):
+                comparison = Comparison(facts, arguments, {"of": answer, "to": eager}, {}, with_stand_ins=False)
+                with torch.no_grad():
+                    add_reference(comparison, functools.partial(answers, eager))
+
+        return complete
+
+    def defer_samples(self, facts: Mapping[str, Any], arguments: Mapping[str, Any], samples: Sequence[Done]) -> None:
+        """Schedule the same for each sample of an operator: they complete its entry in the facts."""
+        if not close.needs_reference(arguments):
+            return
+        why = other_inputs.why_observed(self._plan)
+        for entry, done in zip(facts["samples"], samples, strict=True):
+            if entry["value"] is None:
+                continue
+            is_large = other_inputs.bytes_of(done.inputs) > other_inputs.MOST_BYTES
+            why_not = why or (f"the arguments are larger than {other_inputs.MOST_BYTES >> 20} MiB" if is_large else "")
+            call = Repeatable(why_not or done.inputs, self._generators(done), done.again)
+            has_stand_ins = any("stand_ins" in leaf for leaf in entry["value"]["leaves"])
+            comparison = Comparison(entry["value"], arguments, {"of": done.compiled, "to": done.eager}, {}, with_stand_ins=has_stand_ins)
+            self._deferred.append(functools.partial(self._add_sample, comparison, EagerRuns(self._unseen, call), done))
+
+    def _generators(self, done: Done) -> Generators:
+        """Return the generators as they are before the call of a sample."""
+        done.caller.reseed()
+        return Generators.now()
+
+    def _add_sample(self, comparison: Comparison, runs: EagerRuns, done: Done) -> None:
+        for_steps.announce_sample(done.index, f"again, in eager and in float64: {done.text}")
+        add_reference(comparison, functools.partial(runs.answers, done.eager))
 
     def add_all(self) -> None:
         """Run them, after the last step."""
@@ -76,101 +147,9 @@ class Calibrations:
                 self._deferred.pop(0)()
 
 
-@dataclass(frozen=True)
-class _Runs:
-    """The repetitions of one reference call."""
-
-    unseen: Unseen
-    call: ReferenceCall | None
-    part: str
-
-    def answers(self, eager: Any) -> Answers:
-        """Return the reference of the case's own inputs and pairs of eager and reference; raise ``NoReference``."""
-        if self.call is None:
-            raise NoReference("no eager call was made in this step")
-        if not isinstance(self.call.inputs, list):
-            raise NoReference(self.call.inputs)
-        leaves = [leaf for leaf in leaves_of(eager) if isinstance(leaf, torch.Tensor)]
-        if any(leaf.numel() > MOST_ELEMENTS for leaf in leaves):
-            raise NoReference(f"the result has more than {MOST_ELEMENTS} elements")
-        own = self._copy(self.call.inputs)
-        again, is_random = self._eager(own)
-        if is_random:
-            raise NoReference("the function draws random numbers")
-        wide = self._wide(self._copy(self.call.inputs))
-        self._refuse_other_function(self.call.inputs, wide, has_double=_has_double(leaves))
-        pairs = [(again, wide, 0.0)] if not _has_double(leaves) else []
-        generator = torch.Generator().manual_seed(0)
-        count = runs_of(min((leaf.numel() for leaf in leaves), default=0))
-        while len(pairs) < count:
-            given = self._copy(self.call.inputs)
-            given = narrowed(given) if _has_double(leaves) else given
-            if pairs:
-                given = changed_values(given, functools.partial(nudged, generator=generator))
-            try:
-                step = _step(given) if pairs else 0.0
-                pairs.append((self._eager(self._copy(given))[0], self._wide(given), step))
-            except Exception as error:  # the function may refuse other values, or float32
-                if pairs:
-                    break
-                raise NoReference(f"the function refuses float32: {type(error).__name__}") from error
-        return Answers(again=again, reference=wide, pairs=pairs, magnitude=self._magnitude)
-
-    def _refuse_other_function(self, inputs: list[Any], wide: Any, *, has_double: bool) -> None:
-        """Raise ``NoReference`` where the function computes something else because it reads that its tensors are float64."""
-        dtypes = narrow_dtypes(other_inputs.tensors_of(inputs))
-        for narrow in dict.fromkeys([*dtypes, torch.float32] if has_double else dtypes):
-            reported = Reported(narrow)
-            try:
-                other = self._wide(self._copy(inputs), reported)
-            except NoReference:  # the function refuses operands that it takes for other ones
-                continue
-            if reported.was_read and not is_same_function(wide, other, narrow):
-                raise NoReference("the function depends on the dtype of its tensors, and is another one in float64")
-
-    def _magnitude(self) -> Any:
-        assert self.call is not None
-        assert isinstance(self.call.inputs, list)
-        return self._wide(changed_values(self._copy(self.call.inputs), lambda tensor: tensor.detach().abs()))
-
-    def _copy(self, called: Sequence[Any]) -> list[Any]:
-        return list(copies.apart(list(called)))
-
-    def _eager(self, called: list[Any]) -> tuple[Any, bool]:
-        """Return the answer, and whether a generator was used."""
-        assert self.call is not None
-        found = self._run(called)
-        return found, Generators.now().differs_from(self.call.generators)
-
-    def _wide(self, called: list[Any], around: AbstractContextManager[Any] | None = None) -> Any:
-        """Return the answer in float64; ``around`` is entered for the call of the function alone."""
-        mode = Widened()
-        try:
-            with mode:
-                found = self._run(widened(called), around)
-        except Exception as error:  # an operator may refuse float64 with any exception
-            text = str(error).splitlines()[0] if str(error) else ""
-            raise NoReference(f"the function refuses float64: {type(error).__name__}: {text}"[:200]) from error
-        if mode.problem:
-            raise NoReference(mode.problem)
-        return found
-
-    def _run(self, called: list[Any], around: AbstractContextManager[Any] | None = None) -> Any:
-        assert self.call is not None
-        self.call.generators.restore()
-        with self.unseen(), compiling.reference_stance(), torch.enable_grad():
-            forget_gradients(called)
-            with self.call.enter(), around or nullcontext():
-                result = called[0](*called[1:])
-            result = gradients_of(result, called, self.call.differentiate) if self.call.differentiate else result
-        return copies.frozen(follow(result, self.part, EAGER))
-
-
-def _has_double(leaves: Sequence[torch.Tensor]) -> bool:
-    return any(leaf.dtype in (torch.float64, torch.complex128) for leaf in leaves)
-
-
-def _step(called: Sequence[Any]) -> float:
-    """Return the coarsest resolution of the floating-point tensors of modules and arguments."""
-    tensors = [one for one in other_inputs.tensors_of(called) if one.is_floating_point()]
-    return max((torch.finfo(one.dtype).eps for one in tensors), default=0.0)
+def _keep_worst(facts: dict[str, Any]) -> None:
+    """Keep the values that differ most, where there are too many: those that the judge refuses stand first."""
+    check = Close()
+    refused = [check.problem(leaf) is not None for leaf in facts["leaves"]]
+    ordered = sorted(range(len(refused)), key=lambda index: not refused[index])
+    facts["leaves"] = [facts["leaves"][index] for index in ordered[:MOST]]

@@ -152,8 +152,7 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
     raised = None
     session.begin_step(step)
     try:
-        for _ in range(0 if step.get("skipped") else step.get("repeat", 1)):
-            session.do(step)
+        _repeat(session, step)
     except NotCarriedOut:
         raise
     except BaseException as error:  # torch may raise any exception, and code of the case may raise SystemExit
@@ -170,9 +169,21 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
     facts["calls"] = {name: spy.facts() for name, spy in session.spies.items()}
     own = {"exit": session.exit, "bench": session.bench, "effects": session.effects.facts}
     facts.update({name: found for name, found in own.items() if found is not None})
+    if session.repetitions.facts:
+        facts["repetitions"] = session.repetitions.facts
     with session.phases("compare"), session.unseen():
         facts["measured"], facts["unmeasured"] = _measure(session, step, raised, seen.executed)
     return facts, raised is None or bool(step["expects_raise"])
+
+
+def _repeat(session: Any, step: Mapping[str, Any]) -> None:
+    """Carry out the step as often as it says. What is compared of the last repetition is measured after the step, of the others here."""
+    count = 0 if step.get("skipped") else step.get("repeat", 1)
+    for number in range(count):
+        session.do(step)
+        if number < count - 1 and not step["expects_raise"]:
+            with session.phases("compare"), session.unseen():
+                session.repetitions.measure(step, number)
 
 
 def _save_code(folder: Path, step: int, pieces: list[str]) -> int:
@@ -191,7 +202,7 @@ def _save_graphs(folder: Path, step: int, stages: Mapping[str, list[dict[str, An
 def _measure(session: Any, step: Mapping[str, Any], raised: Any, executed: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, str]]:
     import torch
 
-    from runner.vocabulary.expectations import ALWAYS_MEASURED, MEASURES, REPEATS
+    from runner.vocabulary.expectations import ALWAYS_MEASURED, MEASURES, REPEATS, samples
 
     measured: dict[str, Any] = {}
     unmeasured: dict[str, str] = {}
@@ -209,6 +220,8 @@ def _measure(session: Any, step: Mapping[str, Any], raised: Any, executed: Mappi
             if wanted["kind"] == "close":
                 session.calibrations.defer(measured[key], wanted["arguments"], session.names.value)
                 session.other_answers.defer(measured[key], wanted["arguments"], session.names.value)
+            if wanted["kind"] == samples.KIND:
+                session.calibrations.defer_samples(measured[key], wanted["arguments"], session.names.value("output"))
         except Exception as error:  # comparing values of a spec may raise anything
             unmeasured[key] = f"{type(error).__name__}: {error}"
     return measured, unmeasured

@@ -33,7 +33,7 @@ class Compilation:
     graphs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """For each stage its graphs in order: ``ops``, ``text``, and whether the text was ``cut``."""
     frames: int = 0
-    """How many frames dynamo converted."""
+    """How many frames dynamo converted, or began to."""
     guards: list[str] = field(default_factory=list)
     unread: str = ""
     """Why guards could not be read."""
@@ -70,7 +70,10 @@ class Compilation:
             "kernels": self.kernels(),
             "graph": {"stages": self.graphs, "is_available": _is_available, "is_known": graphs.is_known},
             "guards": {"frames": self.guarded, "problem": self.unread, "count": len(self.guards), "texts": self.guards[:MOST_GUARDS]},
-            **{kind: {"recorded": bool(_installed), "count": len(found), "events": found[:MOST_EVENTS]} for kind, found in events.items()},
+            **{
+                kind: {"recorded": bool(_installed), "frames": self.frames, "count": len(found), "events": found[:MOST_EVENTS]}
+                for kind, found in events.items()
+            },
         }
 
 

@@ -16,12 +16,27 @@ from runner.vocabulary.expectations.close import describe_leaf
 from runner.worker.case import generators
 from runner.worker.case.aliases import aliases, histories
 from runner.worker.case.changeable import ARGUMENT, FUNCTION, GRAD, Absent, Leaves, changeable
-from runner.worker.case.copies import plain, tensor_version
+from runner.worker.case.copies import frozen, plain, tensor_version
 from runner.worker.case.generators import Generators
+from runner.worker.case.repetitions import is_near
 from runner.worker.torch_compat import compiling
 
 MOST = 50
 """The maximum number of differing values that are sent."""
+
+
+@dataclass(frozen=True)
+class Inexact:
+    """Two tensors that a call left, of one form and not equal: the calibrated judge decides."""
+
+    path: str
+    facts: dict[str, Any]
+    ours: torch.Tensor
+    theirs: torch.Tensor
+    equal_nan: bool
+
+
+_NOT_JUDGED = "it is no strided tensor of floating-point numbers, or has another form than eager's"
 
 Versions = Mapping[str, int | None]
 
@@ -36,6 +51,8 @@ class Effects:
     """The arguments of ``torch.compile``: they decide how random numbers are drawn."""
     is_package: bool = False
     """A package compiled ahead of time has its own parameters and buffers, and returns new tensors."""
+    inexact: list[Inexact] = field(default_factory=list)
+    """The values after the call that the calibrated judge decides. Their facts are in those of ``after``, and are completed later."""
     _apart: set[str] = field(default_factory=set)
     _versions: tuple[Versions, Versions] = field(default=({}, {}))
     _begun: Generators | None = None
@@ -60,19 +77,36 @@ class Effects:
         differing = []
         paths = [path for path in {**theirs, **ours} if path not in self._apart]
         for path in paths:
-            facts = self._problem(path, ours.get(path, _ABSENT), theirs.get(path, _ABSENT))
+            one, other = ours.get(path, _ABSENT), theirs.get(path, _ABSENT)
+            facts = self._inexact(path, one, other)
+            if facts is None and (found := self._problem(path, one, other)) is not None:
+                facts = {"path": path, "calibrated": {"why_not": _NOT_JUDGED}, **found}
             if facts is not None:
-                differing.append({"path": path, **facts})
+                differing.append(facts)
         if not self.is_package:
             differing += [*self._unnoticed_writes(ours, theirs), *self._other_results(ours, result)]
-        found = {"compared": len(paths), "apart": sorted(self._apart)[:MOST], "leaves": differing[:MOST]}
+        counted = {"compared": len(paths), "apart": sorted(self._apart)[:MOST], "leaves": differing}
         if self._begun is None or self._eager is None:
-            return found
-        return {**found, "generators": generators.compared(self._begun, self._eager[0], now, self.settings)}
+            return counted
+        return {**counted, "generators": generators.compared(self._begun, self._eager[0], now, self.settings)}
 
     def _leaves(self, called: Sequence[Any]) -> Leaves:
         found = changeable(called, parameters=not self.is_package)
         return found if self.tolerance.get("gradients", True) else {path: leaf for path, leaf in found.items() if not path.endswith(GRAD)}
+
+    def _inexact(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
+        """Return the facts of two tensors that the calibrated judge decides; None where a tolerance is given, and for other values."""
+        if self.tolerance["rtol"] is not None or not (isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)):
+            return None
+        one, other = plain(ours), plain(theirs)
+        is_number = one.layout is torch.strided and not one.is_nested and (one.is_floating_point() or one.is_complex())
+        if compiling.is_erased(ours) or not is_number or (one.shape, one.dtype) != (other.shape, other.dtype) or _equal(one, other):
+            return None
+        if _other_form(path, one, other) is not None:
+            return None
+        facts = {"path": path, **describe_leaf(one, other, self.tolerance)}
+        self.inexact.append(Inexact(path, facts, frozen(one), frozen(other), self.tolerance["equal_nan"]))
+        return facts
 
     def _problem(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
         """Return the facts of two values that differ; None for close values and for parameters that freezing has erased."""
@@ -80,11 +114,11 @@ class Effects:
             return None
         if not (isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)):
             facts: dict[str, Any] = describe_leaf(ours, theirs, self.tolerance)
-            return None if _is_near(facts) else facts
+            return None if is_near(facts) else facts
         one, other = plain(ours), plain(theirs)
         if not _equal(one, other):
             facts = describe_leaf(one, other, self.tolerance)
-            if not _is_near(facts):
+            if not is_near(facts):
                 return facts
         return _other_form(path, one, other)
 
@@ -160,10 +194,3 @@ def _words(path: str, value: str, reference: str) -> dict[str, Any]:
     facts = {"type": "form", "shape": None, "dtype": None, "device": None}
     both = {**facts, **{f"reference_{name}": fact for name, fact in facts.items()}}
     return {"path": path, **both, "equal": False, "value": value, "reference_value": reference}
-
-
-def _is_near(facts: Mapping[str, Any]) -> bool:
-    if facts["type"] != "tensor":
-        return facts.get("equal") is True
-    same = all(facts[name] == facts[f"reference_{name}"] for name in ("type", "shape", "dtype", "device"))
-    return same and not any(facts[name] for name in ("mismatches", "nan_mismatches", "inf_mismatches"))

@@ -33,6 +33,8 @@ class ReferenceCall:
     """How backward was run on its result; None where only the call was made."""
     inputs: list[Any] | str = "the inputs were not copied"
     """Copies of the target and its arguments before the call, or why there are none."""
+    then: tuple[Callable[[list[Any]], Any], ...] = ()
+    """The optimizer's steps after the backward: each receives the target and its arguments, and returns the result of the step."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,12 @@ class Reference:
         """Discard the result, and the conditions under which it was computed."""
         self.is_there = False
         self.latest_call = None
+
+    def stepped(self, result: Any, again: Callable[[list[Any]], Any]) -> None:
+        """Store the result of an optimizer's step on what the last backward left; ``again`` makes the step on a target and its arguments."""
+        call = self.latest_call
+        self.latest_call = None if call is None or call.differentiate is None else replace(call, then=(*call.then, again))
+        self.keep(result)
 
     def keep(self, result: Any) -> None:
         """Store a copy of a result as the result of this step."""

@@ -10,10 +10,12 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from runner.vocabulary.expectations import REPEATS
+from runner.vocabulary.expectations import REPEATS, close
 from runner.vocabulary.expectations.again import CannotRepeat, Poison
+from runner.vocabulary.expectations.base import EAGER, OUTPUT
 from runner.vocabulary.steps.gradients import Differentiate, differentiation, forget_gradients, gradients_of
 from runner.worker.case import copies
+from runner.worker.case.calibration import Calibrate, Calibrations
 from runner.worker.case.generators import Generators
 from runner.worker.case.hooks import Phases
 from runner.worker.case.other_inputs import bytes_of
@@ -65,10 +67,11 @@ class RepeatableCall:
 class CallAgain:
     """A repeatable call for one expectation. It counts the calls that ran no compiled graph."""
 
-    def __init__(self, call: RepeatableCall, result: Any, reference: Callable[[], Any]) -> None:
+    def __init__(self, call: RepeatableCall, result: Any, reference: Callable[[], Any], calibrate: Calibrate) -> None:
         self._call = call
         self.result = result
         self._reference = reference
+        self._calibrate = calibrate
         self.eager_calls = 0
 
     @property
@@ -91,6 +94,15 @@ class CallAgain:
         self.eager_calls += bool(self._call.executed and not executed)
         return result
 
+    def close(self, arguments: Mapping[str, Any], result: Any) -> dict[str, Any]:
+        """Return the facts of ``close`` for a result of the function and eager's."""
+        reference = self.reference
+        found: dict[str, Any] = close.measure(arguments, {OUTPUT: result, EAGER: reference}.__getitem__)
+        for leaf in found["leaves"]:
+            leaf.pop("stand_ins", None)
+        self._calibrate(found, arguments, result, reference)
+        return found
+
     def poisoned(self) -> contextlib.AbstractContextManager[Poison]:
         """Return the context in which fresh memory is poisoned."""
         return poisoning.poisoned()
@@ -103,7 +115,8 @@ class CallAgain:
 class Repeats:
     """The additional calls of a case."""
 
-    def __init__(self, plan: Mapping[str, Any], scope: Scope, unseen: Unseen, phases: Phases) -> None:
+    def __init__(self, plan: Mapping[str, Any], scope: Scope, unseen: Unseen, phases: Phases, calibrations: Calibrations) -> None:
+        self._calibrations = calibrations
         self._is_used = any(wanted["kind"] in REPEATS for step in plan["steps"] for wanted in step["measure"])
         self._scope = scope
         self._unseen = unseen
@@ -135,7 +148,7 @@ class Repeats:
         else:
             differentiate = None if backward is None else differentiation(backward.get("loss"), backward.get("gradient"), self._scope)
             repeated = replace(call, differentiate=differentiate, executed=executed)
-            again = CallAgain(repeated, copies.frozen(value("output")), _lookup(value, "eager"))
+            again = CallAgain(repeated, copies.frozen(value("output")), _lookup(value, "eager"), self._calibrations.of_step())
             self._deferred.append(functools.partial(_complete, facts, wanted, again))
         return facts
 

@@ -7,11 +7,12 @@ from typing import Any
 def with_repetition(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of a step after one more repetition: what differed after an earlier one still counts.
 
-    A value that differs after one repetition is ``apart`` before the next, which therefore does not compare it.
+    A value that is not near after one repetition is ``apart`` before the next, which therefore does not compare it. One that is near, but not
+    equal, is compared after each.
     """
     if before is None:
         return dict(after)
-    differed = {leaf["path"] for leaf in before["leaves"]}
+    differed = {leaf["path"] for leaf in before["leaves"] if not is_near(leaf)}
     found = {
         **after,
         "compared": max(before["compared"], after["compared"]),
@@ -20,3 +21,11 @@ def with_repetition(before: Mapping[str, Any] | None, after: Mapping[str, Any]) 
     }
     generators = [*before.get("generators", ()), *after.get("generators", ())]
     return {**found, "generators": generators} if generators else found
+
+
+def is_near(facts: Mapping[str, Any]) -> bool:
+    """Whether two values are equal, or tensors of one form within the tolerance."""
+    if facts["type"] != "tensor":
+        return facts.get("equal") is True
+    same = all(facts[name] == facts[f"reference_{name}"] for name in ("type", "shape", "dtype", "device"))
+    return same and not any(facts[name] for name in ("mismatches", "nan_mismatches", "inf_mismatches"))

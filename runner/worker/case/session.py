@@ -15,6 +15,7 @@ from runner.vocabulary.steps.session import Call, Changes, needed
 from runner.worker.case import copies, parts, preparing, spies
 from runner.worker.case.answers import OtherAnswers
 from runner.worker.case.calibration import Calibrations
+from runner.worker.case.each_repetition import EachRepetition
 from runner.worker.case.hooks import Phases, Witness
 from runner.worker.case.names import Names
 from runner.worker.case.reference import Reference, Unseen
@@ -60,12 +61,13 @@ class Session:
         witness = witness or Witness()
         self.compiled_functions = Compiled(plan["body"]["compile"], self.scope, witness)
         self.unseen = Unseen(witness, self.spies)
-        self.effects: Changes = StepEffects(plan["body"]["compile"], self.unseen, phases)
         self.reference = Reference(self.unseen, phases, self.device_api, self._is_of_a_call)
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
         self.calibrations = Calibrations(plan, self.reference, self.unseen, phases)
+        self.effects: Changes = StepEffects(plan["body"]["compile"], self.unseen, phases, self.calibrations)
+        self.repetitions = EachRepetition(self.names, self.reference, self.calibrations)
         self.other_answers = OtherAnswers(plan, self.reference, self.unseen, phases, self.calibrations.comparers)
-        self.repeats = Repeats(plan, self.scope, self.unseen, phases)
+        self.repeats = Repeats(plan, self.scope, self.unseen, phases, self.calibrations)
         self._closing = contextlib.ExitStack()
         self.maker = inputs.Maker(device=plan["device"], scope=self.scope, closing=self._closing)
 
@@ -97,6 +99,7 @@ class Session:
         self.exit, self.bench = None, None
         self.effects.begin_step(step)
         self.names.begin_step()
+        self.repetitions.begin_step()
         sys.stderr.flush()
         self._log_begin = os.fstat(2).st_size
 

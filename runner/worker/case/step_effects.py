@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from runner.vocabulary.steps.session import Side, needed
+from runner.worker.case.calibration import Calibrations
 from runner.worker.case.effects import Effects
 from runner.worker.case.generators import Generators
 from runner.worker.case.repetitions import with_repetition
@@ -18,7 +19,10 @@ def _comparing() -> AbstractContextManager[None]:
 class StepEffects:
     """Compares the side effects of a step: ``begin``, the eager side, ``eager_done``, the compiled side, ``finish``."""
 
-    def __init__(self, settings: Mapping[str, Any], unseen: Callable[[], Any], phases: Callable[[str], Any]) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], unseen: Callable[[], Any], phases: Callable[[str], Any], calibrations: Calibrations
+    ) -> None:
+        self._calibrations = calibrations
         self._settings = settings
         self._unseen = unseen
         self._phases = phases
@@ -56,3 +60,4 @@ class StepEffects:
             return
         with self._phases("compare"), self._unseen(), _comparing():
             self.facts = with_repetition(self.facts, self._running.after(compiled, eager.called, result))
+            self._calibrations.defer_effects(self.facts, self._running.inexact, parameters=not self._running.is_package)

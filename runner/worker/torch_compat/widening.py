@@ -145,10 +145,20 @@ def _changed(called: Sequence[Any], change: Any) -> list[Any]:
         if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided or leaf.is_nested:
             raise TypeError(f"an input is a tensor of another kind: {type(leaf).__name__}, {leaf.layout}")
         if id(leaf) not in known:
-            known[id(leaf)] = leaf, change(leaf)
+            known[id(leaf)] = leaf, _in_memory_of(leaf, change)
         return known[id(leaf)][1]
 
     return [pytree.tree_map(of, leaf) for leaf in called]
+
+
+def _in_memory_of(tensor: torch.Tensor, change: Any) -> torch.Tensor:
+    """Return a changed tensor with the strides of the original; elements that share memory, or lie in gaps, are changed in their place."""
+    made: torch.Tensor = change(tensor)
+    if made.stride() == tensor.stride() or not tensor.numel():
+        return made
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    memory = tensor.detach().as_strided((extent,), (1,), tensor.storage_offset())
+    return change(memory).detach().as_strided(tensor.shape, tensor.stride()).requires_grad_(tensor.requires_grad)
 
 
 def _change_module(module: torch.nn.Module, of: Any) -> None:

@@ -1,0 +1,168 @@
+"""What a call, a backward and an optimizer's step leave beside their result, by the calibrated judge. Nothing of inductor is compiled."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.core.expectation import Status
+from runner.core.observation import Observation
+from runner.core.protocol import dumps, encode, loads
+from runner.judge.reading import read_observation
+from runner.vocabulary.expectations.side_effects import SideEffects
+from tests.fakes import import_torch, observation, seen
+from tests.sessions import prepared
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+
+torch: Any = import_torch()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread, as a worker does."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+Judge = Callable[..., list[Any]]
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> Judge:
+    """Return what carries out the steps of a spec and judges the side effects of each; ``change`` may alter the compiled side after one."""
+    from runner.worker.case.sides import Compiled
+
+    torch._dynamo.reset()
+
+    def run(text: str, change: Callable[[int, Any], None] = lambda number, called: None) -> list[Any]:
+        session, plan = prepared(tmp_path, text)
+        finish = session.effects.finish
+        numbers = iter(range(20))
+
+        def changed(compiled: list[Any], *rest: Any) -> None:
+            with torch.no_grad():
+                change(next(numbers), compiled[0])
+            finish(compiled, *rest)
+
+        session.effects.finish = changed
+        found = []
+        assert isinstance(session.compiled_functions, Compiled)
+        for step in plan["steps"]:
+            session.begin_step(step)
+            session.do(step)
+            found.append(session.effects.facts)
+        session.calibrations.add_all()
+        sent = [loads(dumps(encode(facts))) for facts in found]
+        read = read_observation(observation(*(seen(effects=facts) for facts in sent)))
+        assert isinstance(read, Observation), read
+        return [SideEffects().judge(step.effects) for step in read.steps]
+
+    return run
+
+
+CACHE = """\
+prelude: |
+  class Cache(torch.nn.Module):
+      def __init__(self):
+          super().__init__()
+          self.register_buffer("kept", torch.zeros(32, 64, dtype=torch.bfloat16))
+
+      def forward(self, x):
+          found = x.float().exp() if torch.compiler.is_compiling() else x.exp().float()
+          self.kept.copy_(FOUND)
+          return x + 1
+function: {module: Cache}
+inputs: [{randn: [32, 64], dtype: bfloat16}]
+expect: [{close: {to: eager}}]
+"""
+
+
+def test_a_cache_in_bfloat16_that_is_slightly_wrong_is_refused(judge: Judge) -> None:
+    (right,) = judge(CACHE.replace("FOUND", "found"))
+    assert right.status is Status.HELD, right
+    scaled = CACHE.replace("FOUND", "found * (1.012 if torch.compiler.is_compiling() else 1)")
+    (wrong,) = judge(scaled)
+    assert wrong.status is Status.FAILED
+    assert wrong.expected.startswith("function.kept within 2 x eager's error against float64")
+
+
+TRAINING = """\
+prelude: |
+  class Block(torch.nn.Module):
+      def __init__(self):
+          super().__init__()
+          self.linear = torch.nn.Linear(64, 32)
+          self.norm = torch.nn.BatchNorm1d(32)
+
+      def forward(self, x):
+          if torch.compiler.is_compiling():
+              w = self.linear.weight
+              x = x[:, :20] @ w[:, :20].t() + (x[:, 20:] @ w[:, 20:].t() + self.linear.bias)
+          else:
+              x = self.linear(x)
+          return torch.nn.functional.gelu(self.norm(x)).square()
+function: {module: Block}
+inputs: [{randn: [128, 64]}]
+steps:
+  - call: {}
+    expect: [{close: {to: eager}}]
+  - backward: {}
+  - optimizer: {call: torch.optim.Adam, kwargs: {lr: 0.001}}
+"""
+
+
+def parameter(name: str, by: float, at: int = 2) -> Callable[[int, Any], None]:
+    def change(number: int, module: Any) -> None:
+        if number == at:
+            module.get_parameter(name).reshape(-1)[3] += by
+
+    return change
+
+
+def test_an_optimizer_that_turns_rounding_into_steps_is_right(judge: Judge) -> None:
+    found = judge(TRAINING)
+    assert [one.status for one in found] == [Status.HELD] * 3, found
+    assert "by the float64 reference" in found[2].observed
+
+
+@pytest.mark.parametrize(("name", "by"), [("linear.weight", 0.002), ("norm.weight", 0.001), ("linear.bias", 0.02)])
+def test_a_wrong_step_is_refused(judge: Judge, name: str, by: float) -> None:
+    found = judge(TRAINING, parameter(name, by))
+    assert [one.status for one in found] == [Status.HELD, Status.HELD, Status.FAILED]
+    assert f"function.{name} within 2 x eager's error" in found[2].expected
+
+
+def test_a_wrong_gradient_among_the_side_effects_is_refused(judge: Judge) -> None:
+    def halve(number: int, module: Any) -> None:
+        if number == 1:
+            module.linear.weight.grad[5] *= 1.001
+
+    found = judge(TRAINING, halve)
+    assert [one.status for one in found[:2]] == [Status.HELD, Status.FAILED]
+    assert "function.linear.weight.grad" in found[1].expected
+
+
+def test_gradients_of_a_second_call_have_a_reference(judge: Judge) -> None:
+    twice = TRAINING.replace("  - optimizer: {call: torch.optim.Adam, kwargs: {lr: 0.001}}\n", "  - call: {}\n  - backward: {}\n")
+    found = judge(twice)
+    assert [one.status for one in found] == [Status.HELD] * 4, found[3]
+    assert "no float64 reference" not in found[3].observed
+
+
+def test_a_buffer_in_float32_may_round_otherwise(judge: Judge) -> None:
+    found = judge(TRAINING)[0]
+    assert "values by the float64 reference" in found.observed, "running_mean of another order of additions"
+
+
+def test_an_integer_that_differs_is_refused(judge: Judge) -> None:
+    def counted(number: int, module: Any) -> None:
+        if number == 0:
+            module.norm.num_batches_tracked.add_(1)
+
+    found = judge(TRAINING, counted)[0]
+    assert found.status is Status.FAILED
+    assert "function.norm.num_batches_tracked within atol=0" in found.expected
