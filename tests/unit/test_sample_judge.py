@@ -1,4 +1,4 @@
-"""Samples of operators by the calibrated judge: small functions in place of operators, right and wrong answers in place of compiled code."""
+"""Samples of operators by the calibrated judge: small functions in place of operators, answers in place of compiled code."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -180,7 +180,7 @@ def test_without_a_reference_the_tolerance_judges_and_is_named(judge: Callable[.
     given = made(16, 32, needs=False)
     found, _ = judge(function, function, given)
     assert found.status is Status.HELD
-    assert f"1 values within tolerance (no float64 reference: " in found.observed
+    assert "1 values within tolerance (no float64 reference: " in found.observed
     assert why in found.observed
     found, _ = judge(function, lambda x: function(x) + off, given)
     assert found.status is Status.FAILED
