@@ -227,6 +227,18 @@ def test_the_reference_reads_memory_as_the_case_does(judge: Callable[..., Judged
     assert entries[0]["value"]["leaves"][0]["calibrated"]["eager_max_error"] < 1e-6
 
 
+def test_a_tensor_without_elements_leaves_the_others_their_reference(judge: Callable[..., Judged]) -> None:
+    def scaled(x: Any, y: Any) -> Any:
+        return x * 3 + y.sum(), y * 2
+
+    found, entries = judge(scaled, scaled, made(8, 64), made(0, 4))
+    assert found.status is Status.HELD
+    assert found.observed.startswith("1 sample compared, 1 without a compiled graph; 4 values by the float64 reference (")
+    assert [leaf["numel"] for leaf in entries[0]["value"]["leaves"]] == [512, 0, 512, 0]
+    wrong, _ = judge(scaled, lambda x, y: (x * 3.01 + y.sum(), y * 2), made(8, 64), made(0, 4))
+    assert wrong.status is Status.FAILED
+
+
 def test_the_form_needs_no_reference(judge: Callable[..., Judged]) -> None:
     found, entries = judge(torch.empty_like, torch.empty_like, made(4, needs=False), rule=FORM)
     assert found.status is Status.HELD
