@@ -118,6 +118,18 @@ class Bench:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Repetition:
+    """Equal repetitions of a step before the last, as one expectation measured them."""
+
+    first: int
+    """The first of them, from 0."""
+    times: int
+    measured: Json = None
+    """What the expectation's own ``measure`` wrote; None where it was not measured."""
+    why_not: str = "it was not measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedStep:
     """What was measured in and after one step."""
 
@@ -144,8 +156,8 @@ class ObservedStep:
     """How many pieces of generated code lie beside the observation."""
     facts: Mapping[str, Json]
     """What expectations asked for, by their index: the JSON that each kind's ``measure`` wrote, not decoded."""
-    repetitions: Mapping[str, tuple[Mapping[str, Json], ...]]
-    """The repetitions of the step before the last, by the index of the expectation that judges each, as the worker's ``measure`` wrote them."""
+    repetitions: Mapping[str, tuple[Repetition, ...]]
+    """The repetitions of the step before the last, by the index of the expectation that judges each."""
     unmeasured: Mapping[str, str]
     """Why something could not be measured, by the expectation's index."""
     effects: Effects | None

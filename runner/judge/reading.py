@@ -15,6 +15,7 @@ from runner.core.observation import (
     Observation,
     ObservedStep,
     Raised,
+    Repetition,
     SpyCalls,
     Timing,
 )
@@ -78,7 +79,7 @@ def _step(sent: Mapping[str, Any]) -> ObservedStep:
         tunings=_tunings(sent.get("tunings")),
         code_pieces=sent["code"],
         facts=sent["measured"],
-        repetitions={key: tuple(found) for key, found in sent.get("repetitions", {}).items()},
+        repetitions={key: tuple(Repetition(**one) for one in found) for key, found in sent.get("repetitions", {}).items()},
         unmeasured=sent["unmeasured"],
         effects=_effects(sent.get("effects")),
         calls={name: SpyCalls(count=seen["count"], entries=tuple(seen["entries"])) for name, seen in sent.get("calls", {}).items()},

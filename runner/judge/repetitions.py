@@ -1,12 +1,11 @@
 """The repetitions of a step before the last: ``close: {to: eager}`` must hold for each of them. Pure."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from runner.core.case import Expected
 from runner.core.conditions import Surroundings, holds
 from runner.core.expectation import Judgement, Status
+from runner.core.observation import Repetition
 from runner.core.protocol import decode
 from runner.judge.evidence import CarriedOut
 from runner.judge.measurements import ANOTHER_FORM, judge_expectation, nonsense
@@ -26,18 +25,18 @@ def problem(expected: Expected, index: int, known: CarriedOut, here: Surrounding
     for entry in entries:
         judged = _judged(expected, entry, known, here)
         if judged.status is not Status.HELD:
-            return _named(judged, int(str(entry["first"])), step.repeat)
-    count = sum(int(str(entry["times"])) for entry in entries)
+            return _named(judged, entry.first, step.repeat)
+    count = sum(entry.times for entry in entries)
     if count != step.repeat - 1:
         return Judgement.error(f"{count + 1} of {step.repeat} repetitions were measured", expected=f"{check.of} close to {check.to}")
     return None
 
 
-def _judged(expected: Expected, entry: Mapping[str, Any], known: CarriedOut, here: Surroundings) -> Judgement:
-    if "measured" not in entry:
-        return Judgement.error(str(entry.get("why_not", "it was not measured")))
+def _judged(expected: Expected, entry: Repetition, known: CarriedOut, here: Surroundings) -> Judgement:
+    if entry.measured is None:
+        return Judgement.error(entry.why_not)
     try:
-        facts = replace(known.facts, measured=decode(entry["measured"]))
+        facts = replace(known.facts, measured=decode(entry.measured))
     except ANOTHER_FORM as error:
         return nonsense(error)
     found = judge_expectation(expected, facts, here)

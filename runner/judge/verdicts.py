@@ -18,6 +18,7 @@ from runner.judge.measurements import ANOTHER_FORM, judge_expectation, nonsense
 from runner.plan.worker_plan import expects_raise, needs_eager
 from runner.vocabulary.expectations import side_effects
 
+
 def verdicts_of(case: Case, here: Surroundings, steps: Sequence[CarriedOut]) -> list[Verdict]:
     """Judge the expectations of the steps in order, up to an unexpected exception; verdicts of side effects come last."""
     verdicts: list[Verdict] = []

@@ -77,7 +77,13 @@ def run(folder: Path, text: str, change: Callable[[int, Any], Any] = lambda numb
     return found
 
 
-SPEC = "inputs: [{{rand: [64]}}]\nfunction: |\n  def fn(x):\n      return {0}\nsteps: [{{call: {{}}, repeat: 4, expect: [{{close: {{to: eager}}}}]}}]\n"
+SPEC = """\
+inputs: [{{rand: [64]}}]
+function: |
+  def fn(x):
+      return {0}
+steps: [{{call: {{}}, repeat: 4, expect: [{{close: {{to: eager}}}}]}}]
+"""
 
 
 @pytest.mark.torch

@@ -106,7 +106,9 @@ def test_a_sample_is_compared_with_its_gradients(measured: Callable[..., Any]) -
     assert (numbers[0], len(numbers)) == (0, 3)
     assert numbers[2] - numbers[1] > 1, "they are spread over all samples"
     observed = verdict(case, entries).observed
-    assert observed.startswith("3 samples compared, 3 without a compiled graph; 9 values by the float64 reference (")  # inductor compiled none
+    assert observed.startswith(
+        "3 samples compared, 3 without a compiled graph; 9 values by the float64 reference ("
+    )  # inductor compiled none
     assert paths(entries[0]) == ["['result']", "['gradients'][0]", "['gradients'][1]"]
     assert entries[0]["text"] == "0: float32[] strides [] requires_grad; 1: float32[] strides [] requires_grad"
     assert "stand_ins" in entries[0]["value"]["leaves"][0]

@@ -180,7 +180,8 @@ def judged(*entries: Any, rule: str = "close") -> Judgement:
 def test_all_samples_close() -> None:
     found = judged(entry(0), entry(1, refused="ValueError: no"), entry(2, graphs=0), entry(3, no_gradients="RuntimeError: none"))
     assert found.status is Status.HELD
-    assert found.observed == "3 samples compared, 1 refused by eager, 1 without gradients, 1 without a compiled graph; " + JUDGED_BY.format(4)
+    counted = "3 samples compared, 1 refused by eager, 1 without gradients, 1 without a compiled graph"
+    assert found.observed == f"{counted}; {JUDGED_BY.format(4)}"
 
 
 def test_the_first_failed_sample_is_shown_and_the_others_are_named() -> None:
@@ -204,7 +205,7 @@ def test_samples_that_eager_refuses_claim_nothing(entries: list[Any]) -> None:
 def test_equally_empty_results_claim_nothing() -> None:
     empty = entry(0, value=close_facts())
     assert judged(empty).status is Status.ERROR
-    assert judged(empty, entry(1)).observed == "1 sample compared, 1 without a value; " + JUDGED_BY.format(1)
+    assert judged(empty, entry(1)).observed == f"1 sample compared, 1 without a value; {JUDGED_BY.format(1)}"
     assert judged(entry(1), entry(0, value=close_facts(structure="(*)"))).status is Status.FAILED
 
 

@@ -23,6 +23,7 @@ FULL: dict[str, Any] = seen(
     code=2,
     measured={"0": {"excess": {"$float": "inf"}}},
     unmeasured={"1": "no reference"},
+    repetitions={"0": [{"first": 0, "times": 2, "measured": {"leaves": []}}, {"first": 2, "times": 1, "why_not": "no"}]},
     effects={"compared": 3, "apart": ["x"], "leaves": [{"path": ""}]},
     calls={"spy": {"count": 2, "entries": [{"a": 1}]}},
     exit={"code": 3, "stderr": "planted"},
@@ -53,13 +54,16 @@ def test_every_fact_of_a_step_has_its_attribute() -> None:
     assert step.abandoned == ("its limit",)
     assert step.choices == (Choice(name="a", of_class="b.C"), Choice(name="d", of_class=""))
     assert (step.facts, step.unmeasured) == (FULL["measured"], {"1": "no reference"})
+    measured, missing = step.repetitions["0"]
+    assert (measured.first, measured.times, measured.measured) == (0, 2, {"leaves": []})
+    assert (missing.first, missing.times, missing.measured, missing.why_not) == (2, 1, None, "no")
     assert step.effects == Effects(compared=3, apart=("x",), leaves=({"path": ""},))
     assert step.calls == {"spy": SpyCalls(count=2, entries=({"a": 1},))}
     assert step.exit == ChildExit(code=3, stderr="planted")
     assert step.bench == Bench(timings=(Timing(**TIMING),), attachments=("trace.json",), notes=("why",))
 
 
-@pytest.mark.parametrize("name", ["remote", "effects", "calls", "exit", "bench"])
+@pytest.mark.parametrize("name", ["remote", "repetitions", "effects", "calls", "exit", "bench"])
 def test_what_a_step_need_not_have_is_absent(name: str) -> None:
     assert name not in SCHEMA["$defs"]["step"]["required"]
     (step,) = read(observation({key: value for key, value in FULL.items() if key != name})).steps

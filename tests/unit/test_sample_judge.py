@@ -1,4 +1,4 @@
-"""Samples of operators by the calibrated judge: small functions in place of operators, right and wrong answers in place of compiled code."""
+"""Samples of operators by the calibrated judge: small functions in place of operators, answers in place of compiled code."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -180,7 +180,7 @@ def test_without_a_reference_the_tolerance_judges_and_is_named(judge: Callable[.
     given = made(16, 32, needs=False)
     found, _ = judge(function, function, given)
     assert found.status is Status.HELD
-    assert f"1 values within tolerance (no float64 reference: " in found.observed
+    assert "1 values within tolerance (no float64 reference: " in found.observed
     assert why in found.observed
     found, _ = judge(function, lambda x: function(x) + off, given)
     assert found.status is Status.FAILED
@@ -225,6 +225,18 @@ def test_the_reference_reads_memory_as_the_case_does(judge: Callable[..., Judged
     found, entries = judge(strided, strided, view(made(16, 32, needs=False)))
     assert found.status is Status.HELD
     assert entries[0]["value"]["leaves"][0]["calibrated"]["eager_max_error"] < 1e-6
+
+
+def test_a_tensor_without_elements_leaves_the_others_their_reference(judge: Callable[..., Judged]) -> None:
+    def scaled(x: Any, y: Any) -> Any:
+        return x * 3 + y.sum(), y * 2
+
+    found, entries = judge(scaled, scaled, made(8, 64), made(0, 4))
+    assert found.status is Status.HELD
+    assert found.observed.startswith("1 sample compared, 1 without a compiled graph; 4 values by the float64 reference (")
+    assert [leaf["numel"] for leaf in entries[0]["value"]["leaves"]] == [512, 0, 512, 0]
+    wrong, _ = judge(scaled, lambda x, y: (x * 3.01 + y.sum(), y * 2), made(8, 64), made(0, 4))
+    assert wrong.status is Status.FAILED
 
 
 def test_the_form_needs_no_reference(judge: Callable[..., Judged]) -> None:

@@ -47,7 +47,7 @@ class Again(Protocol):
         ...
 
     def close(self, arguments: Mapping[str, Any], result: Any) -> Json:
-        """Return the facts of ``close`` for a result and eager's, with its float64 reference where ``arguments`` need one, without stand-ins.
+        """Return the facts of ``close`` for a result and eager's, with a float64 reference where ``arguments`` need one; no stand-ins.
 
         Raises ``CannotRepeat`` where the step has no eager result.
         """

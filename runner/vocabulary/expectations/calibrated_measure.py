@@ -207,6 +207,8 @@ def _groups(most: Any, size: Any, shape: tuple[int, ...], runs: int) -> Iterator
     import torch
 
     numel = most.numel()
+    if numel == 0:
+        return
     yield most.amax().expand(numel), torch.full_like(most, max(numel * runs, 1), dtype=torch.int64)
     shaped = most.reshape(shape)
     for dimension, length in enumerate(shape):
@@ -268,6 +270,8 @@ def bounds_of(scale: Scale, factor: float) -> Any:
 
     numel = scale.reference.numel()
     floor, group = scale.bounds
+    if numel == 0:
+        return floor
     whole = factor * scale.whole_error * spread(numel * scale.runs, numel)
     whole = max(whole, scale.form.element_floor * ulp(scale.most, scale.form))
     return torch.maximum(floor, (factor * group).clamp(max=whole))

@@ -82,6 +82,8 @@ def _add_leaves(comparison: Comparison, answers: Answers) -> None:
             _add(comparison, leaf, own["of"][index], scale, runs[-1][index])
         except NoReference as why:
             leaf[comparison.fact] = {"why_not": str(why)}
+        except Exception as error:  # an operation that this leaf's dtype or layout lacks: the other leaves are judged
+            leaf[comparison.fact] = {"why_not": f"{type(error).__name__}: {error}"[:200]}
 
 
 def _check_other(other: Any, eager: Any, name: str) -> None:

@@ -9,7 +9,9 @@ from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import Judgement, StepFacts
 from runner.vocabulary.expectations.compile_facts import COMPILATION, Events
 
-_NOTHING_TRACED = "dynamo traced no frame of the case's functions in the step: the code of an earlier compile ran, and may have graph breaks"
+_NOTHING_TRACED = (
+    "dynamo traced no frame of the case's functions in the step: the code of an earlier compile ran, and may have graph breaks"
+)
 
 
 class GraphBreaks(Events):

@@ -1,4 +1,4 @@
-"""Calls of an operator of torch's database with one sample: compiled, in eager, and in eager again from other inputs. Runs in the worker."""
+"""Calls of an operator of torch's database with one sample: compiled, in eager, and in eager from other inputs. Runs in the worker."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext

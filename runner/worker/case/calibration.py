@@ -21,7 +21,6 @@ from runner.worker.case.hooks import Phases
 from runner.worker.case.reference import Reference, ReferenceCall, Unseen
 from runner.worker.torch_compat import for_steps
 
-
 Calibrate = Callable[[dict[str, Any], Mapping[str, Any], Any, Any], None]
 """Completes the facts of ``close`` for an answer and eager's; the arguments are those of ``close``."""
 

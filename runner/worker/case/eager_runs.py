@@ -1,4 +1,4 @@
-"""Runs of eager and of its float64 reference: the same call again, with the same and with nudged inputs, in its own dtypes and in float64."""
+"""Runs of eager and of its float64 reference: the same call, with the same and with nudged inputs, in its dtypes and in float64."""
 
 import functools
 from collections.abc import Callable, Sequence

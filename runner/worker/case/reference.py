@@ -77,7 +77,7 @@ class Reference:
         self.latest_call = None
 
     def stepped(self, result: Any, again: Callable[[list[Any]], Any]) -> None:
-        """Store the result of an optimizer's step on what the last backward left; ``again`` makes the step on a target and its arguments."""
+        """Store the result of an optimizer's step on what the last backward left; ``again`` makes it on a target and its arguments."""
         call = self.latest_call
         self.latest_call = None if call is None or call.differentiate is None else replace(call, then=(*call.then, again))
         self.keep(result)

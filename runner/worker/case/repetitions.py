@@ -7,8 +7,8 @@ from typing import Any
 def with_repetition(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of a step after one more repetition: what differed after an earlier one still counts.
 
-    A value that is not near after one repetition is ``apart`` before the next, which therefore does not compare it. One that is near, but not
-    equal, is compared after each.
+    A value that is not near after one repetition is ``apart`` before the next, which therefore does not compare it. One that is
+    near, but not equal, is compared after each.
     """
     if before is None:
         return dict(after)
