@@ -240,5 +240,7 @@ class Case:
     """Whether its spec says that nothing may run beside it."""
     on_request: bool = False
     """Whether it runs only when its path, tag or id selects it."""
+    target: str = ""
+    """The GPU that it is compiled for and not executed on (``core.targets``); empty for a case that is executed."""
     left_out: tuple[Step, ...] = ()
     """Its bench steps, where this run times nothing: they stood below ``steps``."""

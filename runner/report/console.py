@@ -162,7 +162,7 @@ def _objects(results: Sequence[CaseResult], folder: Path | None) -> Iterable[str
 
 
 def _last_line(results: Sequence[CaseResult], selected: int, report_path: Path | str) -> str:
-    executed = sum(result.outcome.is_executed for result in results)
+    executed = sum(result.is_executed for result in results)
     unavailable = sum(result.outcome is Outcome.UNAVAILABLE for result in results)
     return f"executed {executed} of {selected} selected, {unavailable} unavailable; report: {one_line(str(report_path))}"
 
@@ -173,10 +173,10 @@ _REASONS = 3
 
 def why_nothing(results: Sequence[CaseResult], least: int, selected: int) -> str:
     """Return on one line why a run in which nothing failed is no success."""
-    executed = sum(result.outcome.is_executed for result in results)
+    executed = sum(result.is_executed for result in results)
     if not selected:
         return "nothing was executed: no case is selected"
-    reasons = Counter(one_line(result.reason, 200) for result in results if not result.outcome.is_executed)
+    reasons = Counter(one_line(result.reason, 200) for result in results if not result.is_executed)
     shown = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(_REASONS))
     more = f"; and {len(reasons) - _REASONS} more reasons" if len(reasons) > _REASONS else ""
     because = f": {shown}{more}" if shown else ""

@@ -75,7 +75,7 @@ class Jobs:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{case.id} ({folder.name})"  # unique for each attempt: two attempts of a case may run in parallel
         self._cases[name] = case
-        here = surroundings(self._backends[case.backend], known)
+        here = surroundings(self._backends[case.backend], known, case.target)
         return Job(
             name=name,
             plan=make_plan(case, here, self._machine.facts),

@@ -31,7 +31,7 @@ class Verdict:
 
 def of_case(case: Case, machine: Machine) -> Verdict:
     """Return the first missing requirement; else the first one that only a worker can decide; else YES."""
-    if machine.torch is None:
+    if machine.torch is None and not case.target:  # what is only compiled for a target needs no torch
         return Verdict(Availability.NO, machine.no_torch, "torch")
     if case.missing_names:
         return Verdict(Availability.NO, "; ".join(case.missing_names))

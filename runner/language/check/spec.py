@@ -14,6 +14,7 @@ from runner.language.check.names import value_problems as option_value_problems
 from runner.language.check.python import python_problems
 from runner.language.check.sources import source_problems
 from runner.language.check.steps import all_expectation_problems, named_value_problems, step_problems
+from runner.language.check.targets import target_problems
 from runner.language.check.values import handler_problems, let_problems, spy_problems, value_problems
 from runner.language.names.torch_names import NameTables
 from runner.language.read import matrix, python
@@ -37,6 +38,7 @@ def check_values(anatomy: Anatomy, backends: Backends, names: NameTables) -> lis
         _values,
         _services,
         source_problems,
+        target_problems,
         all_condition_problems,
         function_problems,
         input_problems,

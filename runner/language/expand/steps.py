@@ -10,13 +10,14 @@ from runner.language.expand.filled import FilledSpec
 from runner.language.read import substitution
 from runner.language.read.anatomy import RawExpectation, RawStep
 from runner.vocabulary.expectations import EXPECTATIONS
+from runner.vocabulary.steps import TRITON
 
 
 class StepMaker:
     """Makes the steps of one spec at each point of its matrix; ``templated`` has the names of sections with templates."""
 
     def __init__(self, templated: Container[str | int]) -> None:
-        self._is_templated = "steps" in templated or "expect" in templated
+        self._is_templated = any(name in templated for name in ("steps", "expect", TRITON))
         self._steps: tuple[Step, ...] | None = None
         self._expected: dict[str, Expected] = {}
 

@@ -40,11 +40,13 @@ from runner.vocabulary.expectations.graph_breaks import GraphBreaks
 from runner.vocabulary.expectations.guards import Guards
 from runner.vocabulary.expectations.kernels import Kernels
 from runner.vocabulary.expectations.log import Log
+from runner.vocabulary.expectations.metadata import Metadata
 from runner.vocabulary.expectations.metric import Metric
 from runner.vocabulary.expectations.poisoned import Poisoned
 from runner.vocabulary.expectations.raises import Raises
 from runner.vocabulary.expectations.recompiles import Recompiles
 from runner.vocabulary.expectations.remote_cache import RemoteCache
+from runner.vocabulary.expectations.resources import Resources
 from runner.vocabulary.expectations.runs import Runs
 from runner.vocabulary.expectations.strides import Strides
 from runner.vocabulary.expectations.text import Text
@@ -75,6 +77,8 @@ EXPECTATIONS: Mapping[str, type[Expectation]] = {
     "batch_invariant": BatchInvariant,
     "poisoned": Poisoned,
     "candidates": Candidates,
+    "resources": Resources,
+    "metadata": Metadata,
 }
 """The class of each expectation, by its key in a spec."""
 
@@ -93,7 +97,8 @@ MEASURES: Mapping[str, Callable[[Mapping[str, Any], Callable[[str], Any]], Json]
     "graph_breaks": graph_breaks.measure,
     samples.KIND: samples.measure,
 }
-"""Measurements in the worker, by kind. Kinds that use only the facts of every step are absent."""
+"""Measurements in the worker, by kind. Kinds that use only the facts of every step are absent,
+and those of kernels compiled for a target: ``worker/offline`` measures them."""
 
 REPEATS: Mapping[str, Repeat] = {
     "deterministic": deterministic.repeat,
