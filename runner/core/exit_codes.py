@@ -23,9 +23,7 @@ class ExitCode(IntEnum):
     """Ended by Ctrl-C."""
 
 
-def exit_code(
-    outcomes: Iterable[Outcome], min_executed: int, *, lets_flaky_pass: bool = False, executed: int | None = None
-) -> ExitCode:
+def exit_code(outcomes: Iterable[Outcome], min_executed: int, *, lets_flaky_pass: bool = False, executed: int | None = None) -> ExitCode:
     """Return the exit code of an uninterrupted run with these outcomes.
 
     ``executed`` is how many cases were executed, where outcomes alone do not tell: an offline case is not, whatever its outcome.

@@ -115,9 +115,7 @@ def _executed(result: CaseResult) -> Iterator[str]:
 
 def _outcome(result: CaseResult, folded: Folded) -> Iterator[str]:
     said, outcome = result.outcome.label, folded.outcome
-    allowed = {Outcome.XPASS: PASSED, Outcome.XFAIL: WAIVABLE, Outcome.FLAKY: tuple(Outcome)}.get(
-        result.outcome, (result.outcome,)
-    )
+    allowed = {Outcome.XPASS: PASSED, Outcome.XFAIL: WAIVABLE, Outcome.FLAKY: tuple(Outcome)}.get(result.outcome, (result.outcome,))
     if outcome not in allowed:
         yield f"{said}, though the outcome of its verdicts is {outcome.label}"
     kind = {Outcome.XPASS: "xpass", Outcome.FLAKY: "flaky"}.get(result.outcome, folded.failure_type)

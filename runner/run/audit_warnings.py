@@ -7,7 +7,7 @@ from pathlib import Path
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import shown_path
-from runner.core.outcomes import Outcome
+from runner.core.outcomes import PASSED
 from runner.core.results import CaseResult
 from runner.judge.audit import Trial, audit, try_case
 from runner.judge.reading import recorded_observation

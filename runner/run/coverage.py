@@ -55,9 +55,7 @@ def _earlier(name: str) -> Earlier:
         run = read_run(folder / JOURNAL)
     except (OSError, JournalError) as error:
         raise UsageError(f"cannot read the run of --against: {one_line(str(error))}") from error
-    return Earlier(
-        run=run.header.run_id or folder.name, executed=tuple(result.case_id for result in run.results if result.is_executed)
-    )
+    return Earlier(run=run.header.run_id or folder.name, executed=tuple(result.case_id for result in run.results if result.is_executed))
 
 
 class Coverage:

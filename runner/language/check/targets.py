@@ -34,7 +34,9 @@ def target_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
         yield document.problem((KEY,), "'targets' without 'triton'", hint, key=True)
     for key in _BESIDE:
         if key in data:
-            yield document.problem((key,), f"'{key}' beside 'targets'", "the kernel is compiled alone: write triton, prelude and expect", key=True)
+            yield document.problem(
+                (key,), f"'{key}' beside 'targets'", "the kernel is compiled alone: write triton, prelude and expect", key=True
+            )
     for step in anatomy.steps:
         for one in step.expectations:
             yield from _expectation_problems(anatomy, one)
@@ -44,9 +46,13 @@ def _without_targets(anatomy: Anatomy) -> Iterator[Diagnostic]:
     document, data = anatomy.document, anatomy.data
     if BACKEND in data["backends"]:
         path = ("backends", data["backends"].index(BACKEND))
-        yield document.problem(path, f"the backend '{BACKEND}' without targets", f"write targets: [{next(iter(TARGETS))}] in place of backends")
+        yield document.problem(
+            path, f"the backend '{BACKEND}' without targets", f"write targets: [{next(iter(TARGETS))}] in place of backends"
+        )
     if TRITON in data:
-        yield document.problem((TRITON,), "'triton' without 'targets'", f"write targets: [{next(iter(TARGETS))}] in place of backends", key=True)
+        yield document.problem(
+            (TRITON,), "'triton' without 'targets'", f"write targets: [{next(iter(TARGETS))}] in place of backends", key=True
+        )
     if TRITON in data.get("control", {}):
         yield document.problem(("control", TRITON), "a control of 'triton' without 'triton'", "remove it", key=True)
     for step in anatomy.steps:
@@ -55,7 +61,9 @@ def _without_targets(anatomy: Anatomy) -> Iterator[Diagnostic]:
                 hint = "it is for kernels that are compiled for targets"
                 yield document.problem(one.path, f"'{one.kind}' without 'targets'", hint, key=True)
             elif _stage(one) is not None:
-                yield document.problem((*one.path, "stage"), "'stage' without 'targets'", "remove it: generated code has no stages", key=True)
+                yield document.problem(
+                    (*one.path, "stage"), "'stage' without 'targets'", "remove it: generated code has no stages", key=True
+                )
 
 
 def _expectation_problems(anatomy: Anatomy, one: RawExpectation) -> Iterator[Diagnostic]:

@@ -81,7 +81,9 @@ class _Expansion:
         spec = anatomy.spec
         self.prefix = f"{spec.area}/{spec.name}" if spec.area else spec.name
         self.isolation = OwnProcess(isolation_of(anatomy))
-        self.judges_templates = any(path[0] in ("steps", "expect", TRITON) and template.is_single for path, template in self.templates.items())
+        self.judges_templates = any(
+            path[0] in ("steps", "expect", TRITON) and template.is_single for path, template in self.templates.items()
+        )
         self.judged_names = [] if self.judges_templates else _judged_names(anatomy)
         self._merged: dict[tuple[str, str], _Section] = {}
         self._shared: dict[str, Mapping[str, _Options]] = {}

@@ -11,6 +11,7 @@ from runner.language.read import substitution
 from runner.language.read.anatomy import RawExpectation, RawStep
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.steps import TRITON
+from runner.vocabulary.steps.triton import kernels
 
 
 class StepMaker:
@@ -33,7 +34,8 @@ class StepMaker:
         if step.path in anatomy.scripts:
             script = anatomy.scripts[step.path]
             assert script.block is not None, "a script is Python"
-            arguments = {**arguments, step.traits.python: script.block.as_json(), "entry": entry_of(anatomy, script)}
+            entry = entry_of(anatomy, script) if step.kind != TRITON else next(iter(kernels(script.tree) if script.tree else {}), None)
+            arguments = {**arguments, step.traits.python: script.block.as_json(), "entry": entry}
         beside: Any = filled.at(step.path[:-1]) if step.path != ("expect",) else {}
         return Step(
             kind=step.kind,

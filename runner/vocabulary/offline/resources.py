@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 
 from runner.core.targets import STAGES
 
-
 RESOURCES: Mapping[str, str] = {
     "registers": "vector registers of a thread, as the compiler counts them",
     "spills": "what did not fit into registers: registers for AMD, bytes of stores and loads for NVIDIA",

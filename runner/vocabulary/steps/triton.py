@@ -93,7 +93,8 @@ class Triton(StepKind):
     @classmethod
     def planned(cls, arguments: Mapping[str, Json], here: Surroundings) -> Mapping[str, Json]:
         """Return the arguments with the conditions of options and values decided."""
-        return {**arguments, **{key: _chosen(arguments[key], here) for key in CONDITIONAL if key in arguments}}
+        decided = {key: _chosen(arguments[key], here) for key in CONDITIONAL if key in arguments}
+        return {**arguments, **decided, "kernel": cls.parse(arguments).kernel_name}
 
 
 def _chosen(given: Json, here: Surroundings) -> Json:
