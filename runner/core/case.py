@@ -176,7 +176,8 @@ class Settings:
 
     def patched(self, patch: Mapping[str, Mapping[str, Json]]) -> "Settings":
         """Return the settings with the options of a control in the place of their own."""
-        return replace(self, **{section: {**self.by_section[section], **options} for section, options in patch.items()})
+        known = {section: options for section, options in patch.items() if section in self.by_section}
+        return replace(self, **{section: {**self.by_section[section], **options} for section, options in known.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,9 +34,8 @@ def target_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
         yield document.problem((KEY,), "'targets' without 'triton'", hint, key=True)
     for key in _BESIDE:
         if key in data:
-            yield document.problem(
-                (key,), f"'{key}' beside 'targets'", "the kernel is compiled alone: write triton, prelude and expect", key=True
-            )
+            hint = "the kernel is compiled alone: write triton, prelude and expect"
+            yield document.problem((key,), f"'{key}' beside 'targets'", hint, key=True)
     for step in anatomy.steps:
         for one in step.expectations:
             yield from _expectation_problems(anatomy, one)

@@ -34,6 +34,7 @@ from runner.language.names.torch_names import NameKind, NameTables
 from runner.language.read import matrix, substitution, templates
 from runner.language.read.anatomy import Anatomy, RawFunction, with_data
 from runner.vocabulary.steps import TRITON
+from runner.vocabulary.steps.triton import patched
 
 
 def surroundings(backend: Backend, known: Surroundings, target: str = "") -> Surroundings:
@@ -151,6 +152,7 @@ class _Expansion:
         if "control" not in filled:
             return None
         found = options.patch(filled, surroundings(point.backend, self.known, target_of(point)))
+        kernel = self._kernel_of_control(filled, problems)
         for section, patch in found.items():
             for name, option in patch.items():
                 now = merged[section].get(name)
@@ -159,11 +161,23 @@ class _Expansion:
                     message = f"the control sets {section} {name} to {value}, as the case does ({now.origin})"
                     problem = Diagnostic(position=option.position, message=message, hint="a control is a patch under which the case fails")
                     problems.extend([problem] if problem not in problems else [])
-        if not found:
+        if not found and not kernel:
             return None
-        patch_of = {section: options.values(patch) for section, patch in found.items()}
+        patch_of = {section: options.values(patch) for section, patch in found.items()} | ({TRITON: kernel} if kernel else {})
         position = self.document.position(("control",), key=True)
         return Control(patch=patch_of, fails=tuple(filled.named("control").get("fails", [])), position=position)
+
+    def _kernel_of_control(self, filled: FilledSpec, problems: list[Diagnostic]) -> Mapping[str, Any]:
+        """Return what a control changes of the kernel; what it does not change is a problem."""
+        kernel: Mapping[str, Any] = filled.named("control").get(TRITON, {})
+        given: Any = filled.section(TRITON) or {}
+        for key, value in kernel.items():
+            unchanged = patched(given, {key: value}) == given
+            message = f"the control sets {TRITON} {key} as the case does"
+            hint = "a control is a patch under which the case fails"
+            problem = Diagnostic(position=self.document.position(("control", TRITON, key), key=True), message=message, hint=hint)
+            problems.extend([problem] if unchanged and problem not in problems else [])
+        return kernel
 
     def _targets(self, point: matrix.Point) -> list[Requirement]:
         """Return the requirement of a case that is compiled for a target: that the compiler for it works."""

@@ -76,7 +76,7 @@ def axes(document: Document) -> tuple[tuple[Axis, ...], list[Diagnostic]]:
     """Read the matrix; return its axes and its problems."""
     found: list[Axis] = []
     problems: list[Diagnostic] = []
-    reserved = RESERVED
+    reserved: tuple[str, ...] = RESERVED
     if targets := document.data.get(TARGETS):
         reserved = (*RESERVED, AXIS)
         found.append(Axis(AXIS, tuple(targets), tuple(targets), (False,) * len(targets)))

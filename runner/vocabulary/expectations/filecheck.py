@@ -130,11 +130,7 @@ class FileCheck(OfStep):
         if not code:
             return Judgement.error("the step generated no code", expected="generated code")
         if self.stage is not None:
-            index = _INDEX[self.stage]
-            if index >= len(code):
-                return Judgement.error(f"{len(code)} texts", expected=f"the stage {self.stage}")
-            is_whole = text == WHOLE or isinstance(code[index], _CodeOnly)
-            return whole(code[index]) if is_whole else isa.code_of_stage(code[index], self.stage)
+            return self._choose_stage(code, self.stage, text)
         if self.code == ALL:
             return joined([_read(piece, text) for piece in code])
         if self.code is None and len(code) > 1:
@@ -143,6 +139,12 @@ class FileCheck(OfStep):
         if not isinstance(index, int) or index >= len(code):
             return Judgement.error(f"{len(code)} pieces of code", expected=f"a piece with the index {index}")
         return _read(code[index], text)
+
+    def _choose_stage(self, code: tuple[str, ...], stage: str, text: str) -> Code | Judgement:
+        if _INDEX[stage] >= len(code):
+            return Judgement.error(f"{len(code)} texts", expected=f"the stage {stage}")
+        piece = code[_INDEX[stage]]
+        return whole(piece) if text == WHOLE or isinstance(piece, _CodeOnly) else isa.code_of_stage(piece, stage)
 
 
 def _read(piece: str, text: str) -> Code:

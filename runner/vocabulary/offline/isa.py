@@ -1,4 +1,4 @@
-"""The texts of the stages: their comments, the target that they name, the kernels in them. Pure: the worker that sent them is not believed."""
+"""The texts of the stages: their comments, the target that they name, the kernels in them. Pure."""
 
 import re
 from collections.abc import Iterator, Sequence

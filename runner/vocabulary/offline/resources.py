@@ -1,4 +1,4 @@
-"""Registers, spills and stack of a kernel, read from what the compiler wrote: amdgcn has them as metadata, for NVIDIA ptxas reports them."""
+"""Registers, spills and stack of a kernel, read from what its compiler wrote: metadata of amdgcn, or the report of ptxas."""
 
 import re
 from collections.abc import Mapping, Sequence

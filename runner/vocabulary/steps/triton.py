@@ -109,6 +109,20 @@ def _chosen(given: Json, here: Surroundings) -> Json:
     return found
 
 
+def patched(arguments: Mapping[str, Json], patch: Mapping[str, Json]) -> dict[str, Json]:
+    """Return arguments with those of a control: another source, and other types, values and options by name."""
+    found = dict(arguments)
+    for key, value in patch.items():
+        now = found.get(key) or {}
+        if key == "source":
+            found[key] = {**now, "text": value} if isinstance(now, Mapping) and now else value
+        elif isinstance(now, list):
+            found[key] = [*now, {"set": value}]
+        else:
+            found[key] = {**now, **value}
+    return found
+
+
 def kernels(tree: ast.Module) -> dict[str, ast.FunctionDef]:
     """Return the defs of a source that Triton compiles: those with a decorator whose last word is ``jit``."""
     defs = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
