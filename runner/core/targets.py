@@ -124,4 +124,5 @@ TARGETS: Mapping[str, Target] = {target.name: target for target in _ALL}
 
 def evidence_of(level: str) -> str:
     """Return a level in words: ``O3 instructions``; empty for none."""
-    return f"{level} {WORDS[Level(level)]}" if level else ""
+    words = {known.value: word for known, word in WORDS.items()}
+    return f"{level} {words.get(level, 'unknown')}" if level else ""

@@ -10,6 +10,7 @@ from typing import TextIO
 
 from runner.core.outcomes import JUnitTag, Outcome
 from runner.core.results import CaseResult
+from runner.core.targets import evidence_of
 from runner.report import note_lines, one_line, plain, timing_lines, verdict_text
 from runner.system.output import paint
 
@@ -137,7 +138,14 @@ def _totals(results: Sequence[CaseResult], *, color: bool) -> Iterable[str]:
     yield ""
     for outcome in Outcome:
         if counts[outcome] or outcome is Outcome.PASS:
-            yield f"{counts[outcome]:7}  {_painted(outcome, color=color)}"
+            yield f"{counts[outcome]:7}  {_painted(outcome, color=color)}{_levels(results, outcome)}"
+
+
+def _levels(results: Iterable[CaseResult], outcome: Outcome) -> str:
+    """Return how many cases of an outcome have each level of evidence; empty for outcomes without one."""
+    counts = Counter(result.level for result in results if result.outcome is outcome and result.level)
+    shown = ", ".join(f"{counts[level]} {evidence_of(level)}" for level in sorted(counts))
+    return f"  (compiled, not executed: {shown})" if shown else ""
 
 
 def _left_out(results: Sequence[CaseResult]) -> Iterable[str]:

@@ -16,8 +16,10 @@ from runner.vocabulary.expectations import (
     guards,
     kernels,
     log,
+    metadata,
     poisoned,
     recompiles,
+    resources,
     samples,
     strides,
     text,
@@ -96,9 +98,10 @@ MEASURES: Mapping[str, Callable[[Mapping[str, Any], Callable[[str], Any]], Json]
     "recompiles": recompiles.measure,
     "graph_breaks": graph_breaks.measure,
     samples.KIND: samples.measure,
+    "resources": resources.measure,
+    "metadata": metadata.measure,
 }
-"""Measurements in the worker, by kind. Kinds that use only the facts of every step are absent,
-and those of kernels compiled for a target: ``worker/offline`` measures them."""
+"""Measurements in the worker, by kind. Kinds that use only the facts of every step are absent."""
 
 REPEATS: Mapping[str, Repeat] = {
     "deterministic": deterministic.repeat,

@@ -1,12 +1,19 @@
 """``metadata``: what the compiler recorded of a kernel that was compiled for a target: the options that reached it, its shared memory."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, choose
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import Judgement, Mutant, Recorded, StepFacts, text_of
+from runner.vocabulary.offline.levels import KERNEL
+
+
+def measure(arguments: Mapping[str, Json], value: Callable[[str], Any]) -> Json:
+    """Return what the compiler recorded of the kernel, as plain values by name."""
+    return dict(value(KERNEL))
+
 
 CHANGED, ABSENT = "another value", "absent"
 

@@ -1,16 +1,24 @@
 """``resources``: registers, spills, stack and shared memory of a kernel that was compiled for a target."""
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
+from runner.core.protocol import Json
 from runner.core.targets import TARGETS
 from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, Recorded, StepFacts
 from runner.vocabulary.expectations.compile_facts import check_counts
 from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, count_mutants, judge_count
+from runner.vocabulary.offline.levels import KERNEL
 from runner.vocabulary.offline.resources import RESOURCES, NotReported, of_compiler, with_amount
+
+
+def measure(arguments: Mapping[str, Json], value: Callable[[str], Any]) -> Json:
+    """Return the shared memory that the compiler recorded; the rest stands in the texts that it wrote."""
+    return {"shared": value(KERNEL).get("shared")}
+
 
 NOT_REPORTED = "not reported"
 TARGET = "target"

@@ -14,6 +14,10 @@ LEVELS: Mapping[str, Level] = {
 """The level of each kind of expectation. Other kinds need a device."""
 
 
+KERNEL = "<kernel>"
+"""The name of what the compiler recorded of a kernel; no value of a spec can have this name."""
+
+
 def level_of(kind: str, stage: str | None = None) -> Level:
     """Return the level of an expectation; ``stage`` is what a ``filecheck`` reads."""
     return Level.INSTRUCTIONS if stage in ISA.values() else LEVELS[kind]

@@ -11,10 +11,13 @@ from typing import Any
 
 from runner.core import protocol
 from runner.core.targets import TARGETS, Level
+from runner.vocabulary.expectations import MEASURES
+from runner.vocabulary.offline.levels import KERNEL
 from runner.worker.case import own_files
 from runner.worker.case.hooks import Phases
 from runner.worker.case.source_module import SpecModule
 from runner.worker.offline import kernels
+from runner.worker.offline.kernels import Compiled
 from runner.worker.process.channel import Channel, exception
 from runner.worker.process.seal import Broken, Seal
 
@@ -80,14 +83,17 @@ def _compile(plan: Mapping[str, Any], index: int, step: Mapping[str, Any], kerne
         raised = exception(error, "kernel build")
     for piece, text in enumerate(made.texts if made else ()):
         Path(plan["folder"], f"code-{index}-{piece}.txt").write_text(text, encoding="utf-8", errors="surrogatepass")
-    wanted = [str(one["index"]) for one in step["measure"]]
     return {
         "raised": raised,
         **_NOTHING,
         "code": len(made.texts) if made else 0,
-        "measured": {key: dict(made.metadata) for key in wanted} if made else {},
-        "unmeasured": {} if made else dict.fromkeys(wanted, "the step raised"),
+        "measured": {str(one["index"]): _measured(one, made) for one in step["measure"]} if made else {},
+        "unmeasured": {} if made else {str(one["index"]): "the step raised" for one in step["measure"]},
     }
+
+
+def _measured(wanted: Mapping[str, Any], made: Compiled) -> Any:
+    return MEASURES[wanted["kind"]](wanted["arguments"], {KERNEL: made.metadata}.__getitem__)
 
 
 def _evidence(steps: list[dict[str, Any]]) -> list[str]:

@@ -81,14 +81,12 @@ Work = Callable[[str, int, contextlib.ExitStack, str], None]
 """Runs the case of a plan file and sends what it observed."""
 
 
-def serve(control: socket.socket, work: Work | None = None) -> None:
+def serve(control: socket.socket, given: Work | None = None) -> None:
     """Run cases until one has ``last`` or the socket is closed; then exit the process. This function does not return.
 
-    ``work`` runs a case; without it, torch's cases are run.
+    ``given`` runs a case; without it, torch's cases are run.
     """
-    work = work or _work
-    code = 0
-    exit_now = os._exit
+    work, code, exit_now = given or _work, 0, os._exit
     show_where_it_exits()
     try:
         baseline: Any = None
