@@ -122,6 +122,10 @@ TARGETS: Mapping[str, Target] = {target.name: target for target in _ALL}
 """The targets of the language, by name."""
 
 
+EXAMPLE = "hip:gfx942"
+"""The target that messages name."""
+
+
 def evidence_of(level: str) -> str:
     """Return a level in words: ``O3 instructions``; empty for none."""
     words = {known.value: word for known, word in WORDS.items()}

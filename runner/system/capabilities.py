@@ -18,7 +18,7 @@ from runner.core import devices
 from runner.core.case import Availability
 from runner.core.conditions import BadRange, VersionRange
 from runner.core.diagnostics import one_of
-from runner.core.targets import TARGETS
+from runner.core.targets import EXAMPLE, TARGETS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,7 +335,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "target": Capability(
         summary="Triton compiles for this GPU, which the machine may lack",
         probe=_target,
-        takes=next(iter(TARGETS)),
+        takes=EXAMPLE,
         check=_check_target,
     ),
     "call": Capability(

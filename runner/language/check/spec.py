@@ -20,7 +20,9 @@ from runner.language.names.torch_names import NameTables
 from runner.language.read import matrix, python
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath, Document
+from runner.language.read.matrix import TARGETS
 from runner.system.capabilities import CAPABILITIES
+from runner.vocabulary.steps import TRITON
 
 
 def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
@@ -33,6 +35,8 @@ def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagn
 
 def check_values(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
     """Return the problems that may differ from case to case, where templates stand for lists and maps."""
+    if TARGETS in anatomy.data and TRITON not in anatomy.data:
+        return list(target_problems(anatomy, backends))  # without a kernel, the rest is read as a call
     problems: list[Diagnostic] = []
     for part in (
         _values,

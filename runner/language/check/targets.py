@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from runner.core.diagnostics import Diagnostic, one_of
-from runner.core.targets import ALL_STAGES, BACKEND, ISA, STAGES, TARGETS
+from runner.core.targets import ALL_STAGES, BACKEND, EXAMPLE, ISA, STAGES, TARGETS
 from runner.language.backends import Backends
 from runner.language.read.anatomy import Anatomy, RawExpectation
 from runner.language.read.matrix import TARGETS as KEY
@@ -45,13 +45,9 @@ def _without_targets(anatomy: Anatomy) -> Iterator[Diagnostic]:
     document, data = anatomy.document, anatomy.data
     if BACKEND in data["backends"]:
         path = ("backends", data["backends"].index(BACKEND))
-        yield document.problem(
-            path, f"the backend '{BACKEND}' without targets", f"write targets: [{next(iter(TARGETS))}] in place of backends"
-        )
+        yield document.problem(path, f"the backend '{BACKEND}' without targets", f"write targets: [{EXAMPLE}] in place of backends")
     if TRITON in data:
-        yield document.problem(
-            (TRITON,), "'triton' without 'targets'", f"write targets: [{next(iter(TARGETS))}] in place of backends", key=True
-        )
+        yield document.problem((TRITON,), "'triton' without 'targets'", f"write targets: [{EXAMPLE}] in place of backends", key=True)
     if TRITON in data.get("control", {}):
         yield document.problem(("control", TRITON), "a control of 'triton' without 'triton'", "remove it", key=True)
     for step in anatomy.steps:
