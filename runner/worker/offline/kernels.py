@@ -29,17 +29,16 @@ class Compiled:
 
 def compiled(kernel: Any, arguments: Mapping[str, Any], target: Target) -> Compiled:
     """Compile a kernel; raise whatever Triton raises. ``arguments`` are those of a step ``triton``."""
-    import triton
+    from triton import compiler, knobs
     from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
 
-    triton.knobs.nvidia.dump_ptxas_log = True
-    source = ASTSource(kernel, *_signature(kernel, arguments))
+    knobs.nvidia.dump_ptxas_log = True
+    source = compiler.ASTSource(kernel, *_signature(kernel, arguments))
     gpu = GPUTarget(target.backend, target.compiler_arch, target.warp_size)
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):
-            made = triton.compile(source, target=gpu, options=dict(arguments.get("options") or {}))
+            made = compiler.compile(source, target=gpu, options=dict(arguments.get("options") or {}))
     finally:
         sys.stdout.write(printed.getvalue())
     binary = made.asm[BINARIES[target.backend]]
