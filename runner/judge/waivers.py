@@ -2,9 +2,9 @@
 
 | judged                        | a waiver that applies to the case here             | outcome  |
 |-------------------------------|----------------------------------------------------|----------|
-| PASS                          | is not expired                                     | XPASS    |
-| FAIL, FELL_BACK, CRASH, TIMEOUT | is not expired, and names the failure            | XFAIL    |
-| FAIL, FELL_BACK, CRASH, TIMEOUT | names another failure, or is expired             | the same |
+| PASS, OFFLINE_PASS            | is not expired                                     | XPASS    |
+| FAIL, FELL_BACK, OFFLINE_FAIL, CRASH, TIMEOUT | is not expired, and names the failure | XFAIL  |
+| FAIL, FELL_BACK, OFFLINE_FAIL, CRASH, TIMEOUT | names another failure, or is expired | the same |
 | anything else                 | any                                                | the same |
 
 A waiver names a failure if every failed expectation matches one of its signatures, so that a waiver never hides a second defect. If
@@ -22,13 +22,10 @@ from runner.core.diagnostics import Diagnostic, Severity
 from runner.core.expectation import Status
 from runner.core.matching.patterns import search
 from runner.core.matching.time_limit import PatternTooSlow
-from runner.core.outcomes import Outcome
+from runner.core.outcomes import PASSED, WAIVABLE, Outcome
 from runner.core.results import AppliedWaiver, CaseResult, Verdict, WaiverEffect
 from runner.language.waivers import Signature, Waiver, WaiverFiles
 from runner.plan.selection import glob
-
-WAIVABLE = (Outcome.FAIL, Outcome.FELL_BACK, Outcome.CRASH, Outcome.TIMEOUT)
-"""Failures of torch; an ERROR claims nothing about torch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +86,10 @@ def _has_case(waiver: Waiver, ids: Sequence[str]) -> bool:
 def apply(judged: CaseResult, case_id: str, here: Surroundings, waivers: Waivers) -> CaseResult:
     """Return the outcome of a case once it is held against the waivers that are for it."""
     candidates = waivers.of(case_id, here)
-    if not candidates or judged.outcome not in (Outcome.PASS, *WAIVABLE):
+    if not candidates or judged.outcome not in (*PASSED, *WAIVABLE):
         return judged
     failures = _failures(judged)
-    passed = judged.outcome is Outcome.PASS
+    passed = judged.outcome in PASSED
     notes = tuple(_note(waiver, _effect(waiver, failures, passed=passed, expired=waivers.is_expired(waiver))) for waiver in candidates)
     if passed:
         return _passed(replace(judged, waivers=notes))
@@ -117,7 +114,7 @@ def _passed(judged: CaseResult) -> CaseResult:
     places = " and ".join(f"{note.position} ({note.issue})" for note in unexpected)
     waiver = "the waiver" if len(unexpected) == 1 else "the waivers"
     reason = f"passed, though waived: remove {waiver} at {places}, or narrow the glob"
-    return replace(judged, outcome=Outcome.XPASS, reason=reason, failure_type="xpass", position=unexpected[0].position)
+    return replace(judged, outcome=Outcome.XPASS, reason=reason, level="", failure_type="xpass", position=unexpected[0].position)
 
 
 def _effect(waiver: Waiver, failures: Sequence[tuple[str, str]], *, passed: bool, expired: bool) -> WaiverEffect:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from runner.core import required
 from runner.core.exit_codes import ExitCode, exit_code
-from runner.core.results import CaseResult
+from runner.core.results import CaseResult, executed
 from runner.record.compatibility import differences
 from runner.record.journal import Run, RunFooter, RunHeader, digest_of_selection, totals
 from runner.record.merged_ledgers import merged_ledgers
@@ -218,7 +218,7 @@ def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> Joi
 def _conclusion(header: RunHeader, results: Sequence[CaseResult]) -> tuple[ExitCode, tuple[str, ...]]:
     """Return the exit code of the merged run, and the lines about names of ``--require`` that turn a success into NOTHING."""
     least = int(header.options.get("min-executed", "1"))
-    code = exit_code((result.outcome for result in results), least, lets_flaky_pass=header.lets_flaky_pass)
+    code = exit_code((result.outcome for result in results), least, lets_flaky_pass=header.lets_flaky_pass, executed=executed(results))
     if code not in (ExitCode.OK, ExitCode.NOTHING):
         return code, ()
     unexercised = tuple(required.problems_of_recorded(required.names_in(header.options), results))

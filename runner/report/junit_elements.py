@@ -18,6 +18,7 @@ from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # jun
 from runner.core.header import RunHeader
 from runner.core.outcomes import RETRIED, JUnitTag, Outcome
 from runner.core.results import Attempt, CaseResult
+from runner.core.targets import evidence_of
 from runner.report import (
     MESSAGE_LIMIT,
     attempt_text,
@@ -77,7 +78,19 @@ def suite_of(
         for skipped in element.iter("skipped"):
             skipped.set("type", _type(result))
         _add_attempts(element, result, limit, let_pass=_is_let_pass(result, header))
+        _add_evidence(element, result)
     return mended
+
+
+def _add_evidence(case: ET.Element, result: CaseResult) -> None:
+    """Add the properties of a case that was compiled for a target and not executed, which the package cannot write."""
+    found = {"target": result.target, "evidence": evidence_of(result.level)}
+    if result.target:
+        properties = ET.Element("properties")
+        for name, value in found.items():
+            if value:
+                ET.SubElement(properties, "property", {"name": name, "value": visible_name(value)})
+        case.insert(0, properties)
 
 
 def _is_let_pass(result: CaseResult, header: RunHeader) -> bool:

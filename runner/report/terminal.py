@@ -94,5 +94,5 @@ class TerminalReporter:
 
     def _executes_enough(self, results: Sequence[CaseResult]) -> bool:
         """Return whether ``--min-executed`` is met. If it is, exit code 4 has another reason, which is printed already."""
-        executed = sum(result.outcome.is_executed for result in results)
+        executed = sum(result.is_executed for result in results)
         return executed >= max(self._setup.min_executed, 1)

@@ -12,7 +12,7 @@ from runner.core.events import ExecutionEnded, Listener, Note, ResultsCompleted,
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.header import RunFooter
 from runner.core.options import RunOptions
-from runner.core.results import CaseResult
+from runner.core.results import CaseResult, executed
 from runner.judge.waivers import warnings
 from runner.record.evidence import alterations
 from runner.record.journal import totals
@@ -132,8 +132,12 @@ class Controller:
         if self._is_interrupted:
             return ExitCode.INTERRUPTED
         results = self._ledger.results
-        outcomes = (result.outcome for result in results.values())
-        code = exit_code(outcomes, self._options.min_executed, lets_flaky_pass=self._header.header.lets_flaky_pass)
+        code = exit_code(
+            (result.outcome for result in results.values()),
+            self._options.min_executed,
+            lets_flaky_pass=self._header.header.lets_flaky_pass,
+            executed=executed(results.values()),
+        )
         if code not in (ExitCode.OK, ExitCode.NOTHING):
             return code
         unexercised = list(required.problems(self._options.require, self._selection.whole, self._selection.selected, results))

@@ -46,7 +46,7 @@ def check_executions(
 
 def _problem(selection: Selection, folder: RunFolder, case: Case, result: CaseResult, machine: Machine, known: Surroundings) -> str:
     backend = selection.suite.backends.by_name[case.backend]
-    here = surroundings(backend, known)
+    here = surroundings(backend, known, case.target)
     missing = availability.of_case(case, machine)
     if missing.availability is Availability.NO:
         return f"{case.id}: {result.outcome.label} is recorded, and it cannot run here: {missing.reason}"

@@ -37,7 +37,7 @@ def _print_why_nothing(merged: Merged) -> None:
     for line in joined.unexercised:
         output.note(line)
     least = int(joined.header.options.get("min-executed", "1"))
-    if not joined.unexercised or sum(result.outcome.is_executed for result in joined.results) < max(least, 1):
+    if not joined.unexercised or sum(result.is_executed for result in joined.results) < max(least, 1):
         output.note(why_nothing(joined.results, least, joined.header.selected))
 
 

@@ -14,12 +14,15 @@ from runner.language.check.names import value_problems as option_value_problems
 from runner.language.check.python import python_problems
 from runner.language.check.sources import source_problems
 from runner.language.check.steps import all_expectation_problems, named_value_problems, step_problems
+from runner.language.check.targets import target_problems
 from runner.language.check.values import handler_problems, let_problems, spy_problems, value_problems
 from runner.language.names.torch_names import NameTables
 from runner.language.read import matrix, python
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath, Document
+from runner.language.read.matrix import TARGETS
 from runner.system.capabilities import CAPABILITIES
+from runner.vocabulary.steps import TRITON
 
 
 def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
@@ -32,11 +35,14 @@ def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagn
 
 def check_values(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
     """Return the problems that may differ from case to case, where templates stand for lists and maps."""
+    if TARGETS in anatomy.data and TRITON not in anatomy.data:
+        return list(target_problems(anatomy, backends))  # without a kernel, the rest is read as a call
     problems: list[Diagnostic] = []
     for part in (
         _values,
         _services,
         source_problems,
+        target_problems,
         all_condition_problems,
         function_problems,
         input_problems,

@@ -14,6 +14,7 @@ from runner.language.names.torch_names import NameTables
 from runner.language.read import matrix, schema, substitution, templates
 from runner.language.read.anatomy import Anatomy, with_data
 from runner.language.read.document import DataPath, Document
+from runner.vocabulary.steps import TRITON
 
 _OF_A_BACKEND = frozenset(["backend", "device"])
 """The names, besides ``facts``, for templates in files that many specs share."""
@@ -123,7 +124,7 @@ class _Points:
         self.parsed = parsed
         self.structural = frozenset(path for path in parsed if is_structural(anatomy.data, path))
         self.known = {(problem.position, problem.message) for problem in known}
-        self.affects_steps = bool(self.structural) or any(path[0] in ("steps", "expect") or path[-1] == "ref" for path in parsed)
+        self.affects_steps = bool(self.structural) or any(path[0] in ("steps", "expect", TRITON) or path[-1] == "ref" for path in parsed)
         self.seen: set[tuple[Any, str]] = set()
 
     def problems(self, point: matrix.Point) -> list[Diagnostic]:

@@ -53,9 +53,9 @@ SPEC = Kind(
         ["summary", "covers", "tags", "backends", "matrix", "exclude", "requires", "config", "dynamo_config", "functorch_config", "env"]
         + ["torch", "context", "prelude", "entry", "function", "functions", "let", "spies", "handlers", "inputs", "compile", "steps"]
         + ["expect", "control", "audit", "services", "isolation", "timeout", "exclusive"]
-        + ["on_request", "source"]
+        + ["on_request", "source", "targets", "triton"]
     ),
-    marks=frozenset(["summary", "covers", "backends", "prelude", "function", "functions", "expect"]),
+    marks=frozenset(["summary", "covers", "backends", "prelude", "function", "functions", "expect", "targets"]),
     form="a spec is a map with the keys summary, backends, function, inputs and expect",
 )
 _DEFAULTS = frozenset(["extends", "config", "dynamo_config", "functorch_config", "torch", "isolation", "context", "tags", "prelude"])
