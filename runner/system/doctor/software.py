@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runner.core import devices
-from runner.core.escaping import one_line
 from runner.core.case import Availability
+from runner.core.escaping import one_line
 from runner.system.capabilities import CAPABILITIES
 from runner.system.doctor.findings import Finding, note, ok, problem, warning
 from runner.system.doctor.scene import Scene

@@ -26,7 +26,7 @@ def collect() -> dict[str, Any]:
     reasons: dict[str, str] = {}
     inductor = _failure(_import_inductor)
     for name, count in _GENERATORS.items():
-        if reason := inductor and "torch._inductor cannot be imported" or _failure(count, counts, name):
+        if reason := (inductor and "torch._inductor cannot be imported") or _failure(count, counts, name):
             reasons[name] = reason
         if not counts.get(name):
             # torch hides the error that made a generator empty
