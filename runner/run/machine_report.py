@@ -77,7 +77,7 @@ def ask_generators() -> GeneratorReport:
         space.close()
 
 
-def _report_of(found: Any) -> GeneratorReport:
+def _report_of(found: Mapping[str, Any]) -> GeneratorReport:
     return GeneratorReport(
         inductor=str(found["inductor"]),
         counts={name: int(found["counts"].get(name, 0)) for name in GENERATORS},
