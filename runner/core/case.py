@@ -240,5 +240,7 @@ class Case:
     """Whether its spec says that nothing may run beside it."""
     on_request: bool = False
     """Whether it runs only when its path, tag or id selects it."""
+    module: str = ""
+    """The module that a worker imports for its device; empty for a device that torch brings."""
     left_out: tuple[Step, ...] = ()
     """Its bench steps, where this run times nothing: they stood below ``steps``."""

@@ -70,14 +70,15 @@ def ask_generators() -> GeneratorReport:
         if printed.problem:
             return GeneratorReport(problem=f"{printed.problem}: {printed.text.strip()[-_SHOWN_BYTES:]}")
         with answer.open("rb") as stream:
-            return _report_of(protocol.loads(stream.read(_MOST_BYTES)))
+            return _report_of(stream.read(_MOST_BYTES))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:  # not the file that ck_generators writes
         return GeneratorReport(problem=f"the answer cannot be read: {type(error).__name__}: {error}")
     finally:
         space.close()
 
 
-def _report_of(found: Mapping[str, Any]) -> GeneratorReport:
+def _report_of(answer: bytes) -> GeneratorReport:
+    found = protocol.loads(answer)
     return GeneratorReport(
         inductor=str(found["inductor"]),
         counts={name: int(found["counts"].get(name, 0)) for name in GENERATORS},
