@@ -51,6 +51,12 @@ ACCELERATORS: Mapping[str, Accelerator] = {
         nodes=("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg"),
         activity="CUDA",
     ),
+    "xpu": Accelerator(
+        module="xpu",
+        builds=(Build(capability="xpu", version="xpu", title="XPU", vendor="intel", device="an Intel GPU"),),
+        nodes=("/dev/dri/renderD128", "/dev/dxg"),
+        activity="XPU",
+    ),
 }
 """The kinds of device besides the CPU. Of these torch asks drivers: each worker does that for itself, after the fork."""
 

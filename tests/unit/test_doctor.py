@@ -255,6 +255,9 @@ def test_programs_are_bounded() -> None:
 
 def test_every_maker_is_a_build_of_torch() -> None:
     assert {maker.build for maker in accelerators.MAKERS} == {build.capability for build in devices.builds()}
+    for maker in accelerators.MAKERS:
+        (accelerator,) = [one for one in devices.ACCELERATORS.values() if maker.build in {build.capability for build in one.builds}]
+        assert set(maker.control) & set(accelerator.nodes), "the doctor looks at other files than a run"
 
 
 def card(tmp_path: Path, vendor: str, kind: str = "0x030000") -> None:

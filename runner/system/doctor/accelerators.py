@@ -29,6 +29,8 @@ class Maker:
     """Variables that hide GPUs."""
     container: str
     """The options with which a container gets the devices."""
+    is_exclusive: bool = True
+    """Whether its device files are of this maker alone, and its devices compute: other makers and displays have the others too."""
 
 
 MAKERS: tuple[Maker, ...] = (
@@ -50,6 +52,16 @@ MAKERS: tuple[Maker, ...] = (
         hidden_by=("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
         container="--device=/dev/kfd --device=/dev/dri --group-add video --group-add render",
     ),
+    Maker(
+        build="xpu",
+        pci="0x8086",
+        control=("/dev/dri/renderD128", "/dev/dxg"),
+        each=("/dev/dri/renderD[0-9]*",),
+        driver="/sys/module/xe",
+        hidden_by=("ONEAPI_DEVICE_SELECTOR", "ZE_AFFINITY_MASK"),
+        container="--device=/dev/dri --group-add render",
+        is_exclusive=False,
+    ),
 )
 """The makers whose devices are looked for. Another one adds an entry; its build stands in ``core/devices.py``."""
 
@@ -68,6 +80,9 @@ def check(scene: Scene) -> Iterator[Finding]:
 def _of_maker(scene: Scene, maker: Maker, build: devices.Build) -> Iterator[Finding]:
     id = f"{maker.build}.device"
     is_built = bool(scene.built_for(build.version))
+    if not is_built and not maker.is_exclusive:
+        yield note(id, f"torch is not built for {build.title}: {build.device} was not looked for")
+        return
     nodes = [node for node in maker.control if scene.at(node).exists()]
     cards = _on_bus(scene, maker.pci)
     if not nodes:
