@@ -72,6 +72,11 @@ class VendorDevice:
         return f"{self.kind}={self.module}"
 
     @classmethod
+    def fits(cls, text: str) -> bool:
+        """Whether ``parse`` can read a text."""
+        return _VENDOR_DEVICE.fullmatch(text) is not None
+
+    @classmethod
     def parse(cls, text: str) -> "VendorDevice":
         """Return what ``str`` wrote; raise ``ValueError`` for another text."""
         found = _VENDOR_DEVICE.fullmatch(text)

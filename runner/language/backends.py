@@ -9,7 +9,7 @@ from typing import Any
 
 from runner.core import devices
 from runner.core.case import Requirement
-from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, did_you_mean, unknown
+from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, one_of, unknown
 from runner.core.matching.filecheck import CheckFile, ChecksError
 from runner.core.matching.filecheck import parse as parse_checks
 from runner.core.matching.patterns import check_pattern
@@ -239,7 +239,7 @@ def _device_of(document: Document, name: str, problems: list[Diagnostic]) -> tup
     kind = devices.kind_of(device)
     if module is None:
         if kind not in devices.WITHOUT_MODULE:
-            hint = did_you_mean(kind, devices.WITHOUT_MODULE) or "add module: NAME, the Python module that registers the device with torch"
+            hint = f"torch brings {one_of(devices.WITHOUT_MODULE)}; module: NAME registers another device"
             problems.append(document.problem((name, "device"), f"'{kind}' is no device of torch itself, and no module registers it", hint))
         return ()
     if kind in devices.WITHOUT_MODULE:

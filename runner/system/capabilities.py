@@ -236,11 +236,7 @@ def _device(machine: Machine, argument: str) -> Answer:
 
 
 def _check_device(argument: str) -> str | None:
-    try:
-        devices.VendorDevice.parse(argument)
-    except ValueError:
-        return f"'{argument[:60]}' is not KIND=MODULE: write for example npu=torch_npu"
-    return None
+    return None if devices.VendorDevice.fits(argument) else f"'{argument[:60]}' is not KIND=MODULE: write for example npu=torch_npu"
 
 
 HOLDS = "returned True"
