@@ -56,7 +56,8 @@ def ran(folder: Path, *more: str, site: Path | None = None) -> Ran:
     variables = environment()
     if site is not None:
         variables["PYTHONPATH"] = os.pathsep.join([str(site), variables["PYTHONPATH"]])
-    done = program("run", folder / "specs", "--backends", folder / "madeup.yaml", "--out", folder / "out", *more, env=variables)
+    arguments = (folder / "specs", "--backends", folder / "madeup.yaml", "--out", folder / "out", *more)
+    done = program("run", *arguments, env=variables, timeout=800)  # three environments, of which each warms a zygote
     return Ran(folder / "out", done.returncode, done.stdout, done.stderr)
 
 
