@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     _repro(commands)
     _audit(commands)
     _merge(commands)
+    _doctor(commands)
     return top
 
 
@@ -245,6 +246,18 @@ def _merge(commands: "_Commands") -> None:
     add("--out", type=Path, metavar="DIR", help="folder of the merged run (default: reports/<utc>-<id>)")
     add("--junit", type=Path, metavar="FILE", help="also write the JUnit report to this file")
     add("--json", action="store_true", help="print one object")
+
+
+def _doctor(commands: "_Commands") -> None:
+    command = commands.add_parser(
+        "doctor",
+        help="show what this machine has and lacks",
+        description="Show what this machine has, what it lacks, and which backends and specs that allows. Exit 1 when something that the "
+        "machine claims to have (torch, a package, a build, a device, a variable) does not work.",
+    )
+    selecting.paths(command)
+    selecting.backend_files(command)
+    command.add_argument("--json", action="store_true", help="print one object")
 
 
 def _isolation(command: argparse.ArgumentParser) -> None:

@@ -243,5 +243,7 @@ class Case:
     """Whether it runs only when its path, tag or id selects it."""
     target: str = ""
     """The GPU that it is compiled for and not executed on (``core.targets``); empty for a case that is executed."""
+    module: str = ""
+    """The module that a worker imports for its device; empty for a device that torch brings."""
     left_out: tuple[Step, ...] = ()
     """Its bench steps, where this run times nothing: they stood below ``steps``."""

@@ -113,6 +113,15 @@ class ListOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorOptions:
+    """The options of ``doctor``."""
+
+    paths: tuple[Path, ...]
+    backends: tuple[Path, ...]
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainOptions:
     """The options of ``explain``."""
 
@@ -134,7 +143,9 @@ class ReproOptions:
     sample: int | None = None
 
 
-Options: TypeAlias = RunOptions | AuditOptions | MergeOptions | ValidateOptions | ListOptions | ExplainOptions | ReproOptions
+Options: TypeAlias = (
+    RunOptions | AuditOptions | MergeOptions | ValidateOptions | ListOptions | ExplainOptions | ReproOptions | DoctorOptions
+)
 
 OPTIONS: Mapping[str, type[Options]] = {
     "validate": ValidateOptions,
@@ -144,5 +155,6 @@ OPTIONS: Mapping[str, type[Options]] = {
     "repro": ReproOptions,
     "audit": AuditOptions,
     "merge": MergeOptions,
+    "doctor": DoctorOptions,
 }
 """The class of each command's options."""

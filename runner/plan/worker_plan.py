@@ -37,6 +37,8 @@ def digest_of(case: Case) -> str:
         for step in (*case.steps, *case.left_out)
     ]
     whole: list[Any] = [body, preludes, functions, judged, dict(case.params), case.backend]
+    if case.module:
+        whole.append({"module": case.module})
     if case.control is not None:
         whole.append([case.control.patch, case.control.fails])
     text = json.dumps(as_text(whole), sort_keys=True, default=str)
@@ -111,6 +113,7 @@ def make_plan(case: Case, here: Surroundings, facts: Mapping[str, object]) -> di
         "id": case.id,
         "backend": case.backend,
         "device": case.device,
+        **({"module": case.module} if case.module else {}),
         "params": case.params,
         "body": resolve_facts(body_as_json(case.body), facts),
         "seed": seed_of(case),

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from runner.core import required
 from runner.core.attempts import attempt_of, outcome_of
-from runner.core.devices import CPU, kind_of
+from runner.core.devices import CPU, WITHOUT_MODULE, kind_of
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.expectation import Status
 from runner.core.folding import ENDINGS, Folded, fold
@@ -202,7 +202,8 @@ def of_machine(results: Sequence[CaseResult], environment: Mapping[str, str], de
         return ""
     for result in results:
         device = kind_of(devices.get(result.backend, CPU))
-        if device not in (CPU, "host") and result.folder:
+        # whether there was a device of a vendor's module is not recorded
+        if device in WITHOUT_MODULE and device != CPU and result.folder:
             return f"{result.case_id!r}: {result.outcome.label} on {device}, and the machine had no GPU"
     return ""
 

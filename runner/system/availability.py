@@ -82,8 +82,8 @@ def with_target(machine: Machine, target: str, facts: Mapping[str, Any] | None, 
 
 
 def questions_of(cases: Iterable[Case]) -> tuple[str, ...]:
-    """Return the predicates that cases require, each once."""
-    found = (one.argument for case in cases for one in case.requires if one.name == "call" and one.argument)
+    """Return the predicates and the devices of vendors that cases require, each once."""
+    found = (one.argument for case in cases for one in case.requires if one.name in ("call", "device") and one.argument)
     return tuple(dict.fromkeys(found))
 
 

@@ -235,6 +235,23 @@ def _call(machine: Machine, argument: str) -> Answer:
     return YES if answer == HOLDS else _no(f"{argument}() {answer}")
 
 
+def _device(machine: Machine, argument: str) -> Answer:
+    wanted = devices.VendorDevice.parse(argument)
+    package = wanted.module.partition(".")[0]
+    if machine.torch is None:
+        return _no(machine.no_torch)
+    if not _is_installed(package):
+        return _no(f"the package {package} is not installed, whose module registers the device {wanted.kind}")
+    if machine.answers is None:
+        return _unknown(f"whether torch sees a device {wanted.kind} is known only when torch runs")
+    answer = machine.answers.get(argument, "was not asked")
+    return YES if answer == HOLDS else _no(f"the device {wanted.kind} of {wanted.module}: {answer}")
+
+
+def _check_device(argument: str) -> str | None:
+    return None if devices.VendorDevice.fits(argument) else f"'{argument[:60]}' is not KIND=MODULE: write for example npu=torch_npu"
+
+
 HOLDS = "returned True"
 """The answer of a predicate that holds."""
 
@@ -343,6 +360,12 @@ CAPABILITIES: Mapping[str, Capability] = {
         probe=_call,
         takes="torch.cuda.is_bf16_supported",
         check=_check_call,
+    ),
+    "device": Capability(
+        summary="torch sees a device that this module registers; a backend with module: requires it",
+        probe=_device,
+        takes="npu=torch_npu",
+        check=_check_device,
     ),
     "module": Capability(summary="a Python module is installed", probe=_module, takes="transformers", check=_check_module),
 }

@@ -243,7 +243,7 @@ def test_no_document_holds_a_machine_path() -> None:
 
 
 def test_a_help_of_every_command() -> None:
-    for command in ("validate", "list", "run", "explain", "audit", "merge"):
+    for command in ("validate", "list", "run", "explain", "audit", "merge", "doctor"):
         done = subprocess.run(
             [sys.executable, "-m", "runner", command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=240
         )

@@ -114,6 +114,7 @@ class _Expansion:
             tags=self.tags,
             backend=point.backend.name,
             device=point.backend.device,
+            module=point.backend.module,
             params=point.values,
             requires=(*point.backend.requires, *self._targets(point), *self.requires, *self.services),
             body=self._body(filled, point, sections),

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from runner.core import protocol
+from runner.core.devices import VendorDevice, kind_of
 from runner.worker.case import compilation, hooks, own_files, parts
 from runner.worker.case.hooks import Phases, Witness
 from runner.worker.process.channel import Channel, exception
 from runner.worker.process.seal import Broken, Seal
 from runner.worker.toolchain import objects
-from runner.worker.torch_compat import compiling, counting, lookup, math_library, option_state, output_folders
+from runner.worker.torch_compat import compiling, counting, devices, lookup, math_library, option_state, output_folders
 
 
 def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) -> None:
@@ -50,6 +51,8 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
     from runner.worker.case.session import Session
 
     lookup.refuse_other_torch(plan.get("torch_root"))
+    if plan.get("module"):
+        devices.register(VendorDevice(kind_of(plan["device"]), plan["module"]))
     paths = _use_own_folders(plan)
     witness = Witness()
     naming = _set_up(plan, paths, phases, witness, undo)
