@@ -143,8 +143,12 @@ def test_junit_skips_what_passed_and_names_its_evidence(folder: Path, ran: Run) 
     assert [type(one).__name__ for one in cases["wrong"].result] == ["Failure"]
 
 
-def test_a_control_fails_and_no_mutant_survives(folder: Path) -> None:
-    done = program("audit", folder / "specs" / "good.yaml", "--run")
+def test_a_control_fails_and_no_mutant_survives_without_torch(folder: Path, tmp_path: Path) -> None:
+    """The torch here has no version and cannot be imported."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('torch is imported')\n")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = program("audit", folder / "specs" / "good.yaml", "--run", env=environment(PYTHONPATH=path))
     assert done.returncode == ExitCode.OK, done.stdout + done.stderr
     assert "1 of 1 controls failed as they must" in done.stdout
     assert "0 survived" in done.stdout

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, executed
 from runner.core.targets import STAGES, TARGETS, evidence_of
 from runner.judge.audit import with_control
+from runner.judge.waivers import Waivers, apply
+from runner.language.backends import load_backends
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
+from runner.language.waivers import load_waivers
 from runner.plan.schedule import environment_of
 from runner.plan.worker_plan import make_plan
 from runner.record import consistency
@@ -411,6 +415,29 @@ def test_no_outcome_of_an_offline_case_is_a_success(tmp_path: Path, outcome: Out
     assert executed([result]) == 0
     assert exit_code([outcome], 1, executed=executed([result])) is code
     assert exit_code([outcome, Outcome.PASS], 1, executed=1) is (ExitCode.OK if code is ExitCode.NOTHING else code)
+
+
+WAIVER = """\
+waivers:
+  - cases: copy*hip*
+    failure: {type: filecheck, match: dwordx4}
+    reason: The compiler loads four bytes at a time
+    issue: https://example.org/issues/1
+    until: 2999-12-31
+"""
+
+
+def test_a_waived_offline_failure_is_known_and_still_not_executed(tmp_path: Path) -> None:
+    (tmp_path / "known.yaml").write_text(WAIVER)
+    waivers = Waivers(load_waivers([tmp_path / "known.yaml"], load_backends()), today=date(2026, 1, 1))
+    case = cases_of(tmp_path)[0]
+    failed = apply(result_of(case, (*OF_AMD[:3], AMDGCN.replace("dwordx4", "dword"))), case.id, HERE_AMD, waivers)
+    passed = apply(result_of(case), case.id, HERE_AMD, waivers)
+    assert (failed.outcome, failed.is_executed) == (Outcome.XFAIL, False)
+    assert (passed.outcome, passed.is_executed, passed.level) == (Outcome.XPASS, False, "")
+    for result in (failed, passed):
+        recorded = replace(result, folder="cases/00001", evidence={"observation.json": "e" * 64})
+        assert consistency.of_result(recorded, retries=0, repeat=1) == ""
 
 
 @pytest.mark.parametrize(
