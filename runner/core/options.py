@@ -49,6 +49,8 @@ class RunOptions(ExecutionOptions):
     repeat: int
     flaky: str
     resume: str | None
+    profile: str | None = None
+    """The name of a shipped profile, or the file of one."""
     against: str | None = None
     """A run whose executed cases are compared with this one's."""
 
@@ -90,6 +92,7 @@ class ValidateOptions:
     backends: tuple[Path, ...]
     waivers: tuple[Path, ...]
     json: bool
+    profile: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +107,7 @@ class ListOptions:
     shard: str | None
     coverage: bool
     json: bool
+    profile: str | None = None
     against: Path | None = None
     """A ledger that must have no case that is gone."""
     update: Path | None = None
@@ -122,6 +126,7 @@ class ExplainOptions:
     sample: int | None = None
     """The number of one sample, for a case of torch's database of operators."""
     json: bool
+    profile: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,6 +135,8 @@ class CaseResult(Attempt):
     code: tuple[str, ...] = ()
     """The files of generated code in the case's folder."""
     digest: str = ""
+    phase: str = ""
+    """The phase in which its process crashed or outlived its deadline, as the worker announced it; empty otherwise."""
     covers: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     """The names of the capabilities that the case requires: ``--require`` of a merged run reads them."""

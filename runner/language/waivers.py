@@ -46,6 +46,8 @@ class Waiver:
     until: date
     """The last day on which the waiver applies."""
     position: Position
+    id: str = ""
+    """Its name within its file, for profiles; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +131,7 @@ def _waiver(entry: Any, position: Position) -> Waiver:
         issue=entry["issue"],
         until=date.fromisoformat(entry["until"]),
         position=position,
+        id=entry.get("id", ""),
     )
 
 
@@ -142,8 +145,12 @@ def _signatures(entry: Any, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
 
 
 def _problems(document: Document, backends: Backends | None) -> Iterator[Diagnostic]:
+    ids: dict[str, DataPath] = {}
     for index, entry in enumerate(document.data["waivers"]):
         path: DataPath = ("waivers", index)
+        if "id" in entry and ids.setdefault(entry["id"], path) != path:
+            first = document.position(ids[entry["id"]]).line
+            yield document.problem((*path, "id"), f"the id '{entry['id']}' is used twice", f"it stands at line {first} already: write another one")
         for place, signature in _signatures(entry, path):
             yield from _signature_problems(document, place, signature)
         try:

@@ -35,7 +35,7 @@ OpenReporters: TypeAlias = Callable[[RunOptions, RunFolder], Listener]
 def run(options: RunOptions, open_reporters: OpenReporters) -> ExitCode:
     """Run the selected cases; return the exit code for CI systems."""
     checked = check(options)
-    selection = choose(checked.options)
+    selection = choose(checked)
     if not selection.whole:  # an empty shard of a selection is recorded, so that a merge finds all shards
         return ExitCode.NOTHING
     prepared = prepare(checked, selection)
@@ -132,6 +132,8 @@ class Controller:
         if self._is_interrupted:
             return ExitCode.INTERRUPTED
         results = self._ledger.results
+        if (statement := self._header.header.statement(results.values())) is not None:
+            return statement.conformance.exit_code
         outcomes = (result.outcome for result in results.values())
         code = exit_code(outcomes, self._options.min_executed, lets_flaky_pass=self._header.header.lets_flaky_pass)
         if code not in (ExitCode.OK, ExitCode.NOTHING):
@@ -144,6 +146,7 @@ class Controller:
     def _footer(self, code: ExitCode) -> RunFooter:
         coverage = Coverage(self._selection.suite.cases, self._selection.whole, self._ledger.results)
         earlier = self._expected.earlier
+        statement = self._header.header.statement(self._ledger.results.values())
         return RunFooter(
             ended=now(),
             seconds=round(time.monotonic() - self._begun, 3),
@@ -152,4 +155,5 @@ class Controller:
             interrupted=self._is_interrupted,
             ledgers=tuple(map(coverage.of_ledger, self._expected.ledgers)),
             against=(coverage.of_earlier(earlier),) if earlier else (),
+            statement=(statement,) if statement else (),
         )
