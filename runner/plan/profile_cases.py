@@ -72,6 +72,7 @@ class _Suite:
 
     def __init__(self, cases: Sequence[Case], backends: Backends, lost: Iterable[str]) -> None:
         self.cases = cases
+        self.usual = [case for case in cases if not case.on_request]
         self.backends = backends
         self.tags = frozenset(tag for case in cases for tag in case.tags)
         self.lost = [_lost(case_id, cases) for case_id in lost]
@@ -120,11 +121,13 @@ def _add(
     *,
     taken: Mapping[str, str] | None = None,
 ) -> None:
-    wrong = list(_entry_problems(profile, entry, suite))
+    own = [case for case in suite.cases if not entry.backends or case.backend in entry.backends]
+    matched = {text: list(filter(lambda case, match=glob(text).fullmatch: match(case.id), own)) for text in entry.cases}
+    wrong = list(_entry_problems(profile, entry, suite, own, matched))
     problems.extend(wrong)
     if wrong:
         return
-    ids = _ids(entry, suite)
+    ids = _ids(entry, suite, own, matched)
     new = [case_id for case_id in ids if case_id not in found and case_id not in (taken or {})]
     found.update(dict.fromkeys(new, level))
     if not ids:
@@ -137,50 +140,43 @@ def _add(
         problems.append(profile.document.problem(entry.place, message, "remove the entry, or the one above that names them"))
 
 
-def _ids(entry: Entry, suite: _Suite) -> list[str]:
-    """Return the ids that an entry names, those of lost cases last."""
-    globs = [glob(text).fullmatch for text in entry.cases]
+def _ids(entry: Entry, suite: _Suite, own: Sequence[Case], matched: Mapping[str, Sequence[Case]]) -> list[str]:
+    """Return the ids that an entry names, those of lost cases last. ``own`` are the cases of its backends, ``matched`` those of its globs."""
     left_out = [glob(text).fullmatch for text in entry.left_out]
-    cases = [case for case in suite.cases if _names(entry, globs, left_out, case.id, case.backend, case.tags)]
-    ids = [str(case.id) for case in requested(cases, suite.cases, paths=(), globs=entry.cases, tags=entry.tags)]
-    return ids + [one.id for one in suite.lost if _names(entry, globs, left_out, one.id, one.backend, one.tags)]
+    named = {case.id for found in matched.values() for case in found}
+    cases = [case for case in own if (not matched or case.id in named) and _is_kept(entry, left_out, case.id, case.tags)]
+    ids = [str(case.id) for case in requested(cases, suite.usual, paths=(), globs=entry.cases, tags=entry.tags)]
+    globs = [glob(text).fullmatch for text in entry.cases]
+    lost = [one for one in suite.lost if not entry.backends or one.backend in entry.backends]
+    lost = [one for one in lost if not globs or any(match(one.id) for match in globs)]
+    return ids + [one.id for one in lost if _is_kept(entry, left_out, one.id, one.tags)]
 
 
-def _names(
-    entry: Entry, globs: Sequence[Matches], left_out: Sequence[Matches], case_id: str, backend: str, tags: Iterable[str]
-) -> bool:
-    if entry.backends and backend not in entry.backends:
-        return False
-    if entry.tags and not set(entry.tags) & set(tags):
-        return False
-    return (not globs or any(match(case_id) for match in globs)) and not any(match(case_id) for match in left_out)
+def _is_kept(entry: Entry, left_out: Sequence[Matches], case_id: str, tags: Iterable[str]) -> bool:
+    return (not entry.tags or not set(entry.tags).isdisjoint(tags)) and not any(match(case_id) for match in left_out)
 
 
 def _of(backends: Sequence[str]) -> str:
     return f" of {', '.join(backends)}" if backends else ""
 
 
-def _entry_problems(profile: Profile, entry: Entry, suite: _Suite) -> Iterator[Diagnostic]:
+def _entry_problems(
+    profile: Profile, entry: Entry, suite: _Suite, own: Sequence[Case], matched: Mapping[str, Sequence[Case]]
+) -> Iterator[Diagnostic]:
     """Yield the unknown names of an entry, and its globs that match nothing."""
     document = profile.document
     for key, names, known in (("tag", entry.tags, suite.tags), ("backend", entry.backends, suite.backends.by_name)):
         for index, name in enumerate(names):
             if name not in known:
                 yield document.problem(_place(profile, entry.place, key, index), *unknown(key, name, known))
-    own = [case for case in suite.cases if not entry.backends or case.backend in entry.backends]
     for index, text in enumerate(entry.cases):
-        for hint in unmatched([text], own) if own else ():
-            lost = [one.id for one in suite.lost if glob(text).fullmatch(one.id)]
-            if not lost:
-                yield document.problem(_place(profile, entry.place, "cases", index), f"{hint.partition(':')[0]}{_of(entry.backends)}", _after(hint))
+        if own and not matched[text] and not any(map(glob(text).fullmatch, (one.id for one in suite.lost))):
+            message, _, hint = unmatched([text], own)[0].partition(": ")
+            yield document.problem(_place(profile, entry.place, "cases", index), message + _of(entry.backends), hint)
     for index, text in enumerate(entry.left_out):
         if not any(map(glob(text).fullmatch, (case.id for case in own))):
             message = f"'{one_line(text)}' leaves out nothing: no case{_of(entry.backends)} matches it"
             yield document.problem(_place(profile, entry.place, "except", index), message, "correct the glob, or remove it")
-
-
-def _after(hint: str) -> str:
-    return hint.partition(": ")[2]
 
 
 def _place(profile: Profile, place: DataPath, key: str, index: int) -> DataPath:
