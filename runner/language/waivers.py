@@ -150,7 +150,8 @@ def _problems(document: Document, backends: Backends | None) -> Iterator[Diagnos
         path: DataPath = ("waivers", index)
         if "id" in entry and ids.setdefault(entry["id"], path) != path:
             first = document.position(ids[entry["id"]]).line
-            yield document.problem((*path, "id"), f"the id '{entry['id']}' is used twice", f"it stands at line {first} already: write another one")
+            message = f"the id '{entry['id']}' is used twice"
+            yield document.problem((*path, "id"), message, f"line {first} has it already: write another one")
         for place, signature in _signatures(entry, path):
             yield from _signature_problems(document, place, signature)
         try:

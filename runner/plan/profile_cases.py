@@ -44,9 +44,7 @@ class Resolved:
     """The files that were read, with the permitted waivers alone."""
 
 
-def resolve(
-    profile: Profile, cases: Sequence[Case], backends: Backends, waivers: WaiverFiles, lost: Iterable[str] = ()
-) -> Resolved:
+def resolve(profile: Profile, cases: Sequence[Case], backends: Backends, waivers: WaiverFiles, lost: Iterable[str] = ()) -> Resolved:
     """Return the cases and waivers of a profile; raise ``InvalidSpecs`` with a problem for each entry that names nothing."""
     problems: list[Diagnostic] = []
     levels = _levels(profile, _Suite(cases, backends, lost), problems)
@@ -122,7 +120,7 @@ def _add(
     taken: Mapping[str, str] | None = None,
 ) -> None:
     own = [case for case in suite.cases if not entry.backends or case.backend in entry.backends]
-    matched = {text: list(filter(lambda case, match=glob(text).fullmatch: match(case.id), own)) for text in entry.cases}
+    matched = {text: _matching(text, own) for text in entry.cases}
     wrong = list(_entry_problems(profile, entry, suite, own, matched))
     problems.extend(wrong)
     if wrong:
@@ -140,8 +138,19 @@ def _add(
         problems.append(profile.document.problem(entry.place, message, "remove the entry, or the one above that names them"))
 
 
+def _matching(text: str, cases: Sequence[Case]) -> list[Case]:
+    """Return the cases that a glob matches. Most ids are left out by the literal pieces of the glob, which is faster than a match."""
+    for piece in reversed([piece for piece in re.split(r"[*?]", text) if piece]):
+        cases = [case for case in cases if piece in case.id]
+    pattern = glob(text)
+    return [case for case in cases if pattern.fullmatch(case.id)]
+
+
 def _ids(entry: Entry, suite: _Suite, own: Sequence[Case], matched: Mapping[str, Sequence[Case]]) -> list[str]:
-    """Return the ids that an entry names, those of lost cases last. ``own`` are the cases of its backends, ``matched`` those of its globs."""
+    """Return the ids that an entry names, those of lost cases last.
+
+    ``own`` are the cases of its backends, ``matched`` those of them that each of its globs matches.
+    """
     left_out = [glob(text).fullmatch for text in entry.left_out]
     named = {case.id for found in matched.values() for case in found}
     cases = [case for case in own if (not matched or case.id in named) and _is_kept(entry, left_out, case.id, case.tags)]

@@ -241,10 +241,14 @@ def of_footer(
 
 
 def _difference_of_statements(stated: Statement | None, computed: Statement | None) -> str:
-    said, given = ("no statement" if one is None else f"{one.conformance.value}, {one.executed} of {one.required}" for one in (stated, computed))
+    said, given = _in_short(stated), _in_short(computed)
     if said == given:
         return "the reasons of its statement are not those that its cases give"
     return f"its statement is {said}, but its cases give {given}"
+
+
+def _in_short(statement: Statement | None) -> str:
+    return f"{statement.conformance.value}, {statement.executed} of {statement.required}" if statement else "missing"
 
 
 def of_options(options: Mapping[str, str], said: Mapping[str, object]) -> str:

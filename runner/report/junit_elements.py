@@ -18,7 +18,6 @@ from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # jun
 from runner.core.header import RunHeader
 from runner.core.outcomes import RETRIED, JUnitTag, Outcome
 from runner.core.results import Attempt, CaseResult
-from runner.report.statement import statement_properties
 from runner.report import (
     MESSAGE_LIMIT,
     attempt_text,
@@ -32,6 +31,7 @@ from runner.report import (
     verdict_text,
     visible_name,
 )
+from runner.report.statement import statement_properties
 
 REPORT_NAME = "torch-conformance"
 

@@ -59,7 +59,8 @@ def _refusals(options: RunOptions) -> Iterator[str]:
             word = "PATH" if name == "paths" else f"--{name.replace('_', '-')}"
             yield f"{word} does not go with it: {reason} (remove {word})"
     if options.isolation not in _ISOLATION:
-        yield f"--isolation {options.isolation} does not go with it: in a shared worker a failure is run again alone (write --isolation case)"
+        why = "in a shared worker a failure is run again alone"
+        yield f"--isolation {options.isolation} does not go with it: {why} (write --isolation case)"
 
 
 def check_torch(profile: Profile) -> None:
