@@ -90,15 +90,14 @@ def check(options: RunOptions) -> Checked:
     return Checked(options=options, workers=workers, policy=policy, memory_limit=memory_limit, profile=profile)
 
 
-def choose(checked: Checked) -> Selection:
-    """Load the specs and select the cases: those of the profile, if there is one."""
-    options = checked.options
+def choose(options: RunOptions, profile: Profile | None = None) -> Selection:
+    """Load the specs and select the cases: those of the profile, if there is one, which has given the options its files."""
     suite = load(options.paths, options.backends)
     files = load_waivers(options.waivers, suite.backends)
     today = datetime.now(UTC).date()
-    if checked.profile is None:
+    if profile is None:
         return _chosen(options, suite, Waivers(files, today=today))
-    found = cases_of(checked.profile, suite, files)
+    found = cases_of(profile, suite, files)
     whole = found.cases if options.bench else tuple(map(without_benches, found.cases))
     selected = _of_shard(options, whole)
     return Selection(suite=suite, waivers=Waivers(found.waivers, today=today), whole=whole, selected=selected, profile=found.record)
