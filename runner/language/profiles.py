@@ -87,7 +87,7 @@ def shipped_waivers() -> Path:
 
 def shipped_profiles() -> Mapping[str, Path]:
     """Return the files of the shipped profiles by name."""
-    return {path.stem: path for path in sorted((folder("specs") / "profiles").glob("*.yaml"))}
+    return {path.stem: path for path in sorted((folder("specs") / "profiles").glob("*.yaml"), key=lambda path: path.stem)}
 
 
 def find_profile(name: str) -> Path:

@@ -11,12 +11,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from runner.cli.parser import main, parse
-from runner.core.diagnostics import InvalidSpecs, UsageError
+from runner.core.diagnostics import InvalidSpecs
 from runner.core.exit_codes import ExitCode
 from runner.core.observation import Ending
 from runner.core.options import RunOptions
 from runner.execute.base import Execution, Job
-from runner.language.backends import load_backends
 from runner.language.load import Suite, load
 from runner.language.profiles import read_profile, shipped_profiles
 from runner.language.read import schema
@@ -136,30 +135,36 @@ def test_what_one_level_requires_is_optional_in_none() -> None:
 
 
 BAD: Mapping[str, tuple[str, str]] = {
-    "empty": ("", "ours.yaml:1:1: is not a profile: expected a map, found text or nothing (a profile is a map with the keys"),
-    "no levels": (HEAD, "ours.yaml:1:1: the profile needs the key 'levels'"),
-    "empty levels": (HEAD + "levels: {}\n", "ours.yaml:6:9: 'levels' is empty"),
-    "empty level": (levels("{}"), "ours.yaml:7:14: 'P0' is empty"),
+    "empty": ("", "ours.yaml:1:1: the file is empty (a profile is a map with the keys"),
+    "no levels": (HEAD, "ours.yaml:1:1: profile needs the key 'levels'"),
+    "empty levels": (HEAD + "levels: {}\n", "ours.yaml:6:9: levels is empty"),
+    "empty level": (levels("{}"), "ours.yaml:7:14: level is empty"),
     "nothing required": (levels("{optional: [{tag: first}]}"), "ours.yaml:7:1: the profile requires no case (add required:"),
-    "empty list": (levels("{required: []}"), "ours.yaml:7:25: 'required' is empty"),
+    "empty list": (levels("{required: []}"), "ours.yaml:7:25: required cases is empty"),
     "no cases": (levels("{required: [{backend: cpu}]}"), "ours.yaml:7:26: this entry names no cases (add cases: GLOB or tag: NAME"),
-    "glob": (levels("{required: [{cases: 'area/one*'}, {cases: 'area/three*'}]}"), "ours.yaml:7:56: no case matches 'area/three*' of cpu (ids"),
+    "glob": (
+        levels("{required: [{cases: 'area/one*'}, {cases: 'area/three*'}]}"),
+        "ours.yaml:7:56: no case matches 'area/three*' of cpu (ids",
+    ),
     "tag": (levels("{required: [{tag: secnd}]}"), "ours.yaml:7:32: unknown tag 'secnd' (did you mean 'second'?)"),
     "tag of other backends": (
         levels("{required: [{tag: first, backend: cuda}]}"),
         "ours.yaml:7:26: this entry names no case of cuda (list --select GLOB",
     ),
-    "backend": (levels("{required: [{tag: first, backend: [cpu, cpp]}]}"), "ours.yaml:7:53: unknown backend 'cpp' (did you mean 'cpu'?)"),
+    "backend": (levels("{required: [{tag: first, backend: [cpu, cpp]}]}"), "ours.yaml:7:54: unknown backend 'cpp' (did you mean 'cpu'?)"),
     "own backend": (PROFILE.replace("backend: cpu", "backend: cppu"), "ours.yaml:6:10: unknown backend 'cppu' (did you mean 'cpu'?)"),
-    "except": (levels("{required: [{tag: first, except: '*rare*x'}]}"), "ours.yaml:7:47: '*rare*x' leaves out nothing: no case of cpu matches"),
+    "except": (
+        levels("{required: [{tag: first, except: '*rare*x'}]}"),
+        "ours.yaml:7:47: '*rare*x' leaves out nothing: no case of cpu matches",
+    ),
     "named twice": (
         levels("{required: [{cases: '*'}, {tag: first}]}"),
         "ours.yaml:7:40: all 2 cases of this entry are named already: area/one[backend=cpu,size=2] in P0 (remove the entry",
     ),
-    "level": (PROFILE.replace("P1", "P7"), "ours.yaml:7:53: unknown key 'P7'"),
-    "key": (PROFILE.replace("tag:", "tags:"), "ours.yaml:7:68: unknown key 'tags' in the entry (did you mean 'tag'?)"),
+    "level": (PROFILE.replace("P1", "P7"), "ours.yaml:7:50: unknown key 'P7' in levels (allowed: P0, P1, P2)"),
+    "key": (PROFILE.replace("tag:", "tags:"), "ours.yaml:7:67: unknown key 'tags' in entry (did you mean 'tag'?)"),
     "range": (PROFILE.replace(">=2.11", "2.11"), "ours.yaml:4:8: '2.11' is not a version range"),
-    "version": (PROFILE.replace('"1.0"', "1.0"), "ours.yaml:2:10: 'version' is a text"),
+    "version": (PROFILE.replace('"1.0"', "1.0"), "ours.yaml:2:10: expected text, found the number 1.0"),
     "waiver file": (PROFILE + "waivers: [{file: none.yaml}]\n", "none.yaml:1:1: cannot be read: No such file"),
     "waiver id": (
         PROFILE + "waivers: [{file: known.yaml, ids: [mises]}]\n",
@@ -502,12 +507,13 @@ def test_every_reader_computes_the_statement_again(run: Run, change: Any, says: 
     assert says in forged(change)
 
 
-def test_an_interrupted_or_old_journal_without_a_profile_has_no_statement() -> None:
-    run = read_profile("inductor-cpu")
-    assert run.name == "inductor-cpu"
-    with pytest.raises(UsageError):
-        read_profile("nothing-of-this-name")
-    assert load_backends().by_name
+def test_a_run_without_a_profile_has_no_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_executor(monkeypatch, lambda job: Execution(job=job, observation=None, ending=Ending(exit_code=1), seconds=1.0, isolation="fork"))
+    assert main(["run", "specs", "--backend", "cpu", "--out", "out"]) == ExitCode.FAILED
+    run = read_run(Path("out/run.jsonl"))
+    assert run.footer is not None
+    assert (run.header.profile, run.footer.statement, run.header.statement(run.results)) == ((), (), None)
+    assert "statement" not in Path("out/junit.xml").read_text()
 
 
 # -- list, explain ----------------------------------------------------------------------------------------------------

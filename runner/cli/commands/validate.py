@@ -8,7 +8,8 @@ from runner.core.diagnostics import Diagnostic, InvalidSpecs, Severity, UsageErr
 from runner.core.exit_codes import ExitCode
 from runner.core.options import ValidateOptions
 from runner.judge.waivers import Waivers, remarks
-from runner.language.load import Inspection, inspect
+from runner.language.backends import Backends
+from runner.language.load import Inspection, Suite, inspect
 from runner.language.profiles import Profile, read_profile
 from runner.language.read.files import names_shipped
 from runner.language.waivers import load_waivers, read_waivers
@@ -20,16 +21,19 @@ def main(options: ValidateOptions) -> ExitCode:
     """Read, validate and expand; exit 0 when there is no error, 2 otherwise. Warnings do not change the exit code."""
     try:
         options, profile = _with_profile(options)
-    except InvalidSpecs as error:
-        found, problems = inspect(options.paths, options.backends), list(error.diagnostics)
-        problems = sorted({*problems, *_with_waivers(options, found)})
-    else:
-        found = inspect(options.paths, options.backends)
-        problems = _with_waivers(options, found)
-        if profile is not None and not errors(problems):
-            problems = sorted({*problems, *_profile_problems(profile, found, options)})
+    except InvalidSpecs as error:  # which specs it names is not known
+        return _report(options, Suite(cases=(), backends=Backends({}), documents=()), error.diagnostics)
+    found = inspect(options.paths, options.backends)
+    problems = _with_waivers(options, found)
+    if profile is not None and not errors(problems):
+        problems = sorted({*problems, *_profile_problems(profile, found, options)})
+    return _report(options, found.suite if not errors(found.problems) else replace(found.suite, cases=()), problems)
+
+
+def _report(options: ValidateOptions, suite: Suite, problems: Sequence[Diagnostic]) -> ExitCode:
+    """Print the problems and the count; return the exit code. ``suite`` has no cases where a spec is invalid."""
     wrong = errors(problems)
-    cases = () if errors(found.problems) else found.suite.cases
+    cases = suite.cases
     files = len({case.spec for case in cases})
     if options.json:
         found_json = {"format": 1, "valid": not wrong, "specs": files, "cases": len(cases), "problems": [_as_json(p) for p in problems]}
