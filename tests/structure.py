@@ -27,6 +27,7 @@ WIRE = (
         "language/reference",
         "language/backends",
         "language/waivers",
+        "language/profiles",
         "core/protocol.py",
         "core/diagnostics.py",
     ),

@@ -78,6 +78,7 @@ def test_the_journal_records_every_option_under_its_name() -> None:
         "object-cache": "",
         "out": "",
         "paths": "",
+        "profile": "",
         "repeat": "1",
         "require": "",
         "resume": "",
