@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from runner import __version__
-from runner.cli import ledger_options, selecting
+from runner.cli import ledger_options, selecting, waive_options
 from runner.cli.option_types import factor, natural, positive, seed, times
 from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     _repro(commands)
     _audit(commands)
     _merge(commands)
+    waive_options.add(commands.add_parser("waive", help=waive_options.HELP, description=waive_options.DESCRIPTION))
     return top
 
 

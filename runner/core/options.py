@@ -139,7 +139,26 @@ class ReproOptions:
     sample: int | None = None
 
 
-Options: TypeAlias = RunOptions | AuditOptions | MergeOptions | ValidateOptions | ListOptions | ExplainOptions | ReproOptions
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaiveOptions:
+    """The options of ``waive``."""
+
+    targets: tuple[str, ...]
+    """Runs; files with ``--from``."""
+    form: str
+    """``--from``: the form of the files."""
+    to: Path | None
+    remove: bool
+    waivers: tuple[Path, ...]
+    cases: str
+    issue: str
+    reason: str
+    until: str
+    type: str
+    match: str
+
+
+Options: TypeAlias = RunOptions | AuditOptions | MergeOptions | ValidateOptions | ListOptions | ExplainOptions | ReproOptions | WaiveOptions
 
 OPTIONS: Mapping[str, type[Options]] = {
     "validate": ValidateOptions,
@@ -149,5 +168,6 @@ OPTIONS: Mapping[str, type[Options]] = {
     "repro": ReproOptions,
     "audit": AuditOptions,
     "merge": MergeOptions,
+    "waive": WaiveOptions,
 }
 """The class of each command's options."""

@@ -21,7 +21,7 @@ from runner.core.events import (
 )
 from runner.core.exit_codes import ExitCode
 from runner.core.results import CaseResult
-from runner.report import one_line, statement
+from runner.report import one_line, plain, statement
 from runner.report.console import print_report, wants_bar, wants_color, why_nothing
 from runner.report.coverage import lines_of
 from runner.report.progress import Progress
@@ -86,7 +86,7 @@ class TerminalReporter:
             lets_flaky_pass=ended.header.lets_flaky_pass,
             folder=Path(shown_path(folder.path)),
             not_requested=ended.header.not_requested,
-            coverage=[*lines_of(ended.footer), *statement.lines_of(ended.footer)],
+            coverage=[*lines_of(ended.footer), *map(plain, ended.void_waivers), *statement.lines_of(ended.footer)],
         )
         for stated in ended.footer.statement:
             if stated.conformance is not Conformance.CONFORMANT:

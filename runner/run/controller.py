@@ -1,7 +1,7 @@
 """The stages of ``run``, in order: prepare, open the folder, execute, verify, report. The caller passes the listeners."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TypeAlias
 
@@ -13,6 +13,7 @@ from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.header import RunFooter
 from runner.core.options import RunOptions
 from runner.core.results import CaseResult
+from runner.judge.void_waivers import lines_of, void_waivers
 from runner.judge.waivers import warnings
 from runner.record.evidence import alterations
 from runner.record.journal import totals
@@ -121,8 +122,14 @@ class Controller:
         code = self._exit_code()
         results = tuple(self._ledger.of(self._selection.selected))
         self._emit(ResultsCompleted(header=self._header.header, results=results))
-        self._emit(RunEnded(header=self._header.header, results=results, footer=self._footer(code)))
+        void = self._void_waivers(results)
+        self._emit(RunEnded(header=self._header.header, results=results, footer=self._footer(code), void_waivers=void))
         return code
+
+    def _void_waivers(self, results: Sequence[CaseResult]) -> tuple[str, ...]:
+        waivers = self._selection.waivers
+        found = list(void_waivers(waivers, results, [case.id for case in self._selection.suite.cases]))
+        return tuple(lines_of(found, waivers.files.documents))
 
     def _unrun(self, case: Case, reason: str) -> CaseResult:
         return result_of_unrun(case, reason, repro(self._options, case))

@@ -1,4 +1,4 @@
-"""The two lists of torch-xpu-ops: a Python file with ``skip_dict = {"file.py": ("test_name", ...)}``, and the text of an issue with ``Cases:``.
+"""The two lists of torch-xpu-ops: a Python file with ``skip_dict = {"file.py": ("test_name", ...)}``, and an issue with ``Cases:``.
 
 The Python file is parsed and never run: anything but literals is refused.
 """
