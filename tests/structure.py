@@ -28,6 +28,8 @@ WIRE = (
         "language/backends",
         "language/waivers",
         "language/profiles",
+        "language/importers",
+        "language/waiver_text",
         "core/protocol.py",
         "core/diagnostics.py",
     ),

@@ -76,4 +76,4 @@ def lines_of(found: Sequence[VoidWaiver], documents: Iterable[Document]) -> list
     count = "1 waiver" if len(found) == 1 else f"{len(found)} waivers"
     reasons = [f"  {one.waiver.position}: {one.why} ({one.waiver.issue})" for one in found]
     diffs = [line for patch in patches(found, documents) for line in patch.splitlines()]
-    return [f"\n{count} to remove ('patch -p1' takes the lines from '---' on):", *reasons, *diffs]
+    return [f"\n{count} to remove ('waive RUN --remove' prints this patch for 'git apply'):", *reasons, *diffs]

@@ -1,11 +1,12 @@
 """Proposals of waivers from recorded runs: for each failure of torch that no waiver excuses, the smallest condition that explains it. Pure.
 
-A condition explains failures if it holds where a case failed and does not hold where the same case passed. Conditions of one key come before
-those of two, and the keys in the order of ``_KEYS``. Without a run in which the case passed, no condition is proposed, because nothing shows
-where the defect is absent.
+A condition explains failures if it holds where a case failed and does not hold where the same case passed. Conditions of one key come
+before those of two, and the keys in the order of ``_KEYS``. Without a run in which the case passed, no condition is proposed, because
+nothing shows where the defect is absent.
 """
 
 import itertools
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,9 +60,9 @@ def propose(runs: Sequence[RecordedRun], *, issue: str = FILL_IN, reason: str = 
     notes: list[str] = []
     ids = list(dict.fromkeys(case_id for run in runs for case_id in run.results))
     findings = [found for case_id in ids if (found := _finding(case_id, runs, notes)) is not None]
-    groups: dict[tuple[str, object, object], list[_Finding]] = {}
+    groups: dict[tuple[str, object, str], list[_Finding]] = {}
     for finding in findings:
-        groups.setdefault((finding.case_id.partition("[")[0], finding.signatures, finding.when), []).append(finding)
+        groups.setdefault((finding.case_id.partition("[")[0], finding.signatures, json.dumps(finding.when)), []).append(finding)
     last = until or today + timedelta(days=DAYS)
     drafts = [
         Draft(

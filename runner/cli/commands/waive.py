@@ -41,7 +41,7 @@ def _remove(options: WaiveOptions) -> ExitCode:
         output.note(f"{one.waiver.position}: {one.why} ({one.waiver.issue})")
     for patch in patches(void, documents):
         output.raw(patch)
-    output.note("no waiver is to be removed" if not void else f"{len(void)} to remove: pass the output to 'patch -p1'")
+    output.note("no waiver is to be removed" if not void else f"{len(void)} to remove: pass the output to 'git apply' or 'patch -p1'")
     return ExitCode.OK
 
 

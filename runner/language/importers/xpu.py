@@ -59,7 +59,7 @@ def _tests(path: Path, file: str, tests: ast.expr, comments: dict[int, str], pro
     if not isinstance(tests, ast.Tuple | ast.List):
         problems.append(_at(path, tests, f"the tests of '{file}' are a tuple of names, or None"))
         return
-    comment = comments.get(tests.lineno, "")
+    comment = comments.get(tests.lineno) or comments.get(tests.lineno - 1, "")
     last = tests.lineno
     for test in tests.elts:
         if not isinstance(test, ast.Constant) or not isinstance(test.value, str):
