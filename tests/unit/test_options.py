@@ -18,6 +18,7 @@ LINES = {
     "repro": "repro id --sample 3",
     "audit": "audit",
     "merge": "merge one",
+    "waive": "waive one",
 }
 
 
