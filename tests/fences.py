@@ -4,6 +4,7 @@
 ``<!-- defaults: NAME.yaml -->``   a ``_defaults.yaml``, a file of its page
 ``<!-- backends: NAME.yaml -->``   a file for ``--backends``
 ``<!-- waivers: NAME.yaml -->``    a file for ``--waivers``
+``<!-- profile: NAME.yaml -->``    a file for ``--profile``
 ``<!-- examples: FILE/NAME -->``   entries of a definition in ``schemas/FILE.schema.json``
 ``<!-- workflow: NAME.yml -->``    a GitHub workflow, whose ``run:`` lines are commands
 ``<!-- commands -->``              lines of a shell, which find the files of their page
@@ -21,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-FILES = ("spec", "defaults", "backends", "waivers")
+FILES = ("spec", "defaults", "backends", "waivers", "profile")
 """Marks of fences that are files of their page."""
 
 _FENCE = re.compile(r"^ *```([a-z]*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)

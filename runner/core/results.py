@@ -135,6 +135,8 @@ class CaseResult(Attempt):
     code: tuple[str, ...] = ()
     """The files of generated code in the case's folder."""
     digest: str = ""
+    phase: str = ""
+    """The phase in which its process crashed or outlived its deadline, as the worker announced it; empty otherwise."""
     covers: tuple[str, ...] = ()
     target: str = ""
     """The GPU that it was checked for without being executed (``core.targets``); empty for a case that is executed."""

@@ -49,6 +49,16 @@ class Waivers:
         return [waiver for waiver in self.files.waivers if _glob(waiver.cases).fullmatch(case_id) and holds(waiver.when, here)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """One failure of a case, as signatures see it."""
+
+    type: str
+    message: str
+    phase: str
+    """Where it happened; empty for a failed expectation."""
+
+
 @functools.cache
 def _glob(pattern: str) -> re.Pattern[str]:
     return glob(pattern)
@@ -72,14 +82,15 @@ def remarks(waivers: Waivers, ids: Sequence[str] | None, *, shipped: bool = Fals
         who = f"the waiver of '{waiver.cases}'"
         if waivers.is_expired(waiver):
             message, hint = f"{who} ended on {waiver.until} and is void: {waiver.issue}", "remove it, or set a later date"
-        elif ids is not None and (shipped or waiver.position.file in waivers.files.given) and not _has_case(waiver, ids):
+        elif ids is not None and (shipped or waiver.position.file in waivers.files.given) and not has_case(waiver, ids):
             message, hint = f"{who} is for none of the {len(ids)} cases that were read", "only * and ? are special"
         else:
             continue
         yield Diagnostic(position=waiver.position, message=message, hint=hint, severity=Severity.WARNING)
 
 
-def _has_case(waiver: Waiver, ids: Sequence[str]) -> bool:
+def has_case(waiver: Waiver, ids: Sequence[str]) -> bool:
+    """Whether a waiver is for one of these cases."""
     return any(_glob(waiver.cases).fullmatch(name) for name in ids)
 
 
@@ -88,7 +99,7 @@ def apply(judged: CaseResult, case_id: str, here: Surroundings, waivers: Waivers
     candidates = waivers.of(case_id, here)
     if not candidates or judged.outcome not in (*PASSED, *WAIVABLE):
         return judged
-    failures = _failures(judged)
+    failures = failures_of(judged)
     passed = judged.outcome in PASSED
     notes = tuple(_note(waiver, _effect(waiver, failures, passed=passed, expired=waivers.is_expired(waiver))) for waiver in candidates)
     if passed:
@@ -117,27 +128,39 @@ def _passed(judged: CaseResult) -> CaseResult:
     return replace(judged, outcome=Outcome.XPASS, reason=reason, level="", failure_type="xpass", position=unexpected[0].position)
 
 
-def _effect(waiver: Waiver, failures: Sequence[tuple[str, str]], *, passed: bool, expired: bool) -> WaiverEffect:
+def _effect(waiver: Waiver, failures: Sequence[Failure], *, passed: bool, expired: bool) -> WaiverEffect:
     if expired:
         return WaiverEffect.EXPIRED
     if passed:
         return WaiverEffect.PASSED
     try:
-        known = bool(failures) and all(any(_has(signature, *failure) for signature in waiver.failures) for failure in failures)
+        known = bool(failures) and all(any(_has(signature, failure) for signature in waiver.failures) for failure in failures)
     except PatternTooSlow:
         return WaiverEffect.TOO_SLOW
     return WaiverEffect.MATCHED if known else WaiverEffect.OTHER_FAILURE
 
 
-def _has(signature: Signature, kind: str, message: str) -> bool:
-    return signature.type == kind and search(signature.match, message) is not None
+def _has(signature: Signature, failure: Failure) -> bool:
+    if signature.type != failure.type or (signature.phases and failure.phase not in signature.phases):
+        return False
+    return search(signature.match, failure.message) is not None
 
 
-def _failures(judged: CaseResult) -> list[tuple[str, str]]:
-    """Return type and message of every failure. After an exception, a failed proof is no failure of its own."""
+def failures_of(judged: CaseResult) -> list[Failure]:
+    """Return every failure of a result. After an exception, a failed proof is no failure of its own."""
     failed = [verdict for verdict in judged.verdicts if verdict.status in (Status.FAILED, Status.ERROR)]
     raised = any(verdict.kind == "raised" for verdict in failed)
-    return [(_type(verdict), verdict.message) for verdict in failed if not (raised and verdict.kind == "proof")]
+    counted = [verdict for verdict in failed if not (raised and verdict.kind == "proof")]
+    return [Failure(type=_type(verdict), message=verdict.message, phase=judged.phase or _phase(verdict)) for verdict in counted]
+
+
+_RAISED_IN = re.compile(r"\S+ in phase '([^']*)'")
+
+
+def _phase(verdict: Verdict) -> str:
+    """Return the phase of an exception: the runner writes it behind the type, and the worker's words follow."""
+    found = _RAISED_IN.match(verdict.observed) if verdict.kind == "raised" else None
+    return found[1] if found else ""
 
 
 def _type(verdict: Verdict) -> str:

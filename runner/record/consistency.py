@@ -10,6 +10,8 @@ from urllib.parse import unquote
 
 from runner.core import required
 from runner.core.attempts import attempt_of, outcome_of
+from runner.core.conditions import BadRange, VersionRange
+from runner.core.conformance import LEVELS, ProfileRecord, Statement
 from runner.core.devices import CPU, WITHOUT_MODULE, kind_of
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.expectation import Status
@@ -216,11 +218,16 @@ def of_footer(
     totals: tuple[Mapping[str, int], Mapping[str, int]],
     ended: tuple[int, bool],
     lets_flaky_pass: bool,
+    statements: tuple[Statement | None, Statement | None] = (None, None),
 ) -> str:
     """Return how a footer contradicts the lines before it; empty if it does not.
 
-    ``totals`` are those of the footer and those that were counted, ``ended`` the footer's exit code and whether the run was interrupted.
+    ``totals`` are those of the footer and those that were counted, ``ended`` the footer's exit code and whether the run was interrupted,
+    ``statements`` that of the footer and the one that the lines give.
     """
+    stated, computed = statements
+    if stated != computed:
+        return _difference_of_statements(stated, computed)
     said, counted = totals
     code, interrupted = ended
     if dict(said) != dict(counted):
@@ -233,8 +240,10 @@ def of_footer(
     least = options.get("min-executed", "1")
     wanted = int(least) if least.isdecimal() else 1
     whole = exit_code((one.outcome for one in results), wanted, lets_flaky_pass=lets_flaky_pass, executed=executed(results))
+    if computed is not None:
+        whole = computed.conformance.exit_code
     expected = ExitCode.INTERRUPTED if interrupted else whole
-    if expected in (ExitCode.OK, ExitCode.NOTHING) and (names := required.names_in(options)):
+    if computed is None and expected in (ExitCode.OK, ExitCode.NOTHING) and (names := required.names_in(options)):
         if options.get("shard") and code == ExitCode.NOTHING:
             return ""  # a case of another shard may exercise the name
         if not options.get("shard") and next(required.problems_of_recorded(names, results), ""):
@@ -242,10 +251,38 @@ def of_footer(
     return "" if code == expected else f"its exit code is {code}, but its cases give {int(expected)}"
 
 
+def _difference_of_statements(stated: Statement | None, computed: Statement | None) -> str:
+    said, given = _in_short(stated), _in_short(computed)
+    if said == given:
+        return "the reasons of its statement are not those that its cases give"
+    return f"its statement is {said}, but its cases give {given}"
+
+
+def _in_short(statement: Statement | None) -> str:
+    return f"{statement.conformance.value}, {statement.executed} of {statement.required}" if statement else "missing"
+
+
 def of_options(options: Mapping[str, str], said: Mapping[str, object]) -> str:
     """Return which field of a header contradicts its options; empty if none."""
     differing = [name for name, value in said.items() if name in options and options[name] != str(value)]
     return f"its {differing[0]} contradicts its options" if differing else ""
+
+
+def of_profile(profile: Sequence[ProfileRecord]) -> str:
+    """Return how the profile of a header contradicts itself; empty if it does not."""
+    if len(profile) > 1:
+        return "two profiles"
+    ids = [case_id for one in profile for level in one.levels for case_id in (*level.required, *level.optional)]
+    names = [level.name for one in profile for level in one.levels]
+    if len(set(ids)) < len(ids):
+        return "its profile names a case twice"
+    if strange := [name for name in names if name not in LEVELS or names.count(name) > 1]:
+        return f"its profile has the level '{strange[0]}' twice" if strange[0] in LEVELS else f"'{strange[0]}' is no level of a profile"
+    try:
+        any(VersionRange.parse(one.torch) for one in profile)
+    except BadRange as error:
+        return f"its profile: {error}"
+    return ""
 
 
 ReDigest = Callable[[Mapping[str, str]], str]

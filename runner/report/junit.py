@@ -151,7 +151,7 @@ def _document(
     why: str = "",
 ) -> bytes:
     """Return the report; empty if it would have more than ``most`` bytes."""
-    properties = properties_of(header)
+    properties = properties_of(header, results)
     suites = _Suites()
     if truncated:
         suites.append(truncated_suite(header, properties, why or _TRUNCATED))

@@ -32,19 +32,20 @@ from runner.report import (
     verdict_text,
     visible_name,
 )
+from runner.report.statement import statement_properties
 
 REPORT_NAME = "torch-conformance"
 
 _PROPERTY_LIMIT = 2_000
 
 
-def properties_of(header: RunHeader) -> dict[str, str]:
-    """Return the properties of every suite: the run, the machine and the environment."""
+def properties_of(header: RunHeader, results: Sequence[CaseResult] = ()) -> dict[str, str]:
+    """Return the properties of every suite: the run, its statement, the machine and the environment. ``results`` are all of the run."""
     run = {REPORT_NAME: header.version, "run": header.run_id, "command": shlex.join(header.command), "shard": header.shard}
     run["shuffle"] = header.shuffle  # empty properties are left out
     run["merged"] = " ".join(header.merged)
     variables = {f"env.{name}": value for name, value in header.variables.items()}
-    known = {**run, **header.environment, **variables}
+    known = {**run, **statement_properties(header, results), **header.environment, **variables}
     return {visible_name(name): clip(plain(value), _PROPERTY_LIMIT) for name, value in known.items() if value}
 
 

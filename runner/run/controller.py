@@ -1,7 +1,7 @@
 """The stages of ``run``, in order: prepare, open the folder, execute, verify, report. The caller passes the listeners."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TypeAlias
 
@@ -13,6 +13,7 @@ from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.header import RunFooter
 from runner.core.options import RunOptions
 from runner.core.results import CaseResult, executed
+from runner.judge.void_waivers import lines_of, void_waivers
 from runner.judge.waivers import warnings
 from runner.record.evidence import alterations
 from runner.record.journal import totals
@@ -35,7 +36,7 @@ OpenReporters: TypeAlias = Callable[[RunOptions, RunFolder], Listener]
 def run(options: RunOptions, open_reporters: OpenReporters) -> ExitCode:
     """Run the selected cases; return the exit code for CI systems."""
     checked = check(options)
-    selection = choose(checked.options)
+    selection = choose(checked.options, checked.profile)
     if not selection.whole:  # an empty shard of a selection is recorded, so that a merge finds all shards
         return ExitCode.NOTHING
     prepared = prepare(checked, selection)
@@ -121,8 +122,14 @@ class Controller:
         code = self._exit_code()
         results = tuple(self._ledger.of(self._selection.selected))
         self._emit(ResultsCompleted(header=self._header.header, results=results))
-        self._emit(RunEnded(header=self._header.header, results=results, footer=self._footer(code)))
+        void = self._void_waivers(results)
+        self._emit(RunEnded(header=self._header.header, results=results, footer=self._footer(code), void_waivers=void))
         return code
+
+    def _void_waivers(self, results: Sequence[CaseResult]) -> tuple[str, ...]:
+        waivers = self._selection.waivers
+        found = list(void_waivers(waivers, results, [case.id for case in self._selection.suite.cases]))
+        return tuple(lines_of(found, waivers.files.documents))
 
     def _unrun(self, case: Case, reason: str) -> CaseResult:
         return result_of_unrun(case, reason, repro(self._options, case))
@@ -132,6 +139,8 @@ class Controller:
         if self._is_interrupted:
             return ExitCode.INTERRUPTED
         results = self._ledger.results
+        if (statement := self._header.header.statement(results.values())) is not None:
+            return statement.conformance.exit_code
         code = exit_code(
             (result.outcome for result in results.values()),
             self._options.min_executed,
@@ -148,6 +157,7 @@ class Controller:
     def _footer(self, code: ExitCode) -> RunFooter:
         coverage = Coverage(self._selection.suite.cases, self._selection.whole, self._ledger.results)
         earlier = self._expected.earlier
+        statement = self._header.header.statement(self._ledger.results.values())
         return RunFooter(
             ended=now(),
             seconds=round(time.monotonic() - self._begun, 3),
@@ -156,4 +166,5 @@ class Controller:
             interrupted=self._is_interrupted,
             ledgers=tuple(map(coverage.of_ledger, self._expected.ledgers)),
             against=(coverage.of_earlier(earlier),) if earlier else (),
+            statement=(statement,) if statement else (),
         )

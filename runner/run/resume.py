@@ -23,7 +23,9 @@ def open_folder(prepared: Prepared) -> RunFolder:
     if not options.resume:
         return open_run(options.out)
     digests: dict[str, str] = {case.id: digest_of(case) for case in selection.selected}
-    return resume_run(options.resume, prepared.header, digests, judging_files(selection.suite, selection.waivers), options.out)
+    files = judging_files(selection.suite, selection.waivers)
+    files |= {profile.file: profile.digest for profile in prepared.header.profile}
+    return resume_run(options.resume, prepared.header, digests, files, options.out)
 
 
 def check_machine(name: str, now: Mapping[str, str], then: Mapping[str, str]) -> None:

@@ -19,6 +19,7 @@ LINES = {
     "audit": "audit",
     "merge": "merge one",
     "doctor": "doctor",
+    "waive": "waive one",
 }
 
 
@@ -79,6 +80,7 @@ def test_the_journal_records_every_option_under_its_name() -> None:
         "object-cache": "",
         "out": "",
         "paths": "",
+        "profile": "",
         "repeat": "1",
         "require": "",
         "resume": "",

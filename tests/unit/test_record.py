@@ -76,6 +76,7 @@ FULL = CaseResult(
     stdout="lone \ud800 and \udcff, NUL \x00, \x1b[31m, \U0001f600",
     stderr="é\x85\u2029",
     digest="f" * 64,
+    phase="codegen",
     covers=("test_a.py::A::test_one[{{ x }}]",),
     requires=("redis", "triton"),
     waivers=(

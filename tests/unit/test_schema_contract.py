@@ -33,7 +33,7 @@ from runner.vocabulary.steps.reset import GENERATORS
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(path.name.removesuffix(".schema.json") for path in (ROOT / "schemas").glob("*.schema.json"))
-LANGUAGE = ["backends", "common", "defaults", "expectations", "inputs", "spec", "steps", "waivers"]
+LANGUAGE = ["backends", "common", "defaults", "expectations", "inputs", "profile", "spec", "steps", "waivers"]
 """What people write, and editors complete and explain; the others are what programs exchange."""
 
 KEYWORDS = frozenset(

@@ -138,6 +138,25 @@ def test_any_other_failure_stays_what_it_is_and_says_so(judged: CaseResult, sign
     assert replace(found, reason=judged.reason, waivers=()) == judged
 
 
+@pytest.mark.parametrize(
+    ("judged", "kind", "phase"), [(RAISED, "raised", "trace"), (CRASHED, "crash", "run"), (TIMED_OUT, "timeout", "codegen")]
+)
+def test_a_signature_can_name_the_phase(judged: CaseResult, kind: str, phase: str) -> None:
+    def outcome(*phases: str) -> Outcome:
+        return waived(judged, replace(waiver(), failures=(Signature(kind, "phase '", phases),))).outcome
+
+    assert outcome() is outcome(phase) is outcome("lower", phase) is Outcome.XFAIL
+    assert outcome("lower") is outcome("lower", "inputs") is judged.outcome
+
+
+@pytest.mark.parametrize("phase", ["lower", "x in phase 'lower'"])
+def test_the_words_of_an_exception_do_not_name_its_phase(phase: str) -> None:
+    error = exception(message=f"in phase '{phase}': in phase 'lower'")
+    judged = verdict_of(case(step(COUNTED)), observation(seen(raised=error, graphs=[], executed={})))
+    made = replace(waiver(), failures=(Signature("raised", "in phase", ("lower",)),))
+    assert waived(judged, made).outcome is Outcome.FAIL
+
+
 def test_a_second_failure_is_not_hidden_behind_a_known_one() -> None:
     assert waived(FAILED, waiver(MISS)).outcome is Outcome.XFAIL
     assert waived(FAILED_TWICE, waiver(MISS)).outcome is Outcome.FAIL

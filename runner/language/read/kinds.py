@@ -84,4 +84,11 @@ WAIVERS = Kind(
     file_name="waivers.yaml",
     form="write waivers: [{cases: GLOB, failure: {type: counter, match: TEXT}, reason: TEXT, issue: LINK or ID, until: 2027-03-01}]",
 )
-KINDS = (SPEC, DEFAULTS, BACKENDS, WAIVERS)
+PROFILE = Kind(
+    name="profile",
+    article="a profile",
+    keys=frozenset(["profile", "version", "summary", "torch", "specs", "backends", "backend", "waivers", "levels"]),
+    marks=frozenset(["profile", "levels"]),
+    form="a profile is a map with the keys profile, version, summary, torch and levels: {P0: {required: [{cases: GLOB, backend: NAME}]}}",
+)
+KINDS = (SPEC, DEFAULTS, BACKENDS, WAIVERS, PROFILE)
