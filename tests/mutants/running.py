@@ -23,7 +23,10 @@ OBJECTS = "MUTANTS_OBJECT_CACHE"
 """The variable that names a folder for the C++ compiler's objects: code that a mutant does not change is then built once."""
 
 SECONDS_PER_CASE = 120
-"""How long a run may take for each of its cases."""
+"""How long a run may take for each of its cases. A case under a mutant ends after half of it."""
+
+SECONDS_TO_NOTE_LINES = 300
+"""How long a case may take while its lines are noted, which makes it several times slower."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,8 @@ def executed(modules: Sequence[str], cases: Mapping[str, Path], folder: Path, *,
     """Run the cases without a mutant, and return the lines of each that passed."""
     assigned = {f"0/{case_id}": case_id for case_id in cases}
     found: dict[str, Alone] = {}
-    for name, result in _run({"lines": list(modules)}, assigned, cases, folder, jobs).items():
+    wanted = {"lines": list(modules)}
+    for name, result in _run(wanted, assigned, cases, folder, jobs, SECONDS_TO_NOTE_LINES).items():
         lines = folder / "out" / result.folder / LINES
         if result.outcome is Outcome.PASS and lines.exists():
             read = json.loads(lines.read_bytes())
@@ -146,7 +150,12 @@ def some(ids: Sequence[str], lines: Executed, most: int) -> list[str]:
 
 
 def _run(
-    wanted: Mapping[str, object], assigned: Mapping[str, str], cases: Mapping[str, Path], folder: Path, jobs: int
+    wanted: Mapping[str, object],
+    assigned: Mapping[str, str],
+    cases: Mapping[str, Path],
+    folder: Path,
+    jobs: int,
+    limit: int = SECONDS_PER_CASE // 2,
 ) -> Mapping[str, CaseResult]:
     """Run the assigned cases, each from a copy of its spec below the number that its name begins with, and return their results."""
     for name, case_id in assigned.items():
@@ -157,8 +166,8 @@ def _run(
     reused = ["--object-cache", os.environ[OBJECTS]] if os.environ.get(OBJECTS) else []
     variables["PYTHONPATH"] = os.pathsep.join([str(SITE), variables["PYTHONPATH"]])
     selection = [word for name in assigned for word in ("--select", name)]
-    options = ["--timeout", SECONDS_PER_CASE // 2, "--waivers", shipped_waivers(folder), "--jobs", jobs, "--out", folder / "out", *reused]
-    done = program("run", folder / "specs", *selection, *options, env=variables, timeout=SECONDS_PER_CASE * len(assigned))
+    options = ["--timeout", limit, "--waivers", shipped_waivers(folder), "--jobs", jobs, "--out", folder / "out", *reused]
+    done = program("run", folder / "specs", *selection, *options, env=variables, timeout=2 * limit * len(assigned))
     journal = folder / "out" / "run.jsonl"
     results = {result.case_id: result for result in read_run(journal).results} if journal.exists() else {}
     if set(results) != set(assigned):
