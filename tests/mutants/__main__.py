@@ -6,12 +6,12 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.mutants.named import source_of, torch_version
 from tests.mutants.operators import Mutant, difference, mutants, sample, sample_of_each
-from tests.mutants.running import Executed, Tried, cases_of, executed, reached, record_lines, recorded, some, tried
+from tests.mutants.running import Executed, Tried, cases_of, executed, in_turns, reached, record_lines, recorded, some
 
 FIVE_SEEDS = (
     "torch._inductor.codecache",
@@ -43,14 +43,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         known = reached(every, lines)
         print(f"{len(every)} mutants, {len(known)} of them in lines that {len(lines)} cases execute", flush=True)
         found: list[Tried] = []
+        had = _survivors(options.again)
         drawn = random.Random(options.seed).sample(chosen := _drawn(known, options), len(chosen))  # each batch has some of each module
         for number, some_of_them in enumerate(batched(drawn, options.batch)):
-            wanted = {mutant: some(known[mutant], lines, options.cases) for mutant in some_of_them}
-            for one in tried(wanted, cases, folder / f"tried-{number}", jobs=options.jobs):
+            wanted = {mutant: some(_not_had(known[mutant], had.get(mutant.name, ())), lines, options.cases) for mutant in some_of_them}
+            for one in in_turns(wanted, cases, folder / f"tried-{number}", jobs=options.jobs):
                 found.append(one)
                 _show(one, sources)
             if options.json:  # after each batch, so that a run that is stopped leaves what it found
-                options.json.write_text(json.dumps(_record(found, sources, known, options.seed), indent=1) + "\n", "utf-8")
+                options.json.write_text(json.dumps(_record(found, sources, known, options), indent=1) + "\n", "utf-8")
     print("\n" + "\n".join(_rates(found)))
     return 0
 
@@ -80,9 +81,25 @@ def _show(one: Tried, sources: Mapping[str, str]) -> None:
 def _drawn(known: Mapping[Mutant, Sequence[str]], options: argparse.Namespace) -> list[Mutant]:
     if options.mutant:
         return [mutant for mutant in known if mutant.name in options.mutant]
+    if options.again:
+        return [mutant for mutant in known if mutant.name in _survivors(options.again)]
     if options.each:
         return sample_of_each(list(known), options.each, options.seed)
     return sample(list(known), options.sample, options.seed)
+
+
+def _survivors(records: Sequence[Path]) -> dict[str, frozenset[str]]:
+    """Return the mutants that no case of these records detects, each with the cases that it had."""
+    had: dict[str, frozenset[str]] = {}
+    killed: set[str] = set()
+    for one in [one for record in records for one in json.loads(record.read_bytes())["mutants"]]:
+        had[one["name"]] = had.get(one["name"], frozenset()) | frozenset(one["cases"])
+        killed |= {one["name"]} if one["status"] == "killed" else set()
+    return {name: cases for name, cases in had.items() if cases and name not in killed}
+
+
+def _not_had(ids: Sequence[str], had: Collection[str]) -> list[str]:
+    return [case_id for case_id in ids if case_id not in had]
 
 
 def _rates(found: Sequence[Tried]) -> list[str]:
@@ -96,10 +113,13 @@ def _rates(found: Sequence[Tried]) -> list[str]:
     return lines
 
 
-def _record(found: Sequence[Tried], sources: Mapping[str, str], known: Mapping[Mutant, Sequence[str]], seed: int) -> object:
+def _record(
+    found: Sequence[Tried], sources: Mapping[str, str], known: Mapping[Mutant, Sequence[str]], options: argparse.Namespace
+) -> object:
     return {
         "torch": torch_version(),
-        "seed": seed,
+        "seed": options.seed,
+        "most_cases": options.cases,
         "reached": dict(Counter(mutant.module for mutant in known)),
         "mutants": [
             {
@@ -122,7 +142,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--each", type=int, default=0, metavar="N", help="draw N mutants of each module instead")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="what the sample is drawn with (0)")
     parser.add_argument("--mutant", action="append", default=[], metavar="NAME", help="this mutant alone; may repeat")
-    parser.add_argument("--cases", type=int, default=8, metavar="N", help="cases under each mutant at most (8)")
+    help_of_again = "the survivors of this record, under cases that they did not have; may repeat"
+    parser.add_argument("--again", action="append", default=[], type=Path, metavar="RECORD", help=help_of_again)
+    parser.add_argument(
+        "--cases",
+        type=int,
+        default=8,
+        metavar="N",
+        help="cases under each mutant at most (8); a mutant that the first detects gets no other",
+    )
     parser.add_argument("--batch", type=int, default=40, metavar="N", help="mutants in one run (40); the record is written after each")
     parser.add_argument("--case", action="append", default=[], metavar="ID", help="these cases alone; may repeat")
     parser.add_argument("--device", action="append", default=[], metavar="NAME", help="cases of this device (cpu); may repeat")

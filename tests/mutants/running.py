@@ -4,7 +4,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runner.core.outcomes import Outcome
@@ -136,6 +136,17 @@ def tried(
             reasons[trial.fault][trial.case_id] = results[name].reason[:200]
     for name, mutant in by_name.items():
         yield Tried(mutant, outcomes[name], reasons[name])
+
+
+def in_turns(wanted: Mapping[Mutant, Sequence[str]], cases: Mapping[str, Path], folder: Path, *, jobs: int) -> Iterator[Tried]:
+    """Run each mutant under its first case, and those that this case does not detect under their other cases; yield what came of each."""
+    found: dict[Mutant, Tried] = {}
+    for turn, part in enumerate((slice(0, 1), slice(1, None))):
+        waiting = {mutant: ids[part] for mutant, ids in wanted.items() if ids[part] and not (mutant in found and found[mutant].killed_by)}
+        for one in tried(waiting, cases, folder / f"turn-{turn}", jobs=jobs) if waiting else ():
+            before = found.get(one.mutant, Tried(one.mutant, {}, {}))
+            found[one.mutant] = replace(one, outcomes={**before.outcomes, **one.outcomes}, reasons={**before.reasons, **one.reasons})
+    yield from found.values()
 
 
 def some(ids: Sequence[str], lines: Executed, most: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import json
 import sys
 from collections import Counter
 
@@ -9,6 +10,8 @@ import pytest
 
 from runner.core.outcomes import Outcome
 from tests.fakes import ROOT
+from tests.mutants import running
+from tests.mutants.__main__ import _not_had, _survivors
 from tests.mutants.named import KINDS_OF_SURVIVORS, SURVIVED_IN, Named, minor, missing, survivors, torch_version
 from tests.mutants.operators import difference, mutants, mutated, only, sample, sample_of_each
 from tests.mutants.planting import NOTES, plant
@@ -197,6 +200,40 @@ def test_the_quickest_cases_of_each_area_are_taken_first() -> None:
     lines = {name: Alone(seconds, {}) for name, seconds in {"a/slow": 9.0, "a/quick": 1.0, "b/only": 20.0, "c/one": 3.0}.items()}
     assert some(list(lines), lines, 3) == ["a/quick", "c/one", "b/only"]
     assert some(list(lines), lines, 4)[-1] == "a/slow"
+
+
+def test_a_mutant_that_its_first_case_detects_gets_no_other(monkeypatch, tmp_path) -> None:
+    first, second, third, *_ = mutants("m", SOURCE)
+    asked = []
+
+    def fake(wanted, cases, folder, *, jobs):
+        asked.append(dict(wanted))
+        for mutant, ids in wanted.items():
+            red = mutant is first or ("b" in ids and mutant is second)
+            planted = {} if (mutant, ids) == (third, ["a"]) else dict.fromkeys(ids, Outcome.FAIL if red else Outcome.PASS)
+            yield Tried(mutant, planted, dict.fromkeys(planted, "why"))
+
+    monkeypatch.setattr(running, "tried", fake)
+    wanted = {first: ["a", "b"], second: ["a", "b", "c"], third: ["a", "c"]}
+    found = {one.mutant: one for one in running.in_turns(wanted, {}, tmp_path, jobs=1)}
+    assert asked == [{first: ["a"], second: ["a"], third: ["a"]}, {second: ["b", "c"], third: ["c"]}]
+    assert {mutant: (one.status, set(one.outcomes)) for mutant, one in found.items()} == {
+        first: ("killed", {"a"}),
+        second: ("killed", {"a", "b", "c"}),
+        third: ("survived", {"c"}),
+    }
+
+
+def test_survivors_of_a_record_are_tried_under_cases_that_they_did_not_have(tmp_path) -> None:
+    def record(name: str, **cases: str) -> dict[str, object]:
+        status = "killed" if "FAIL" in cases.values() else "survived" if cases else "not planted"
+        return {"name": name, "status": status, "cases": cases}
+
+    one, other = tmp_path / "one.json", tmp_path / "other.json"
+    one.write_text(json.dumps({"mutants": [record("m:1", a="PASS"), record("m:2", a="PASS"), record("m:3", a="FAIL"), record("m:4")]}))
+    other.write_text(json.dumps({"mutants": [record("m:1", b="PASS"), record("m:2", b="FAIL")]}))
+    assert _survivors([one, other]) == {"m:1": {"a", "b"}}
+    assert _not_had(["a", "c", "b"], {"a", "b"}) == ["c"]
 
 
 @pytest.mark.parametrize(
