@@ -22,6 +22,9 @@ SITE = Path(__file__).with_name("site")
 OBJECTS = "MUTANTS_OBJECT_CACHE"
 """The variable that names a folder for the C++ compiler's objects: code that a mutant does not change is then built once."""
 
+QUICK = "QUICK_COMPILER"
+"""The variable that names a folder for precompiled headers: kernels are then built without optimization (``compiler/g++``)."""
+
 SECONDS_PER_CASE = 120
 """How long a run may take for each of its cases. A case under a mutant ends after half of it."""
 
@@ -176,6 +179,8 @@ def _run(
     variables = environment(PLANTED_MUTANTS=str(plan))
     reused = ["--object-cache", os.environ[OBJECTS]] if os.environ.get(OBJECTS) else []
     variables["PYTHONPATH"] = os.pathsep.join([str(SITE), variables["PYTHONPATH"]])
+    if variables.get(QUICK):
+        variables["PATH"] = os.pathsep.join([str(SITE.with_name("compiler")), variables["PATH"]])
     selection = [word for name in assigned for word in ("--select", name)]
     options = ["--timeout", limit, "--waivers", shipped_waivers(folder), "--jobs", jobs, "--out", folder / "out", *reused]
     done = program("run", folder / "specs", *selection, *options, env=variables, timeout=2 * limit * len(assigned))
