@@ -51,6 +51,7 @@ class Tried:
     mutant: Mutant
     outcomes: Mapping[str, Outcome]
     reasons: Mapping[str, str]
+    """What failed in each case (the kind of an expectation, or another type of failure), a colon, and the reason."""
 
     @property
     def killed_by(self) -> tuple[str, ...]:
@@ -136,7 +137,7 @@ def tried(
     for name, trial in planned.items():
         if (folder / "out" / results[name].folder / NOTES).exists():
             outcomes[trial.fault][trial.case_id] = results[name].outcome
-            reasons[trial.fault][trial.case_id] = results[name].reason[:200]
+            reasons[trial.fault][trial.case_id] = f"{results[name].failure_type}: {results[name].reason}"[:200]
     for name, mutant in by_name.items():
         yield Tried(mutant, outcomes[name], reasons[name])
 
