@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from runner.core.outcomes import Outcome
 from tests.mutants.named import source_of, torch_version
 from tests.mutants.operators import Mutant, difference, mutants, sample, sample_of_each
-from tests.mutants.running import Executed, Tried, cases_of, executed, in_turns, reached, record_lines, recorded, some
+from tests.mutants.running import Executed, Tried, cases_of, executed, in_turns, reached, record_lines, recorded, some, status
 
 FIVE_SEEDS = (
     "torch._inductor.codecache",
@@ -79,6 +80,11 @@ def _show(one: Tried, sources: Mapping[str, str]) -> None:
 
 
 def _drawn(known: Mapping[Mutant, Sequence[str]], options: argparse.Namespace) -> list[Mutant]:
+    tried = {one["name"] for record in options.without for one in json.loads(record.read_bytes())["mutants"]}
+    return [mutant for mutant in _sample(known, options) if mutant.name not in tried]
+
+
+def _sample(known: Mapping[Mutant, Sequence[str]], options: argparse.Namespace) -> list[Mutant]:
     if options.mutant:
         return [mutant for mutant in known if mutant.name in options.mutant]
     if options.again:
@@ -89,13 +95,14 @@ def _drawn(known: Mapping[Mutant, Sequence[str]], options: argparse.Namespace) -
 
 
 def _survivors(records: Sequence[Path]) -> dict[str, frozenset[str]]:
-    """Return the mutants that no case of these records detects, each with the cases that it had."""
+    """Return the mutants that no case of these records detects, each with the cases that it had; one that timed out can run again."""
     had: dict[str, frozenset[str]] = {}
     killed: set[str] = set()
     for one in [one for record in records for one in json.loads(record.read_bytes())["mutants"]]:
-        had[one["name"]] = had.get(one["name"], frozenset()) | frozenset(one["cases"])
-        killed |= {one["name"]} if one["status"] == "killed" else set()
-    return {name: cases for name, cases in had.items() if cases and name not in killed}
+        ended = {case_id for case_id, label in one["cases"].items() if label != Outcome.TIMEOUT.label}
+        had[one["name"]] = had.get(one["name"], frozenset()) | ended
+        killed |= {one["name"]} if status(one["cases"].values()) in ("killed", "not planted") else set()
+    return {name: cases for name, cases in had.items() if name not in killed}
 
 
 def _not_had(ids: Sequence[str], had: Collection[str]) -> list[str]:
@@ -144,6 +151,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mutant", action="append", default=[], metavar="NAME", help="this mutant alone; may repeat")
     help_of_again = "the survivors of this record, under cases that they did not have; may repeat"
     parser.add_argument("--again", action="append", default=[], type=Path, metavar="RECORD", help=help_of_again)
+    help_of_without = "leave out what this record has, to go on with a sample that was stopped; may repeat"
+    parser.add_argument("--without", action="append", default=[], type=Path, metavar="RECORD", help=help_of_without)
     parser.add_argument(
         "--cases",
         type=int,

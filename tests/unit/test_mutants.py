@@ -231,14 +231,20 @@ def test_survivors_of_a_record_are_tried_under_cases_that_they_did_not_have(tmp_
 
     one, other = tmp_path / "one.json", tmp_path / "other.json"
     one.write_text(json.dumps({"mutants": [record("m:1", a="PASS"), record("m:2", a="PASS"), record("m:3", a="FAIL"), record("m:4")]}))
-    other.write_text(json.dumps({"mutants": [record("m:1", b="PASS"), record("m:2", b="FAIL")]}))
-    assert _survivors([one, other]) == {"m:1": {"a", "b"}}
+    other.write_text(json.dumps({"mutants": [record("m:1", b="PASS"), record("m:2", b="FAIL"), record("m:5", a="PASS", b="TIMEOUT")]}))
+    assert _survivors([one, other]) == {"m:1": {"a", "b"}, "m:5": {"a"}}
     assert _not_had(["a", "c", "b"], {"a", "b"}) == ["c"]
 
 
 @pytest.mark.parametrize(
     ("outcomes", "status"),
-    [({}, "not planted"), ({"a": Outcome.PASS}, "survived"), ({"a": Outcome.PASS, "b": Outcome.ERROR}, "killed")],
+    [
+        ({}, "not planted"),
+        ({"a": Outcome.PASS}, "survived"),
+        ({"a": Outcome.PASS, "b": Outcome.ERROR}, "killed"),
+        ({"a": Outcome.PASS, "b": Outcome.TIMEOUT}, "timed out"),
+        ({"a": Outcome.TIMEOUT, "b": Outcome.FAIL}, "killed"),
+    ],
 )
 def test_what_came_of_a_mutant(outcomes: dict[str, Outcome], status: str) -> None:
     (mutant, *_) = mutants("m", SOURCE)
