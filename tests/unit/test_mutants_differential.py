@@ -14,14 +14,14 @@ from tests.mutants.table import named
 LOWERING = "torch._inductor.lowering"
 
 
-def variance() -> Mutant:
-    """The mutant under which a variance is divided by one more than the elements, and not by one less."""
+def flipped() -> Mutant:
+    """The mutant under which a flip begins with the last element but one."""
     source = source_of(LOWERING)
-    alike = [one for one in mutants(LOWERING, source) if (one.function, one.kind) == ("var_mean_sum_", "arithmetic")]
-    wanted = "-        denom = Max(denom - correction, 0)\n+        denom = Max(denom + correction, 0)"
+    alike = [one for one in mutants(LOWERING, source) if (one.function, one.kind) == ("rev", "constant")]
+    wanted = "-            idx[dim] = sizes[dim] - 1 - idx[dim]\n+            idx[dim] = sizes[dim] - 2 - idx[dim]"
     found = [one for one in alike if difference(source, one) == wanted]
     if not found:
-        pytest.skip("the installed torch computes the variance otherwise")
+        pytest.skip("the installed torch flips otherwise")
     return found[0]
 
 
@@ -41,13 +41,13 @@ def searched(*arguments: object) -> dict[Mutant, differential.Named]:
 
 
 def test_survivors_of_a_record_are_searched_with_and_killed_mutants_are_not(tmp_path: Path) -> None:
-    one = variance()
+    one = flipped()
     assert list(searched("--record", record(tmp_path, one))) == [one]
     assert list(searched("--record", record(tmp_path, one, status="killed"))) == []
 
 
 def test_classified_survivors_are_searched_with_by_their_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = variance()
+    one = flipped()
     name = Named(one.module, one.function, one.kind, difference(source_of(LOWERING), one))
     for classified, options, found in (("wrong answer", (), [one]), ("slower", (), []), ("slower", ("--classified", "slower"), [one])):
         monkeypatch.setattr(differential, "survivors", lambda classified=classified: (Survivor(name, classified, "a reason", ""),))
@@ -76,9 +76,9 @@ def test_every_operator_of_the_search_has_a_case(tmp_path: Path) -> None:
 @pytest.mark.torch
 @pytest.mark.nightly(reason="builds kernels; the tests above judge what a search found")
 def test_a_mutant_that_gives_a_wrong_answer_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = variance()
+    found = flipped()
     out = tmp_path / "found.json"
-    assert differential.main(["var", "add", "--record", str(record(tmp_path, found)), "--json", str(out)]) == 1
+    assert differential.main(["flip", "add", "--record", str(record(tmp_path, found)), "--json", str(out)]) == 1
     assert "1 give a wrong answer" in capsys.readouterr().out
     (tried,) = json.loads(out.read_bytes())["tried"]
     assert tried["mutant"] == named(json.loads((tmp_path / "record.json").read_bytes())["mutants"][0]).text
