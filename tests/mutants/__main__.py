@@ -11,8 +11,8 @@ from pathlib import Path
 
 from runner.core.outcomes import Outcome
 from tests.mutants.named import source_of, torch_version
-from tests.mutants.operators import Mutant, difference, mutants, sample, sample_of_each
-from tests.mutants.running import Executed, Tried, cases_of, executed, in_turns, reached, record_lines, recorded, some, status
+from tests.mutants.operators import Mutant, difference, lines_of, mutants, sample, sample_of_each
+from tests.mutants.running import Executed, Tried, cases_of, executed, in_turns, reached, record_lines, recorded, some, status, varied
 
 FIVE_SEEDS = (
     "torch._inductor.codecache",
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         had = _survivors(options.again)
         drawn = random.Random(options.seed).sample(chosen := _drawn(known, options), len(chosen))  # each batch has some of each module
         for number, some_of_them in enumerate(batched(drawn, options.batch)):
-            wanted = {mutant: some(_not_had(known[mutant], had.get(mutant.name, ())), lines, options.cases) for mutant in some_of_them}
+            wanted = {mutant: _cases(mutant, known[mutant], had.get(mutant.name), lines, options.cases) for mutant in some_of_them}
             for one in in_turns(wanted, cases, folder / f"tried-{number}", jobs=options.jobs):
                 found.append(one)
                 _show(one, sources)
@@ -105,8 +105,10 @@ def _survivors(records: Sequence[Path]) -> dict[str, frozenset[str]]:
     return {name: cases for name, cases in had.items() if name not in killed}
 
 
-def _not_had(ids: Sequence[str], had: Collection[str]) -> list[str]:
-    return [case_id for case_id in ids if case_id not in had]
+def _cases(mutant: Mutant, ids: Sequence[str], had: Collection[str] | None, lines: Executed, most: int) -> list[str]:
+    if had is None:
+        return some(ids, lines, most)
+    return varied(ids, had, lines, mutant.module, lines_of(source_of(mutant.module), mutant), most)
 
 
 def _rates(found: Sequence[Tried]) -> list[str]:

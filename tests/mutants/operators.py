@@ -123,6 +123,12 @@ def _function(tree: ast.Module, mutant: Mutant) -> Function:
     raise LookupError(mutant.name)
 
 
+def lines_of(source: str, mutant: Mutant) -> range:
+    """Return the lines of the function that a mutant changes."""
+    function = _function(_tree(source), mutant)
+    return range(function.lineno, (function.end_lineno or function.lineno) + 1)
+
+
 def only(tree: ast.Module, function: str) -> ast.Module:
     """Return what compiles the functions of one qualified name, and little else: their classes, and imports from the future."""
     return ast.Module(body=list(_kept(tree.body, function.split("."))), type_ignores=[])

@@ -171,6 +171,22 @@ def some(ids: Sequence[str], lines: Executed, most: int) -> list[str]:
     return [case_id for *_, case_id in sorted(turns)[:most]]
 
 
+def varied(ids: Sequence[str], had: Collection[str], lines: Executed, module: str, function: range, most: int) -> list[str]:
+    """Return at most ``most`` of the cases: those that execute more lines of a function than the cases that a mutant of it had."""
+    seen = {line for case_id in had if case_id in lines for line in lines[case_id].lines.get(module, ()) if line in function}
+    waiting = {
+        case_id: {line for line in lines[case_id].lines.get(module, ()) if line in function} for case_id in ids if case_id not in had
+    }
+    chosen: list[str] = []
+    while waiting and len(chosen) < most:
+        best = min(waiting, key=lambda one: (-len(waiting[one] - seen), lines[one].seconds, one))
+        if not waiting[best] - seen:
+            break
+        seen |= waiting.pop(best)
+        chosen.append(best)
+    return [*chosen, *some(list(waiting), lines, most - len(chosen))]
+
+
 def _run(
     wanted: Mapping[str, object],
     assigned: Mapping[str, str],

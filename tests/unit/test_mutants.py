@@ -11,9 +11,9 @@ import pytest
 from runner.core.outcomes import Outcome
 from tests.fakes import ROOT
 from tests.mutants import running
-from tests.mutants.__main__ import _not_had, _survivors
+from tests.mutants.__main__ import _survivors
 from tests.mutants.named import KINDS_OF_SURVIVORS, SURVIVED_IN, Named, minor, missing, survivors, torch_version
-from tests.mutants.operators import difference, mutants, mutated, only, sample, sample_of_each
+from tests.mutants.operators import difference, lines_of, mutants, mutated, only, sample, sample_of_each
 from tests.mutants.planting import NOTES, plant
 from tests.mutants.running import Alone, Tried, reached, record_lines, recorded, some
 
@@ -233,7 +233,15 @@ def test_survivors_of_a_record_are_tried_under_cases_that_they_did_not_have(tmp_
     one.write_text(json.dumps({"mutants": [record("m:1", a="PASS"), record("m:2", a="PASS"), record("m:3", a="FAIL"), record("m:4")]}))
     other.write_text(json.dumps({"mutants": [record("m:1", b="PASS"), record("m:2", b="FAIL"), record("m:5", a="PASS", b="TIMEOUT")]}))
     assert _survivors([one, other]) == {"m:1": {"a", "b"}, "m:5": {"a"}}
-    assert _not_had(["a", "c", "b"], {"a", "b"}) == ["c"]
+
+
+def test_survivors_get_the_cases_that_execute_other_lines_of_the_function() -> None:
+    executed = {"a/had": {3, 4}, "a/same": {3, 4, 90}, "b/one": {3, 5}, "b/most": {5, 6, 7}, "c/quick": {3}, "c/none": {99}}
+    lines = {name: Alone(float(place), {"m": frozenset(found)}) for place, (name, found) in enumerate(executed.items())}
+    chosen = running.varied(list(executed), {"a/had", "unknown"}, lines, "m", range(1, 10), 4)
+    assert chosen == ["b/most", "a/same", "b/one", "c/quick"], "the one with new lines first, then the quickest of each area"
+    (mutant, *_) = [one for one in mutants("m", SOURCE) if one.function == "Box.grow"]
+    assert lines_of(SOURCE, mutant) == range(21, 27)
 
 
 @pytest.mark.parametrize(
