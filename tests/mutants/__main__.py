@@ -33,28 +33,33 @@ FIVE_SEEDS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print each survivor with its difference, and the rates; survivors are for people to read, so that the status is 0."""
-    options = _parser().parse_args(arguments)
-    modules = options.modules or FIVE_SEEDS
+    given = options().parse_args(arguments)
+    modules = given.modules or FIVE_SEEDS
     sources = {module: source_of(module) for module in modules}
     every = [mutant for module, source in sources.items() for mutant in mutants(module, source)]
     with tempfile.TemporaryDirectory(prefix="mutants-") as temporary:
-        folder = Path(tempfile.mkdtemp(prefix="table-", dir=options.out)) if options.out else Path(temporary)
-        cases = {name: file for name, file in cases_of(options.device or ["cpu"]).items() if not options.case or name in options.case}
-        lines = _lines(modules, cases, folder / "lines", options)
+        folder = Path(tempfile.mkdtemp(prefix="table-", dir=given.out)) if given.out else Path(temporary)
+        cases = chosen_cases(cases_of(given.device or ["cpu"]), given.case)
+        lines = _lines(modules, cases, folder / "lines", given)
         known = reached(every, lines)
         print(f"{len(every)} mutants, {len(known)} of them in lines that {len(lines)} cases execute", flush=True)
         found: list[Tried] = []
-        had = _survivors(options.again)
-        drawn = random.Random(options.seed).sample(chosen := _drawn(known, options), len(chosen))  # each batch has some of each module
-        for number, some_of_them in enumerate(batched(drawn, options.batch)):
-            wanted = {mutant: _cases(mutant, known[mutant], had.get(mutant.name), lines, options.cases) for mutant in some_of_them}
-            for one in in_turns(wanted, cases, folder / f"tried-{number}", jobs=options.jobs):
+        had = _survivors(given.again)
+        drawn = random.Random(given.seed).sample(chosen := _drawn(known, given), len(chosen))  # each batch has some of each module
+        for number, some_of_them in enumerate(batched(drawn, given.batch)):
+            wanted = {mutant: _cases(mutant, known[mutant], had.get(mutant.name), lines, given.cases) for mutant in some_of_them}
+            for one in in_turns(wanted, cases, folder / f"tried-{number}", jobs=given.jobs):
                 found.append(one)
                 _show(one, sources)
-            if options.json:  # after each batch, so that a run that is stopped leaves what it found
-                options.json.write_text(json.dumps(_record(found, sources, known, options), indent=1) + "\n", "utf-8")
+            if given.json:  # after each batch, so that a run that is stopped leaves what it found
+                given.json.write_text(json.dumps(_record(found, sources, known, given), indent=1) + "\n", "utf-8")
     print("\n" + "\n".join(_rates(found)))
     return 0
+
+
+def chosen_cases(cases: Mapping[str, Path], named: Sequence[str]) -> dict[str, Path]:
+    """Return the named cases; where none is named all of them, without the thousands of the operator suite."""
+    return {name: file for name, file in cases.items() if (name in named if named else not name.startswith("operators/"))}
 
 
 def _lines(modules: Sequence[str], cases: Mapping[str, Path], folder: Path, options: argparse.Namespace) -> Executed:
@@ -144,7 +149,7 @@ def _record(
     }
 
 
-def _parser() -> argparse.ArgumentParser:
+def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="modules of torch (the modules of the five seed files)")
     parser.add_argument("--sample", type=int, default=60, metavar="N", help="mutants that are drawn of those that cases execute (60)")

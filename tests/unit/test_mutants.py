@@ -11,7 +11,7 @@ import pytest
 from runner.core.outcomes import Outcome
 from tests.fakes import ROOT
 from tests.mutants import running
-from tests.mutants.__main__ import _survivors
+from tests.mutants.__main__ import _survivors, chosen_cases
 from tests.mutants.named import KINDS_OF_SURVIVORS, SURVIVED_IN, Named, minor, missing, survivors, torch_version
 from tests.mutants.operators import difference, lines_of, mutants, mutated, only, sample, sample_of_each
 from tests.mutants.planting import NOTES, plant
@@ -242,6 +242,12 @@ def test_survivors_get_the_cases_that_execute_other_lines_of_the_function() -> N
     assert chosen == ["b/most", "a/same", "b/one", "c/quick"], "the one with new lines first, then the quickest of each area"
     (mutant, *_) = [one for one in mutants("m", SOURCE) if one.function == "Box.grow"]
     assert lines_of(SOURCE, mutant) == range(21, 27)
+
+
+def test_the_operator_suite_is_left_out_unless_its_cases_are_named() -> None:
+    cases = dict.fromkeys(("basics/x[b]", "operators/y[b]"), SPECS)
+    assert list(chosen_cases(cases, [])) == ["basics/x[b]"]
+    assert list(chosen_cases(cases, ["operators/y[b]"])) == ["operators/y[b]"]
 
 
 @pytest.mark.parametrize(
