@@ -21,6 +21,9 @@ from collections.abc import Sequence
 FOLDER = "TESTS_COMPILER_CACHE"
 """The variable with the folder of the session."""
 
+_INPUTS = (".cpp", ".h", ".hpp", ".o")
+"""How inputs end whose content, with the headers, is all that is read: an assembler file may name another file."""
+
 _ARGUMENT = frozenset(["-D", "-I", "-L", "-l", "-x"])
 _KNOWN = ("-D", "-O", "-W", "-f", "-g1", "-l", "-m", "-std=", "-pedantic", "-shared", "-c", "-E", "-P", "-x", "-o", "-include", "-I", "-L")
 _UNKNOWN = ("-Wl,", "-Wa,", "-Wp,", "-fplugin", "-fprofile", "-fdump", "-flto", "-fstats")
@@ -57,6 +60,8 @@ def key_of(words: Sequence[str], headers: Sequence[str]) -> tuple[str, str] | No
     waiting = iter(words)
     for word in waiting:
         if not word.startswith("-"):
+            if not word.endswith(_INPUTS):
+                return None
             _add_file(found, word)
             continue
         if not word.startswith(_KNOWN) or word.startswith(_UNKNOWN):

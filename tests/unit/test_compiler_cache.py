@@ -85,7 +85,10 @@ def test_another_included_header_is_another_command(compiler: Compiler) -> None:
     assert compiler.run("two", "int x;", "-include", str(header)) != first
 
 
-@pytest.mark.parametrize("words", [("-I/elsewhere",), ("-MD", "-MF", "/dev/null"), ("-save-temps",), ("-Wl,-Map,x",), ("-o", "/dev/null")])
+ANOTHER_KIND = [("-I/elsewhere",), ("-MD", "-MF", "/dev/null"), ("-save-temps",), ("-Wl,-Map,x",), ("-o", "/dev/null"), ("b.S",)]
+
+
+@pytest.mark.parametrize("words", ANOTHER_KIND)
 def test_a_command_of_another_kind_is_run_each_time(compiler: Compiler, words: tuple[str, ...]) -> None:
     compiler.run("one", "int x;", *words)
     compiler.run("two", "int x;", *words)
