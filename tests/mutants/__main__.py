@@ -132,7 +132,7 @@ def _record(
 ) -> object:
     return {
         "torch": torch_version(),
-        "seed": options.seed,
+        "seed": None if options.again or options.mutant else options.seed,  # what was not drawn has no seed
         "most_cases": options.cases,
         "reached": dict(Counter(mutant.module for mutant in known)),
         "mutants": [

@@ -57,7 +57,7 @@ def read(files: Sequence[Path]) -> Sample:
         for one in record["mutants"]:
             before = rows[one["name"]].outcomes if one["name"] in rows else {}
             rows[one["name"]] = Row(named(one), {**before, **one["cases"]})
-    seeds = tuple(sorted({record["seed"] for record in records}))
+    seeds = tuple(sorted({record["seed"] for record in records} - {None}))
     return Sample(versions.pop(), seeds, reached, tuple(rows[name] for name in sorted(rows)))
 
 
