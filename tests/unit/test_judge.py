@@ -314,7 +314,11 @@ def test_an_exception_that_nobody_expected_ends_the_judging():
 )
 def test_an_exception_shows_the_line_that_says_what_is_wrong(message: str, shown: str):
     """A waiver reads this line: torch's wrappers begin with one that is the same for every defect."""
-    (raised,) = (verdict for verdict in verdict_of(case(step(HOLDS)), changed(raised=exception(message=message))).verdicts if verdict.kind == "raised")
+    (raised,) = (
+        verdict
+        for verdict in verdict_of(case(step(HOLDS)), changed(raised=exception(message=message))).verdicts
+        if verdict.kind == "raised"
+    )
     assert raised.observed.partition("in phase ")[2].partition("'")[2].partition("'")[2].removeprefix(": ") == shown
 
 
