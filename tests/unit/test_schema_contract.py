@@ -361,7 +361,6 @@ def test_sections() -> None:
         "backends",
         "matrix",
         "exclude",
-        "requires",
         "services",
         "on_request",
         "source",
