@@ -8,6 +8,7 @@
 ``<!-- examples: FILE/NAME -->``   entries of a definition in ``schemas/FILE.schema.json``
 ``<!-- workflow: NAME.yml -->``    a GitHub workflow, whose ``run:`` lines are commands
 ``<!-- commands -->``              lines of a shell, which find the files of their page
+``<!-- program: NAME.py -->``      Python that fails as long as torch has the defect of that name
 ``<!-- journal -->``               lines of ``run.jsonl``
 
 The files of one page are written to one folder, in which its commands run.

@@ -13,6 +13,7 @@ from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, one_of, 
 from runner.core.matching.filecheck import CheckFile, ChecksError
 from runner.core.matching.filecheck import parse as parse_checks
 from runner.core.matching.patterns import check_pattern
+from runner.core.template_form import is_template
 from runner.language.read.document import DataPath, Document
 from runner.language.read.kinds import BACKENDS, Kind
 from runner.language.read.python import missing_module
@@ -297,11 +298,18 @@ def _choices(given: Mapping[str, Any] | None) -> Choices | None:
     return Choices(match=given["match"], least=given.get("min", 1), of_class=given.get("class", ""))
 
 
-def read_requirements(document: Document, path: DataPath, given: Sequence[Any], problems: list[Diagnostic]) -> tuple[Requirement, ...]:
-    """Read a ``requires`` list that fits the schema. Unknown capabilities and invalid arguments become problems."""
+def read_requirements(
+    document: Document, path: DataPath, given: Sequence[Any], problems: list[Diagnostic], *, templated: bool = False
+) -> tuple[Requirement, ...]:
+    """Read a ``requires`` list that fits the schema. Unknown capabilities and invalid arguments become problems.
+
+    With ``templated``, entries with a template are left out: they are read at each point of the matrix.
+    """
     found = []
     for index, entry in enumerate(given):
         name, argument = next(iter(entry.items())) if isinstance(entry, dict) else (entry, None)
+        if templated and is_template(argument if isinstance(entry, dict) else name):
+            continue
         place = (*path, index, name) if isinstance(entry, dict) else (*path, index)
         text = None if argument is None else str(argument)
         problem = _requirement_problem(name, text, is_plain=not isinstance(argument, bool | list | dict))

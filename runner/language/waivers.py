@@ -22,7 +22,7 @@ from runner.language.waiver_forms import wrong_form
 from runner.system.data_dirs import folder
 from runner.vocabulary.expectations import EXPECTATIONS
 
-OUTSIDE_OF_EXPECTATIONS = ("raised", "fell-back", "crash", "timeout")
+OUTSIDE_OF_EXPECTATIONS = ("raised", "side-effects", "fell-back", "crash", "timeout")
 """Types of failures without an expectation. ``error`` cannot be waived, because such a case claims nothing."""
 
 

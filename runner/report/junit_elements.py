@@ -10,12 +10,13 @@ import math
 import os
 import shlex
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # junit-xml ships no annotations (no py.typed), and no stub package exists for it
 
-from runner.core.header import RunHeader
+from runner.core.header import LedgerCount, RunHeader
 from runner.core.outcomes import RETRIED, JUnitTag, Outcome
 from runner.core.results import Attempt, CaseResult
 from runner.core.targets import evidence_of
@@ -38,6 +39,9 @@ REPORT_NAME = "torch-conformance"
 
 _PROPERTY_LIMIT = 2_000
 
+_MOST_REASONS = 50
+"""How many reasons for which cases of a ledger were not executed have a property of their own."""
+
 
 def properties_of(header: RunHeader, results: Sequence[CaseResult] = ()) -> dict[str, str]:
     """Return the properties of every suite: the run, its statement, the machine and the environment. ``results`` are all of the run."""
@@ -53,6 +57,19 @@ def left_out(group: Sequence[CaseResult]) -> dict[str, str]:
     """Return the number of bench steps of a suite that were not run; empty if there were none."""
     count = sum(result.benches_left_out for result in group)
     return {"bench-steps-left-out": str(count)} if count else {}
+
+
+def ledger_properties(ledgers: Sequence[LedgerCount]) -> dict[str, str]:
+    """Return the counts of ledgers: all cases, the executed ones, and how many were not executed for each reason."""
+    found: Counter[str] = Counter()  # two reasons that read alike once they are escaped are one
+    for count in ledgers:
+        name = f"ledger.{count.file}"
+        common = Counter(count.not_executed).most_common(_MOST_REASONS)
+        rest = count.cases - count.executed - sum(number for _, number in common)
+        rows = [("cases", count.cases), ("executed", count.executed), *((f"not-executed: {reason}", number) for reason, number in common)]
+        for key, number in [*rows, *([("not-executed for other reasons", rest)] if rest else [])]:
+            found[clip(visible_name(f"{name}.{key}"), _PROPERTY_LIMIT)] += number
+    return {name: str(number) for name, number in found.items()}
 
 
 def truncated_suite(header: RunHeader, properties: Mapping[str, str], why: str) -> ET.Element:

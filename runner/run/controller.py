@@ -10,7 +10,7 @@ from runner.core.case import Case
 from runner.core.diagnostics import JournalAltered
 from runner.core.events import ExecutionEnded, Listener, Note, ResultsCompleted, RunAbandoned, RunEnded, RunStarted, Warned
 from runner.core.exit_codes import ExitCode, exit_code
-from runner.core.header import RunFooter
+from runner.core.header import LedgerCount, RunFooter
 from runner.core.options import RunOptions
 from runner.core.results import CaseResult, executed
 from runner.judge.void_waivers import lines_of, void_waivers
@@ -121,9 +121,12 @@ class Controller:
         """Let the listeners write their files, then end the journal: the run is complete when its files are written."""
         code = self._exit_code()
         results = tuple(self._ledger.of(self._selection.selected))
-        self._emit(ResultsCompleted(header=self._header.header, results=results))
+        coverage = Coverage(self._selection.suite.cases, self._selection.whole, self._ledger.results)
+        ledgers = tuple(map(coverage.of_ledger, self._expected.ledgers))
+        self._emit(ResultsCompleted(header=self._header.header, results=results, ledgers=ledgers))
         void = self._void_waivers(results)
-        self._emit(RunEnded(header=self._header.header, results=results, footer=self._footer(code), void_waivers=void))
+        footer = self._footer(code, coverage, ledgers)
+        self._emit(RunEnded(header=self._header.header, results=results, footer=footer, void_waivers=void))
         return code
 
     def _void_waivers(self, results: Sequence[CaseResult]) -> tuple[str, ...]:
@@ -154,8 +157,7 @@ class Controller:
             self._emit(Note(text=problem))
         return ExitCode.NOTHING if unexercised else code
 
-    def _footer(self, code: ExitCode) -> RunFooter:
-        coverage = Coverage(self._selection.suite.cases, self._selection.whole, self._ledger.results)
+    def _footer(self, code: ExitCode, coverage: Coverage, ledgers: tuple[LedgerCount, ...]) -> RunFooter:
         earlier = self._expected.earlier
         statement = self._header.header.statement(self._ledger.results.values())
         return RunFooter(
@@ -164,7 +166,7 @@ class Controller:
             totals=totals(list(self._ledger.results.values())),
             exit_code=int(code),
             interrupted=self._is_interrupted,
-            ledgers=tuple(map(coverage.of_ledger, self._expected.ledgers)),
+            ledgers=ledgers,
             against=(coverage.of_earlier(earlier),) if earlier else (),
             statement=(statement,) if statement else (),
         )

@@ -22,10 +22,10 @@ TESTED = {
     "yaml": (*FILES, "examples", "workflow"),
     "sh": ("commands", "command-run", "command-test"),
     "json": ("journal",),
-    "python": ("",),
+    "python": ("", "program"),
     "": ("failure",),
 }
-"""The marks that tests claim, here and in ``test_doc_commands``, by the language of their fences."""
+"""The marks that tests claim, here, in ``test_doc_commands`` and in ``test_defects``, by the language of their fences."""
 
 
 def fences(*marks: str) -> list[Fence]:

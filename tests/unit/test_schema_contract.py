@@ -381,7 +381,6 @@ def test_sections() -> None:
         "backends",
         "matrix",
         "exclude",
-        "requires",
         "services",
         "on_request",
         "source",

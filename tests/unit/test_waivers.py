@@ -27,8 +27,9 @@ from runner.language.read import schema
 from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS, Signature, WaiverFiles, load_waivers
 from runner.language.waivers import Waiver as KnownFailure
 from runner.record.journal.lines import encode
+from tests import fakes
 from tests.conftest import GOOD
-from tests.fakes import COUNTED, HERE, ID, case, exception, expected, observation, place, seen, step, verdict_of
+from tests.fakes import COUNTED, HERE, ID, case, close_facts, close_leaf, exception, expected, observation, place, seen, step, verdict_of
 
 TODAY = date(2026, 12, 1)
 CUDA = Surroundings(backends=frozenset({"cuda"}), device="cuda", torch=(2, 13, 0), vendor="nvidia", arch="sm_90")
@@ -40,6 +41,11 @@ FAILED = verdict_of(case(step(MISSES)), observation(seen()))
 FAILED_TWICE = verdict_of(case(step(MISSES, KERNELS)), observation(seen()))
 FELL_BACK = verdict_of(case(step(COUNTED)), observation(seen(graphs=[], executed={})))
 FAILED_AND_FELL_BACK = verdict_of(case(step(MISSES)), observation(seen(graphs=[], executed={})))
+LOST = fakes.effects(close_leaf(path="argument [0]", mismatches=1, excess=1.0, max_abs=1.0))
+LOST_CHANGE = verdict_of(
+    case(step(expected("close", {"to": "eager"}))),
+    observation(seen(measured={"0": close_facts(close_leaf())}, effects=LOST)),
+)
 RAISED = verdict_of(case(step(COUNTED)), observation(seen(raised=exception(message="cannot lower"), graphs=[], executed={})))
 CRASHED = verdict_of(case(step(COUNTED)), None, ending=Ending(signal=11, phase="run"))
 TIMED_OUT = verdict_of(case(step(COUNTED)), None, ending=Ending(timed_out=True, phase="codegen"))
@@ -100,6 +106,7 @@ def test_the_outcomes_of_this_file_are_what_they_are_called() -> None:
         (FAILED_TWICE, [("metric", "kernel_count"), MISS, ("crash", "SIGSEGV")]),
         (FELL_BACK, [("fell-back", "0 graphs")]),
         (FAILED_AND_FELL_BACK, [MISS, ("fell-back", "0 graphs")]),
+        (LOST_CHANGE, [("side-effects", "argument \\[0\\] within")]),
         (RAISED, [("raised", "RuntimeError in phase 'trace': cannot lower")]),
         (CRASHED, [("crash", "SIGSEGV while in phase 'run'")]),
         (TIMED_OUT, [("timeout", "phase 'codegen'")]),
@@ -426,7 +433,7 @@ def test_a_file_that_is_missing_is_told(write: Write) -> None:
 
 def test_the_types_are_those_that_judging_gives() -> None:
     """What no expectation asks for, and can be waived, is what these outcomes are of."""
-    given = {judged.failure_type for judged in (FELL_BACK, RAISED, CRASHED, TIMED_OUT)}
+    given = {judged.failure_type for judged in (FELL_BACK, RAISED, CRASHED, TIMED_OUT, LOST_CHANGE)}
     assert given == set(OUTSIDE_OF_EXPECTATIONS)
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 
 from runner.core.diagnostics import Diagnostic, unknown
+from runner.core.template_form import is_template
 from runner.language.backends import Backends, read_requirements
 from runner.language.check.audit import audit_problems
 from runner.language.check.conditional_steps import conditional_step_problems, repeat_problems
@@ -28,7 +29,7 @@ from runner.vocabulary.steps import TRITON
 def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
     """Return all problems of a spec that fits the schema, except those of its templates' values (``check_templates``)."""
     problems = list(anatomy.problems)
-    for part in (matrix_problems, _shape, _requirements, python_problems):
+    for part in (matrix_problems, _shape, requirement_problems, python_problems):
         problems.extend(part(anatomy, backends))
     return [*problems, *check_values(anatomy, backends, names), *audit_problems(anatomy, backends)]
 
@@ -142,15 +143,16 @@ def _services(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
                 yield document.problem(("env", name), f"'{name}' beside 'services'", hint, key=True)
 
 
-def _requirements(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+def requirement_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Yield unknown capabilities and invalid arguments; templates are checked with their values, at each point of the matrix."""
     problems: list[Diagnostic] = []
     given = anatomy.data.get("requires", [])
-    read_requirements(anatomy.document, ("requires",), given, problems)
+    read_requirements(anatomy.document, ("requires",), given, problems, templated=True)
     yield from problems
     required = required_packages(anatomy)
     for index, entry in enumerate(given):
         predicate = entry.get("call") if isinstance(entry, dict) else None
-        if not isinstance(predicate, str) or CAPABILITIES["call"].check(predicate):
+        if not isinstance(predicate, str) or is_template(predicate) or CAPABILITIES["call"].check(predicate):
             continue
         package = predicate.replace(":", ".").split(".")[0]
         if not python.is_installed(package):

@@ -72,7 +72,7 @@ class _Expansion:
         self.templates = {path: templates.parse(text) for path, text in substitution.occurrences(anatomy.data)}
         self.templated = frozenset(path[0] for path in self.templates)
         self.axes, _ = matrix.axes(anatomy.document)
-        self.requires = read_requirements(self.document, ("requires",), anatomy.data.get("requires", []), [])
+        self.requires = () if "requires" in self.templated else self._requires(anatomy.data.get("requires", []))
         self.services = [
             Requirement(name=name, argument=None, position=self.document.position(("services", index)))
             for index, name in enumerate(anatomy.data.get("services", []))
@@ -103,6 +103,7 @@ class _Expansion:
         problems.extend(problem for section in sections.values() for problem in section.problems)
         problems.extend(problem for problem in self._wrong_values(sections, point) if problem not in problems)
         merged = self._options(sections, point)
+        requires = self._requires(filled.listed("requires")) if "requires" in self.templated else self.requires
         return Case(
             id=CaseId(self.prefix + point.bracket),
             spec=self.document.file,
@@ -116,7 +117,7 @@ class _Expansion:
             device=point.backend.device,
             module=point.backend.module,
             params=point.values,
-            requires=(*point.backend.requires, *self._targets(point), *self.requires, *self.services),
+            requires=(*point.backend.requires, *self._targets(point), *requires, *self.services),
             body=self._body(filled, point, sections),
             steps=self._steps.steps_of(filled),
             missing_names=self._missing(merged, filled),
@@ -127,6 +128,9 @@ class _Expansion:
             on_request=filled.section("on_request") is True,
             target=target_of(point),
         )
+
+    def _requires(self, given: Sequence[Any]) -> tuple[Requirement, ...]:
+        return read_requirements(self.document, ("requires",), given, [])
 
     def _wrong_values(self, sections: Mapping[str, "_Section"], point: matrix.Point) -> Iterator[Diagnostic]:
         """Yield the invalid values of options that come from templates; literal values are checked before."""

@@ -10,7 +10,7 @@ from runner.language.read.document import DataPath
 from runner.vocabulary.steps import STEPS, TRITON
 
 SECTIONS = frozenset(
-    ["summary", "covers", "config", "dynamo_config", "functorch_config", "env", "torch", "context", "function", "functions"]
+    ["summary", "covers", "requires", "config", "dynamo_config", "functorch_config", "env", "torch", "context", "function", "functions"]
     + ["let", "spies", "handlers", "inputs", "compile", "steps", "expect", "timeout", "control", TRITON]
 )
 """The top-level keys in whose values ``{{`` begins a template."""
