@@ -1,6 +1,10 @@
 """What every test may ask for."""
 
+import importlib.util
+import shutil
 import signal
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
@@ -10,6 +14,7 @@ import pytest
 
 from runner.core.diagnostics import InvalidSpecs
 from runner.language.load import Suite, load
+from tests import compiler_cache
 
 GOOD = """\
 summary: A product of two matrices is right
@@ -41,10 +46,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-goldens", action="store_true", help="write what the program says now into tests/specs/invalid/*.txt")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the session, and each process that it starts, a compiler that compiles nothing twice."""
+    torch = importlib.util.find_spec("torch")
+    if not hasattr(config, "workerinput") and torch is not None and torch.origin is not None:
+        folder = tempfile.mkdtemp(prefix="compiler-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        compiler_cache.install(folder, [sys.base_prefix, str(Path(torch.origin).parent)])
+
+
 LONGEST_FIRST = (
-    *("planted_faults", "run", "broken_runs", "hostile_workers", "false_passes", "services", "flaky_runs", "faults", "object_cache"),
-    *("merged_runs", "hangs", "tampering", "wheel", "working_folder", "debug_folders", "new_process", "contamination", "waived_runs"),
-    *("warming", "cleaning", "bench", "worker_session", "measures", "quick", "lint", "junit", "bad_input", "startup", "names"),
+    *("suite", "planted_faults", "run", "broken_runs", "hostile_workers", "false_passes", "services", "flaky_runs", "faults"),
+    *("object_cache", "merged_runs", "hangs", "tampering", "wheel", "working_folder", "debug_folders", "new_process"),
+    *("contamination", "waived_runs", "warming", "cleaning", "bench", "worker_session", "measures", "quick", "lint", "junit"),
+    *("bad_input", "startup", "names"),
 )
 """The files of tests that take long, without ``test_`` and ``.py``: where several workers share the tests, these are begun first."""
 

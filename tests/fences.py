@@ -4,9 +4,11 @@
 ``<!-- defaults: NAME.yaml -->``   a ``_defaults.yaml``, a file of its page
 ``<!-- backends: NAME.yaml -->``   a file for ``--backends``
 ``<!-- waivers: NAME.yaml -->``    a file for ``--waivers``
+``<!-- profile: NAME.yaml -->``    a file for ``--profile``
 ``<!-- examples: FILE/NAME -->``   entries of a definition in ``schemas/FILE.schema.json``
 ``<!-- workflow: NAME.yml -->``    a GitHub workflow, whose ``run:`` lines are commands
 ``<!-- commands -->``              lines of a shell, which find the files of their page
+``<!-- program: NAME.py -->``      Python that fails as long as torch has the defect of that name
 ``<!-- journal -->``               lines of ``run.jsonl``
 
 The files of one page are written to one folder, in which its commands run.
@@ -21,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-FILES = ("spec", "defaults", "backends", "waivers")
+FILES = ("spec", "defaults", "backends", "waivers", "profile")
 """Marks of fences that are files of their page."""
 
 _FENCE = re.compile(r"^ *```([a-z]*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)

@@ -8,11 +8,15 @@ from runner.core.diagnostics import Position
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
-from runner.core.results import AppliedWaiver, CaseResult, Verdict, WaiverEffect
+from runner.core.results import AppliedWaiver, CaseResult, Verdict, WaiverEffect, executed
 from runner.record.journal import RunFooter, totals
 
 EVIDENCE = {"observation.json": "e" * 64}
-_STATUS = {Outcome.PASS: Status.HELD, Outcome.XPASS: Status.HELD, Outcome.ERROR: Status.ERROR, Outcome.CRASH: Status.ERROR}
+_STATUS = {
+    **dict.fromkeys((Outcome.PASS, Outcome.XPASS, Outcome.OFFLINE_PASS), Status.HELD),
+    **dict.fromkeys((Outcome.ERROR, Outcome.CRASH), Status.ERROR),
+}
+_OFFLINE = (Outcome.OFFLINE_PASS, Outcome.OFFLINE_FAIL)
 _KINDS = {Outcome.CRASH: "crash", Outcome.TIMEOUT: "timeout", Outcome.ERROR: "error", Outcome.FELL_BACK: "proof"}
 _EFFECTS = {Outcome.XFAIL: WaiverEffect.MATCHED, Outcome.XPASS: WaiverEffect.PASSED}
 _NOTHING_RAN = (Outcome.NOT_RUN, Outcome.UNAVAILABLE)
@@ -32,7 +36,7 @@ def as_outcome(result: CaseResult, outcome: Outcome, **changes: Any) -> CaseResu
         ran: dict[str, Any] = {"verdicts": (), "folder": "", "isolation": "", "seconds": 0.0, "evidence": {}, "waivers": (), "timings": ()}
         return replace(result, **{"outcome": outcome, "reason": reason, "failure_type": kind, "attempts": (), **ran, **changes})
     verdict = verdict_for(outcome, result.position)
-    own_kind = {Outcome.FELL_BACK: "fell-back", Outcome.XPASS: "xpass", Outcome.FLAKY: "flaky", Outcome.PASS: ""}
+    own_kind = {Outcome.FELL_BACK: "fell-back", Outcome.XPASS: "xpass", Outcome.FLAKY: "flaky", Outcome.PASS: "", Outcome.OFFLINE_PASS: ""}
     waivers = (waiver_of(_EFFECTS[outcome], reason, result.position),) if outcome in _EFFECTS else ()
     made = {
         "outcome": outcome,
@@ -43,6 +47,8 @@ def as_outcome(result: CaseResult, outcome: Outcome, **changes: Any) -> CaseResu
         "evidence": dict(EVIDENCE),
         "waivers": waivers,
         "attempts": (),
+        "target": "hip:gfx942" if outcome in _OFFLINE else "",
+        "level": "O3" if outcome is Outcome.OFFLINE_PASS else "",
     }
     return replace(result, **{**made, **changes})
 
@@ -54,7 +60,7 @@ def waiver_of(effect: WaiverEffect, reason: str, position: Position) -> AppliedW
 def footer_of(results: Sequence[CaseResult], **changes: Any) -> RunFooter:
     """Return the footer of a run with these results."""
     least, lets_flaky_pass = changes.pop("least", 1), changes.pop("lets_flaky_pass", False)
-    whole = exit_code((result.outcome for result in results), least, lets_flaky_pass=lets_flaky_pass)
+    whole = exit_code((result.outcome for result in results), least, lets_flaky_pass=lets_flaky_pass, executed=executed(results))
     code = ExitCode.INTERRUPTED if changes.get("interrupted") else whole
     made = RunFooter(ended="2026-01-01T00:00:01+00:00", seconds=1.0, totals=totals(results), exit_code=int(code))
     return replace(made, **changes)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from runner import __version__
-from runner.cli import ledger_options, selecting
+from runner.cli import ledger_options, selecting, waive_options
 from runner.cli.option_types import factor, natural, positive, seed, times
 from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from runner.core.options import Options
 
 _EPILOG = """exit codes: 0 passed; 1 some case failed; 2 wrong usage or an invalid spec; 3 a bug of this program;
-4 nothing was selected or executed; 130 interrupted. Output that cannot be written (disk full): 1"""
+4 nothing was selected or executed, or a profile is INCOMPLETE; 130 interrupted. Output that cannot be written (disk full): 1"""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -48,6 +48,8 @@ def parser() -> argparse.ArgumentParser:
     _repro(commands)
     _audit(commands)
     _merge(commands)
+    _doctor(commands)
+    waive_options.add(commands.add_parser("waive", help=waive_options.HELP, description=waive_options.DESCRIPTION))
     return top
 
 
@@ -58,6 +60,7 @@ def _validate(commands: "_Commands") -> None:
     selecting.paths(command)
     selecting.backend_files(command)
     selecting.waiver_files(command)
+    selecting.profile(command, "also check this profile, with the specs, backends and waivers that it names")
     command.add_argument("--json", action="store_true", help="print the problems as JSON")
 
 
@@ -68,6 +71,7 @@ def _list(commands: "_Commands") -> None:
     selecting.paths(command)
     selecting.backend_files(command)
     selecting.choice(command)
+    selecting.profile(command, "show the cases of this profile by level")
     command.add_argument(
         "--coverage", action="store_true", help="print which specs and cases cover each upstream test, instead of the cases"
     )
@@ -83,6 +87,7 @@ def _run(commands: "_Commands") -> None:
     selecting.backend_files(command)
     selecting.waiver_files(command)
     selecting.choice(command)
+    selecting.profile(command, "run the cases of this profile and state CONFORMANT (exit 0), NOT CONFORMANT (1) or INCOMPLETE (4)")
     _machine(command)
     _outputs(command)
     _verdict(command)
@@ -187,6 +192,7 @@ def _explain(commands: "_Commands") -> None:
     selecting.paths(command)
     selecting.backend_files(command)
     selecting.sample(command)
+    selecting.profile(command, "name the case's level in this profile")
     command.add_argument("--json", action="store_true", help="print an array of objects")
 
 
@@ -245,6 +251,18 @@ def _merge(commands: "_Commands") -> None:
     add("--out", type=Path, metavar="DIR", help="folder of the merged run (default: reports/<utc>-<id>)")
     add("--junit", type=Path, metavar="FILE", help="also write the JUnit report to this file")
     add("--json", action="store_true", help="print one object")
+
+
+def _doctor(commands: "_Commands") -> None:
+    command = commands.add_parser(
+        "doctor",
+        help="show what this machine has and lacks",
+        description="Show what this machine has, what it lacks, and which backends and specs that allows. Exit 1 when something that the "
+        "machine claims to have (torch, a package, a build, a device, a variable) does not work.",
+    )
+    selecting.paths(command)
+    selecting.backend_files(command)
+    command.add_argument("--json", action="store_true", help="print one object")
 
 
 def _isolation(command: argparse.ArgumentParser) -> None:

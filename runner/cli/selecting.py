@@ -41,6 +41,11 @@ def choice(command: argparse.ArgumentParser) -> None:
     command.add_argument("--shard", metavar="I/N", help="select the I-th of N parts, by a hash of the id")
 
 
+def profile(command: argparse.ArgumentParser, does: str) -> None:
+    """Add the profile; ``does`` says what the command does with it."""
+    command.add_argument("--profile", metavar="NAME|FILE", help=f"{does}: the name of a shipped profile, or a file")
+
+
 def sample(command: argparse.ArgumentParser) -> None:
     """Add the number of a sample."""
     command.add_argument(

@@ -27,10 +27,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from runner.core.diagnostics import UsageError
-from runner.core.outcomes import RETRIED, Outcome
+from runner.core.outcomes import PASSED, RETRIED, Outcome
 from runner.core.results import Attempt, CaseResult
 
-_PASSED = (Outcome.PASS, Outcome.XPASS)
+_PASSED = (*PASSED, Outcome.XPASS)
 _NAMED = 2
 """The maximum number of attempts with another failure that a reason names."""
 

@@ -176,7 +176,8 @@ class Settings:
 
     def patched(self, patch: Mapping[str, Mapping[str, Json]]) -> "Settings":
         """Return the settings with the options of a control in the place of their own."""
-        return replace(self, **{section: {**self.by_section[section], **options} for section, options in patch.items()})
+        known = {section: options for section, options in patch.items() if section in self.by_section}
+        return replace(self, **{section: {**self.by_section[section], **options} for section, options in known.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,5 +241,9 @@ class Case:
     """Whether its spec says that nothing may run beside it."""
     on_request: bool = False
     """Whether it runs only when its path, tag or id selects it."""
+    target: str = ""
+    """The GPU that it is compiled for and not executed on (``core.targets``); empty for a case that is executed."""
+    module: str = ""
+    """The module that a worker imports for its device; empty for a device that torch brings."""
     left_out: tuple[Step, ...] = ()
     """Its bench steps, where this run times nothing: they stood below ``steps``."""

@@ -3,10 +3,14 @@
 A device of a case is a kind and sometimes a number: ``cpu``, ``cuda``, ``cuda:1``. The worker's side is ``worker/torch_compat/devices.py``.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 CPU = "cpu"
+
+WITHOUT_MODULE = (CPU, "cuda", "xpu", "mps")
+"""The kinds of device that torch itself can bring. Any other is registered by a module that its backend names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +51,41 @@ ACCELERATORS: Mapping[str, Accelerator] = {
         nodes=("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg"),
         activity="CUDA",
     ),
+    "xpu": Accelerator(
+        module="xpu",
+        builds=(Build(capability="xpu", version="xpu", title="XPU", vendor="intel", device="an Intel GPU"),),
+        nodes=("/dev/dri/renderD128", "/dev/dxg"),
+        activity="XPU",
+    ),
 }
 """The kinds of device besides the CPU. Of these torch asks drivers: each worker does that for itself, after the fork."""
+
+
+@dataclass(frozen=True, slots=True)
+class VendorDevice:
+    """A kind of device that a vendor's package brings, and the module of it that registers the device with torch and Inductor."""
+
+    kind: str
+    module: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}={self.module}"
+
+    @classmethod
+    def fits(cls, text: str) -> bool:
+        """Whether ``parse`` can read a text."""
+        return _VENDOR_DEVICE.fullmatch(text) is not None
+
+    @classmethod
+    def parse(cls, text: str) -> "VendorDevice":
+        """Return what ``str`` wrote; raise ``ValueError`` for another text."""
+        found = _VENDOR_DEVICE.fullmatch(text)
+        if found is None:
+            raise ValueError(f"'{text}' is not KIND=MODULE")
+        return cls(found[1], found[2])
+
+
+_VENDOR_DEVICE = re.compile(r"([a-z][a-z0-9_]*)=([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", re.ASCII)
 
 
 def kind_of(device: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from runner.core.activity import Activity
-from runner.core.header import RunFooter, RunHeader
+from runner.core.header import LedgerCount, RunFooter, RunHeader
 from runner.core.results import CaseResult
 
 
@@ -105,6 +105,8 @@ class ResultsCompleted:
     header: RunHeader
     results: tuple[CaseResult, ...]
     """In the order of the selection."""
+    ledgers: tuple[LedgerCount, ...]
+    """How much of the ledgers beside its specs the run executed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +116,8 @@ class RunEnded:
     header: RunHeader
     results: tuple[CaseResult, ...]
     footer: RunFooter
+    void_waivers: tuple[str, ...] = ()
+    """The waivers to remove, and the patch that removes them, as lines of the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

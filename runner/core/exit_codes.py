@@ -23,10 +23,13 @@ class ExitCode(IntEnum):
     """Ended by Ctrl-C."""
 
 
-def exit_code(outcomes: Iterable[Outcome], min_executed: int, *, lets_flaky_pass: bool = False) -> ExitCode:
-    """Return the exit code of an uninterrupted run with these outcomes."""
+def exit_code(outcomes: Iterable[Outcome], min_executed: int, *, lets_flaky_pass: bool = False, executed: int | None = None) -> ExitCode:
+    """Return the exit code of an uninterrupted run with these outcomes.
+
+    ``executed`` is how many cases were executed, where outcomes alone do not tell: an offline case is not, whatever its outcome.
+    """
     found = list(outcomes)
     if any(outcome.is_failure and not (lets_flaky_pass and outcome is Outcome.FLAKY) for outcome in found):
         return ExitCode.FAILED
-    executed = sum(outcome.is_executed for outcome in found)
+    executed = sum(outcome.is_executed for outcome in found) if executed is None else executed
     return ExitCode.OK if executed >= max(min_executed, 1) else ExitCode.NOTHING

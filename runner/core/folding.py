@@ -1,7 +1,7 @@
 """Combines the verdicts of a case into one outcome. Used by the judge, and by all readers of a journal to check it. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
@@ -22,8 +22,17 @@ class Folded:
     first: Verdict | None
 
 
-def fold(verdicts: Sequence[Verdict]) -> Folded:
+OFFLINE = {Outcome.PASS: Outcome.OFFLINE_PASS, Outcome.FAIL: Outcome.OFFLINE_FAIL, Outcome.FELL_BACK: Outcome.OFFLINE_FAIL}
+"""The outcomes of a case that is compiled for a target and not executed. It never passes."""
+
+
+def fold(verdicts: Sequence[Verdict], target: str = "") -> Folded:
     """Return the outcome of a case with these verdicts. An ERROR comes before a FAIL, and a FAIL before a missing proof."""
+    found = _fold(verdicts)
+    return replace(found, outcome=OFFLINE.get(found.outcome, found.outcome)) if target else found
+
+
+def _fold(verdicts: Sequence[Verdict]) -> Folded:
     errors = [verdict for verdict in verdicts if verdict.status is Status.ERROR]
     failed = [verdict for verdict in verdicts if verdict.status is Status.FAILED]
     claims = [verdict for verdict in failed if verdict.kind != PROOF]

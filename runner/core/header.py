@@ -1,7 +1,14 @@
 """What is recorded of a whole run: its header, known before the first case, and its footer, known after the last."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
+
+from runner.core.conformance import ProfileRecord, Statement, statement_of
+from runner.core.results import CaseResult
+
+_RELEASE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +49,32 @@ class RunHeader:
     """How many times every case is run."""
     flaky: str = "fail"
     """``pass`` where a FLAKY case does not fail the run."""
+    profile: tuple[ProfileRecord, ...] = ()
+    """The profile of ``--profile``; empty for any other run."""
 
     @property
     def lets_flaky_pass(self) -> bool:
         """Whether a FLAKY case does not fail the run."""
         return self.flaky == "pass"
+
+    def statement(self, results: Iterable[CaseResult]) -> Statement | None:
+        """Return what these results say of the run's profile; None for a run without one."""
+        if not self.profile:
+            return None
+        return statement_of(self.profile[0], results, torch=self._torch, day=self._day, shard=self.shard)
+
+    @property
+    def _torch(self) -> tuple[int, ...] | None:
+        release = _RELEASE.match(self.environment.get("torch", ""))
+        return tuple(map(int, release[0].split("."))) if release else None
+
+    @property
+    def _day(self) -> date:
+        """The day on which the run began; a day that no waiver reaches where the header does not say it."""
+        try:
+            return date.fromisoformat(self.started[:10])
+        except ValueError:
+            return date.max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,3 +112,5 @@ class RunFooter:
     """Of the ledgers beside the specs that were read."""
     against: tuple[MissedCases, ...] = ()
     """One for the run of ``--against``."""
+    statement: tuple[Statement, ...] = ()
+    """What the run says of its profile; empty for a run without one."""

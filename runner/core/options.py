@@ -49,6 +49,8 @@ class RunOptions(ExecutionOptions):
     repeat: int
     flaky: str
     resume: str | None
+    profile: str | None = None
+    """The name of a shipped profile, or the file of one."""
     against: str | None = None
     """A run whose executed cases are compared with this one's."""
 
@@ -90,6 +92,7 @@ class ValidateOptions:
     backends: tuple[Path, ...]
     waivers: tuple[Path, ...]
     json: bool
+    profile: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +107,22 @@ class ListOptions:
     shard: str | None
     coverage: bool
     json: bool
+    profile: str | None = None
     against: Path | None = None
     """A ledger that must have no case that is gone."""
     update: Path | None = None
     """A ledger that is brought up to date."""
     because: str = ""
     """Why cases of it are gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorOptions:
+    """The options of ``doctor``."""
+
+    paths: tuple[Path, ...]
+    backends: tuple[Path, ...]
+    json: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +135,7 @@ class ExplainOptions:
     sample: int | None = None
     """The number of one sample, for a case of torch's database of operators."""
     json: bool
+    profile: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +148,28 @@ class ReproOptions:
     sample: int | None = None
 
 
-Options: TypeAlias = RunOptions | AuditOptions | MergeOptions | ValidateOptions | ListOptions | ExplainOptions | ReproOptions
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaiveOptions:
+    """The options of ``waive``."""
+
+    targets: tuple[str, ...]
+    """Runs; files with ``--from``."""
+    form: str
+    """``--from``: the form of the files."""
+    to: Path | None
+    remove: bool
+    waivers: tuple[Path, ...]
+    cases: str
+    issue: str
+    reason: str
+    until: str
+    type: str
+    match: str
+
+
+Options: TypeAlias = (
+    RunOptions | AuditOptions | MergeOptions | ValidateOptions | ListOptions | ExplainOptions | ReproOptions | DoctorOptions | WaiveOptions
+)
 
 OPTIONS: Mapping[str, type[Options]] = {
     "validate": ValidateOptions,
@@ -144,5 +179,7 @@ OPTIONS: Mapping[str, type[Options]] = {
     "repro": ReproOptions,
     "audit": AuditOptions,
     "merge": MergeOptions,
+    "doctor": DoctorOptions,
+    "waive": WaiveOptions,
 }
 """The class of each command's options."""

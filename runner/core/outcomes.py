@@ -41,5 +41,11 @@ class Outcome(Enum):
         self.junit = junit
 
 
+WAIVABLE = (Outcome.FAIL, Outcome.FELL_BACK, Outcome.CRASH, Outcome.TIMEOUT, Outcome.OFFLINE_FAIL)
+"""Failures of torch or of a compiler, which a waiver may cover; an ERROR claims nothing about either."""
+
+PASSED = (Outcome.PASS, Outcome.OFFLINE_PASS)
+"""Outcomes in which every expectation held."""
+
 RETRIED = (Outcome.FAIL, Outcome.FELL_BACK, Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT)
 """Failures that are retried, because another attempt may pass."""

@@ -23,6 +23,9 @@ MAX_ATTACHMENT = 8 << 20
 THREADS = "TORCH_CONFORMANCE_THREADS"
 """The environment variable with the number of OpenMP threads of a worker."""
 
+TARGET = "TORCH_CONFORMANCE_TARGET"
+"""The environment variable with the target of a process that compiles for a GPU that the machine may lack."""
+
 KEPT = "TORCH_CONFORMANCE_KEPT"
 """The variable that names the folder of what a zygote may know from earlier runs."""
 

@@ -36,7 +36,7 @@ def problems(
             yield _unused(name)
             continue
         using = [case.id for case in selected if uses(case, name)]
-        if results is not None and using and not any(case_id in results and results[case_id].outcome.is_executed for case_id in using):
+        if results is not None and using and not any(case_id in results and results[case_id].is_executed for case_id in using):
             yield _not_executed(name, len(using))
 
 
@@ -46,7 +46,7 @@ def problems_of_recorded(names: Collection[str], results: Sequence[CaseResult]) 
         using = [result for result in results if uses(result, name)]
         if not using:
             yield _unused(name)
-        elif not any(result.outcome.is_executed for result in using):
+        elif not any(result.is_executed for result in using):
             yield _not_executed(name, len(using))
 
 

@@ -7,7 +7,7 @@
 | ``CaseResult`` | to an ``Attempt``: which case it was, what waivers said, and what only reports need       |
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -135,7 +135,13 @@ class CaseResult(Attempt):
     code: tuple[str, ...] = ()
     """The files of generated code in the case's folder."""
     digest: str = ""
+    phase: str = ""
+    """The phase in which its process crashed or outlived its deadline, as the worker announced it; empty otherwise."""
     covers: tuple[str, ...] = ()
+    target: str = ""
+    """The GPU that it was checked for without being executed (``core.targets``); empty for a case that is executed."""
+    level: str = ""
+    """The level of evidence of an OFFLINE_PASS: the highest that one of its expectations gives."""
     requires: tuple[str, ...] = ()
     """The names of the capabilities that the case requires: ``--require`` of a merged run reads them."""
     waivers: tuple[AppliedWaiver, ...] = ()
@@ -152,6 +158,16 @@ class CaseResult(Attempt):
     """Those that it ran; both are 0 where that is off, and where the case died before it could say."""
     attempts: tuple[Attempt, ...] = ()
     """Every attempt, in the order in which they ended, of a case that was run several times; ``seconds`` is what they took together."""
+
+    @property
+    def is_executed(self) -> bool:
+        """Whether the case was executed: what is only compiled for a target never is, whatever its outcome."""
+        return self.outcome.is_executed and not self.target
+
+
+def executed(results: Iterable[CaseResult]) -> int:
+    """Return how many results are of executed cases."""
+    return sum(result.is_executed for result in results)
 
 
 def result_of(
@@ -177,5 +193,6 @@ def result_of(
         position=position or case.position,
         seconds=0.0,
         covers=case.covers,
+        target=case.target,
         requires=tuple(dict.fromkeys(requirement.name for requirement in case.requires)),
     )

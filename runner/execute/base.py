@@ -21,6 +21,9 @@ from runner.plan.jobs import Environment, Isolation
 from runner.plan.resources import Capacity, Needs
 from runner.system.scratch import Space
 
+LOCAL = "local"
+"""The executor of a job that names no other."""
+
 SHARED = "shared"
 """``Execution.isolation`` of a worker that may run several cases."""
 
@@ -52,6 +55,8 @@ class Job:
     """The resources that it uses while it runs."""
     memory_limit: int | None = None
     """Bytes that its processes may use; None for no limit."""
+    executor: str = LOCAL
+    """The row of ``EXECUTORS`` that runs it."""
 
     def to_json(self) -> str:
         """Return the job as JSON."""
@@ -148,6 +153,8 @@ class ExecutorSettings:
     """The folder from which compiled objects may be served."""
     probe_cache: Path | None = None
     """The cache folder for results of torch's probes and for files that zygotes build while they warm up."""
+    keeps_zygotes: bool = False
+    """Whether zygotes of other environments stay while one starts. By default they end: each zygote with torch uses some 300 MB."""
     torch_root: str | None = None
     """The torch that the runner inspected: on the runner's machine, workers must import this one."""
 

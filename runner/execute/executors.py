@@ -2,10 +2,15 @@
 
 from collections.abc import Callable
 
+from runner.execute import base
 from runner.execute.base import Executor, ExecutorSettings
 from runner.execute.local.executor import LocalExecutor
+from runner.execute.offline.executor import OfflineExecutor
 
-LOCAL = "local"
+LOCAL = base.LOCAL
 """Workers on this machine: what a run uses."""
 
-EXECUTORS: dict[str, Callable[[ExecutorSettings], Executor]] = {LOCAL: LocalExecutor}
+OFFLINE = "offline"
+"""Compiles for GPUs that the machine may lack; it executes nothing."""
+
+EXECUTORS: dict[str, Callable[[ExecutorSettings], Executor]] = {LOCAL: LocalExecutor, OFFLINE: OfflineExecutor}

@@ -25,6 +25,8 @@ from runner.plan.worker_plan import expects_raise
 from runner.vocabulary.expectations import StepFacts
 from runner.vocabulary.expectations.base import Mutant
 from runner.vocabulary.expectations.close import NOTHING_DIFFERS
+from runner.vocabulary.steps import TRITON
+from runner.vocabulary.steps.triton import patched
 
 _SECONDS = 5.0
 """The time limit for all mutants of one expectation: patterns may be slow, although each is within its own limit."""
@@ -229,8 +231,12 @@ class ControlResult:
 def with_control(case: Case) -> Case:
     """Return the case as its control patches it."""
     assert case.control is not None
-    settings = case.body.settings.patched(case.control.patch)
-    return replace(case, body=replace(case.body, settings=settings), control=None)
+    patch = case.control.patch
+    settings = case.body.settings.patched(patch)
+    steps = case.steps
+    if TRITON in patch:
+        steps = tuple(replace(step, arguments=patched(step.arguments, patch[TRITON])) if step.kind == TRITON else step for step in steps)
+    return replace(case, body=replace(case.body, settings=settings), steps=steps, control=None)
 
 
 def judge_control(case: Case, result: CaseResult) -> ControlResult:

@@ -2,6 +2,7 @@
 
 import posixpath
 import signal
+from dataclasses import replace
 
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
@@ -29,7 +30,7 @@ def by_ending(case: Case, evidence: Evidence) -> CaseResult | None:
     where = _in_phase(case, ending.phase, ending.step)
     note = evidence.problem or evidence.note
     if ending.timed_out:
-        return _timed_out(case, where, note, last_stack(evidence.stderr))
+        return replace(_timed_out(case, where, note, last_stack(evidence.stderr)), phase=ending.phase)
     if ending.signal is not None:
         return _died(case, evidence, f"killed by {_signal_name(ending.signal)} {where}")
     if ending.exit_code != 0:
@@ -50,6 +51,7 @@ def _in_phase(case: Case, phase: str, index: int | None) -> str:
 
 def _died(case: Case, evidence: Evidence, reason: str) -> CaseResult:
     """Return a CRASH at the innermost line of the spec on the stack, if there is one, else at the step."""
+    phase = evidence.ending.phase
     note = evidence.problem or evidence.note
     # a process that is killed by SIGKILL cannot print its stack
     stack = last_stack(evidence.stderr) if evidence.ending.signal != signal.SIGKILL else None
@@ -57,8 +59,10 @@ def _died(case: Case, evidence: Evidence, reason: str) -> CaseResult:
     detail = f"{LAST_STACK}\n{folded(stack.text)}" if stack is not None else ""
     reason += f" ({note})" if note else ""
     if frame is None:
-        return _ended(case, Outcome.CRASH, reason, detail=detail, position=_place_of_step(case, evidence.ending.step))
-    return _ended(case, Outcome.CRASH, f"{reason}{_in_spec(frame)}", detail=detail, position=Position(file=case.spec, line=frame.line))
+        ended = _ended(case, Outcome.CRASH, reason, detail=detail, position=_place_of_step(case, evidence.ending.step))
+        return replace(ended, phase=phase)
+    position = Position(file=case.spec, line=frame.line)
+    return replace(_ended(case, Outcome.CRASH, f"{reason}{_in_spec(frame)}", detail=detail, position=position), phase=phase)
 
 
 def ended_by_code(case: Case, here: Surroundings, observation: Observation) -> CaseResult | None:
@@ -78,7 +82,7 @@ def _exited(case: Case, error: Raised, step: int | None) -> CaseResult:
     frame = _frame_in_spec(case, error.traceback)
     reason = f"{what} {_in_phase(case, error.phase, step)}{_in_spec(frame) if frame else ''}"
     position = Position(file=case.spec, line=frame.line) if frame else _place_of_step(case, step)
-    return _ended(case, Outcome.CRASH, reason, detail=folded(error.traceback), position=position)
+    return replace(_ended(case, Outcome.CRASH, reason, detail=folded(error.traceback), position=position), phase=error.phase)
 
 
 def _in_spec(frame: Frame) -> str:

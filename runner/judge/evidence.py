@@ -57,3 +57,9 @@ def carried_out(case: Case, observation: Observation, code: Callable[[int, int],
 def first_line(text: str) -> str:
     """Return the first line of a text, with white space folded, at most 500 characters."""
     return re.sub(r"\s+", " ", text.strip().split("\n")[0])[:500]
+
+
+def headline(text: str) -> str:
+    """Return the first line of a message, with the next one where the first only announces it, as in "backend='inductor' raised:"."""
+    first, _, rest = text.strip().partition("\n")
+    return first_line(f"{first} {rest.strip()}" if first.rstrip().endswith(":") else first)

@@ -23,6 +23,7 @@ from runner.core.folding import fold
 from runner.core.observation import Misfit, Observation, Raised
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict, result_of
+from runner.judge import offline
 from runner.judge.endings import by_ending, ended_by_code, error_of, place_of_error
 from runner.judge.evidence import Evidence, carried_out, first_line
 from runner.judge.hang_stacks import folded
@@ -57,7 +58,9 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
     verdicts = verdicts_of(case, here, steps)
     if not any(verdict.kind == "raised" for verdict in verdicts):  # an exception is a more specific reason
         verdicts.extend(verdicts_of_services(case, evidence.services, steps, here))
-    if backend.compiles:
+    if case.target:
+        verdicts.append(offline.proof(case, backend, steps))
+    elif backend.compiles:
         verdicts.append(proof(backend, here, steps))
     return _folded(case, verdicts)
 
@@ -80,9 +83,10 @@ def _not_carried_out(case: Case, error: Raised, done: int) -> CaseResult:
 
 
 def _folded(case: Case, verdicts: Sequence[Verdict]) -> CaseResult:
-    found = fold(verdicts)
+    found = fold(verdicts, case.target)
     if found.first is None:
-        return result_of(case, Outcome.PASS, verdicts=tuple(verdicts))
+        passed = result_of(case, found.outcome, verdicts=tuple(verdicts))
+        return offline.with_level(case, passed) if case.target else passed
     return result_of(
         case,
         found.outcome,

@@ -12,7 +12,7 @@ from runner.core.protocol import decode
 from runner.core.results import Verdict
 from runner.judge import repetitions, traffic
 from runner.judge.code_conditions import with_code
-from runner.judge.evidence import CarriedOut, first_line
+from runner.judge.evidence import CarriedOut, headline
 from runner.judge.hang_stacks import folded
 from runner.judge.measurements import ANOTHER_FORM, judge_expectation, nonsense
 from runner.plan.worker_plan import expects_raise, needs_eager
@@ -57,7 +57,7 @@ def _compares_effects(case: Case, known: CarriedOut, here: Surroundings) -> bool
 
 
 def _unexpected(step: Step, raised: Raised) -> Verdict:
-    observed = f"{raised.type} in phase '{raised.phase}': {first_line(raised.message)}".rstrip(": ")
+    observed = f"{raised.type} in phase '{raised.phase}': {headline(raised.message)}".rstrip(": ")
     return Verdict(
         kind="raised",
         status=Status.FAILED,

@@ -2,9 +2,9 @@
 
 | judged                        | a waiver that applies to the case here             | outcome  |
 |-------------------------------|----------------------------------------------------|----------|
-| PASS                          | is not expired                                     | XPASS    |
-| FAIL, FELL_BACK, CRASH, TIMEOUT | is not expired, and names the failure            | XFAIL    |
-| FAIL, FELL_BACK, CRASH, TIMEOUT | names another failure, or is expired             | the same |
+| PASS, OFFLINE_PASS            | is not expired                                     | XPASS    |
+| FAIL, FELL_BACK, OFFLINE_FAIL, CRASH, TIMEOUT | is not expired, and names the failure | XFAIL  |
+| FAIL, FELL_BACK, OFFLINE_FAIL, CRASH, TIMEOUT | names another failure, or is expired | the same |
 | anything else                 | any                                                | the same |
 
 A waiver names a failure if every failed expectation matches one of its signatures, so that a waiver never hides a second defect. If
@@ -22,13 +22,10 @@ from runner.core.diagnostics import Diagnostic, Severity
 from runner.core.expectation import Status
 from runner.core.matching.patterns import search
 from runner.core.matching.time_limit import PatternTooSlow
-from runner.core.outcomes import Outcome
+from runner.core.outcomes import PASSED, WAIVABLE, Outcome
 from runner.core.results import AppliedWaiver, CaseResult, Verdict, WaiverEffect
 from runner.language.waivers import Signature, Waiver, WaiverFiles
 from runner.plan.selection import glob
-
-WAIVABLE = (Outcome.FAIL, Outcome.FELL_BACK, Outcome.CRASH, Outcome.TIMEOUT)
-"""Failures of torch; an ERROR claims nothing about torch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +47,16 @@ class Waivers:
     def of(self, case_id: str, here: Surroundings) -> list[Waiver]:
         """Return the waivers that apply to a case here, including expired ones, in order."""
         return [waiver for waiver in self.files.waivers if _glob(waiver.cases).fullmatch(case_id) and holds(waiver.when, here)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """One failure of a case, as signatures see it."""
+
+    type: str
+    message: str
+    phase: str
+    """Where it happened; empty for a failed expectation."""
 
 
 @functools.cache
@@ -75,24 +82,25 @@ def remarks(waivers: Waivers, ids: Sequence[str] | None, *, shipped: bool = Fals
         who = f"the waiver of '{waiver.cases}'"
         if waivers.is_expired(waiver):
             message, hint = f"{who} ended on {waiver.until} and is void: {waiver.issue}", "remove it, or set a later date"
-        elif ids is not None and (shipped or waiver.position.file in waivers.files.given) and not _has_case(waiver, ids):
+        elif ids is not None and (shipped or waiver.position.file in waivers.files.given) and not has_case(waiver, ids):
             message, hint = f"{who} is for none of the {len(ids)} cases that were read", "only * and ? are special"
         else:
             continue
         yield Diagnostic(position=waiver.position, message=message, hint=hint, severity=Severity.WARNING)
 
 
-def _has_case(waiver: Waiver, ids: Sequence[str]) -> bool:
+def has_case(waiver: Waiver, ids: Sequence[str]) -> bool:
+    """Whether a waiver is for one of these cases."""
     return any(_glob(waiver.cases).fullmatch(name) for name in ids)
 
 
 def apply(judged: CaseResult, case_id: str, here: Surroundings, waivers: Waivers) -> CaseResult:
     """Return the outcome of a case once it is held against the waivers that are for it."""
     candidates = waivers.of(case_id, here)
-    if not candidates or judged.outcome not in (Outcome.PASS, *WAIVABLE):
+    if not candidates or judged.outcome not in (*PASSED, *WAIVABLE):
         return judged
-    failures = _failures(judged)
-    passed = judged.outcome is Outcome.PASS
+    failures = failures_of(judged)
+    passed = judged.outcome in PASSED
     notes = tuple(_note(waiver, _effect(waiver, failures, passed=passed, expired=waivers.is_expired(waiver))) for waiver in candidates)
     if passed:
         return _passed(replace(judged, waivers=notes))
@@ -117,30 +125,42 @@ def _passed(judged: CaseResult) -> CaseResult:
     places = " and ".join(f"{note.position} ({note.issue})" for note in unexpected)
     waiver = "the waiver" if len(unexpected) == 1 else "the waivers"
     reason = f"passed, though waived: remove {waiver} at {places}, or narrow the glob"
-    return replace(judged, outcome=Outcome.XPASS, reason=reason, failure_type="xpass", position=unexpected[0].position)
+    return replace(judged, outcome=Outcome.XPASS, reason=reason, level="", failure_type="xpass", position=unexpected[0].position)
 
 
-def _effect(waiver: Waiver, failures: Sequence[tuple[str, str]], *, passed: bool, expired: bool) -> WaiverEffect:
+def _effect(waiver: Waiver, failures: Sequence[Failure], *, passed: bool, expired: bool) -> WaiverEffect:
     if expired:
         return WaiverEffect.EXPIRED
     if passed:
         return WaiverEffect.PASSED
     try:
-        known = bool(failures) and all(any(_has(signature, *failure) for signature in waiver.failures) for failure in failures)
+        known = bool(failures) and all(any(_has(signature, failure) for signature in waiver.failures) for failure in failures)
     except PatternTooSlow:
         return WaiverEffect.TOO_SLOW
     return WaiverEffect.MATCHED if known else WaiverEffect.OTHER_FAILURE
 
 
-def _has(signature: Signature, kind: str, message: str) -> bool:
-    return signature.type == kind and search(signature.match, message) is not None
+def _has(signature: Signature, failure: Failure) -> bool:
+    if signature.type != failure.type or (signature.phases and failure.phase not in signature.phases):
+        return False
+    return search(signature.match, failure.message) is not None
 
 
-def _failures(judged: CaseResult) -> list[tuple[str, str]]:
-    """Return type and message of every failure. After an exception, a failed proof is no failure of its own."""
+def failures_of(judged: CaseResult) -> list[Failure]:
+    """Return every failure of a result. After an exception, a failed proof is no failure of its own."""
     failed = [verdict for verdict in judged.verdicts if verdict.status in (Status.FAILED, Status.ERROR)]
     raised = any(verdict.kind == "raised" for verdict in failed)
-    return [(_type(verdict), verdict.message) for verdict in failed if not (raised and verdict.kind == "proof")]
+    counted = [verdict for verdict in failed if not (raised and verdict.kind == "proof")]
+    return [Failure(type=_type(verdict), message=verdict.message, phase=judged.phase or _phase(verdict)) for verdict in counted]
+
+
+_RAISED_IN = re.compile(r"\S+ in phase '([^']*)'")
+
+
+def _phase(verdict: Verdict) -> str:
+    """Return the phase of an exception: the runner writes it behind the type, and the worker's words follow."""
+    found = _RAISED_IN.match(verdict.observed) if verdict.kind == "raised" else None
+    return found[1] if found else ""
 
 
 def _type(verdict: Verdict) -> str:

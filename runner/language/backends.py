@@ -7,13 +7,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from runner.core import devices
 from runner.core.case import Requirement
-from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
+from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, one_of, unknown
 from runner.core.matching.filecheck import CheckFile, ChecksError
 from runner.core.matching.filecheck import parse as parse_checks
 from runner.core.matching.patterns import check_pattern
+from runner.core.template_form import is_template
 from runner.language.read.document import DataPath, Document
 from runner.language.read.kinds import BACKENDS, Kind
+from runner.language.read.python import missing_module
 from runner.language.read.repair import Fill, readable
 from runner.language.read.source import read_partly
 from runner.language.read.tree import link_problem, tree_of
@@ -72,6 +75,8 @@ class Backend:
     """Tags that select specs of joined backends: a spec needs one of them. Empty: all specs are selected."""
     requires: tuple[Requirement, ...]
     compiles: bool
+    module: str = ""
+    """The module that registers its device with torch; empty for a device that torch brings."""
     proof: Proof
     document: Document
     settings: Mapping[str, Any]
@@ -229,12 +234,36 @@ def _backend(name: str, document: Document, joins: Mapping[str, list[str]], prob
         names=frozenset(_reach(name, joins)),
         joins=tuple(joins[name]),
         only_tags=frozenset(body.get("only_tags", [])),
-        requires=read_requirements(document, (name, "requires"), body.get("requires", []), problems),
+        requires=(
+            *_device_of(document, name, problems),
+            *read_requirements(document, (name, "requires"), body.get("requires", []), problems),
+        ),
+        module=body.get("module", ""),
         compiles=body.get("compiles", True),
         proof=_proof(document, (name, "proof"), body, problems),
         document=document,
         settings={key: body[key] for key in ("config", "dynamo_config", "env", "torch", "compile") if key in body},
     )
+
+
+def _device_of(document: Document, name: str, problems: list[Diagnostic]) -> tuple[Requirement, ...]:
+    """Return the requirement of a device that a vendor's module registers; none for a device that torch brings."""
+    body = document.data[name]
+    device, module = body["device"], body.get("module")
+    kind = devices.kind_of(device)
+    if module is None:
+        if kind not in devices.WITHOUT_MODULE:
+            hint = f"torch brings {one_of(devices.WITHOUT_MODULE)}; module: NAME registers another device"
+            problems.append(document.problem((name, "device"), f"'{kind}' is no device of torch itself, and no module registers it", hint))
+        return ()
+    if kind in devices.WITHOUT_MODULE:
+        message = f"torch itself brings the device '{kind}', so no module registers it"
+        problems.append(document.problem((name, "module"), message, "remove module, or name the device that the module registers"))
+        return ()
+    if (missing := missing_module(module)) is not None:
+        problems.append(document.problem((name, "module"), *missing))
+    vendor = devices.VendorDevice(kind, module)
+    return (Requirement(name="device", argument=str(vendor), position=document.position((name, "device"))),)
 
 
 def _proof(document: Document, path: DataPath, body: Mapping[str, Any], problems: list[Diagnostic]) -> Proof:
@@ -269,11 +298,18 @@ def _choices(given: Mapping[str, Any] | None) -> Choices | None:
     return Choices(match=given["match"], least=given.get("min", 1), of_class=given.get("class", ""))
 
 
-def read_requirements(document: Document, path: DataPath, given: Sequence[Any], problems: list[Diagnostic]) -> tuple[Requirement, ...]:
-    """Read a ``requires`` list that fits the schema. Unknown capabilities and invalid arguments become problems."""
+def read_requirements(
+    document: Document, path: DataPath, given: Sequence[Any], problems: list[Diagnostic], *, templated: bool = False
+) -> tuple[Requirement, ...]:
+    """Read a ``requires`` list that fits the schema. Unknown capabilities and invalid arguments become problems.
+
+    With ``templated``, entries with a template are left out: they are read at each point of the matrix.
+    """
     found = []
     for index, entry in enumerate(given):
         name, argument = next(iter(entry.items())) if isinstance(entry, dict) else (entry, None)
+        if templated and is_template(argument if isinstance(entry, dict) else name):
+            continue
         place = (*path, index, name) if isinstance(entry, dict) else (*path, index)
         text = None if argument is None else str(argument)
         problem = _requirement_problem(name, text, is_plain=not isinstance(argument, bool | list | dict))

@@ -11,6 +11,7 @@ from runner.core.case import Case
 from runner.core.collector import collector_paused
 from runner.core.conditions import BadRange, Surroundings
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, did_you_mean, errors
+from runner.core.targets import BACKEND
 from runner.language.backends import Backends, read_backends
 from runner.language.check.covers import covers_problems
 from runner.language.check.matrix import unused_key_problems
@@ -27,6 +28,7 @@ from runner.language.read.document import DataPath, Document
 from runner.language.read.files import DefaultsReader, SpecFile, SpecPath, discover
 from runner.language.read.follow_ups import Region, gaps_of, sections_with, uncertain_regions, without_follow_ups
 from runner.language.read.kinds import SPEC
+from runner.language.read.matrix import TARGETS
 from runner.language.read.repair import Fill, edited, readable
 from runner.language.read.source import read_partly
 from runner.language.read.templates import TemplateError
@@ -169,7 +171,7 @@ def _on_known_backends(part: _Part, backends: Backends) -> tuple[Anatomy | None,
     return with_document(anatomy, edited(anatomy.document, lost, filled)), gaps | {"backends"}
 
 
-_OF_CASES = frozenset(["summary", "covers", "tags", "backends", "matrix", "exclude", "requires", "control", *SECTIONS])
+_OF_CASES = frozenset(["summary", "covers", "tags", "backends", "targets", "matrix", "exclude", "requires", "control", *SECTIONS])
 """The keys that the expansion of a spec depends on."""
 
 _OF_POINTS = frozenset(["matrix", "part of matrix", "exclude"])
@@ -183,7 +185,7 @@ def _problems_of_cases(
     wrong = sections_with(anatomy.document, found)
     named = anatomy.data["backends"]
     unknown = [("backends", index) for index, name in enumerate(named) if name not in shared.backends.by_name]
-    if "backends" in gaps or len(unknown) == len(named):
+    if "backends" in gaps or "targets" in wrong | gaps or len(unknown) == len(named):
         return []
     valid = _OF_CASES - (wrong - {"backends"}) - gaps
     if (wrong | gaps) & _OF_POINTS:
@@ -229,7 +231,7 @@ def _read_all(specs: Sequence[SpecPath], problems: list[Diagnostic]) -> list[_Pa
         except InvalidSpecs as error:
             problems.extend(error.diagnostics)
             continue
-        found = readable(document, SPEC, Fill(depth=0, values=_FILL))
+        found = readable(with_offline_backend(document), SPEC, Fill(depth=0, values=_FILL))
         problems.extend(found.problems)
         if found.document is not None:
             anatomy = take_apart(SpecFile(document=found.document, area=spec.area, name=spec.path.stem, defaults=inherited))
@@ -237,6 +239,17 @@ def _read_all(specs: Sequence[SpecPath], problems: list[Diagnostic]) -> list[_Pa
             parts.append(_Part(anatomy, gaps, tuple(uncertain_regions(document, found.cuts))))
     problems.extend(defaults.problems)
     return parts
+
+
+def with_offline_backend(document: Document) -> Document:
+    """Return a spec that names targets and no backend with the backend of such cases: later stages read one key."""
+    data = document.data
+    if not isinstance(data, dict) or TARGETS not in data or "backends" in data:
+        return document
+    place = {("backends",): document.marks[(TARGETS,)], ("backends", 0): document.marks[(TARGETS,)]}
+    return replace(
+        document, data={**data, "backends": [BACKEND]}, marks={**document.marks, **place}, key_marks={**document.key_marks, **place}
+    )
 
 
 def _expand_into(cases: list[Case], anatomy: Anatomy, shared: _Shared) -> list[Diagnostic]:

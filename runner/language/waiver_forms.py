@@ -8,7 +8,7 @@ from runner.language.read.document import DataPath, Document, Mark
 from runner.language.read.kinds import WAIVERS
 from runner.language.read.source import recognised
 
-KEYS = frozenset(["cases", "when", "failure", "reason", "issue", "until"])
+KEYS = frozenset(["id", "cases", "when", "failure", "reason", "issue", "until", "origin"])
 """The keys of a waiver."""
 
 

@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from runner.core.conditions import as_list
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, unknown
 from runner.core.matching.patterns import check_pattern, is_unspecific, search
 from runner.core.matching.time_limit import PatternTooSlow
@@ -21,7 +22,7 @@ from runner.language.waiver_forms import wrong_form
 from runner.system.data_dirs import folder
 from runner.vocabulary.expectations import EXPECTATIONS
 
-OUTSIDE_OF_EXPECTATIONS = ("raised", "fell-back", "crash", "timeout")
+OUTSIDE_OF_EXPECTATIONS = ("raised", "side-effects", "fell-back", "crash", "timeout")
 """Types of failures without an expectation. ``error`` cannot be waived, because such a case claims nothing."""
 
 
@@ -31,6 +32,8 @@ class Signature:
 
     type: str
     match: str
+    phases: tuple[str, ...] = ()
+    """The phases in which the failure may have happened; empty for any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,8 @@ class Waiver:
     until: date
     """The last day on which the waiver applies."""
     position: Position
+    id: str = ""
+    """Its name within its file, for profiles; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,12 +129,17 @@ def _waiver(entry: Any, position: Position) -> Waiver:
     return Waiver(
         cases=entry["cases"],
         when=entry.get("when"),
-        failures=tuple(Signature(**signature) for _, signature in _signatures(entry, ())),
+        failures=tuple(_signature(signature) for _, signature in _signatures(entry, ())),
         reason=entry["reason"],
         issue=entry["issue"],
         until=date.fromisoformat(entry["until"]),
         position=position,
+        id=entry.get("id", ""),
     )
+
+
+def _signature(given: Mapping[str, Any]) -> Signature:
+    return Signature(type=given["type"], match=given["match"], phases=tuple(as_list(given.get("phase", ()))))
 
 
 def _signatures(entry: Any, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
@@ -142,8 +152,13 @@ def _signatures(entry: Any, path: DataPath) -> Iterator[tuple[DataPath, Any]]:
 
 
 def _problems(document: Document, backends: Backends | None) -> Iterator[Diagnostic]:
+    ids: dict[str, DataPath] = {}
     for index, entry in enumerate(document.data["waivers"]):
         path: DataPath = ("waivers", index)
+        if "id" in entry and ids.setdefault(entry["id"], path) != path:
+            first = document.position(ids[entry["id"]]).line
+            message = f"the id '{entry['id']}' is used twice"
+            yield document.problem((*path, "id"), message, f"line {first} has it already: write another one")
         for place, signature in _signatures(entry, path):
             yield from _signature_problems(document, place, signature)
         try:
@@ -154,8 +169,15 @@ def _problems(document: Document, backends: Backends | None) -> Iterator[Diagnos
         yield from condition_problems(document, ("waivers",), backends)
 
 
-def _signature_problems(document: Document, path: DataPath, signature: Mapping[str, str]) -> Iterator[Diagnostic]:
+WITH_PHASE = ("raised", "crash", "timeout")
+"""Types of failures that name the phase in which they happened."""
+
+
+def _signature_problems(document: Document, path: DataPath, signature: Mapping[str, Any]) -> Iterator[Diagnostic]:
     kind, pattern = signature["type"], signature["match"]
+    if "phase" in signature and kind not in WITH_PHASE:
+        hint = f"remove it, or write one of the types {', '.join(WITH_PHASE)}"
+        yield document.problem((*path, "phase"), f"a failure of the type '{kind}' has no phase", hint, key=True)
     if kind == "error":
         hint = "if the spec is wrong, correct it; if the machine lacks something, add requires"
         yield document.problem((*path, "type"), "an error cannot be waived: a case with an error claims nothing", hint)

@@ -15,6 +15,7 @@ OWN_PROCESS: Mapping[str, tuple[Callable[[Case], bool], str]] = {
     "spies": (lambda case: bool(case.body.spies), "the function that a spy replaces may have been imported by name before, or after"),
     "handlers": (lambda case: bool(case.body.handlers), "code that was compiled under a handler may hold a reference to it"),
     "services": (lambda case: bool(case.body.services), "torch keeps its client of a server for the process"),
+    "device": (lambda case: bool(case.module), "the module of a vendor registers its device for the process"),
     "processes": (_has_pool, "torch keeps its pool of processes"),
 }
 """Features of a case that exclude a shared worker: the test for each, and the reason. Kinds of steps have ``Traits.own_process``."""

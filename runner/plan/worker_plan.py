@@ -12,7 +12,7 @@ from runner.core.protocol import Json, encode
 from runner.language.read.substitution import as_text, resolve_facts
 from runner.vocabulary.expectations import EAGER, side_effects
 from runner.vocabulary.expectations.raises import Raises
-from runner.vocabulary.steps import parsed, traits_of
+from runner.vocabulary.steps import STEPS, parsed, traits_of
 
 
 def seed_of(case: Case) -> int:
@@ -37,6 +37,8 @@ def digest_of(case: Case) -> str:
         for step in (*case.steps, *case.left_out)
     ]
     whole: list[Any] = [body, preludes, functions, judged, dict(case.params), case.backend]
+    if case.module:
+        whole.append({"module": case.module})
     if case.control is not None:
         whole.append([case.control.patch, case.control.fails])
     text = json.dumps(as_text(whole), sort_keys=True, default=str)
@@ -111,6 +113,7 @@ def make_plan(case: Case, here: Surroundings, facts: Mapping[str, object]) -> di
         "id": case.id,
         "backend": case.backend,
         "device": case.device,
+        **({"module": case.module} if case.module else {}),
         "params": case.params,
         "body": resolve_facts(body_as_json(case.body), facts),
         "seed": seed_of(case),
@@ -118,6 +121,7 @@ def make_plan(case: Case, here: Surroundings, facts: Mapping[str, object]) -> di
         "needs_eager": needs_eager(case),
         "compared": _compared(case),
         "steps": [_plan_step(case, step, here, facts) for step in case.steps],
+        **({"target": case.target} if case.target else {}),
     }
     return dict(encode(plan))
 
@@ -154,7 +158,7 @@ def _plan_step(case: Case, step: Step, here: Surroundings, facts: Mapping[str, o
     return {
         "kind": step.kind,
         "effects": None if effects is None else effects.measurement(),
-        "arguments": resolve_facts(dict(step.arguments), facts),
+        "arguments": resolve_facts(dict(STEPS[step.kind].planned(step.arguments, here)), facts),
         **({"repeat": step.repeat} if step.repeat != 1 else {}),
         "expects_raise": expects_raise(step, here),
         "measure": [{"index": index, "kind": kind, "arguments": arguments} for index, kind, arguments in wanted if arguments is not None],

@@ -74,10 +74,15 @@ def differences(here: RunHeader, there: RunHeader) -> list[Difference]:
     return [
         *_differing("the version of this program", {"": here.version}, {"": there.version}),
         *option_differences(here.options, there.options),
+        *([] if here.profile == there.profile else [Difference("the profile", _profile(here), _profile(there))]),
         *_differing("the file", _cut(here.specs), _cut(there.specs)),
         *variable_differences(here.variables, there.variables),
         *machine_differences(here.environment, there.environment),
     ]
+
+
+def _profile(header: RunHeader) -> str:
+    return ", ".join(f"{one.name} {one.version} with {len(one.required)} required cases" for one in header.profile)
 
 
 def option_differences(here: Mapping[str, str], there: Mapping[str, str]) -> list[Difference]:

@@ -10,24 +10,27 @@ from urllib.parse import unquote
 
 from runner.core import required
 from runner.core.attempts import attempt_of, outcome_of
-from runner.core.devices import CPU, kind_of
+from runner.core.conditions import BadRange, VersionRange
+from runner.core.conformance import LEVELS, ProfileRecord, Statement
+from runner.core.devices import CPU, WITHOUT_MODULE, kind_of
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.expectation import Status
 from runner.core.folding import ENDINGS, Folded, fold
-from runner.core.outcomes import Outcome
-from runner.core.results import Attempt, CaseResult, WaiverEffect
+from runner.core.outcomes import PASSED, WAIVABLE, Outcome
+from runner.core.results import Attempt, CaseResult, WaiverEffect, executed
 
 OBSERVATION = "observation.json"
 _FOLDER = re.compile(r"cases/[0-9]{5,9}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NOTHING_RAN = (Outcome.UNAVAILABLE, Outcome.NOT_RUN)
 _OFFLINE = (Outcome.OFFLINE_PASS, Outcome.OFFLINE_FAIL)
-_WAIVABLE = (Outcome.FAIL, Outcome.FELL_BACK, Outcome.CRASH, Outcome.TIMEOUT)
+_ONLINE = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK)
+"""Outcomes that only an executed case has."""
 _EFFECTS: Mapping[Outcome, frozenset[WaiverEffect]] = {
-    Outcome.PASS: frozenset({WaiverEffect.EXPIRED}),
+    **dict.fromkeys(PASSED, frozenset({WaiverEffect.EXPIRED})),
     Outcome.XPASS: frozenset({WaiverEffect.EXPIRED, WaiverEffect.PASSED}),
     Outcome.XFAIL: frozenset(WaiverEffect) - {WaiverEffect.PASSED},
-    **dict.fromkeys(_WAIVABLE, frozenset({WaiverEffect.EXPIRED, WaiverEffect.OTHER_FAILURE, WaiverEffect.TOO_SLOW})),
+    **dict.fromkeys(WAIVABLE, frozenset({WaiverEffect.EXPIRED, WaiverEffect.OTHER_FAILURE, WaiverEffect.TOO_SLOW})),
 }
 """The possible effects of waivers, by the outcome."""
 
@@ -43,10 +46,11 @@ def _of_result(result: CaseResult, retries: int, repeat: int) -> Iterator[str]:
     if (result.outcome is Outcome.PASS) != (not result.reason.strip()):
         yield f"{said} {'with' if result.outcome is Outcome.PASS else 'without'} a reason"
     for attempt in result.attempts:
-        yield from _attempt(attempt)
+        yield from _attempt(attempt, result.target)
+    yield from _offline(result)
     if result.outcome in _NOTHING_RAN:
         yield from _unexecuted(result)
-    elif result.outcome not in _OFFLINE and not _is_required_and_missing(result):
+    elif not _is_required_and_missing(result):
         yield from _executed(result)
     if result.attempts:
         yield from _attempts(result, retries, repeat)
@@ -70,6 +74,15 @@ def _identity(result: CaseResult) -> Iterator[str]:
                 yield f"'{name}' with '{digest}' is no file of a case with its sha256"
 
 
+def _offline(result: CaseResult) -> Iterator[str]:
+    """Yield how a case that was compiled and not executed claims more than that."""
+    said = result.outcome.label
+    if result.outcome in (_ONLINE if result.target else _OFFLINE):
+        yield f"{said} {'for the target ' + result.target if result.target else 'without a target'}"
+    if bool(result.level) != (result.outcome is Outcome.OFFLINE_PASS):
+        yield f"{said} {'with' if result.level else 'without'} a level of evidence"
+
+
 def _is_required_and_missing(result: CaseResult) -> bool:
     """Whether this is the ERROR of an unavailable case that ``--require`` names; such a case was not executed."""
     missing = result.outcome is Outcome.ERROR and result.failure_type == "unavailable" and result.reason.startswith("--require ")
@@ -91,29 +104,27 @@ def _unexecuted(result: CaseResult) -> Iterator[str]:
 
 def _executed(result: CaseResult) -> Iterator[str]:
     said = result.outcome.label
-    folded = fold(result.verdicts)
+    folded = fold(result.verdicts, result.target)
     if not any(verdict.status is not Status.NOT_APPLICABLE for verdict in result.verdicts):
         yield f"{said} without a verdict"
     yield from _outcome(result, folded)
     if not result.folder:
         yield f"{said}, though it has no folder"
-    if folded.outcome in (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK) and OBSERVATION not in result.evidence:
+    if folded.outcome in (*_ONLINE, *_OFFLINE) and OBSERVATION not in result.evidence:
         yield f"{said} without the digest of what it was judged by (of an older version: run it again)"
     yield from _waivers(result)
 
 
 def _outcome(result: CaseResult, folded: Folded) -> Iterator[str]:
     said, outcome = result.outcome.label, folded.outcome
-    allowed = {Outcome.XPASS: (Outcome.PASS,), Outcome.XFAIL: _WAIVABLE, Outcome.FLAKY: tuple(Outcome)}.get(
-        result.outcome, (result.outcome,)
-    )
+    allowed = {Outcome.XPASS: PASSED, Outcome.XFAIL: WAIVABLE, Outcome.FLAKY: tuple(Outcome)}.get(result.outcome, (result.outcome,))
     if outcome not in allowed:
         yield f"{said}, though the outcome of its verdicts is {outcome.label}"
     kind = {Outcome.XPASS: "xpass", Outcome.FLAKY: "flaky"}.get(result.outcome, folded.failure_type)
     if result.failure_type != kind:
         yield f"{said} with the failure type '{result.failure_type}', which is '{kind}'"
     first = folded.first
-    if first is not None and outcome in (Outcome.FAIL, *ENDINGS.values()) and result.position != first.position:
+    if first is not None and outcome in (Outcome.FAIL, Outcome.OFFLINE_FAIL, *ENDINGS.values()) and result.position != first.position:
         yield f"its position {result.position} is not that of its first failure, {first.position}"
 
 
@@ -130,7 +141,7 @@ def _waivers(result: CaseResult) -> Iterator[str]:
         yield "XFAIL with another reason than its waiver's"
 
 
-def _attempt(attempt: Attempt) -> Iterator[str]:
+def _attempt(attempt: Attempt, target: str) -> Iterator[str]:
     said = f"an attempt is {attempt.outcome.label}"
     if attempt.outcome in (Outcome.NOT_RUN, Outcome.FLAKY):
         yield said
@@ -140,8 +151,8 @@ def _attempt(attempt: Attempt) -> Iterator[str]:
         return
     if (attempt.outcome is Outcome.PASS) != (not attempt.reason.strip()):
         yield f"{said} {'with' if attempt.outcome is Outcome.PASS else 'without'} a reason"
-    folded = fold(attempt.verdicts)
-    expected = {Outcome.XPASS: (Outcome.PASS,), Outcome.XFAIL: _WAIVABLE}.get(attempt.outcome, (attempt.outcome,))
+    folded = fold(attempt.verdicts, target)
+    expected = {Outcome.XPASS: PASSED, Outcome.XFAIL: WAIVABLE}.get(attempt.outcome, (attempt.outcome,))
     if folded.outcome not in expected:
         yield f"{said}, though the outcome of its verdicts is {folded.outcome.label}"
     kind = "xpass" if attempt.outcome is Outcome.XPASS else folded.failure_type
@@ -193,7 +204,8 @@ def of_machine(results: Sequence[CaseResult], environment: Mapping[str, str], de
         return ""
     for result in results:
         device = kind_of(devices.get(result.backend, CPU))
-        if device not in (CPU, "host") and result.folder:
+        # whether there was a device of a vendor's module is not recorded
+        if device in WITHOUT_MODULE and device != CPU and result.folder:
             return f"{result.case_id!r}: {result.outcome.label} on {device}, and the machine had no GPU"
     return ""
 
@@ -206,11 +218,16 @@ def of_footer(
     totals: tuple[Mapping[str, int], Mapping[str, int]],
     ended: tuple[int, bool],
     lets_flaky_pass: bool,
+    statements: tuple[Statement | None, Statement | None] = (None, None),
 ) -> str:
     """Return how a footer contradicts the lines before it; empty if it does not.
 
-    ``totals`` are those of the footer and those that were counted, ``ended`` the footer's exit code and whether the run was interrupted.
+    ``totals`` are those of the footer and those that were counted, ``ended`` the footer's exit code and whether the run was interrupted,
+    ``statements`` that of the footer and the one that the lines give.
     """
+    stated, computed = statements
+    if stated != computed:
+        return _difference_of_statements(stated, computed)
     said, counted = totals
     code, interrupted = ended
     if dict(said) != dict(counted):
@@ -221,9 +238,12 @@ def of_footer(
     if unrun and not interrupted and options.get("fail-fast", "True") != "True":
         return "a case was not run, though nothing stopped the run"
     least = options.get("min-executed", "1")
-    whole = exit_code((result.outcome for result in results), int(least) if least.isdecimal() else 1, lets_flaky_pass=lets_flaky_pass)
+    wanted = int(least) if least.isdecimal() else 1
+    whole = exit_code((one.outcome for one in results), wanted, lets_flaky_pass=lets_flaky_pass, executed=executed(results))
+    if computed is not None:
+        whole = computed.conformance.exit_code
     expected = ExitCode.INTERRUPTED if interrupted else whole
-    if expected in (ExitCode.OK, ExitCode.NOTHING) and (names := required.names_in(options)):
+    if computed is None and expected in (ExitCode.OK, ExitCode.NOTHING) and (names := required.names_in(options)):
         if options.get("shard") and code == ExitCode.NOTHING:
             return ""  # a case of another shard may exercise the name
         if not options.get("shard") and next(required.problems_of_recorded(names, results), ""):
@@ -231,10 +251,38 @@ def of_footer(
     return "" if code == expected else f"its exit code is {code}, but its cases give {int(expected)}"
 
 
+def _difference_of_statements(stated: Statement | None, computed: Statement | None) -> str:
+    said, given = _in_short(stated), _in_short(computed)
+    if said == given:
+        return "the reasons of its statement are not those that its cases give"
+    return f"its statement is {said}, but its cases give {given}"
+
+
+def _in_short(statement: Statement | None) -> str:
+    return f"{statement.conformance.value}, {statement.executed} of {statement.required}" if statement else "missing"
+
+
 def of_options(options: Mapping[str, str], said: Mapping[str, object]) -> str:
     """Return which field of a header contradicts its options; empty if none."""
     differing = [name for name, value in said.items() if name in options and options[name] != str(value)]
     return f"its {differing[0]} contradicts its options" if differing else ""
+
+
+def of_profile(profile: Sequence[ProfileRecord]) -> str:
+    """Return how the profile of a header contradicts itself; empty if it does not."""
+    if len(profile) > 1:
+        return "two profiles"
+    ids = [case_id for one in profile for level in one.levels for case_id in (*level.required, *level.optional)]
+    names = [level.name for one in profile for level in one.levels]
+    if len(set(ids)) < len(ids):
+        return "its profile names a case twice"
+    if strange := [name for name in names if name not in LEVELS or names.count(name) > 1]:
+        return f"its profile has the level '{strange[0]}' twice" if strange[0] in LEVELS else f"'{strange[0]}' is no level of a profile"
+    try:
+        any(VersionRange.parse(one.torch) for one in profile)
+    except BadRange as error:
+        return f"its profile: {error}"
+    return ""
 
 
 ReDigest = Callable[[Mapping[str, str]], str]

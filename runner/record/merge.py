@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from runner.core import required
 from runner.core.exit_codes import ExitCode, exit_code
-from runner.core.results import CaseResult
+from runner.core.results import CaseResult, executed
 from runner.record.compatibility import differences
 from runner.record.journal import Run, RunFooter, RunHeader, digest_of_selection, totals
 from runner.record.merged_ledgers import merged_ledgers
@@ -203,7 +203,8 @@ def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> Joi
     place = {file: index for index, file in enumerate(first.specs)}
     results = [moved(result, by) for part, by in zip(parts, shifts(parts), strict=True) for result in part.run.results]
     results.sort(key=lambda result: (place.get(result.spec, len(place)), result.spec, _by_number(result.case_id)))
-    code, unexercised = _conclusion(first, results)
+    code, unexercised = _conclusion(header, results)
+    statement = header.statement(results)
     footers = [part.run.footer for part in parts if part.run.footer is not None]
     footer = RunFooter(
         ended=max(footer.ended for footer in footers),
@@ -211,14 +212,17 @@ def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> Joi
         totals=totals(results),
         exit_code=code,
         ledgers=merged_ledgers(footer.ledgers for footer in footers),
+        statement=(statement,) if statement else (),
     )
     return Joined(header=header, results=tuple(results), footer=footer, unexercised=unexercised)
 
 
 def _conclusion(header: RunHeader, results: Sequence[CaseResult]) -> tuple[ExitCode, tuple[str, ...]]:
     """Return the exit code of the merged run, and the lines about names of ``--require`` that turn a success into NOTHING."""
+    if (statement := header.statement(results)) is not None:
+        return statement.conformance.exit_code, ()
     least = int(header.options.get("min-executed", "1"))
-    code = exit_code((result.outcome for result in results), least, lets_flaky_pass=header.lets_flaky_pass)
+    code = exit_code((result.outcome for result in results), least, lets_flaky_pass=header.lets_flaky_pass, executed=executed(results))
     if code not in (ExitCode.OK, ExitCode.NOTHING):
         return code, ()
     unexercised = tuple(required.problems_of_recorded(required.names_in(header.options), results))

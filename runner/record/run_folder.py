@@ -276,6 +276,8 @@ def _why_another(run: Run, now: RunHeader, digests: Mapping[str, str], files: Ma
     changed = [result.case_id for result in recorded if digests.get(result.case_id) != result.digest]
     if changed:
         return f"{changed[0]} is not the case that was run then"
+    if then.profile != now.profile:
+        return "the profile requires other cases than then, or permits other waivers"
     if then.selection != now.selection:
         return f"other cases are selected than then, or a case has changed: {then.selected_whole} then, {now.selected_whole} now"
     other = [file for file, digest in files.items() if then.specs.get(file) != digest]

@@ -10,6 +10,7 @@ from typing import TextIO
 
 from runner.core.outcomes import JUnitTag, Outcome
 from runner.core.results import CaseResult
+from runner.core.targets import evidence_of
 from runner.report import note_lines, one_line, plain, timing_lines, verdict_text
 from runner.system.output import paint
 
@@ -137,7 +138,14 @@ def _totals(results: Sequence[CaseResult], *, color: bool) -> Iterable[str]:
     yield ""
     for outcome in Outcome:
         if counts[outcome] or outcome is Outcome.PASS:
-            yield f"{counts[outcome]:7}  {_painted(outcome, color=color)}"
+            yield f"{counts[outcome]:7}  {_painted(outcome, color=color)}{_levels(results, outcome)}"
+
+
+def _levels(results: Iterable[CaseResult], outcome: Outcome) -> str:
+    """Return how many cases of an outcome have each level of evidence; empty for outcomes without one."""
+    counts = Counter(result.level for result in results if result.outcome is outcome and result.level)
+    shown = ", ".join(f"{counts[level]} {evidence_of(level)}" for level in sorted(counts))
+    return f"  (compiled, not executed: {shown})" if shown else ""
 
 
 def _left_out(results: Sequence[CaseResult]) -> Iterable[str]:
@@ -162,7 +170,7 @@ def _objects(results: Sequence[CaseResult], folder: Path | None) -> Iterable[str
 
 
 def _last_line(results: Sequence[CaseResult], selected: int, report_path: Path | str) -> str:
-    executed = sum(result.outcome.is_executed for result in results)
+    executed = sum(result.is_executed for result in results)
     unavailable = sum(result.outcome is Outcome.UNAVAILABLE for result in results)
     return f"executed {executed} of {selected} selected, {unavailable} unavailable; report: {one_line(str(report_path))}"
 
@@ -173,10 +181,10 @@ _REASONS = 3
 
 def why_nothing(results: Sequence[CaseResult], least: int, selected: int) -> str:
     """Return on one line why a run in which nothing failed is no success."""
-    executed = sum(result.outcome.is_executed for result in results)
+    executed = sum(result.is_executed for result in results)
     if not selected:
         return "nothing was executed: no case is selected"
-    reasons = Counter(one_line(result.reason, 200) for result in results if not result.outcome.is_executed)
+    reasons = Counter(one_line(result.reason, 200) for result in results if not result.is_executed)
     shown = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(_REASONS))
     more = f"; and {len(reasons) - _REASONS} more reasons" if len(reasons) > _REASONS else ""
     because = f": {shown}{more}" if shown else ""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from runner.core.events import HeaderCompleted, ResultsCompleted, RunAbandoned, RunEvent, RunStarted
-from runner.core.header import RunHeader
+from runner.core.header import LedgerCount, RunHeader
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.report import TEXT_LIMIT
@@ -19,6 +19,7 @@ from runner.report.junit_elements import (
     REPORT_NAME,
     decimal,
     forget_files,
+    ledger_properties,
     left_out,
     properties_of,
     seconds_of,
@@ -53,7 +54,7 @@ class JUnitReporter:
                     write_stub(path, event.header)
             case ResultsCompleted():
                 for path in self._folder.junit_files:
-                    write_junit(path, event.header, event.results, folder=self._folder.path)
+                    write_junit(path, event.header, event.results, folder=self._folder.path, ledgers=event.ledgers)
             case RunAbandoned():
                 for path in self._folder.junit_files:
                     write_junit(path, event.header, event.results, truncated=True, why=event.why, folder=self._folder.path)
@@ -77,14 +78,16 @@ def write_junit(
     truncated: bool = False,
     folder: Path | None = None,
     why: str = "",
+    ledgers: Sequence[LedgerCount] = (),
 ) -> None:
     """Write the report, and replace a former one atomically.
 
-    ``why`` is the reason why a run is truncated. With the run's ``folder``, cases list their attachments in the form for CI systems.
+    ``why`` is the reason why a run is truncated; the counts of ``ledgers`` stand in the first suite. With the run's ``folder``, cases
+    list their attachments in the form for CI systems.
     """
     _refuse_impossible(results)
     forget_files()
-    replace(path, _fitting(functools.partial(_document, header, results, truncated=truncated, folder=folder, why=why)))
+    replace(path, _fitting(functools.partial(_document, header, results, truncated=truncated, folder=folder, why=why, ledgers=ledgers)))
 
 
 def _fitting(document: Callable[..., bytes]) -> bytes:
@@ -149,15 +152,16 @@ def _document(
     folder: Path | None,
     most: int | None = None,
     why: str = "",
+    ledgers: Sequence[LedgerCount] = (),
 ) -> bytes:
     """Return the report; empty if it would have more than ``most`` bytes."""
-    properties = properties_of(header)
+    properties = properties_of(header, results)
     suites = _Suites()
     if truncated:
         suites.append(truncated_suite(header, properties, why or _TRUNCATED))
     for spec, group in _by_spec(results).items():
         # if not even the messages fit, only the first suite has the properties
-        said = {} if suites and not limit else properties
+        said = ({} if not limit else properties) if suites else {**properties, **ledger_properties(ledgers)}
         suites.append(suite_of(spec, group, header, properties={**said, **left_out(group)}, limit=limit, folder=folder))
         if most is not None and suites.size > most:
             return b""

@@ -10,14 +10,16 @@ import math
 import os
 import shlex
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # junit-xml ships no annotations (no py.typed), and no stub package exists for it
 
-from runner.core.header import RunHeader
+from runner.core.header import LedgerCount, RunHeader
 from runner.core.outcomes import RETRIED, JUnitTag, Outcome
 from runner.core.results import Attempt, CaseResult
+from runner.core.targets import evidence_of
 from runner.report import (
     MESSAGE_LIMIT,
     attempt_text,
@@ -31,19 +33,23 @@ from runner.report import (
     verdict_text,
     visible_name,
 )
+from runner.report.statement import statement_properties
 
 REPORT_NAME = "torch-conformance"
 
 _PROPERTY_LIMIT = 2_000
 
+_MOST_REASONS = 50
+"""How many reasons for which cases of a ledger were not executed have a property of their own."""
 
-def properties_of(header: RunHeader) -> dict[str, str]:
-    """Return the properties of every suite: the run, the machine and the environment."""
+
+def properties_of(header: RunHeader, results: Sequence[CaseResult] = ()) -> dict[str, str]:
+    """Return the properties of every suite: the run, its statement, the machine and the environment. ``results`` are all of the run."""
     run = {REPORT_NAME: header.version, "run": header.run_id, "command": shlex.join(header.command), "shard": header.shard}
     run["shuffle"] = header.shuffle  # empty properties are left out
     run["merged"] = " ".join(header.merged)
     variables = {f"env.{name}": value for name, value in header.variables.items()}
-    known = {**run, **header.environment, **variables}
+    known = {**run, **statement_properties(header, results), **header.environment, **variables}
     return {visible_name(name): clip(plain(value), _PROPERTY_LIMIT) for name, value in known.items() if value}
 
 
@@ -51,6 +57,19 @@ def left_out(group: Sequence[CaseResult]) -> dict[str, str]:
     """Return the number of bench steps of a suite that were not run; empty if there were none."""
     count = sum(result.benches_left_out for result in group)
     return {"bench-steps-left-out": str(count)} if count else {}
+
+
+def ledger_properties(ledgers: Sequence[LedgerCount]) -> dict[str, str]:
+    """Return the counts of ledgers: all cases, the executed ones, and how many were not executed for each reason."""
+    found: Counter[str] = Counter()  # two reasons that read alike once they are escaped are one
+    for count in ledgers:
+        name = f"ledger.{count.file}"
+        common = Counter(count.not_executed).most_common(_MOST_REASONS)
+        rest = count.cases - count.executed - sum(number for _, number in common)
+        rows = [("cases", count.cases), ("executed", count.executed), *((f"not-executed: {reason}", number) for reason, number in common)]
+        for key, number in [*rows, *([("not-executed for other reasons", rest)] if rest else [])]:
+            found[clip(visible_name(f"{name}.{key}"), _PROPERTY_LIMIT)] += number
+    return {name: str(number) for name, number in found.items()}
 
 
 def truncated_suite(header: RunHeader, properties: Mapping[str, str], why: str) -> ET.Element:
@@ -77,7 +96,19 @@ def suite_of(
         for skipped in element.iter("skipped"):
             skipped.set("type", _type(result))
         _add_attempts(element, result, limit, let_pass=_is_let_pass(result, header))
+        _add_evidence(element, result)
     return mended
+
+
+def _add_evidence(case: ET.Element, result: CaseResult) -> None:
+    """Add the properties of a case that was compiled for a target and not executed, which the package cannot write."""
+    found = {"target": result.target, "evidence": evidence_of(result.level)}
+    if result.target:
+        properties = ET.Element("properties")
+        for name, value in found.items():
+            if value:
+                ET.SubElement(properties, "property", {"name": name, "value": visible_name(value)})
+        case.insert(0, properties)
 
 
 def _is_let_pass(result: CaseResult, header: RunHeader) -> bool:

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from runner.core.conformance import Conformance
 from runner.core.diagnostics import shown_path
 from runner.core.events import (
     AttemptFinished,
@@ -20,7 +21,7 @@ from runner.core.events import (
 )
 from runner.core.exit_codes import ExitCode
 from runner.core.results import CaseResult
-from runner.report import one_line
+from runner.report import one_line, plain, statement
 from runner.report.console import print_report, wants_bar, wants_color, why_nothing
 from runner.report.coverage import lines_of
 from runner.report.progress import Progress
@@ -85,14 +86,18 @@ class TerminalReporter:
             lets_flaky_pass=ended.header.lets_flaky_pass,
             folder=Path(shown_path(folder.path)),
             not_requested=ended.header.not_requested,
-            coverage=lines_of(ended.footer),
+            coverage=[*lines_of(ended.footer), *map(plain, ended.void_waivers), *statement.lines_of(ended.footer)],
         )
-        if ended.footer.exit_code == ExitCode.NOTHING and results and not self._executes_enough(results):
+        for stated in ended.footer.statement:
+            if stated.conformance is not Conformance.CONFORMANT:
+                output.note(statement.why(stated))
+        is_nothing = ended.footer.exit_code == ExitCode.NOTHING and not ended.footer.statement
+        if is_nothing and results and not self._executes_enough(results):
             output.note(why_nothing(results, self._setup.min_executed, len(results)))
         if ended.footer.interrupted:
             output.note(f"to resume: the same command with --resume {shlex.quote(shown_path(folder.path))}")
 
     def _executes_enough(self, results: Sequence[CaseResult]) -> bool:
         """Return whether ``--min-executed`` is met. If it is, exit code 4 has another reason, which is printed already."""
-        executed = sum(result.outcome.is_executed for result in results)
+        executed = sum(result.is_executed for result in results)
         return executed >= max(self._setup.min_executed, 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import shown_path
-from runner.core.outcomes import Outcome
+from runner.core.outcomes import PASSED
 from runner.core.results import CaseResult
 from runner.judge.audit import Trial, audit, try_case
 from runner.judge.reading import recorded_observation
@@ -24,7 +24,7 @@ class AuditWarnings:
 
     def take(self, case: Case, result: CaseResult, here: Surroundings) -> None:
         """Try the expectations of a case that passed. Workers continue meanwhile."""
-        if result.outcome is Outcome.PASS:
+        if result.outcome in PASSED:
             files = RecordedFiles(Path(self._folder.path, result.folder), result.evidence)
             with contextlib.suppress(OSError, ValueError, EvidenceAltered):  # at the end all files are verified
                 self._tried.append((case, try_case(case, here, recorded_observation(files.observation()), files.code)))

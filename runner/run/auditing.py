@@ -12,7 +12,7 @@ from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError
 from runner.core.header import RunHeader
 from runner.core.options import AuditOptions
-from runner.core.outcomes import Outcome
+from runner.core.outcomes import PASSED, Outcome
 from runner.core.results import CaseResult
 from runner.judge.audit import Audit, ControlResult, Trial, audit, judge_control, try_case, with_control
 from runner.judge.reading import recorded_observation
@@ -33,7 +33,7 @@ from runner.run.pipeline import CaseRunner
 from runner.system import availability, output
 from runner.system.installed_torch import installed_torch
 
-JUDGED = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.XFAIL, Outcome.XPASS)
+JUDGED = (*PASSED, Outcome.FAIL, Outcome.FELL_BACK, Outcome.OFFLINE_FAIL, Outcome.XFAIL, Outcome.XPASS)
 """Outcomes with verdicts: some expectation may have passed."""
 
 
@@ -81,7 +81,8 @@ def recorded_cases(folder: Path, options: AuditOptions, shard: Shard | None) -> 
         if digest_of(case) != result.digest:
             raise UsageError(f"{case.id} is not the case that was run then; run it again")
         backend = suite.backends.by_name[case.backend]
-        for problem in rejudge.problems(case, backend, surroundings(backend, known), result, folder):
+        here = surroundings(backend, known, case.target)
+        for problem in rejudge.problems(case, backend, here, result, folder):
             raise UsageError(f"{folder / JOURNAL}: {problem}; run it again")
     devices = {name: backend.device for name, backend in suite.backends.by_name.items()}
     if problem := consistency.of_machine(run.results, run.header.environment, devices):
@@ -135,7 +136,7 @@ def _repro(case: Case) -> str:
 
 def controls_of(ran: Ran, options: AuditOptions, folder: Path) -> list[ControlResult]:
     """Run the controls of the cases that passed."""
-    cases = {case.id: case for case, result in ran.results if case.control is not None and result.outcome is Outcome.PASS}
+    cases = {case.id: case for case, result in ran.results if case.control is not None and result.outcome in PASSED}
     results, _ = _run([with_control(case) for case in cases.values()], ran.suite, options, folder) if cases else ([], None)
     controls = [judge_control(cases[case.id], result) for case, result in results]
     return sorted(controls, key=lambda control: (control.position.file, control.case_id))
@@ -160,7 +161,7 @@ def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
         raise UsageError(f"{folder}: the observation of {case.id} is not there; run it again")
     files = RecordedFiles(folder, result.evidence)
     try:
-        here = surroundings(ran.suite.backends.by_name[case.backend], ran.known)
+        here = surroundings(ran.suite.backends.by_name[case.backend], ran.known, case.target)
         return try_case(case, here, recorded_observation(files.observation()), files.code)
     except EvidenceAltered as error:
         raise UsageError(f"{error}; run it again") from error

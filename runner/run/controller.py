@@ -1,7 +1,7 @@
 """The stages of ``run``, in order: prepare, open the folder, execute, verify, report. The caller passes the listeners."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TypeAlias
 
@@ -10,9 +10,10 @@ from runner.core.case import Case
 from runner.core.diagnostics import JournalAltered
 from runner.core.events import ExecutionEnded, Listener, Note, ResultsCompleted, RunAbandoned, RunEnded, RunStarted, Warned
 from runner.core.exit_codes import ExitCode, exit_code
-from runner.core.header import RunFooter
+from runner.core.header import LedgerCount, RunFooter
 from runner.core.options import RunOptions
-from runner.core.results import CaseResult
+from runner.core.results import CaseResult, executed
+from runner.judge.void_waivers import lines_of, void_waivers
 from runner.judge.waivers import warnings
 from runner.record.evidence import alterations
 from runner.record.journal import totals
@@ -35,7 +36,7 @@ OpenReporters: TypeAlias = Callable[[RunOptions, RunFolder], Listener]
 def run(options: RunOptions, open_reporters: OpenReporters) -> ExitCode:
     """Run the selected cases; return the exit code for CI systems."""
     checked = check(options)
-    selection = choose(checked.options)
+    selection = choose(checked.options, checked.profile)
     if not selection.whole:  # an empty shard of a selection is recorded, so that a merge finds all shards
         return ExitCode.NOTHING
     prepared = prepare(checked, selection)
@@ -120,9 +121,18 @@ class Controller:
         """Let the listeners write their files, then end the journal: the run is complete when its files are written."""
         code = self._exit_code()
         results = tuple(self._ledger.of(self._selection.selected))
-        self._emit(ResultsCompleted(header=self._header.header, results=results))
-        self._emit(RunEnded(header=self._header.header, results=results, footer=self._footer(code)))
+        coverage = Coverage(self._selection.suite.cases, self._selection.whole, self._ledger.results)
+        ledgers = tuple(map(coverage.of_ledger, self._expected.ledgers))
+        self._emit(ResultsCompleted(header=self._header.header, results=results, ledgers=ledgers))
+        void = self._void_waivers(results)
+        footer = self._footer(code, coverage, ledgers)
+        self._emit(RunEnded(header=self._header.header, results=results, footer=footer, void_waivers=void))
         return code
+
+    def _void_waivers(self, results: Sequence[CaseResult]) -> tuple[str, ...]:
+        waivers = self._selection.waivers
+        found = list(void_waivers(waivers, results, [case.id for case in self._selection.suite.cases]))
+        return tuple(lines_of(found, waivers.files.documents))
 
     def _unrun(self, case: Case, reason: str) -> CaseResult:
         return result_of_unrun(case, reason, repro(self._options, case))
@@ -132,8 +142,14 @@ class Controller:
         if self._is_interrupted:
             return ExitCode.INTERRUPTED
         results = self._ledger.results
-        outcomes = (result.outcome for result in results.values())
-        code = exit_code(outcomes, self._options.min_executed, lets_flaky_pass=self._header.header.lets_flaky_pass)
+        if (statement := self._header.header.statement(results.values())) is not None:
+            return statement.conformance.exit_code
+        code = exit_code(
+            (result.outcome for result in results.values()),
+            self._options.min_executed,
+            lets_flaky_pass=self._header.header.lets_flaky_pass,
+            executed=executed(results.values()),
+        )
         if code not in (ExitCode.OK, ExitCode.NOTHING):
             return code
         unexercised = list(required.problems(self._options.require, self._selection.whole, self._selection.selected, results))
@@ -141,15 +157,16 @@ class Controller:
             self._emit(Note(text=problem))
         return ExitCode.NOTHING if unexercised else code
 
-    def _footer(self, code: ExitCode) -> RunFooter:
-        coverage = Coverage(self._selection.suite.cases, self._selection.whole, self._ledger.results)
+    def _footer(self, code: ExitCode, coverage: Coverage, ledgers: tuple[LedgerCount, ...]) -> RunFooter:
         earlier = self._expected.earlier
+        statement = self._header.header.statement(self._ledger.results.values())
         return RunFooter(
             ended=now(),
             seconds=round(time.monotonic() - self._begun, 3),
             totals=totals(list(self._ledger.results.values())),
             exit_code=int(code),
             interrupted=self._is_interrupted,
-            ledgers=tuple(map(coverage.of_ledger, self._expected.ledgers)),
+            ledgers=ledgers,
             against=(coverage.of_earlier(earlier),) if earlier else (),
+            statement=(statement,) if statement else (),
         )

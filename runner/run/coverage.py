@@ -55,9 +55,7 @@ def _earlier(name: str) -> Earlier:
         run = read_run(folder / JOURNAL)
     except (OSError, JournalError) as error:
         raise UsageError(f"cannot read the run of --against: {one_line(str(error))}") from error
-    return Earlier(
-        run=run.header.run_id or folder.name, executed=tuple(result.case_id for result in run.results if result.outcome.is_executed)
-    )
+    return Earlier(run=run.header.run_id or folder.name, executed=tuple(result.case_id for result in run.results if result.is_executed))
 
 
 class Coverage:
@@ -97,7 +95,7 @@ class Coverage:
         result = self._results.get(case_id)
         if result is None:
             return OTHER_SHARD
-        if result.outcome.is_executed:
+        if result.is_executed:
             return ""
         word = {Outcome.UNAVAILABLE: "unavailable", Outcome.NOT_RUN: "not run"}.get(result.outcome, result.outcome.label)
         return f"{word}: {one_line(result.reason)}"

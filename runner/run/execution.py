@@ -88,5 +88,5 @@ class Execution:
             ended = self._ledger.take_attempt(result)
             if ended is not None:
                 case = by_id[ended.case_id]
-                here = surroundings(self._selection.suite.backends.by_name[case.backend], known)
+                here = surroundings(self._selection.suite.backends.by_name[case.backend], known, case.target)
                 self._audit.take(case, ended, here)

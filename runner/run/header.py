@@ -4,12 +4,13 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from runner import __version__
 from runner.core.case import Case
+from runner.core.conformance import ProfileRecord
 from runner.core.header import RunHeader
 from runner.core.options import RunOptions
 from runner.judge.waivers import Waivers
@@ -17,7 +18,7 @@ from runner.language.load import Suite
 from runner.plan.worker_plan import digest_of
 from runner.record.journal import digest_of_selection
 from runner.system.installed_torch import facts_of_files, installed_torch
-from runner.system.redaction import environment_variables, redacted_command, redacted_texts
+from runner.system.redaction import environment_variables, redacted_command, redacted_result, redacted_texts
 
 
 def header_of(
@@ -42,6 +43,12 @@ def header_of(
         repeat=options.repeat,
         flaky=options.flaky,
     )
+
+
+def with_recorded_profile(header: RunHeader, profile: ProfileRecord) -> RunHeader:
+    """Return the header of a run of a profile: its file is one of those that decide how cases are judged."""
+    waivers = tuple(map(redacted_result, profile.waivers))  # as the results that name them are
+    return replace(header, profile=(replace(profile, waivers=waivers),), specs={**header.specs, profile.file: profile.digest})
 
 
 def option_texts(options: RunOptions) -> dict[str, str]:

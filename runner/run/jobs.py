@@ -7,7 +7,9 @@ from pathlib import Path
 from runner.core.case import Availability, Case
 from runner.core.conditions import Surroundings
 from runner.core.options import ExecutionOptions
-from runner.execute.base import Job
+from runner.core.protocol import TARGET
+from runner.execute.base import LOCAL, Job
+from runner.execute.executors import OFFLINE
 from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings
 from runner.plan import schedule
@@ -54,13 +56,16 @@ class Jobs:
         """Return the case of a job; None for the job that reports the facts of the machine."""
         return self._cases.get(name)
 
-    def for_facts(self) -> Job | None:
-        """Return the job that reports the facts of the machine; None where no case can run."""
-        if not self._environments:
-            return None
-        environment = next(iter(self._environments.values()))
+    def for_facts(self) -> list[Job]:
+        """Return the jobs that report the facts of the machine, and those of each target that a case names. Empty where no case can run."""
         seconds = _FACTS_SECONDS * self._options.timeout_factor
-        return Job(name=FACTS, plan=None, questions=self._questions, folder="", environment=environment, timeout=seconds)
+        jobs: list[Job] = []
+        for environment in self._environments.values():
+            if (target := environment.variables.get(TARGET)) is not None:
+                jobs.append(_job_of_target(target, environment, seconds))
+            elif not any(job.name == FACTS for job in jobs):
+                jobs.append(Job(name=FACTS, plan=None, questions=self._questions, folder="", environment=environment, timeout=seconds))
+        return jobs
 
     def inform(self, machine: Machine) -> None:
         """Set the facts of the machine that a worker reported."""
@@ -75,7 +80,7 @@ class Jobs:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{case.id} ({folder.name})"  # unique for each attempt: two attempts of a case may run in parallel
         self._cases[name] = case
-        here = surroundings(self._backends[case.backend], known)
+        here = surroundings(self._backends[case.backend], known, case.target)
         return Job(
             name=name,
             plan=make_plan(case, here, self._machine.facts),
@@ -83,11 +88,12 @@ class Jobs:
             environment=self._environment_of(case),
             timeout=(case.body.timeout or self._options.timeout) * self._options.timeout_factor,
             services=case.body.services,
-            shares=not alone and self._may_share(case),
+            shares=not alone and not case.target and self._may_share(case),
             new_process=needs_new_process(case),
             group="" if self._ignores_specs or self._options.share_across_folders else str(Path(case.spec).parent),
             needs=schedule.needs_of(case, self._machine),
             memory_limit=self._scheduling.memory_limit,
+            executor=OFFLINE if case.target else LOCAL,
         )
 
     def _may_share(self, case: Case) -> bool:
@@ -95,6 +101,10 @@ class Jobs:
 
     def _environment_of(self, case: Case) -> Environment:
         return self._environments[schedule.environment_of(case).key]
+
+
+def _job_of_target(target: str, environment: Environment, seconds: float) -> Job:
+    return Job(name=f"{FACTS} {target}", plan=None, folder="", environment=environment, timeout=seconds, executor=OFFLINE)
 
 
 def exclusive(job: Job) -> Job:

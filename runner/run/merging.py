@@ -84,7 +84,7 @@ def _emit(joined: Joined, listener: Listener, copy: Callable[[], None]) -> None:
     copy()
     for result in joined.results:
         listener.on_event(CaseFinished(result=result))
-    listener.on_event(ResultsCompleted(header=joined.header, results=joined.results))
+    listener.on_event(ResultsCompleted(header=joined.header, results=joined.results, ledgers=joined.footer.ledgers))
     listener.on_event(RunEnded(header=joined.header, results=joined.results, footer=joined.footer))
 
 

@@ -10,9 +10,11 @@ from runner.core.case import Availability, Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError
 from runner.core.options import ExecutionOptions
+from runner.core.protocol import TARGET
 from runner.core.results import CaseResult
 from runner.execute.base import Execution, Executor, ExecutorSettings, Job
-from runner.execute.executors import EXECUTORS, LOCAL
+from runner.execute.executors import EXECUTORS
+from runner.execute.routing import RoutingExecutor
 from runner.execute.services import named_servers
 from runner.judge.waivers import Waivers
 from runner.language.load import Suite
@@ -53,7 +55,8 @@ class CaseRunner:
         self._retries = Retries()
         self._is_looking = False
         """Whether the job that reports the facts of the machine runs."""
-        self._executor: Executor = EXECUTORS[LOCAL](_settings(options, folder, self._workers, schedule.threads(workers), machine))
+        settings = _settings(options, folder, self._workers, schedule.threads(workers), machine)
+        self._executor: Executor = RoutingExecutor(settings, EXECUTORS)
 
     def __enter__(self) -> Self:
         return self
@@ -86,23 +89,18 @@ class CaseRunner:
     def _activity(self) -> Activity:
         """Return what the run waits for, with the ids of cases; the job for the facts of the machine counts as starting torch."""
         now = self._executor.activity
-        looking = [job.since for job in now.running if job.name == FACTS]
+        looking = [job.since for job in now.running if job.name.split(" ")[0] == FACTS]
         running = [dataclasses.replace(job, name=case.id) for job in now.running if (case := self._jobs.case_of(job.name))]
         starting = min([*looking, *([] if now.starting is None else [now.starting])], default=None)
         return Activity(starting=starting, warming=now.warming, running=tuple(running))
 
     def look_at_machine(self) -> Machine:
         """Let a worker report the facts of the machine, if any case can run."""
-        job = self._jobs.for_facts()
-        if job is None:
-            return self._machine
+        jobs = self._jobs.for_facts()
         self._is_looking = True
-        execution = next(iter(self._executor.run([job], schedule.capacity(1, self._machine))))
+        for execution in self._executor.run(jobs, schedule.capacity(self._workers, self._machine)) if jobs else ():
+            self._machine = _informed(self._machine, execution)
         self._is_looking = False
-        if not isinstance(execution.observation, dict):
-            words = (execution.printed or execution.note).strip()
-            raise UsageError(f"no worker with torch could report the facts of this machine; its output:\n{words}")
-        self._machine = availability.with_facts(self._machine, execution.observation)
         self._jobs.inform(self._machine)
         return self._machine
 
@@ -139,6 +137,17 @@ class CaseRunner:
             self._executor.again(job)
             return None
         return redacted_result(self._retries.noted(result, execution.job.name))
+
+
+def _informed(machine: Machine, execution: Execution) -> Machine:
+    """Return the machine with the facts of a job; raise ``UsageError`` where torch could not report any."""
+    words = (execution.printed or execution.note).strip()
+    found = execution.observation if isinstance(execution.observation, dict) else None
+    if (target := execution.job.environment.variables.get(TARGET)) is not None:
+        return availability.with_target(machine, target, found, words)
+    if found is None:
+        raise UsageError(f"no worker with torch could report the facts of this machine; its output:\n{words}")
+    return availability.with_facts(machine, found)
 
 
 def _settings(options: ExecutionOptions, folder: RunFolder, workers: int, threads: int, machine: Machine) -> ExecutorSettings:

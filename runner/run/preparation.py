@@ -7,12 +7,14 @@ from datetime import UTC, datetime
 
 from runner.core.attempts import Policy
 from runner.core.case import Case
+from runner.core.conformance import ProfileRecord
 from runner.core.diagnostics import UsageError
 from runner.core.header import RunHeader
 from runner.core.options import RunOptions
 from runner.execute.services import named_servers, reach
 from runner.judge.waivers import Waivers
 from runner.language.load import Suite, load
+from runner.language.profiles import Profile
 from runner.language.waivers import load_waivers
 from runner.plan import required, schedule
 from runner.plan.durations import seconds_of_run
@@ -20,7 +22,8 @@ from runner.plan.on_request import not_requested, requested
 from runner.plan.selection import Shard, select, unmatched, why_nothing_selected, without_benches
 from runner.record.run_folder import JOURNAL, LATEST, REPORTS
 from runner.run.coverage import Expected, expected
-from runner.run.header import header_of
+from runner.run.header import header_of, with_recorded_profile
+from runner.run.profile import cases_of, with_profile
 from runner.system import cache_dirs, output, scratch
 
 
@@ -32,6 +35,8 @@ class Checked:
     workers: int
     policy: Policy
     memory_limit: int | None
+    profile: Profile | None = None
+    """The profile of ``--profile``; ``options`` has its files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,8 @@ class Selection:
     """The selection of this shard, in the order of reports."""
     not_requested: int = 0
     """How many cases on request match the criteria, and are named by nothing."""
+    profile: ProfileRecord | None = None
+    """The profile of ``--profile`` with its cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +74,7 @@ def check(options: RunOptions) -> Checked:
 
     The cache folders are examined only once, before anything runs: a worker could change their content.
     """
+    options, profile = with_profile(options)
     if options.share_across_folders and options.isolation != "worker":
         raise UsageError(
             f"--share-across-folders has no effect with --isolation {options.isolation} (write --isolation worker, or remove it)"
@@ -79,20 +87,35 @@ def check(options: RunOptions) -> Checked:
     options = replace(options, object_cache=cache_dirs.object_folder(options.object_cache))
     if not options.no_kept:
         cache_dirs.probe_cache_folder()
-    return Checked(options=options, workers=workers, policy=policy, memory_limit=memory_limit)
+    return Checked(options=options, workers=workers, policy=policy, memory_limit=memory_limit, profile=profile)
 
 
-def choose(options: RunOptions) -> Selection:
-    """Load the specs and select the cases; print a hint for each glob without a match."""
+def choose(options: RunOptions, profile: Profile | None = None) -> Selection:
+    """Load the specs and select the cases: those of the profile, if there is one, which has given the options its files."""
     suite = load(options.paths, options.backends)
-    waivers = Waivers(load_waivers(options.waivers, suite.backends), today=datetime.now(UTC).date())
+    files = load_waivers(options.waivers, suite.backends)
+    today = datetime.now(UTC).date()
+    if profile is None:
+        return _chosen(options, suite, Waivers(files, today=today))
+    found = cases_of(profile, suite, files)
+    whole = found.cases if options.bench else tuple(map(without_benches, found.cases))
+    selected = _of_shard(options, whole)
+    return Selection(suite=suite, waivers=Waivers(found.waivers, today=today), whole=whole, selected=selected, profile=found.record)
+
+
+def _of_shard(options: RunOptions, whole: Sequence[Case]) -> list[Case]:
     shard = Shard.parse(options.shard) if options.shard else None
+    return [case for case in whole if shard is None or shard.holds(case)]
+
+
+def _chosen(options: RunOptions, suite: Suite, waivers: Waivers) -> Selection:
+    """Select the cases that the options name; print a hint for each glob without a match."""
     matching = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag)
     whole = requested(matching, suite.cases, paths=options.paths, globs=options.select, tags=options.tag)
     left = len(matching) - len(whole)
     if not options.bench:
         whole = [without_benches(case) for case in whole]
-    selected = [case for case in whole if shard is None or shard.holds(case)]
+    selected = _of_shard(options, whole)
     required.check_names(options.require, suite.backends)
     for hint in unmatched(options.select, suite.cases):
         output.note(hint)
@@ -110,6 +133,8 @@ def prepare(checked: Checked, selection: Selection) -> Prepared:
         seconds=seconds_of_run(REPORTS / LATEST, JOURNAL), seed=_seed(options.shuffle), memory_limit=checked.memory_limit
     )
     header = header_of(options, selection.suite, selection.waivers, selection.whole, selection.selected, scheduling.seed)
+    if selection.profile is not None:
+        header = with_recorded_profile(header, selection.profile)
     header = replace(header, not_requested=selection.not_requested)
     return Prepared(
         options=options,

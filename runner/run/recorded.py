@@ -153,7 +153,7 @@ def _read(header: RunHeader, results: Sequence[CaseResult]) -> _Then:
 
 def _problems(then: _Then, case: Case, result: CaseResult, folder: Path) -> list[str]:
     backend = then.suite.backends.by_name[case.backend]
-    here = surroundings(backend, then.known)
+    here = surroundings(backend, then.known, case.target)
     found = (
         rejudge.disagreement(case, backend, here, result, folder / result.folder)
         or rejudge.of_attempts(case, backend, here, result, folder)

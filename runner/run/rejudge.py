@@ -21,7 +21,7 @@ from runner.plan.selection import without_benches
 from runner.record.evidence import EvidenceAltered, RecordedFiles, alterations
 from runner.system.known_secrets import MASK
 
-JUDGED_BY_FACTS = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK)
+JUDGED_BY_FACTS = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.OFFLINE_PASS, Outcome.OFFLINE_FAIL)
 """Outcomes that follow from the worker's facts; after a crash there may be no facts."""
 
 _TOO_SLOW = "pattern too slow"
@@ -39,7 +39,7 @@ def problems(case: Case, backend: Backend, here: Surroundings, result: CaseResul
 
 def disagreement(case: Case, backend: Backend, here: Surroundings, result: CaseResult, folder: Path) -> str:
     """Return how the verdicts of a result differ when judged again; empty if they do not, or if no facts decided the outcome."""
-    if result.outcome is Outcome.NOT_RUN or fold(result.verdicts).outcome not in JUDGED_BY_FACTS or not result.evidence:
+    if result.outcome is Outcome.NOT_RUN or fold(result.verdicts, result.target).outcome not in JUDGED_BY_FACTS or not result.evidence:
         return ""
     now = _judged(case, backend, here, result, RecordedFiles(folder, result.evidence), folder)
     return now if isinstance(now, str) else _difference(case, result.verdicts, now)
@@ -48,7 +48,7 @@ def disagreement(case: Case, backend: Backend, here: Surroundings, result: CaseR
 def of_attempts(case: Case, backend: Backend, here: Surroundings, result: CaseResult, run: Path) -> str:
     """Return how the failed verdicts of an attempt differ when judged again, as ``disagreement`` does for a result."""
     for attempt in result.attempts:
-        if not attempt.evidence or fold(attempt.verdicts).outcome not in JUDGED_BY_FACTS:
+        if not attempt.evidence or fold(attempt.verdicts, result.target).outcome not in JUDGED_BY_FACTS:
             continue
         folder = run / attempt.folder
         now = _judged(case, backend, here, result, RecordedFiles(folder, attempt.evidence), folder)
@@ -99,7 +99,7 @@ def not_excused(case: Case, result: CaseResult, here: Surroundings, waivers: Wai
     texts = [verdict.message for verdict in result.verdicts]
     if result.outcome not in (Outcome.XFAIL, Outcome.XPASS) or any(MASK in text for text in texts):
         return ""
-    folded = fold(result.verdicts)
+    folded = fold(result.verdicts, result.target)
     judged = replace(result, outcome=folded.outcome, failure_type=folded.failure_type, waivers=())
     found = apply(judged, case.id, here, replace(waivers, today=date.min)).outcome
     return "" if found is result.outcome else f"{case.id}: {result.outcome.label} is recorded, and no waiver gives this outcome"

@@ -8,7 +8,7 @@ from typing import Any
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.observation import Observation
-from runner.core.outcomes import Outcome
+from runner.core.outcomes import PASSED, Outcome
 from runner.core.results import CaseResult, result_of
 from runner.execute.base import Execution
 from runner.judge.evidence import Evidence
@@ -47,7 +47,7 @@ class Results:
         folder = self._folder / execution.job.folder
         files = CaseFiles(folder)
         backend = self._backends[case.backend]
-        here = surroundings(backend, known)
+        here = surroundings(backend, known, case.target)
         evidence = _evidence(folder, files, execution)
         observation = evidence.observation if isinstance(evidence.observation, Observation) else None
         objects = observed.objects(observation)
@@ -96,7 +96,7 @@ def _evidence(folder: Path, files: CaseFiles, execution: Execution) -> Evidence:
 def _judged(case: Case, backend: Backend, here: Surroundings, evidence: Evidence, execution: Execution) -> CaseResult:
     """Judge a case; a failure with no space left on the device is an ERROR."""
     judged = judge(case, backend, here, evidence)
-    if judged.outcome is Outcome.PASS or evidence.problem or execution.space is None:
+    if judged.outcome in PASSED or evidence.problem or execution.space is None:
         return judged
     said = "\n".join(f"{verdict.observed}\n{verdict.detail}" for verdict in judged.verdicts)
     problem = scratch.shortage(execution.space, said)

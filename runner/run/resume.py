@@ -23,7 +23,9 @@ def open_folder(prepared: Prepared) -> RunFolder:
     if not options.resume:
         return open_run(options.out)
     digests: dict[str, str] = {case.id: digest_of(case) for case in selection.selected}
-    return resume_run(options.resume, prepared.header, digests, judging_files(selection.suite, selection.waivers), options.out)
+    files = judging_files(selection.suite, selection.waivers)
+    files |= {profile.file: profile.digest for profile in prepared.header.profile}
+    return resume_run(options.resume, prepared.header, digests, files, options.out)
 
 
 def check_machine(name: str, now: Mapping[str, str], then: Mapping[str, str]) -> None:
@@ -46,7 +48,7 @@ def check_executions(
 
 def _problem(selection: Selection, folder: RunFolder, case: Case, result: CaseResult, machine: Machine, known: Surroundings) -> str:
     backend = selection.suite.backends.by_name[case.backend]
-    here = surroundings(backend, known)
+    here = surroundings(backend, known, case.target)
     missing = availability.of_case(case, machine)
     if missing.availability is Availability.NO:
         return f"{case.id}: {result.outcome.label} is recorded, and it cannot run here: {missing.reason}"

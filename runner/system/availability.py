@@ -31,7 +31,7 @@ class Verdict:
 
 def of_case(case: Case, machine: Machine) -> Verdict:
     """Return the first missing requirement; else the first one that only a worker can decide; else YES."""
-    if machine.torch is None:
+    if machine.torch is None and not case.target:  # what is only compiled for a target needs no torch
         return Verdict(Availability.NO, machine.no_torch, "torch")
     if case.missing_names:
         return Verdict(Availability.NO, "; ".join(case.missing_names))
@@ -68,12 +68,22 @@ def with_facts(machine: Machine, facts: Mapping[str, Any]) -> Machine:
         _refuse_other_torch(machine, root, str(facts.get("torch")))
     answers = {str(path): str(answer) for path, answer in facts.get(ANSWERS, {}).items()}
     gpus, memory, arch = int(facts.get("gpus", 0)), facts.get("gpu_memory"), facts.get("arch")
-    return replace(machine, gpus=gpus, gpu_memory=memory, arch=arch, facts=known, answers=answers)
+    return replace(machine, gpus=gpus, gpu_memory=memory, arch=arch, facts={**machine.facts, **known}, answers=answers)
+
+
+def with_target(machine: Machine, target: str, facts: Mapping[str, Any] | None, words: str) -> Machine:
+    """Return the machine with what its compiler for a target said; ``words`` are the last ones of a compiler that did not answer."""
+    if facts is None:
+        problem = f"it ended without an answer: {words.splitlines()[-1]}" if words else "it ended without an answer"
+        return replace(machine, targets={**machine.targets, target: problem})
+    versions = {str(name): str(version) for name, version in facts.get("versions", {}).items()}
+    known = {**machine.facts, **versions, f"target {target}": str(facts["problem"]) or f"canaries passed: {', '.join(facts['canaries'])}"}
+    return replace(machine, targets={**machine.targets, target: str(facts["problem"])}, facts=known)
 
 
 def questions_of(cases: Iterable[Case]) -> tuple[str, ...]:
-    """Return the predicates that cases require, each once."""
-    found = (one.argument for case in cases for one in case.requires if one.name == "call" and one.argument)
+    """Return the predicates and the devices of vendors that cases require, each once."""
+    found = (one.argument for case in cases for one in case.requires if one.name in ("call", "device") and one.argument)
     return tuple(dict.fromkeys(found))
 
 

@@ -17,6 +17,8 @@ from typing import Any
 from runner.core import devices
 from runner.core.case import Availability
 from runner.core.conditions import BadRange, VersionRange
+from runner.core.diagnostics import one_of
+from runner.core.targets import EXAMPLE, TARGETS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,8 @@ class Machine:
     no_torch: str = "torch is not installed"
     """The reason why there is no torch."""
     facts: Mapping[str, Any] = field(default_factory=dict)
+    targets: Mapping[str, str] = field(default_factory=dict)
+    """Why each target cannot be compiled for here, empty where it can; without targets whose compiler was not tried."""
     answers: Mapping[str, str] | None = None
     """What the predicates of ``call`` returned or raised, by path, in words; None before a worker has called them."""
 
@@ -212,6 +216,15 @@ def _mkldnn(machine: Machine, argument: str) -> Answer:
     return _no(f"oneDNN on this CPU does not compute {argument} (it computes {', '.join(dtypes) or 'nothing: torch is built without it'})")
 
 
+def _target(machine: Machine, argument: str) -> Answer:
+    if not machine.found.get("triton"):
+        return _no("triton is not installed")
+    if argument not in machine.targets:
+        return _unknown(f"whether the compiler for {argument} works is known only when it has compiled something")
+    problem = machine.targets[argument]
+    return _no(f"the compiler for {argument} does not work here: {problem}") if problem else YES
+
+
 def _call(machine: Machine, argument: str) -> Answer:
     package = argument.replace(":", ".").split(".")[0]
     if not _is_installed(package):
@@ -220,6 +233,23 @@ def _call(machine: Machine, argument: str) -> Answer:
         return _unknown(f"what {argument}() returns is known only when torch runs")
     answer = machine.answers.get(argument, "was not called")
     return YES if answer == HOLDS else _no(f"{argument}() {answer}")
+
+
+def _device(machine: Machine, argument: str) -> Answer:
+    wanted = devices.VendorDevice.parse(argument)
+    package = wanted.module.partition(".")[0]
+    if machine.torch is None:
+        return _no(machine.no_torch)
+    if not _is_installed(package):
+        return _no(f"the package {package} is not installed, whose module registers the device {wanted.kind}")
+    if machine.answers is None:
+        return _unknown(f"whether torch sees a device {wanted.kind} is known only when torch runs")
+    answer = machine.answers.get(argument, "was not asked")
+    return YES if answer == HOLDS else _no(f"the device {wanted.kind} of {wanted.module}: {answer}")
+
+
+def _check_device(argument: str) -> str | None:
+    return None if devices.VendorDevice.fits(argument) else f"'{argument[:60]}' is not KIND=MODULE: write for example npu=torch_npu"
 
 
 HOLDS = "returned True"
@@ -246,6 +276,10 @@ def _check_arch(argument: str) -> str | None:
 
 def _check_mkldnn(argument: str) -> str | None:
     return None if argument in _MKLDNN_DTYPES else f"'{argument[:60]}' is none of the dtypes {', '.join(_MKLDNN_DTYPES)}"
+
+
+def _check_target(argument: str) -> str | None:
+    return None if argument in TARGETS else f"'{argument[:60]}' is no target: {one_of(TARGETS)}"
 
 
 def _check_call(argument: str) -> str | None:
@@ -315,11 +349,23 @@ CAPABILITIES: Mapping[str, Capability] = {
     ),
     "sms": Capability(summary="the GPU has so many multiprocessors", probe=_sms, takes=">=68", check=_check_range, is_of_gpus=True),
     "mkldnn": Capability(summary="oneDNN computes this dtype on the CPU", probe=_mkldnn, takes="float16", check=_check_mkldnn),
+    "target": Capability(
+        summary="Triton compiles for this GPU, which the machine may lack",
+        probe=_target,
+        takes=EXAMPLE,
+        check=_check_target,
+    ),
     "call": Capability(
         summary="a function without arguments, such as a predicate of torch, returns True",
         probe=_call,
         takes="torch.cuda.is_bf16_supported",
         check=_check_call,
+    ),
+    "device": Capability(
+        summary="torch sees a device that this module registers; a backend with module: requires it",
+        probe=_device,
+        takes="npu=torch_npu",
+        check=_check_device,
     ),
     "module": Capability(summary="a Python module is installed", probe=_module, takes="transformers", check=_check_module),
 }

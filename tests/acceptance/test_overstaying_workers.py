@@ -4,7 +4,7 @@ import pytest
 
 from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
-from tests.fakes import program
+from tests.fakes import prestarted_program
 
 SPEC = """\
 summary: A library call on the host gives what Python gives, whatever its process does afterwards
@@ -47,7 +47,7 @@ SLOW = pytest.mark.nightly(reason="each of four cases imports torch; the same is
 def test_it_delays_no_other_case_and_is_named(tmp_path, isolation):
     spec = SPEC if isolation == "case" else SPEC.replace("parent, ", "")  # there is no template to stop
     (tmp_path / "stay.yaml").write_text(spec)
-    done = program("run", tmp_path / "stay.yaml", "--out", tmp_path / "out", "--isolation", isolation)
+    done = prestarted_program("run", tmp_path / "stay.yaml", "--out", tmp_path / "out", "--isolation", isolation)
     assert done.returncode == 0, done.stdout + done.stderr
     results = {result.case_id.partition("way=")[2].rstrip("]"): result for result in read_run(tmp_path / "out" / "run.jsonl").results}
     assert {result.outcome for result in results.values()} == {Outcome.PASS}

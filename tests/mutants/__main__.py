@@ -6,12 +6,13 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from runner.core.outcomes import Outcome
 from tests.mutants.named import source_of, torch_version
-from tests.mutants.operators import Mutant, difference, mutants, sample, sample_of_each
-from tests.mutants.running import Executed, Tried, cases_of, executed, reached, record_lines, recorded, some, tried
+from tests.mutants.operators import Mutant, difference, lines_of, mutants, sample, sample_of_each
+from tests.mutants.running import Executed, Tried, cases_of, executed, in_turns, reached, record_lines, recorded, some, status, varied
 
 FIVE_SEEDS = (
     "torch._inductor.codecache",
@@ -32,27 +33,33 @@ FIVE_SEEDS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print each survivor with its difference, and the rates; survivors are for people to read, so that the status is 0."""
-    options = _parser().parse_args(arguments)
-    modules = options.modules or FIVE_SEEDS
+    given = options().parse_args(arguments)
+    modules = given.modules or FIVE_SEEDS
     sources = {module: source_of(module) for module in modules}
     every = [mutant for module, source in sources.items() for mutant in mutants(module, source)]
     with tempfile.TemporaryDirectory(prefix="mutants-") as temporary:
-        folder = Path(tempfile.mkdtemp(prefix="table-", dir=options.out)) if options.out else Path(temporary)
-        cases = {name: file for name, file in cases_of(options.device or ["cpu"]).items() if not options.case or name in options.case}
-        lines = _lines(modules, cases, folder / "lines", options)
+        folder = Path(tempfile.mkdtemp(prefix="table-", dir=given.out)) if given.out else Path(temporary)
+        cases = chosen_cases(cases_of(given.device or ["cpu"]), given.case)
+        lines = _lines(modules, cases, folder / "lines", given)
         known = reached(every, lines)
         print(f"{len(every)} mutants, {len(known)} of them in lines that {len(lines)} cases execute", flush=True)
         found: list[Tried] = []
-        drawn = random.Random(options.seed).sample(chosen := _drawn(known, options), len(chosen))  # each batch has some of each module
-        for number, some_of_them in enumerate(batched(drawn, options.batch)):
-            wanted = {mutant: some(known[mutant], lines, options.cases) for mutant in some_of_them}
-            for one in tried(wanted, cases, folder / f"tried-{number}", jobs=options.jobs):
+        had = _survivors(given.again)
+        drawn = random.Random(given.seed).sample(chosen := _drawn(known, given), len(chosen))  # each batch has some of each module
+        for number, some_of_them in enumerate(batched(drawn, given.batch)):
+            wanted = {mutant: _cases(mutant, known[mutant], had.get(mutant.name), lines, given.cases) for mutant in some_of_them}
+            for one in in_turns(wanted, cases, folder / f"tried-{number}", jobs=given.jobs):
                 found.append(one)
                 _show(one, sources)
-            if options.json:  # after each batch, so that a run that is stopped leaves what it found
-                options.json.write_text(json.dumps(_record(found, sources, known, options.seed), indent=1) + "\n", "utf-8")
+            if given.json:  # after each batch, so that a run that is stopped leaves what it found
+                given.json.write_text(json.dumps(_record(found, sources, known, given), indent=1) + "\n", "utf-8")
     print("\n" + "\n".join(_rates(found)))
     return 0
+
+
+def chosen_cases(cases: Mapping[str, Path], named: Sequence[str]) -> dict[str, Path]:
+    """Return the named cases; where none is named all of them, without the thousands of the operator suite."""
+    return {name: file for name, file in cases.items() if (name in named if named else not name.startswith("operators/"))}
 
 
 def _lines(modules: Sequence[str], cases: Mapping[str, Path], folder: Path, options: argparse.Namespace) -> Executed:
@@ -78,11 +85,35 @@ def _show(one: Tried, sources: Mapping[str, str]) -> None:
 
 
 def _drawn(known: Mapping[Mutant, Sequence[str]], options: argparse.Namespace) -> list[Mutant]:
+    tried = {one["name"] for record in options.without for one in json.loads(record.read_bytes())["mutants"]}
+    return [mutant for mutant in _sample(known, options) if mutant.name not in tried]
+
+
+def _sample(known: Mapping[Mutant, Sequence[str]], options: argparse.Namespace) -> list[Mutant]:
     if options.mutant:
         return [mutant for mutant in known if mutant.name in options.mutant]
+    if options.again:
+        return [mutant for mutant in known if mutant.name in _survivors(options.again)]
     if options.each:
         return sample_of_each(list(known), options.each, options.seed)
     return sample(list(known), options.sample, options.seed)
+
+
+def _survivors(records: Sequence[Path]) -> dict[str, frozenset[str]]:
+    """Return the mutants that no case of these records detects, each with the cases that it had; one that timed out can run again."""
+    had: dict[str, frozenset[str]] = {}
+    killed: set[str] = set()
+    for one in [one for record in records for one in json.loads(record.read_bytes())["mutants"]]:
+        ended = {case_id for case_id, label in one["cases"].items() if label != Outcome.TIMEOUT.label}
+        had[one["name"]] = had.get(one["name"], frozenset()) | ended
+        killed |= {one["name"]} if status(one["cases"].values()) in ("killed", "not planted") else set()
+    return {name: cases for name, cases in had.items() if name not in killed}
+
+
+def _cases(mutant: Mutant, ids: Sequence[str], had: Collection[str] | None, lines: Executed, most: int) -> list[str]:
+    if had is None:
+        return some(ids, lines, most)
+    return varied(ids, had, lines, mutant.module, lines_of(source_of(mutant.module), mutant), most)
 
 
 def _rates(found: Sequence[Tried]) -> list[str]:
@@ -96,10 +127,13 @@ def _rates(found: Sequence[Tried]) -> list[str]:
     return lines
 
 
-def _record(found: Sequence[Tried], sources: Mapping[str, str], known: Mapping[Mutant, Sequence[str]], seed: int) -> object:
+def _record(
+    found: Sequence[Tried], sources: Mapping[str, str], known: Mapping[Mutant, Sequence[str]], options: argparse.Namespace
+) -> object:
     return {
         "torch": torch_version(),
-        "seed": seed,
+        "seed": None if options.again or options.mutant else options.seed,  # what was not drawn has no seed
+        "most_cases": options.cases,
         "reached": dict(Counter(mutant.module for mutant in known)),
         "mutants": [
             {
@@ -115,14 +149,24 @@ def _record(found: Sequence[Tried], sources: Mapping[str, str], known: Mapping[M
     }
 
 
-def _parser() -> argparse.ArgumentParser:
+def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="modules of torch (the modules of the five seed files)")
     parser.add_argument("--sample", type=int, default=60, metavar="N", help="mutants that are drawn of those that cases execute (60)")
     parser.add_argument("--each", type=int, default=0, metavar="N", help="draw N mutants of each module instead")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="what the sample is drawn with (0)")
     parser.add_argument("--mutant", action="append", default=[], metavar="NAME", help="this mutant alone; may repeat")
-    parser.add_argument("--cases", type=int, default=8, metavar="N", help="cases under each mutant at most (8)")
+    help_of_again = "the survivors of this record, under cases that they did not have; may repeat"
+    parser.add_argument("--again", action="append", default=[], type=Path, metavar="RECORD", help=help_of_again)
+    help_of_without = "leave out what this record has, to go on with a sample that was stopped; may repeat"
+    parser.add_argument("--without", action="append", default=[], type=Path, metavar="RECORD", help=help_of_without)
+    parser.add_argument(
+        "--cases",
+        type=int,
+        default=8,
+        metavar="N",
+        help="cases under each mutant at most (8); a mutant that the first detects gets no other",
+    )
     parser.add_argument("--batch", type=int, default=40, metavar="N", help="mutants in one run (40); the record is written after each")
     parser.add_argument("--case", action="append", default=[], metavar="ID", help="these cases alone; may repeat")
     parser.add_argument("--device", action="append", default=[], metavar="NAME", help="cases of this device (cpu); may repeat")

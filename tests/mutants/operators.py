@@ -5,7 +5,6 @@ Only code inside of functions is changed: a module's own statements ran when it 
 """
 
 import ast
-import copy
 import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -93,10 +92,11 @@ def difference(source: str, mutant: Mutant) -> str:
     """Return the lines in which a mutant differs, as a unified diff of its function without context."""
     function = _function(_tree(source), mutant)
     first, text = _place_and_text(source, function)
-    changed = copy.deepcopy(function)
-    for place, (*_, change) in enumerate(_sites(ast.Module(body=[changed], type_ignores=[])), first):
+    changed = ast.parse(text)  # a tenth of the time of a deep copy
+    for place, (*_, change) in enumerate(_sites(changed), first):
         if place == mutant.number:
             change()
+            break
     lines = list(difflib.unified_diff(text.splitlines(), ast.unparse(changed).splitlines(), n=0, lineterm=""))[2:]
     return "\n".join(line for line in lines if not line.startswith("@@"))
 
@@ -121,6 +121,12 @@ def _function(tree: ast.Module, mutant: Mutant) -> Function:
         if name == mutant.function and function.lineno <= mutant.line <= last:
             return function
     raise LookupError(mutant.name)
+
+
+def lines_of(source: str, mutant: Mutant) -> range:
+    """Return the lines of the function that a mutant changes."""
+    function = _function(_tree(source), mutant)
+    return range(function.lineno, (function.end_lineno or function.lineno) + 1)
 
 
 def only(tree: ast.Module, function: str) -> ast.Module:

@@ -112,15 +112,22 @@ def _monitor(files: dict[str, str], seen: dict[str, set[int]]) -> None:
 
 
 def _trace(files: dict[str, str], seen: dict[str, set[int]]) -> None:
+    unseen: dict[CodeType, set[int]] = {}
+
     def inside(frame: FrameType, event: str, _: Any) -> Any:
         if event == "line":
             seen[files[frame.f_code.co_filename]].add(frame.f_lineno)
+            unseen[frame.f_code].discard(frame.f_lineno)
         return inside
 
     def entered(frame: FrameType, event: str, _: Any) -> Any:
-        if frame.f_code.co_filename not in files:
+        code = frame.f_code
+        if code.co_filename not in files:
             return None
-        return inside(frame, "line", None)
+        if code not in unseen:
+            unseen[code] = {line for *_, line in code.co_lines() if line is not None}
+        # a function whose lines were all seen is not traced again: the functions that are called most cost most
+        return inside(frame, "line", None) if unseen[code] else None
 
     threading.settrace(entered)
     sys.settrace(entered)

@@ -3,8 +3,8 @@
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runner.core.outcomes import Outcome
@@ -22,8 +22,14 @@ SITE = Path(__file__).with_name("site")
 OBJECTS = "MUTANTS_OBJECT_CACHE"
 """The variable that names a folder for the C++ compiler's objects: code that a mutant does not change is then built once."""
 
-SECONDS_PER_CASE = 120
-"""How long a run may take for each of its cases."""
+QUICK = "QUICK_COMPILER"
+"""The variable that names a folder for precompiled headers: kernels are then built without optimization (``compiler/g++``)."""
+
+SECONDS_PER_CASE = 240
+"""How long a case may take under a mutant. On a busy machine many cases take a minute."""
+
+SECONDS_TO_NOTE_LINES = 300
+"""How long a case may take while its lines are noted, which makes it several times slower."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +51,25 @@ class Tried:
     mutant: Mutant
     outcomes: Mapping[str, Outcome]
     reasons: Mapping[str, str]
+    """What failed in each case (the kind of an expectation, or another type of failure), a colon, and the reason."""
 
     @property
     def killed_by(self) -> tuple[str, ...]:
-        """The cases that passed without the mutant and did not pass with it."""
-        return tuple(case_id for case_id, outcome in self.outcomes.items() if outcome is not Outcome.PASS)
+        """The cases that passed without the mutant and failed with it. A busy machine is slow too: a timeout shows nothing."""
+        return tuple(case_id for case_id, outcome in self.outcomes.items() if outcome not in (Outcome.PASS, Outcome.TIMEOUT))
 
     @property
     def status(self) -> str:
-        if not self.outcomes:
-            return "not planted"
-        return "killed" if self.killed_by else "survived"
+        return status([outcome.label for outcome in self.outcomes.values()])
+
+
+def status(labels: Collection[str]) -> str:
+    """Return what came of a mutant whose cases have outcomes with these labels."""
+    if not labels:
+        return "not planted"
+    if red := set(labels) - {Outcome.PASS.label}:
+        return "timed out" if red == {Outcome.TIMEOUT.label} else "killed"
+    return "survived"
 
 
 def cases_of(devices: Sequence[str], extra: Sequence[Path] = ()) -> dict[str, Path]:
@@ -68,7 +82,8 @@ def executed(modules: Sequence[str], cases: Mapping[str, Path], folder: Path, *,
     """Run the cases without a mutant, and return the lines of each that passed."""
     assigned = {f"0/{case_id}": case_id for case_id in cases}
     found: dict[str, Alone] = {}
-    for name, result in _run({"lines": list(modules)}, assigned, cases, folder, jobs).items():
+    wanted = {"lines": list(modules)}
+    for name, result in _run(wanted, assigned, cases, folder, jobs, SECONDS_TO_NOTE_LINES).items():
         lines = folder / "out" / result.folder / LINES
         if result.outcome is Outcome.PASS and lines.exists():
             read = json.loads(lines.read_bytes())
@@ -129,9 +144,20 @@ def tried(
     for name, trial in planned.items():
         if (folder / "out" / results[name].folder / NOTES).exists():
             outcomes[trial.fault][trial.case_id] = results[name].outcome
-            reasons[trial.fault][trial.case_id] = results[name].reason[:200]
+            reasons[trial.fault][trial.case_id] = f"{results[name].failure_type}: {results[name].reason}"[:200]
     for name, mutant in by_name.items():
         yield Tried(mutant, outcomes[name], reasons[name])
+
+
+def in_turns(wanted: Mapping[Mutant, Sequence[str]], cases: Mapping[str, Path], folder: Path, *, jobs: int) -> Iterator[Tried]:
+    """Run each mutant under its first case, and those that this case does not detect under their other cases; yield what came of each."""
+    found: dict[Mutant, Tried] = {}
+    for turn, part in enumerate((slice(0, 1), slice(1, None))):
+        waiting = {mutant: ids[part] for mutant, ids in wanted.items() if ids[part] and not (mutant in found and found[mutant].killed_by)}
+        for one in tried(waiting, cases, folder / f"turn-{turn}", jobs=jobs) if waiting else ():
+            before = found.get(one.mutant, Tried(one.mutant, {}, {}))
+            found[one.mutant] = replace(one, outcomes={**before.outcomes, **one.outcomes}, reasons={**before.reasons, **one.reasons})
+    yield from found.values()
 
 
 def some(ids: Sequence[str], lines: Executed, most: int) -> list[str]:
@@ -145,8 +171,29 @@ def some(ids: Sequence[str], lines: Executed, most: int) -> list[str]:
     return [case_id for *_, case_id in sorted(turns)[:most]]
 
 
+def varied(ids: Sequence[str], had: Collection[str], lines: Executed, module: str, function: range, most: int) -> list[str]:
+    """Return at most ``most`` of the cases: those that execute more lines of a function than the cases that a mutant of it had."""
+    seen = {line for case_id in had if case_id in lines for line in lines[case_id].lines.get(module, ()) if line in function}
+    waiting = {
+        case_id: {line for line in lines[case_id].lines.get(module, ()) if line in function} for case_id in ids if case_id not in had
+    }
+    chosen: list[str] = []
+    while waiting and len(chosen) < most:
+        best = min(waiting, key=lambda one: (-len(waiting[one] - seen), lines[one].seconds, one))
+        if not waiting[best] - seen:
+            break
+        seen |= waiting.pop(best)
+        chosen.append(best)
+    return [*chosen, *some(list(waiting), lines, most - len(chosen))]
+
+
 def _run(
-    wanted: Mapping[str, object], assigned: Mapping[str, str], cases: Mapping[str, Path], folder: Path, jobs: int
+    wanted: Mapping[str, object],
+    assigned: Mapping[str, str],
+    cases: Mapping[str, Path],
+    folder: Path,
+    jobs: int,
+    limit: int = SECONDS_PER_CASE,
 ) -> Mapping[str, CaseResult]:
     """Run the assigned cases, each from a copy of its spec below the number that its name begins with, and return their results."""
     for name, case_id in assigned.items():
@@ -156,9 +203,11 @@ def _run(
     variables = environment(PLANTED_MUTANTS=str(plan))
     reused = ["--object-cache", os.environ[OBJECTS]] if os.environ.get(OBJECTS) else []
     variables["PYTHONPATH"] = os.pathsep.join([str(SITE), variables["PYTHONPATH"]])
+    if variables.get(QUICK):
+        variables["PATH"] = os.pathsep.join([str(SITE.with_name("compiler")), variables["PATH"]])
     selection = [word for name in assigned for word in ("--select", name)]
-    options = ["--timeout", SECONDS_PER_CASE // 2, "--waivers", shipped_waivers(folder), "--jobs", jobs, "--out", folder / "out", *reused]
-    done = program("run", folder / "specs", *selection, *options, env=variables, timeout=SECONDS_PER_CASE * len(assigned))
+    options = ["--timeout", limit, "--waivers", shipped_waivers(folder), "--jobs", jobs, "--out", folder / "out", *reused]
+    done = program("run", folder / "specs", *selection, *options, env=variables, timeout=2 * limit * len(assigned))
     journal = folder / "out" / "run.jsonl"
     results = {result.case_id: result for result in read_run(journal).results} if journal.exists() else {}
     if set(results) != set(assigned):

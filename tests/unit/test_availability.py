@@ -65,6 +65,16 @@ PROBES = [
     ),
     ("call", "os.ask", replace(BARE, answers={"os.ask": "returned True"}), YES, ""),
     ("call", "os.ask", replace(BARE, answers={"os.ask": "returned False"}), NO, "os.ask() returned False"),
+    ("xpu", None, replace(NVIDIA, builds={"xpu": "20250101"}), YES, ""),
+    ("xpu", None, BARE, NO, "torch 2.13.0+cpu is built without XPU"),
+    ("device", "npu=json.tool", replace(BARE, answers={"npu=json.tool": "returned True"}), YES, ""),
+    ("device", "npu=json.tool", BARE, UNKNOWN, "whether torch sees a device npu is known only when torch runs"),
+    (
+        *("device", "npu=json.tool", replace(BARE, answers={"npu=json.tool": "its import raised OSError: no"}), NO),
+        "the device npu of json.tool: its import raised OSError: no",
+    ),
+    ("device", "npu=json.tool", replace(BARE, answers={}), NO, "the device npu of json.tool: was not asked"),
+    ("device", "npu=nowhere.x", BARE, NO, "the package nowhere is not installed, whose module registers the device npu"),
     ("module", "json", BARE, YES, ""),
     ("module", "json.decoder", BARE, YES, ""),
     ("module", "no_such_module_anywhere", BARE, NO, "the module no_such_module_anywhere is not installed"),
@@ -81,6 +91,11 @@ def test_each_probe_and_its_reason(name, argument, machine, wanted, reason):
 def test_every_capability_is_probed_both_ways():
     for name in CAPABILITIES:
         assert {wanted for probed, _, _, wanted, _ in PROBES if probed == name} >= {YES, NO}, name
+
+
+def test_a_device_of_a_vendor_is_a_question_to_a_worker():
+    wanted = [requirement("device", "npu=json.tool"), requirement("call", "os.ask"), requirement("module", "json")]
+    assert availability.questions_of([case(requires=tuple(wanted)), case(requires=tuple(wanted))]) == ("npu=json.tool", "os.ask")
 
 
 def test_a_case_that_requires_nothing_runs_where_torch_is():

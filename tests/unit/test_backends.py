@@ -140,7 +140,8 @@ def test_a_backend_for_which_nothing_is_compiled_needs_no_proof(tmp_path: Path) 
             "the pattern is not a regular expression: unterminated character set at offset 0",
         ),
         (("{graphs: {min: 1}}", "{}"), "proof is empty"),
-        (("device: cuda", "device: gpu"), "the text 'gpu' is not a valid device"),
+        (("device: cuda", "device: gpu"), "'gpu' is no device of torch itself, and no module registers it"),
+        (("device: cuda", "device: GPU"), "the text 'GPU' is not a valid device"),
         (("device: cuda", "device: cuda, requires: [tritn]"), "unknown capability 'tritn'"),
         (("device: cuda", "device: cuda, requires: [python]"), "the capability 'python' needs an argument that is text"),
         (("vendor:", "Vendor:"), "'Vendor' is not a valid name here"),
@@ -160,3 +161,64 @@ def test_every_mistake_of_every_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(InvalidSpecs) as caught:
         load_backends([tmp_path / "other.yaml", tmp_path / "vendor.yaml", tmp_path / "nothing.yaml"])
     assert sorted(Path(problem.position.file).name for problem in caught.value.diagnostics) == ["nothing.yaml", "other.yaml", "vendor.yaml"]
+
+
+# -- devices of vendors -------------------------------------------------------------------------------------------------
+
+DEVICE = "vendor: {{summary: A backend of a vendor, device: {device}, {module}proof: {{graphs: {{min: 1}}}}}}\n"
+
+
+def of_device(device: str, module: str = "") -> str:
+    return DEVICE.format(device=device, module=f"module: {module}, " if module else "")
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a package that must not be run: it ends the process that imports it."""
+    folder = tmp_path / "site" / "made_vendor"
+    (folder / "inner").mkdir(parents=True)
+    for name in ("__init__.py", "conformance.py", "compiled.cpython-311-x86_64-linux-gnu.so", "inner/deep.py"):
+        (folder / name).write_text("raise SystemExit('was run')\n")
+    monkeypatch.syspath_prepend(str(folder.parent))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "module", ["made_vendor", "made_vendor.conformance", "made_vendor.compiled", "made_vendor.inner.deep", "absent.part"]
+)
+def test_a_module_registers_a_device(tmp_path: Path, package: Path, module: str) -> None:
+    (tmp_path / "vendor.yaml").write_text(of_device("madeup:1", module))
+    backend = load_backends([tmp_path / "vendor.yaml"]).by_name["vendor"]
+    assert (backend.device, backend.module) == ("madeup:1", module)
+    assert [str(one) for one in backend.requires] == [f"device madeup={module}"]
+
+
+@pytest.mark.parametrize(
+    ("device", "module", "message"),
+    [
+        ("cudaa", "", "'cudaa' is no device of torch itself, and no module registers it"),
+        ("madeup", "", "'madeup' is no device of torch itself, and no module registers it"),
+        ("cuda:0", "made_vendor", "torch itself brings the device 'cuda', so no module registers it"),
+        ("madeup", "made_vendor.conformence", "no module 'conformence' in made_vendor"),
+        ("madeup", "made_vendor.inner.gone", "no module 'gone' in made_vendor.inner"),
+        ("madeup", "made_vendor.conformance.more", "no module 'conformance' in made_vendor"),
+    ],
+)
+def test_devices_and_modules_that_cannot_be(tmp_path: Path, package: Path, device: str, module: str, message: str) -> None:
+    assert message in problems(of_device(device, module), tmp_path)
+
+
+@pytest.mark.parametrize(("device", "module"), [("Madeup", "a"), ("made up", "a"), ("madeup", "a..b"), ("madeup", "a-b"), ("madeup", "1")])
+def test_the_schema_refuses_other_words(tmp_path: Path, device: str, module: str) -> None:
+    assert problems(of_device(device, module), tmp_path)
+
+
+def test_what_to_type_next(tmp_path: Path, package: Path) -> None:
+    hints = []
+    for device, module in (("cudaa", ""), ("madeup", ""), ("madeup", "made_vendor.conformence")):
+        (tmp_path / "vendor.yaml").write_text(of_device(device, module))
+        with pytest.raises(InvalidSpecs) as caught:
+            load_backends([tmp_path / "vendor.yaml"])
+        hints.append(caught.value.diagnostics[0].hint)
+    assert hints[0] == hints[1] == "torch brings cpu, cuda, mps, xpu; module: NAME registers another device"
+    assert "conformance" in hints[2]

@@ -1,4 +1,4 @@
-"""The answer of each candidate of autotuning by the calibrated judge. Nothing of inductor is compiled: what a candidate answers is given."""
+"""The answer of each candidate of autotuning by the calibrated judge. Nothing of inductor is compiled: answers are given."""
 
 import contextlib
 from collections.abc import Iterator

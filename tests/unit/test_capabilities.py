@@ -126,6 +126,11 @@ def test_a_module_without_a_spec_is_not_installed(monkeypatch: pytest.MonkeyPatc
         ),
         *(("gpu_memory", "<64GiB", False), ("gpu_memory", ">=64TiB", False), ("gpu_memory", ">=64GiB\n", True)),
         *(
+            ("device", "npu=torch_npu", True),
+            ("device", "npu", False),
+            ("device", "npu=a b", False),
+            ("device", "NPU=a", False),
+            ("device", "npu:0=a", False),
             ("module", "transformers", True),
             ("module", "a.b_c", True),
             ("module", "a..b", False),

@@ -15,17 +15,17 @@ from runner.system.capabilities import CAPABILITIES, Machine
 from runner.system.installed_torch import torch_at
 from tests.fakes import case, import_torch
 
-XPU = Accelerator(
-    module="xpu",
-    builds=(Build(capability="xpu", version="xpu", title="XPU", vendor="intel", device="an Intel GPU"),),
-    nodes=("/dev/dri/renderD128",),
-    activity="XPU",
+PLANTED = Accelerator(
+    module="planted",
+    builds=(Build(capability="planted", version="planted", title="Planted", vendor="amd", device="a planted GPU"),),
+    nodes=("/dev/planted0",),
+    activity="PLANTED",
 )
 
 
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Accelerator]:
-    table = {**ACCELERATORS, "xpu": XPU}
+    table = {**ACCELERATORS, "planted": PLANTED}
     monkeypatch.setattr(devices, "ACCELERATORS", table)
     return table
 
@@ -37,21 +37,21 @@ def test_a_device_is_a_kind_and_a_number(device: str, kind: str, index: int) -> 
 
 
 def test_a_kind_in_the_table_is_known_to_every_stage(planted: Mapping[str, Accelerator], tmp_path: Any) -> None:
-    machine = Machine(python=(3, 11), torch="2.13.0+xpu", release=(2, 13), builds={"xpu": "20250101"}, gpus=1, gpu_memory=8 << 30)
-    assert machine.vendor == "intel"
-    mine = case(device="xpu:0")
+    machine = Machine(python=(3, 11), torch="2.13.0", release=(2, 13), builds={"planted": "20250101"}, gpus=1, gpu_memory=8 << 30)
+    assert machine.vendor == "amd"
+    mine = case(device="planted:0")
     assert needs_of(mine, machine).gpu_memory > 0
     assert environment_of(mine).uses_accelerator
     assert environment_of(mine).key != Environment(kinds=frozenset({"cpu"})).key
-    assert "/dev/dri/renderD128" in devices.nodes()
-    (tmp_path / "version.py").write_text("__version__ = '2.13.0+xpu'\nxpu = '20250101'\n")
-    assert torch_at(tmp_path).builds["xpu"] == "20250101"
+    assert "/dev/planted0" in devices.nodes()
+    (tmp_path / "version.py").write_text("__version__ = '2.13.0'\nplanted = '20250101'\n")
+    assert torch_at(tmp_path).builds["planted"] == "20250101"
 
 
 def test_a_kind_that_is_not_in_the_table_is_the_hosts_own() -> None:
     machine = Machine(python=(3, 11), torch="2.13.0", release=(2, 13), builds={}, gpus=0)
     assert machine.vendor is None
-    assert needs_of(case(device="xpu:0"), machine).gpu_memory == 0
+    assert needs_of(case(device="planted:0"), machine).gpu_memory == 0
 
 
 @pytest.mark.parametrize("build", devices.builds(), ids=lambda build: build.capability)

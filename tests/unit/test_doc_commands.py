@@ -15,6 +15,7 @@ from runner.cli.parser import parser
 from runner.core.case import Case
 from runner.core.exit_codes import ExitCode
 from runner.language.load import load
+from runner.language.profiles import find_profile
 from runner.plan.selection import glob
 from tests.fences import ROOT, Fence, every_fence, home, run_in, write_site
 
@@ -100,6 +101,8 @@ def check_own_command(arguments: list[str]) -> None:
         assert any(case.backend == name for case in cases), name
     for path in parsed.get("waivers", []):
         assert path.is_file(), path
+    if parsed.get("profile"):
+        assert find_profile(parsed["profile"]).is_file(), parsed["profile"]
     if parsed["command"] in ("validate", "list", "explain"):
         done = run_in(Path(), *arguments)
         assert done.returncode == ExitCode.OK, done.stdout + done.stderr

@@ -22,10 +22,10 @@ TESTED = {
     "yaml": (*FILES, "examples", "workflow"),
     "sh": ("commands", "command-run", "command-test"),
     "json": ("journal",),
-    "python": ("",),
+    "python": ("", "program"),
     "": ("failure",),
 }
-"""The marks that tests claim, here and in ``test_doc_commands``, by the language of their fences."""
+"""The marks that tests claim, here, in ``test_doc_commands`` and in ``test_defects``, by the language of their fences."""
 
 
 def fences(*marks: str) -> list[Fence]:
@@ -110,7 +110,8 @@ def test_the_commands_of_the_readme_are_what_ci_runs(mark: str) -> None:
     command = block(mark).strip()
     assert "\n" not in command
     assert command.startswith("python3 -m venv .venv && ")
-    assert mark in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    runs = {"command-run": "tests/acceptance/test_suite.py", "command-test": ".ci/run"}
+    assert mark in (ROOT / runs[mark]).read_text(encoding="utf-8")
 
 
 def test_the_readme_is_short() -> None:
@@ -158,11 +159,11 @@ def declared(extras: set[str]) -> set[str]:
     return extras if inner <= extras else declared(extras | inner)
 
 
-def test_the_second_command_needs_nothing_that_the_first_left_in_the_environment() -> None:
-    """CI runs the first in a new environment and the second in the same one: what the first installs, the second must ask for too."""
+def test_the_second_command_installs_what_the_first_does() -> None:
+    """CI runs the second in a new environment, and its tests run what the first runs: no case may lack what the first installs."""
     assert extras_of("command-run") <= declared(extras_of("command-test"))
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert script.index("rm -rf .venv") < script.index("for name in command-run command-test; do")
+    assert script.index("rm -rf .venv") < script.index('bash -euo pipefail -c "$command"')
 
 
 @pytest.mark.nightly(reason="compiles for one picture of a failure; test_run tests the lines of a failure")
@@ -243,7 +244,7 @@ def test_no_document_holds_a_machine_path() -> None:
 
 
 def test_a_help_of_every_command() -> None:
-    for command in ("validate", "list", "run", "explain", "audit", "merge"):
+    for command in ("validate", "list", "run", "explain", "audit", "merge", "doctor"):
         done = subprocess.run(
             [sys.executable, "-m", "runner", command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=240
         )

@@ -39,6 +39,7 @@ JOB = Job(
     group="specs/area",
     needs=Needs(cores=3, memory=1 << 33, gpu_memory=5, gpus=2, exclusive=True),
     memory_limit=1 << 32,
+    executor="offline",
 )
 EXECUTION = Execution(
     job=JOB,

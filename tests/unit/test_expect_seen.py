@@ -7,6 +7,7 @@ import pytest
 from runner.core.expectation import Status
 from runner.core.observation import ChildExit, SpyCalls
 from runner.vocabulary.expectations import EXPECTATIONS, BadExpectation, StepFacts
+from runner.vocabulary.expectations.texts import MOST
 from tests.fakes import ELSEWHERE, HERE, judged
 
 HELD, FAILED, ERROR, NOT = Status.HELD, Status.FAILED, Status.ERROR, Status.NOT_APPLICABLE
@@ -109,6 +110,11 @@ TEXTS = [
     ({"matches": "^nvcc$"}, "nvcc -Wx", FAILED),
     ({"contains": "nvcc", "matches": "-Wy"}, "nvcc -Wx", FAILED),
     ({"contains": "nvcc", "matches": "-Wx"}, "nvcc -Wx", HELD),
+    ({"contains": "nvcc", "lacks": "-Wy"}, "nvcc -Wx", HELD),
+    ({"contains": "nvcc", "lacks": "-Wx"}, "nvcc -Wx", FAILED),
+    ({"contains": "nvcc", "lacks": ["-Wy", "-Wx"]}, "nvcc -Wx", FAILED),
+    ({"matches": "^nvcc", "lacks": "-Wy"}, "nvcc -Wx", HELD),
+    ({"contains": "nvcc", "lacks": "-Wy"}, "-Wx", FAILED),
     ({"contains": "x", "when": ELSEWHERE}, "", NOT),
 ]
 
@@ -123,6 +129,22 @@ def test_texts(kind: str, body: Any, text: str, status: Status) -> None:
 def test_a_value_of_another_type_is_no_text() -> None:
     (judgement,) = judged("text", {"of": "found", "contains": "1"}, measured={"text": None, "type": "a list"})
     assert (judgement.status, judgement.expected, judgement.observed) == (FAILED, "found is a text", "a list")
+
+
+@pytest.mark.parametrize("kind", ["text", "log"])
+@pytest.mark.parametrize("text", ["x" * MOST, "x" * (MOST - 3), "\u20ac" * (MOST // 3)])
+def test_a_text_of_which_the_beginning_may_be_lost_is_not_said_to_lack_anything(kind: str, text: str) -> None:
+    """Only the end of a long text is kept: the part may have been in what is gone. What is there is seen."""
+    wanted = {"contains": text[:1], "lacks": "-Wy"}
+    assert statuses(kind, wanted, measured={"text": text, "type": "a str"}) == [ERROR]
+    assert statuses(kind, wanted, measured={"text": text + "-Wy", "type": "a str"}) == [FAILED]
+    assert statuses(kind, {"contains": text[:1]}, measured={"text": text, "type": "a str"}) == [HELD]
+
+
+@pytest.mark.parametrize("kind", ["text", "log"])
+def test_a_text_cannot_have_a_part_and_lack_what_is_in_it(kind: str) -> None:
+    with pytest.raises(BadExpectation, match="no text contains what it must and lacks 'cc'"):
+        EXPECTATIONS[kind].parse({"contains": ["g", "nvcc"], "lacks": ["x", "cc"]})
 
 
 SLOW = pytest.mark.nightly(reason="waits until the time limit of a pattern; the same search is tested for text")

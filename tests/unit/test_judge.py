@@ -303,6 +303,25 @@ def test_an_exception_that_nobody_expected_ends_the_judging():
     assert "Traceback" in found.verdicts[0].detail
 
 
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("no\nmore", "no"),
+        ("backend='inductor' raised:\n\n  KeyError: 'x'\nmore", "backend='inductor' raised: KeyError: 'x'"),
+        ("announces:", "announces"),
+        ("", ""),
+    ],
+)
+def test_an_exception_shows_the_line_that_says_what_is_wrong(message: str, shown: str):
+    """A waiver reads this line: torch's wrappers begin with one that is the same for every defect."""
+    (raised,) = (
+        verdict
+        for verdict in verdict_of(case(step(HOLDS)), changed(raised=exception(message=message))).verdicts
+        if verdict.kind == "raised"
+    )
+    assert raised.observed.partition("in phase ")[2].partition("'")[2].partition("'")[2].removeprefix(": ") == shown
+
+
 def test_an_exception_under_a_raises_that_does_not_apply_here_is_not_expected():
     raises = expected("raises", {"type": "RuntimeError", "when": ELSEWHERE})
     found = verdict_of(case(step(raises, HOLDS)), changed(raised=exception()))

@@ -78,7 +78,7 @@ def test_torch_at(tmp_path: Path) -> None:
         "git_version = 'abc'\nhip: Optional[str] = None\n",
     )
     assert torch_at(root) == InstalledTorch(
-        version="2.12.0+cu130", minor="2.12", root=root, builds={"cuda": "13.0", "hip": None}, git="abc"
+        version="2.12.0+cu130", minor="2.12", root=root, builds={"cuda": "13.0", "hip": None, "xpu": None}, git="abc"
     )
 
 

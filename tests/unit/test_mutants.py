@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import json
 import sys
 from collections import Counter
 
@@ -9,8 +10,10 @@ import pytest
 
 from runner.core.outcomes import Outcome
 from tests.fakes import ROOT
+from tests.mutants import running
+from tests.mutants.__main__ import _survivors, chosen_cases
 from tests.mutants.named import KINDS_OF_SURVIVORS, SURVIVED_IN, Named, minor, missing, survivors, torch_version
-from tests.mutants.operators import difference, mutants, mutated, only, sample, sample_of_each
+from tests.mutants.operators import difference, lines_of, mutants, mutated, only, sample, sample_of_each
 from tests.mutants.planting import NOTES, plant
 from tests.mutants.running import Alone, Tried, reached, record_lines, recorded, some
 
@@ -199,9 +202,63 @@ def test_the_quickest_cases_of_each_area_are_taken_first() -> None:
     assert some(list(lines), lines, 4)[-1] == "a/slow"
 
 
+def test_a_mutant_that_its_first_case_detects_gets_no_other(monkeypatch, tmp_path) -> None:
+    first, second, third, *_ = mutants("m", SOURCE)
+    asked = []
+
+    def fake(wanted, cases, folder, *, jobs):
+        asked.append(dict(wanted))
+        for mutant, ids in wanted.items():
+            red = mutant is first or ("b" in ids and mutant is second)
+            planted = {} if (mutant, ids) == (third, ["a"]) else dict.fromkeys(ids, Outcome.FAIL if red else Outcome.PASS)
+            yield Tried(mutant, planted, dict.fromkeys(planted, "why"))
+
+    monkeypatch.setattr(running, "tried", fake)
+    wanted = {first: ["a", "b"], second: ["a", "b", "c"], third: ["a", "c"]}
+    found = {one.mutant: one for one in running.in_turns(wanted, {}, tmp_path, jobs=1)}
+    assert asked == [{first: ["a"], second: ["a"], third: ["a"]}, {second: ["b", "c"], third: ["c"]}]
+    assert {mutant: (one.status, set(one.outcomes)) for mutant, one in found.items()} == {
+        first: ("killed", {"a"}),
+        second: ("killed", {"a", "b", "c"}),
+        third: ("survived", {"c"}),
+    }
+
+
+def test_survivors_of_a_record_are_tried_under_cases_that_they_did_not_have(tmp_path) -> None:
+    def record(name: str, **cases: str) -> dict[str, object]:
+        status = "killed" if "FAIL" in cases.values() else "survived" if cases else "not planted"
+        return {"name": name, "status": status, "cases": cases}
+
+    one, other = tmp_path / "one.json", tmp_path / "other.json"
+    one.write_text(json.dumps({"mutants": [record("m:1", a="PASS"), record("m:2", a="PASS"), record("m:3", a="FAIL"), record("m:4")]}))
+    other.write_text(json.dumps({"mutants": [record("m:1", b="PASS"), record("m:2", b="FAIL"), record("m:5", a="PASS", b="TIMEOUT")]}))
+    assert _survivors([one, other]) == {"m:1": {"a", "b"}, "m:5": {"a"}}
+
+
+def test_survivors_get_the_cases_that_execute_other_lines_of_the_function() -> None:
+    executed = {"a/had": {3, 4}, "a/same": {3, 4, 90}, "b/one": {3, 5}, "b/most": {5, 6, 7}, "c/quick": {3}, "c/none": {99}}
+    lines = {name: Alone(float(place), {"m": frozenset(found)}) for place, (name, found) in enumerate(executed.items())}
+    chosen = running.varied(list(executed), {"a/had", "unknown"}, lines, "m", range(1, 10), 4)
+    assert chosen == ["b/most", "a/same", "b/one", "c/quick"], "the one with new lines first, then the quickest of each area"
+    (mutant, *_) = [one for one in mutants("m", SOURCE) if one.function == "Box.grow"]
+    assert lines_of(SOURCE, mutant) == range(21, 27)
+
+
+def test_the_operator_suite_is_left_out_unless_its_cases_are_named() -> None:
+    cases = dict.fromkeys(("basics/x[b]", "operators/y[b]"), SPECS)
+    assert list(chosen_cases(cases, [])) == ["basics/x[b]"]
+    assert list(chosen_cases(cases, ["operators/y[b]"])) == ["operators/y[b]"]
+
+
 @pytest.mark.parametrize(
     ("outcomes", "status"),
-    [({}, "not planted"), ({"a": Outcome.PASS}, "survived"), ({"a": Outcome.PASS, "b": Outcome.ERROR}, "killed")],
+    [
+        ({}, "not planted"),
+        ({"a": Outcome.PASS}, "survived"),
+        ({"a": Outcome.PASS, "b": Outcome.ERROR}, "killed"),
+        ({"a": Outcome.PASS, "b": Outcome.TIMEOUT}, "timed out"),
+        ({"a": Outcome.TIMEOUT, "b": Outcome.FAIL}, "killed"),
+    ],
 )
 def test_what_came_of_a_mutant(outcomes: dict[str, Outcome], status: str) -> None:
     (mutant, *_) = mutants("m", SOURCE)

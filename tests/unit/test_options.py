@@ -18,6 +18,8 @@ LINES = {
     "repro": "repro id --sample 3",
     "audit": "audit",
     "merge": "merge one",
+    "doctor": "doctor",
+    "waive": "waive one",
 }
 
 
@@ -78,6 +80,7 @@ def test_the_journal_records_every_option_under_its_name() -> None:
         "object-cache": "",
         "out": "",
         "paths": "",
+        "profile": "",
         "repeat": "1",
         "require": "",
         "resume": "",

@@ -19,9 +19,10 @@ STRANGE = [None, True, 0, -1, 1.5, 2.0, 10**30, "", "x", "{{ x }}", [], ["x"], [
 def _documents() -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for path in sorted((ROOT / "specs").rglob("*.yaml")):
-        name = {"backends": "backends", "_defaults": "defaults", "waivers": "waivers"}.get(path.stem, "spec")
+        kinds = {"backends": "backends", "_defaults": "defaults", "waivers": "waivers"}
+        name = "profile" if path.parent.name == "profiles" else kinds.get(path.stem, "spec")
         found.append((name, read(path).data))
-    for name in ("spec", "defaults", "backends", "waivers"):
+    for name in ("spec", "defaults", "backends", "waivers", "profile"):
         found.extend((name, example) for example in schema.load(name)["examples"])
     return found
 

@@ -76,6 +76,7 @@ FULL = CaseResult(
     stdout="lone \ud800 and \udcff, NUL \x00, \x1b[31m, \U0001f600",
     stderr="é\x85\u2029",
     digest="f" * 64,
+    phase="codegen",
     covers=("test_a.py::A::test_one[{{ x }}]",),
     requires=("redis", "triton"),
     waivers=(
@@ -91,6 +92,8 @@ FULL = CaseResult(
     timings=(Timing(name="fn", form="compiled", median_ms=1.25, least_ms=1.0, most_ms=2.5, count=10),),
     attachments=("trace-1.json",),
     notes=("trace-2.json was left out",),
+    target="hip:gfx942",
+    level="O3",
     benches_left_out=2,
     objects_served=2,
     objects_built=1,

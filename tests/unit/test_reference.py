@@ -46,7 +46,7 @@ def test_the_page_of_exit_codes_lists_what_counts_as_executed() -> None:
     assert set(re.findall(r"[A-Z_]+", sentence)) == {outcome.label for outcome in Outcome if outcome.is_executed}
 
 
-LANGUAGE = ("spec", "defaults", "inputs", "steps", "expectations", "common", "backends", "waivers")
+LANGUAGE = ("spec", "defaults", "inputs", "steps", "expectations", "common", "backends", "waivers", "profile")
 
 
 def keys_of(node: Any) -> Iterator[str]:

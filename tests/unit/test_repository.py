@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.fences import ROOT
+from tests.mutants.__main__ import options as mutants_options
 
 FORMS = sorted(path for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -42,6 +43,16 @@ def test_ci_runs_every_session_that_checks_and_the_commands_of_the_readme() -> N
     assert ci["env"]["PIP_EXTRA_INDEX_URL"] == "https://download.pytorch.org/whl/cpu"
     assert set(ci["jobs"]["checks"]["strategy"]["matrix"]["session"]) == {"lint", "types", "docs", "build"}
     assert any(step.get("run") == ".ci/run" for step in ci["jobs"]["tests"]["steps"])
+
+
+def test_each_night_the_slow_tests_and_a_sample_of_mutants_run() -> None:
+    nightly = yaml.safe_load((ROOT / ".github" / "workflows" / "nightly.yml").read_text("utf-8"))
+    runs = {name: [step["run"] for step in job["steps"] if step.get("run", "").startswith("nox")] for name, job in nightly["jobs"].items()}
+    assert runs["tests"] == ["nox -s full"]
+    (command,) = runs["mutants"]
+    session, _, arguments = command.partition(" -- ")
+    assert session == "nox -s mutants"
+    assert mutants_options().parse_args(arguments.replace("${{ github.run_number }}", "7").split()).seed == 7
 
 
 def test_the_noxfile_has_the_sessions_that_are_documented() -> None:

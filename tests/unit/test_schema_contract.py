@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 from runner.core.conditions import CODE, CONDITIONS
 from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
+from runner.core.targets import ALL_STAGES, TARGETS
 from runner.execute.services import SERVICES
 from runner.language.backends import load_backends
 from runner.language.check import conditions, functions, names
@@ -26,12 +27,13 @@ from runner.system.capabilities import CAPABILITIES
 from runner.vocabulary.expectations import EXPECTATIONS, MEASURES, REPEATS, samples
 from runner.vocabulary.expectations.tolerances import DEFAULTS as TOLERANCES
 from runner.vocabulary.inputs import INPUTS, REPEAT, InputKind
-from runner.vocabulary.steps import SAMPLES, STEPS, StepKind
+from runner.vocabulary.offline.resources import RESOURCES
+from runner.vocabulary.steps import SAMPLES, STEPS, TRITON, StepKind
 from runner.vocabulary.steps.reset import GENERATORS
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(path.name.removesuffix(".schema.json") for path in (ROOT / "schemas").glob("*.schema.json"))
-LANGUAGE = ["backends", "common", "defaults", "expectations", "inputs", "spec", "steps", "waivers"]
+LANGUAGE = ["backends", "common", "defaults", "expectations", "inputs", "profile", "spec", "steps", "waivers"]
 """What people write, and editors complete and explain; the others are what programs exchange."""
 
 KEYWORDS = frozenset(
@@ -213,8 +215,8 @@ def kinds(node: Any) -> list[str]:
     return [key for branch in node["oneOf"] for key in branch["required"]]
 
 
-WRITTEN = [word for word in STEPS if word != SAMPLES]
-"""The steps that specs write; a source makes the other."""
+WRITTEN = [word for word in STEPS if word not in (SAMPLES, TRITON)]
+"""The steps that specs write below steps; a source and the key triton make the others."""
 
 
 def test_steps() -> None:
@@ -239,6 +241,24 @@ def test_the_fields_of_a_step_are_the_keys_of_its_schema(word: str) -> None:
     assert kind.runs is not StepKind.runs, f"{kind.__module__} has no run"
     for example in shape["examples"]:
         assert isinstance(kind.parse(example), kind), where
+
+
+def test_the_fields_of_a_kernel_are_the_keys_of_its_schema() -> None:
+    kind, shape = STEPS[TRITON], definition("spec", TRITON)
+    fields = {field.name for field in dataclasses.fields(kind)}
+    assert fields - {"entry"} == set(shape["properties"])
+    assert {field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING} == set(shape["required"])
+    assert set(TARGETS) == set(definition_of_spec("targets")["items"]["enum"]), "schemas/spec.schema.json against core/targets.py"
+    stages = definition("expectations", "filecheck")["then"]["properties"]["stage"]["enum"]
+    assert stages == list(ALL_STAGES)
+    resources = set(definition("expectations", "resources")["properties"])
+    assert resources == {*RESOURCES, "when"}
+    for example in shape["examples"]:
+        assert isinstance(kind.parse(example), kind)
+
+
+def definition_of_spec(key: str) -> Any:
+    return schema.load("spec")["properties"][key]
 
 
 def test_inputs() -> None:
@@ -361,10 +381,10 @@ def test_sections() -> None:
         "backends",
         "matrix",
         "exclude",
-        "requires",
         "services",
         "on_request",
         "source",
+        "targets",
         "prelude",
         "entry",
         "audit",

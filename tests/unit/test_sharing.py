@@ -1,5 +1,6 @@
 """Which cases share a worker: those whose specs say so, and none that uses what outlives a case."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -66,7 +67,13 @@ ALONE: dict[str, str] = {
 
 def test_every_row_has_a_spec() -> None:
     steps = {word for word, kind in STEPS.items() if kind.traits.own_process}
-    assert set(ALONE) == set(OWN_PROCESS) | steps
+    assert set(ALONE) | {"device"} == set(OWN_PROCESS) | steps
+
+
+def test_a_device_of_a_vendor_is_alone(load_suite: Callable[..., Suite]) -> None:
+    """No spec uses it: a backend does."""
+    (case,) = load_suite({"spec.yaml": SPEC + EXPECT + "isolation: worker\n"}).cases
+    assert why_alone(dataclasses.replace(case, module="vendor.device")) == f"device: {OWN_PROCESS['device'][1]}"
 
 
 @pytest.mark.parametrize("row", ALONE)

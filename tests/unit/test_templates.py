@@ -276,6 +276,7 @@ def test_code_and_patterns_hold_no_templates() -> None:
     }
     assert {place for place, _ in substitution.occurrences(spec)} == {
         ("summary",),
+        ("requires", 0, "module"),
         ("functions", "two", "module"),
         ("functions", "two", "kwargs", "match"),
         ("expect", 2, "raises", "type"),

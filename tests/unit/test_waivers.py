@@ -27,8 +27,9 @@ from runner.language.read import schema
 from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS, Signature, WaiverFiles, load_waivers
 from runner.language.waivers import Waiver as KnownFailure
 from runner.record.journal.lines import encode
+from tests import fakes
 from tests.conftest import GOOD
-from tests.fakes import COUNTED, HERE, ID, case, exception, expected, observation, place, seen, step, verdict_of
+from tests.fakes import COUNTED, HERE, ID, case, close_facts, close_leaf, exception, expected, observation, place, seen, step, verdict_of
 
 TODAY = date(2026, 12, 1)
 CUDA = Surroundings(backends=frozenset({"cuda"}), device="cuda", torch=(2, 13, 0), vendor="nvidia", arch="sm_90")
@@ -40,6 +41,11 @@ FAILED = verdict_of(case(step(MISSES)), observation(seen()))
 FAILED_TWICE = verdict_of(case(step(MISSES, KERNELS)), observation(seen()))
 FELL_BACK = verdict_of(case(step(COUNTED)), observation(seen(graphs=[], executed={})))
 FAILED_AND_FELL_BACK = verdict_of(case(step(MISSES)), observation(seen(graphs=[], executed={})))
+LOST = fakes.effects(close_leaf(path="argument [0]", mismatches=1, excess=1.0, max_abs=1.0))
+LOST_CHANGE = verdict_of(
+    case(step(expected("close", {"to": "eager"}))),
+    observation(seen(measured={"0": close_facts(close_leaf())}, effects=LOST)),
+)
 RAISED = verdict_of(case(step(COUNTED)), observation(seen(raised=exception(message="cannot lower"), graphs=[], executed={})))
 CRASHED = verdict_of(case(step(COUNTED)), None, ending=Ending(signal=11, phase="run"))
 TIMED_OUT = verdict_of(case(step(COUNTED)), None, ending=Ending(timed_out=True, phase="codegen"))
@@ -100,6 +106,7 @@ def test_the_outcomes_of_this_file_are_what_they_are_called() -> None:
         (FAILED_TWICE, [("metric", "kernel_count"), MISS, ("crash", "SIGSEGV")]),
         (FELL_BACK, [("fell-back", "0 graphs")]),
         (FAILED_AND_FELL_BACK, [MISS, ("fell-back", "0 graphs")]),
+        (LOST_CHANGE, [("side-effects", "argument \\[0\\] within")]),
         (RAISED, [("raised", "RuntimeError in phase 'trace': cannot lower")]),
         (CRASHED, [("crash", "SIGSEGV while in phase 'run'")]),
         (TIMED_OUT, [("timeout", "phase 'codegen'")]),
@@ -138,6 +145,25 @@ def test_any_other_failure_stays_what_it_is_and_says_so(judged: CaseResult, sign
     assert replace(found, reason=judged.reason, waivers=()) == judged
 
 
+@pytest.mark.parametrize(
+    ("judged", "kind", "phase"), [(RAISED, "raised", "trace"), (CRASHED, "crash", "run"), (TIMED_OUT, "timeout", "codegen")]
+)
+def test_a_signature_can_name_the_phase(judged: CaseResult, kind: str, phase: str) -> None:
+    def outcome(*phases: str) -> Outcome:
+        return waived(judged, replace(waiver(), failures=(Signature(kind, "phase '", phases),))).outcome
+
+    assert outcome() is outcome(phase) is outcome("lower", phase) is Outcome.XFAIL
+    assert outcome("lower") is outcome("lower", "inputs") is judged.outcome
+
+
+@pytest.mark.parametrize("phase", ["lower", "x in phase 'lower'"])
+def test_the_words_of_an_exception_do_not_name_its_phase(phase: str) -> None:
+    error = exception(message=f"in phase '{phase}': in phase 'lower'")
+    judged = verdict_of(case(step(COUNTED)), observation(seen(raised=error, graphs=[], executed={})))
+    made = replace(waiver(), failures=(Signature("raised", "in phase", ("lower",)),))
+    assert waived(judged, made).outcome is Outcome.FAIL
+
+
 def test_a_second_failure_is_not_hidden_behind_a_known_one() -> None:
     assert waived(FAILED, waiver(MISS)).outcome is Outcome.XFAIL
     assert waived(FAILED_TWICE, waiver(MISS)).outcome is Outcome.FAIL
@@ -151,14 +177,17 @@ def test_a_case_that_passes_fails_the_run_and_names_the_waiver() -> None:
     assert (str(found.position), found.verdicts, effects(found)) == ("waivers.yaml:2:5", PASSED.verdicts, [WaiverEffect.PASSED])
 
 
-@pytest.mark.parametrize("judged", [ERROR, *(replace(PASSED, outcome=o) for o in Outcome if o not in (Outcome.PASS, *WAIVABLE))])
+@pytest.mark.parametrize(
+    "judged", [ERROR, *(replace(PASSED, outcome=o) for o in Outcome if o not in (Outcome.PASS, Outcome.OFFLINE_PASS, *WAIVABLE))]
+)
 def test_what_claims_nothing_is_never_waived(judged: CaseResult) -> None:
     matching = waiver(("error", "cache_miss"), MISS, ("raised", "cache_miss"))
     assert waived(judged, matching) is judged
 
 
 def test_what_is_waivable_fails_the_run_otherwise() -> None:
-    assert all(outcome.is_failure and outcome.is_executed for outcome in WAIVABLE)
+    assert all(outcome.is_failure for outcome in WAIVABLE)
+    assert {outcome for outcome in WAIVABLE if not outcome.is_executed} == {Outcome.OFFLINE_FAIL}
     assert not Outcome.XFAIL.is_failure
     assert Outcome.XPASS.is_failure
     assert (Outcome.XFAIL.junit, Outcome.XPASS.junit) == (JUnitTag.SKIPPED, JUnitTag.FAILURE)
@@ -404,7 +433,7 @@ def test_a_file_that_is_missing_is_told(write: Write) -> None:
 
 def test_the_types_are_those_that_judging_gives() -> None:
     """What no expectation asks for, and can be waived, is what these outcomes are of."""
-    given = {judged.failure_type for judged in (FELL_BACK, RAISED, CRASHED, TIMED_OUT)}
+    given = {judged.failure_type for judged in (FELL_BACK, RAISED, CRASHED, TIMED_OUT, LOST_CHANGE)}
     assert given == set(OUTSIDE_OF_EXPECTATIONS)
 
 

@@ -87,3 +87,36 @@ def test_text_with_braces_in_a_value_is_text(load_suite: LoadSuite) -> None:
     braces = "inputs: [{rand: [2]}, '{' ]".replace("'{'", "{value: '{{ no }}'}")
     one, _ = load_suite(ROWS.replace("inputs: [{rand: [2]}, 1]", braces)).cases
     assert one.body.inputs[1] == {"value": "{{ no }}"}
+
+
+# -- requires -----------------------------------------------------------------------------------------------------------
+
+NEEDS = """\
+summary: Each row of the matrix needs what it names
+backends: [eager]
+matrix:
+  row:
+    - {id: one, value: {name: cxx, dtype: float16, all: [cxx]}}
+    - {id: two, value: {name: triton, dtype: bfloat16, all: [{mkldnn: float16}, triton]}}
+requires: REQUIRES
+function: "def fn(x): return x + 1"
+inputs: [{rand: [3]}]
+expect: [{close: {to: eager}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("written", "needed"),
+    [
+        ('["{{ row.name }}", redis]', [["cxx", "redis"], ["triton", "redis"]]),
+        ('[{mkldnn: "{{ row.dtype }}"}]', [["mkldnn float16"], ["mkldnn bfloat16"]]),
+        ('"{{ row.all }}"', [["cxx"], ["mkldnn float16", "triton"]]),
+        ('["{{ row.all if backend == 1 else row.name }}"]', [["cxx"], ["triton"]]),
+    ],
+)
+def test_each_case_requires_what_its_row_names(load_suite: LoadSuite, written: str, needed: list[list[str]]) -> None:
+    found = [
+        [f"{one.name} {one.argument or ''}".strip() for one in case.requires]
+        for case in load_suite(NEEDS.replace("REQUIRES", written)).cases
+    ]
+    assert found == needed

@@ -1,9 +1,10 @@
 """``explain``: one case as expanded: its options and where each came from, its code, its steps, whether it can run here."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runner.cli.commands.list import as_json
+from runner.cli.profiles import levels_of, load_profile
 from runner.core.case import Availability, Case, CodeBlock, DescribedFunction, Step
 from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
@@ -11,6 +12,7 @@ from runner.core.options import ExplainOptions
 from runner.core.protocol import Json, encode
 from runner.language.flow import block, flow
 from runner.language.load import load
+from runner.language.profiles import Profile
 from runner.language.read.substitution import as_text
 from runner.plan.isolation import needs_new_process, why_alone
 from runner.plan.operator_script import is_of_operator, script
@@ -24,7 +26,9 @@ from runner.system.installed_torch import installed_torch
 
 def main(options: ExplainOptions) -> ExitCode:
     """Print every case that the id or glob selects."""
-    suite = load(options.paths, options.backends)
+    profile = load_profile(options.profile, options.paths, options.backends) if options.profile else None
+    suite = load(options.paths, options.backends) if profile is None else profile.suite
+    levels = {} if profile is None else levels_of(profile.resolved.record)
     cases = select(suite.cases, suite.backends, globs=[options.case])
     if not cases:
         raise UsageError(unmatched([options.case], suite.cases)[0])
@@ -33,13 +37,21 @@ def main(options: ExplainOptions) -> ExitCode:
     machine = availability.inspect_files(installed_torch())
     found = [(case, availability.of_case(case, machine)) for case in cases]
     if options.json:
-        output.document(encode([{**as_json(case, verdict), **_details(case)} for case, verdict in found]))
+        output.document(encode([{**as_json(case, verdict), **_details(case), **levels.get(case.id, {})} for case, verdict in found]))
     else:
         for number, (case, verdict) in enumerate(found):
             output.lines([""] if number else [])
             output.lines(_text(case, verdict, suite.backends.by_name[case.backend].summary))
+            if profile is not None:
+                output.line(_level(profile.profile, levels.get(case.id)))
             output.lines(_sample(case, options.sample))
     return ExitCode.OK
+
+
+def _level(profile: Profile, level: Mapping[str, Any] | None) -> str:
+    """Return the line about a case's level in a profile."""
+    what = "not a case of it" if level is None else f"{level['level']}, {'required' if level['required'] else 'optional'}"
+    return f"  profile    {profile.name} {profile.version}: {what}"
 
 
 def _details(case: Case) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runner.cli import ledger_listing
+from runner.cli.profiles import levels_of, lines_of, load_profile, prospect_of
 from runner.core import escaping
 from runner.core.case import Availability, Case
 from runner.core.diagnostics import one_line
@@ -26,12 +27,15 @@ def main(options: ListOptions) -> ExitCode:
     With ``--against`` or ``--update``, ``ledger_listing`` answers.
     """
     wants_ledger = ledger_listing.wants_ledger(options)
-    suite = load(options.paths, options.backends)
+    profile = load_profile(options.profile, options.paths, options.backends) if options.profile else None
+    suite = load(options.paths, options.backends) if profile is None else profile.suite
+    record = None if profile is None else profile.resolved.record
     if wants_ledger:
         return ledger_listing.main(options, suite.cases)
     shard = Shard.parse(options.shard) if options.shard else None
-    cases = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag, shard=shard)
-    for hint in unmatched(options.select, suite.cases):
+    read = suite.cases if profile is None else profile.resolved.cases
+    cases = select(read, suite.backends, names=options.backend, globs=options.select, tags=options.tag, shard=shard)
+    for hint in unmatched(options.select, read):
         output.note(hint)
     if options.coverage:
         found = upstream.coverage(cases, upstream.load())
@@ -43,17 +47,18 @@ def main(options: ListOptions) -> ExitCode:
     machine = availability.inspect_files(installed_torch())
     judged = [(case, availability.of_case(case, machine)) for case in cases]
     if options.json:
-        for part in _array(as_json(case, verdict) for case, verdict in judged):
+        levels = {} if record is None else levels_of(record)
+        for part in _array({**as_json(case, verdict), **levels.get(case.id, {})} for case, verdict in judged):
             output.raw(part)
     else:
-        names_cases = bool(options.paths or options.select or options.tag)
+        names_cases = bool(options.paths or options.select or options.tag or profile)
         output.lines(_lines(judged, whole=names_cases))
         if judged:
             output.lines(_totals(judged))
+        if record is not None:
+            output.lines(lines_of(record, prospect_of(record, {case.id: availability.of_case(case, machine) for case in read})))
     if not cases:
-        output.note(
-            why_nothing_selected(len(suite.cases), names=options.backend, globs=options.select, tags=options.tag, shard=options.shard)
-        )
+        output.note(why_nothing_selected(len(read), names=options.backend, globs=options.select, tags=options.tag, shard=options.shard))
     return ExitCode.OK if cases else ExitCode.NOTHING
 
 

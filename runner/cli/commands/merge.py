@@ -4,10 +4,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from runner.core.conformance import Conformance
 from runner.core.diagnostics import shown_path
 from runner.core.exit_codes import ExitCode
 from runner.core.options import MergeOptions
-from runner.report import table
+from runner.report import statement, table
 from runner.report.console import print_report, wants_color, why_nothing
 from runner.report.coverage import lines_of
 from runner.run.merging import Merged, merge, read_parts
@@ -32,12 +33,15 @@ def main(options: MergeOptions) -> ExitCode:
 def _print_why_nothing(merged: Merged) -> None:
     """Print why a run in which nothing failed is no success: as ``run`` would, names of ``--require`` first."""
     joined = merged.joined
-    if joined.footer.exit_code != ExitCode.NOTHING:
+    for stated in joined.footer.statement:
+        if stated.conformance is not Conformance.CONFORMANT:
+            output.note(statement.why(stated))
+    if joined.footer.statement or joined.footer.exit_code != ExitCode.NOTHING:
         return
     for line in joined.unexercised:
         output.note(line)
     least = int(joined.header.options.get("min-executed", "1"))
-    if not joined.unexercised or sum(result.outcome.is_executed for result in joined.results) < max(least, 1):
+    if not joined.unexercised or sum(result.is_executed for result in joined.results) < max(least, 1):
         output.note(why_nothing(joined.results, least, joined.header.selected))
 
 
@@ -60,7 +64,7 @@ def _print(merged: Merged) -> None:
         lets_flaky_pass=merged.joined.header.lets_flaky_pass,
         folder=Path(shown_path(merged.folder.path)),
         not_requested=merged.joined.header.not_requested,
-        coverage=lines_of(merged.joined.footer),
+        coverage=[*lines_of(merged.joined.footer), *statement.lines_of(merged.joined.footer)],
     )
 
 
@@ -75,4 +79,5 @@ def _as_json(merged: Merged) -> dict[str, object]:
         "selected": joined.header.selected,
         "totals": dict(joined.footer.totals),
         "exit_code": joined.footer.exit_code,
+        "statement": [stated.conformance.value for stated in joined.footer.statement],
     }

@@ -1,23 +1,39 @@
 """``validate``: every problem of every file, one line each, then a count."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from runner.core.diagnostics import Diagnostic, Severity, errors
+from runner.core.diagnostics import Diagnostic, InvalidSpecs, Severity, UsageError, errors
 from runner.core.exit_codes import ExitCode
 from runner.core.options import ValidateOptions
 from runner.judge.waivers import Waivers, remarks
-from runner.language.load import Inspection, inspect
+from runner.language.backends import Backends
+from runner.language.load import Inspection, Suite, inspect
+from runner.language.profiles import Profile, read_profile
 from runner.language.read.files import names_shipped
-from runner.language.waivers import read_waivers
+from runner.language.waivers import load_waivers, read_waivers
+from runner.run.profile import cases_of
 from runner.system import output
 
 
 def main(options: ValidateOptions) -> ExitCode:
     """Read, validate and expand; exit 0 when there is no error, 2 otherwise. Warnings do not change the exit code."""
+    try:
+        options, profile = _with_profile(options)
+    except InvalidSpecs as error:  # which specs it names is not known
+        return _report(options, Suite(cases=(), backends=Backends({}), documents=()), error.diagnostics)
     found = inspect(options.paths, options.backends)
     problems = _with_waivers(options, found)
+    if profile is not None and not errors(problems):
+        problems = sorted({*problems, *_profile_problems(profile, found, options)})
+    return _report(options, found.suite if not errors(found.problems) else replace(found.suite, cases=()), problems)
+
+
+def _report(options: ValidateOptions, suite: Suite, problems: Sequence[Diagnostic]) -> ExitCode:
+    """Print the problems and the count; return the exit code. ``suite`` has no cases where a spec is invalid."""
     wrong = errors(problems)
-    cases = () if errors(found.problems) else found.suite.cases
+    cases = suite.cases
     files = len({case.spec for case in cases})
     if options.json:
         found_json = {"format": 1, "valid": not wrong, "specs": files, "cases": len(cases), "problems": [_as_json(p) for p in problems]}
@@ -26,6 +42,27 @@ def main(options: ValidateOptions) -> ExitCode:
         output.lines(map(str, problems))
         output.line(_count(len(wrong), len(problems) - len(wrong), files, len(cases)))
     return ExitCode.USAGE if wrong else ExitCode.OK
+
+
+def _with_profile(options: ValidateOptions) -> tuple[ValidateOptions, Profile | None]:
+    """Return the options with the files of the profile, and the profile."""
+    if options.profile is None:
+        return options, None
+    if options.paths:
+        raise UsageError("--profile: PATH does not go with it: the profile names its specs (remove PATH)")
+    profile = read_profile(options.profile)
+    backends = tuple(dict.fromkeys([*profile.backends, *options.backends]))
+    waivers = tuple(dict.fromkeys([*profile.waivers, *options.waivers]))
+    return replace(options, paths=profile.specs, backends=backends, waivers=waivers), profile
+
+
+def _profile_problems(profile: Profile, found: Inspection, options: ValidateOptions) -> Sequence[Diagnostic]:
+    """Return the problems of a profile with valid specs, backends and waivers: entries and permissions that name nothing."""
+    try:
+        cases_of(profile, found.suite, load_waivers(options.waivers, found.suite.backends))
+    except InvalidSpecs as error:
+        return error.diagnostics
+    return ()
 
 
 def _with_waivers(options: ValidateOptions, found: Inspection) -> list[Diagnostic]:

@@ -36,7 +36,7 @@ class Engine:
         self._waiting = WaitingJobs()
         self._zygotes = Zygotes(limits, starter, self._descriptors)
         self._pool = Pool(limits, starter, self._descriptors, self._zygotes)
-        self._forks = Forks(self._zygotes, self._pool, limits.start_seconds)
+        self._forks = Forks(self._zygotes, self._pool, limits)
         self._spares = Spares(self._pool, self._zygotes, self._waiting, limits)
         self._deadlines = Deadlines(limits, self._pool, self._zygotes, self._forks)
         self._check: Callable[[], None] | None = None

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
 from runner.core.activity import Activity
 from runner.core.protocol import WARM
@@ -24,14 +25,24 @@ _PRINTED_BYTES = 64_000
 class LocalExecutor:
     """Runs jobs in workers on this machine (``runner.execute.base.Executor``)."""
 
-    def __init__(self, settings: ExecutorSettings, starter: Starter | None = None) -> None:
+    def __init__(
+        self, settings: ExecutorSettings, starter: Starter | None = None, make_starter: Callable[[Path], Starter] | None = None
+    ) -> None:
+        """``make_starter`` makes the starter of other processes, from the scratch folder."""
         self._settings = settings
         self._scratch = scratch.make()
         self._places = Places(settings, self._scratch.path)
         self._services = Services(settings.servers, self._scratch.path)
         self._orphans = Orphans()
-        limits = Limits(isolation=settings.isolation, timeout_factor=settings.timeout_factor, spares=settings.spares)
-        starter = starter or ProcessStarter(settings.threads, self._scratch.path, settings.probe_cache)
+        limits = Limits(
+            isolation=settings.isolation,
+            timeout_factor=settings.timeout_factor,
+            spares=settings.spares,
+            keeps_zygotes=settings.keeps_zygotes,
+        )
+        if starter is None:
+            made = make_starter or (lambda scratch: ProcessStarter(settings.threads, scratch, settings.probe_cache))
+            starter = made(self._scratch.path)
         self._engine = Engine(limits, starter, self._prepare)
 
     def run(self, jobs: Iterable[Job], capacity: Capacity) -> Iterator[Execution]:

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Sequence
 
 from runner.execute.base import Job
+from runner.execute.local.limits import Limits
 from runner.execute.local.pool import Pool
 from runner.execute.local.spawn import Message
 from runner.execute.local.workers import Worker
@@ -15,10 +16,10 @@ from runner.plan.jobs import Environment
 class Forks:
     """Keeps the workers of the pool in step with their zygotes."""
 
-    def __init__(self, zygotes: Zygotes, pool: Pool, start_seconds: float) -> None:
+    def __init__(self, zygotes: Zygotes, pool: Pool, limits: Limits) -> None:
         self._zygotes = zygotes
         self._pool = pool
-        self._start_seconds = start_seconds
+        self._limits = limits
         self._returned: list[Job] = []
 
     def take_returned(self) -> list[Job]:
@@ -33,7 +34,7 @@ class Forks:
                 self._pool.end(worker)
         busy = {worker.key for worker in self._pool.busy}
         for key in self._zygotes:
-            if key not in busy:
+            if key not in busy and not self._limits.keeps_zygotes:
                 self._hang_up(key)
         self._zygotes.start(wanted, functools.partial(self._on_zygote, wanted.key))
 
@@ -54,7 +55,7 @@ class Forks:
     def look_after_zygotes(self, now: float) -> None:
         """Continue zygotes that were stopped, and give up those that are late."""
         for key in self._zygotes.look_after(now):
-            self.lose(key, f"the zygote did not warm up within {self._start_seconds:g} s")
+            self.lose(key, f"the zygote did not warm up within {self._limits.start_seconds:g} s")
 
     def _hang_up(self, key: str) -> None:
         self._zygotes.hang_up(key)

@@ -32,6 +32,8 @@ class Limits:
     """How many times longer than usual zygotes and workers may take to warm up."""
     spares: int = 0
     """How many workers for a GPU may warm up beside those that run cases."""
+    keeps_zygotes: bool = False
+    """Whether zygotes of other environments stay while one starts."""
     grace: Grace = field(default_factory=Grace)
 
     @property

@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from runner.core.protocol import KEPT, THREADS
 from runner.plan.jobs import Environment
@@ -79,10 +79,12 @@ class Zygote(Protocol):
 class ZygoteProcess:
     """The runner's end of a zygote."""
 
-    def __init__(self, kinds: Collection[str], variables: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, kinds: Collection[str], variables: Mapping[str, str], log: Path, module: str = "runner.worker.process.zygote"
+    ) -> None:
         self.log = log
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = child_python.command("runner.worker.process.zygote", str(theirs.fileno()), str(os.getpid()), *sorted(kinds))
+        command = child_python.command(module, str(theirs.fileno()), str(os.getpid()), *sorted(kinds))
         with self.log.open("ab") as stream:
             self.process = subprocess.Popen(
                 command,
@@ -159,6 +161,9 @@ class Starter(Protocol):
 class ProcessStarter:
     """Starts processes on this machine; their output goes to a log below the scratch folder."""
 
+    zygote_module: ClassVar[str] = "runner.worker.process.zygote"
+    worker_module: ClassVar[str] = "runner.worker.process.entry"
+
     def __init__(self, threads: int, scratch: Path, probe_cache: Path | None = None) -> None:
         self._threads = threads
         self._scratch = scratch
@@ -170,11 +175,11 @@ class ProcessStarter:
         self._count += 1
         scratch = self._scratch / f"zygote-{self._count}"
         scratch.mkdir(parents=True, exist_ok=True)
-        return ZygoteProcess(wanted.kinds, self._variables(wanted, scratch), scratch / "zygote.log")
+        return ZygoteProcess(wanted.kinds, self._variables(wanted, scratch), scratch / "zygote.log", self.zygote_module)
 
     def worker(self, wanted: Environment, control: int) -> "subprocess.Popen[bytes]":
         """Start a worker in a process of its own: slow, and never unsafe."""
-        command = child_python.command("runner.worker.process.entry", str(control), str(os.getpid()))
+        command = child_python.command(self.worker_module, str(control), str(os.getpid()))
         environment = self._variables(wanted, self._scratch)
         with (self._scratch / "workers.log").open("ab") as log:
             # its own session from the start, so that it can be killed as a group

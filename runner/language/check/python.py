@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 from runner.core.case import CodeBlock
 from runner.core.diagnostics import Diagnostic, did_you_mean, unknown
+from runner.core.targets import AXIS
 from runner.language.backends import Backends
 from runner.language.check.free_names import ALWAYS, binds_dynamically, bound_anywhere, free_names, guarded_names
 from runner.language.check.functions import prelude_names
 from runner.language.read import python
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath, Document
+from runner.language.read.matrix import TARGETS
 
 PARAMS = "params"
 OF_EVERY_CASE = ("backend", "device")
@@ -52,7 +54,7 @@ def blocks(anatomy: Anatomy) -> Iterator[Block]:
 
 def python_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Yield the problems of undefined names, and of wrong uses of ``params``."""
-    keys = [*anatomy.data.get("matrix", {}), *OF_EVERY_CASE]
+    keys = [*anatomy.data.get("matrix", {}), *OF_EVERY_CASE, *([AXIS] if TARGETS in anatomy.data else [])]
     known = prelude_names(anatomy)
     trees = list(anatomy.prelude_trees.values())
     is_open = "*" in known or any(map(binds_dynamically, trees))

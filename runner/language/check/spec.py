@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 
 from runner.core.diagnostics import Diagnostic, unknown
+from runner.core.template_form import is_template
 from runner.language.backends import Backends, read_requirements
 from runner.language.check.audit import audit_problems
 from runner.language.check.conditional_steps import conditional_step_problems, repeat_problems
@@ -14,29 +15,35 @@ from runner.language.check.names import value_problems as option_value_problems
 from runner.language.check.python import python_problems
 from runner.language.check.sources import source_problems
 from runner.language.check.steps import all_expectation_problems, named_value_problems, step_problems
+from runner.language.check.targets import target_problems
 from runner.language.check.values import handler_problems, let_problems, spy_problems, value_problems
 from runner.language.names.torch_names import NameTables
 from runner.language.read import matrix, python
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath, Document
+from runner.language.read.matrix import TARGETS
 from runner.system.capabilities import CAPABILITIES
+from runner.vocabulary.steps import TRITON
 
 
 def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
     """Return all problems of a spec that fits the schema, except those of its templates' values (``check_templates``)."""
     problems = list(anatomy.problems)
-    for part in (matrix_problems, _shape, _requirements, python_problems):
+    for part in (matrix_problems, _shape, requirement_problems, python_problems):
         problems.extend(part(anatomy, backends))
     return [*problems, *check_values(anatomy, backends, names), *audit_problems(anatomy, backends)]
 
 
 def check_values(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
     """Return the problems that may differ from case to case, where templates stand for lists and maps."""
+    if TARGETS in anatomy.data and TRITON not in anatomy.data:
+        return list(target_problems(anatomy, backends))  # without a kernel, the rest is read as a call
     problems: list[Diagnostic] = []
     for part in (
         _values,
         _services,
         source_problems,
+        target_problems,
         all_condition_problems,
         function_problems,
         input_problems,
@@ -136,15 +143,16 @@ def _services(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
                 yield document.problem(("env", name), f"'{name}' beside 'services'", hint, key=True)
 
 
-def _requirements(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+def requirement_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
+    """Yield unknown capabilities and invalid arguments; templates are checked with their values, at each point of the matrix."""
     problems: list[Diagnostic] = []
     given = anatomy.data.get("requires", [])
-    read_requirements(anatomy.document, ("requires",), given, problems)
+    read_requirements(anatomy.document, ("requires",), given, problems, templated=True)
     yield from problems
     required = required_packages(anatomy)
     for index, entry in enumerate(given):
         predicate = entry.get("call") if isinstance(entry, dict) else None
-        if not isinstance(predicate, str) or CAPABILITIES["call"].check(predicate):
+        if not isinstance(predicate, str) or is_template(predicate) or CAPABILITIES["call"].check(predicate):
             continue
         package = predicate.replace(":", ".").split(".")[0]
         if not python.is_installed(package):

@@ -7,13 +7,14 @@ from runner.core.diagnostics import Diagnostic, unknown
 from runner.language.backends import Backend, Backends
 from runner.language.check.conditions import condition_problems
 from runner.language.check.names import OPTION_KINDS, name_problem, option_names, section_problems
-from runner.language.check.spec import check_values, matrix_problems, process_problems
+from runner.language.check.spec import check_values, matrix_problems, process_problems, requirement_problems
 from runner.language.check.steps import expectation_problems, named_value_problems
 from runner.language.check.whole_templates import as_written, inert, is_structural
 from runner.language.names.torch_names import NameTables
 from runner.language.read import matrix, schema, substitution, templates
 from runner.language.read.anatomy import Anatomy, with_data
 from runner.language.read.document import DataPath, Document
+from runner.vocabulary.steps import TRITON
 
 _OF_A_BACKEND = frozenset(["backend", "device"])
 """The names, besides ``facts``, for templates in files that many specs share."""
@@ -63,7 +64,7 @@ def _unknown_name(name: str, known: Iterable[str]) -> tuple[str, str]:
 
 def _deferred_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
     """Yield a problem for a template with facts in a place that is judged, printed or used as a seed before the machine is known."""
-    if path[0] in ("summary", "covers") or "expect" in path or path[-2:] == ("torch", "seed"):
+    if path[0] in ("summary", "covers", "requires") or "expect" in path or path[-2:] == ("torch", "seed"):
         hint = "use facts in options, inputs and arguments; use when: for expectations that depend on the machine"
         yield document.problem(path, "facts are known only on the machine that runs the case", hint)
 
@@ -123,7 +124,7 @@ class _Points:
         self.parsed = parsed
         self.structural = frozenset(path for path in parsed if is_structural(anatomy.data, path))
         self.known = {(problem.position, problem.message) for problem in known}
-        self.affects_steps = bool(self.structural) or any(path[0] in ("steps", "expect") or path[-1] == "ref" for path in parsed)
+        self.affects_steps = bool(self.structural) or any(path[0] in ("steps", "expect", TRITON) or path[-1] == "ref" for path in parsed)
         self.seen: set[tuple[Any, str]] = set()
 
     def problems(self, point: matrix.Point) -> list[Diagnostic]:
@@ -147,6 +148,8 @@ class _Points:
         filled = with_data(self.anatomy, data)
         if not found:
             found.extend(process_problems(filled.document, ()))
+            if any(path[0] == "requires" for path in fresh):
+                found.extend(requirement_problems(filled, self.backends))
         if not found and self.affects_steps:
             is_whole = not self.structural.isdisjoint(fresh)
             found.extend(check_values(filled, self.backends, self.names) if is_whole else self._meaning(filled))

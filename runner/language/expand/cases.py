@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from runner.core.case import (
@@ -20,6 +21,7 @@ from runner.core.case import (
 from runner.core.conditions import Surroundings
 from runner.core.devices import is_accelerator
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position
+from runner.core.targets import AXIS, BACKEND, DEVICE, TARGETS
 from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check.functions import entry_of
 from runner.language.check.names import OPTION_KINDS, judged_names, value_problem
@@ -31,10 +33,18 @@ from runner.language.names.once_per_process import isolation_of
 from runner.language.names.torch_names import NameKind, NameTables
 from runner.language.read import matrix, substitution, templates
 from runner.language.read.anatomy import Anatomy, RawFunction, with_data
+from runner.vocabulary.steps import TRITON
+from runner.vocabulary.steps.triton import patched
 
 
-def surroundings(backend: Backend, known: Surroundings) -> Surroundings:
-    """Return the surroundings of conditions for one backend; ``known`` has torch, python, vendor and arch."""
+def surroundings(backend: Backend, known: Surroundings, target: str = "") -> Surroundings:
+    """Return the surroundings of conditions for one backend; ``known`` has torch, python, vendor and arch.
+
+    Those of a case that is compiled for a ``target`` have the target's vendor and arch, whatever the machine has.
+    """
+    if target:
+        gpu = TARGETS[target]
+        return replace(known, backends=backend.names, device=DEVICE, vendor=gpu.vendor, arch=gpu.arch)
     vendor = known.vendor if is_accelerator(backend.device) else None
     return Surroundings(
         backends=backend.names,
@@ -62,7 +72,7 @@ class _Expansion:
         self.templates = {path: templates.parse(text) for path, text in substitution.occurrences(anatomy.data)}
         self.templated = frozenset(path[0] for path in self.templates)
         self.axes, _ = matrix.axes(anatomy.document)
-        self.requires = read_requirements(self.document, ("requires",), anatomy.data.get("requires", []), [])
+        self.requires = () if "requires" in self.templated else self._requires(anatomy.data.get("requires", []))
         self.services = [
             Requirement(name=name, argument=None, position=self.document.position(("services", index)))
             for index, name in enumerate(anatomy.data.get("services", []))
@@ -72,7 +82,9 @@ class _Expansion:
         spec = anatomy.spec
         self.prefix = f"{spec.area}/{spec.name}" if spec.area else spec.name
         self.isolation = OwnProcess(isolation_of(anatomy))
-        self.judges_templates = any(path[0] in ("steps", "expect") and template.is_single for path, template in self.templates.items())
+        self.judges_templates = any(
+            path[0] in ("steps", "expect", TRITON) and template.is_single for path, template in self.templates.items()
+        )
         self.judged_names = [] if self.judges_templates else _judged_names(anatomy)
         self._merged: dict[tuple[str, str], _Section] = {}
         self._shared: dict[str, Mapping[str, _Options]] = {}
@@ -91,6 +103,7 @@ class _Expansion:
         problems.extend(problem for section in sections.values() for problem in section.problems)
         problems.extend(problem for problem in self._wrong_values(sections, point) if problem not in problems)
         merged = self._options(sections, point)
+        requires = self._requires(filled.listed("requires")) if "requires" in self.templated else self.requires
         return Case(
             id=CaseId(self.prefix + point.bracket),
             spec=self.document.file,
@@ -102,8 +115,9 @@ class _Expansion:
             tags=self.tags,
             backend=point.backend.name,
             device=point.backend.device,
+            module=point.backend.module,
             params=point.values,
-            requires=(*point.backend.requires, *self.requires, *self.services),
+            requires=(*point.backend.requires, *self._targets(point), *requires, *self.services),
             body=self._body(filled, point, sections),
             steps=self._steps.steps_of(filled),
             missing_names=self._missing(merged, filled),
@@ -112,7 +126,11 @@ class _Expansion:
             survivors=self.survivors,
             exclusive=filled.section("exclusive") is True,
             on_request=filled.section("on_request") is True,
+            target=target_of(point),
         )
+
+    def _requires(self, given: Sequence[Any]) -> tuple[Requirement, ...]:
+        return read_requirements(self.document, ("requires",), given, [])
 
     def _wrong_values(self, sections: Mapping[str, "_Section"], point: matrix.Point) -> Iterator[Diagnostic]:
         """Yield the invalid values of options that come from templates; literal values are checked before."""
@@ -138,7 +156,8 @@ class _Expansion:
         """Return the case's control; None if its conditions set nothing. A control that changes nothing is a problem."""
         if "control" not in filled:
             return None
-        found = options.patch(filled, surroundings(point.backend, self.known))
+        found = options.patch(filled, surroundings(point.backend, self.known, target_of(point)))
+        kernel = self._kernel_of_control(filled, problems)
         for section, patch in found.items():
             for name, option in patch.items():
                 now = merged[section].get(name)
@@ -147,11 +166,28 @@ class _Expansion:
                     message = f"the control sets {section} {name} to {value}, as the case does ({now.origin})"
                     problem = Diagnostic(position=option.position, message=message, hint="a control is a patch under which the case fails")
                     problems.extend([problem] if problem not in problems else [])
-        if not found:
+        if not found and not kernel:
             return None
-        patch_of = {section: options.values(patch) for section, patch in found.items()}
+        patch_of = {section: options.values(patch) for section, patch in found.items()} | ({TRITON: kernel} if kernel else {})
         position = self.document.position(("control",), key=True)
         return Control(patch=patch_of, fails=tuple(filled.named("control").get("fails", [])), position=position)
+
+    def _kernel_of_control(self, filled: FilledSpec, problems: list[Diagnostic]) -> Mapping[str, Any]:
+        """Return what a control changes of the kernel; what it does not change is a problem."""
+        kernel: Mapping[str, Any] = filled.named("control").get(TRITON, {})
+        given: Any = filled.section(TRITON) or {}
+        for key, value in kernel.items():
+            unchanged = patched(given, {key: value}) == given
+            message = f"the control sets {TRITON} {key} as the case does"
+            hint = "a control is a patch under which the case fails"
+            problem = Diagnostic(position=self.document.position(("control", TRITON, key), key=True), message=message, hint=hint)
+            problems.extend([problem] if unchanged and problem not in problems else [])
+        return kernel
+
+    def _targets(self, point: matrix.Point) -> list[Requirement]:
+        """Return the requirement of a case that is compiled for a target: that the compiler for it works."""
+        target = target_of(point)
+        return [Requirement(name=AXIS, argument=target, position=self.document.position(("targets",)))] if target else []
 
     def _survivors(self) -> tuple[WrittenReason, ...]:
         entries = enumerate(self.anatomy.data.get("audit", []))
@@ -170,10 +206,10 @@ class _Expansion:
         """Merge each section; a section without templates is merged once for each backend."""
         found: dict[str, _Section] = {}
         for name in options.SECTIONS:
-            key = (name, point.backend.name)
+            key = (name, point.backend.name + target_of(point))
             section = self._merged.get(key)
             if section is None:
-                merged, problems = options.merge(filled, point.backend, surroundings(point.backend, self.known), name)
+                merged, problems = options.merge(filled, point.backend, surroundings(point.backend, self.known, target_of(point)), name)
                 section = _Section(merged, options.values(merged), problems)
                 if name not in self.templated:
                     self._merged[key] = section
@@ -250,6 +286,11 @@ def _judged_names(anatomy: Anatomy) -> list[tuple[NameKind, str]]:
 
 def _at_point(position: Position, found: tuple[str, str], point: matrix.Point) -> Diagnostic:
     return Diagnostic(position=position, message=f"{found[0]} (at {point.bracket[:200]})", hint=found[1])
+
+
+def target_of(point: matrix.Point) -> str:
+    """Return the target of a point; empty for one that is executed."""
+    return str(point.values.get(AXIS, "")) if point.backend.name == BACKEND else ""
 
 
 def duplicate_ids(cases: list[Case]) -> list[Diagnostic]:

@@ -10,13 +10,15 @@ from runner.language.expand.filled import FilledSpec
 from runner.language.read import substitution
 from runner.language.read.anatomy import RawExpectation, RawStep
 from runner.vocabulary.expectations import EXPECTATIONS
+from runner.vocabulary.steps import TRITON
+from runner.vocabulary.steps.triton import kernels
 
 
 class StepMaker:
     """Makes the steps of one spec at each point of its matrix; ``templated`` has the names of sections with templates."""
 
     def __init__(self, templated: Container[str | int]) -> None:
-        self._is_templated = "steps" in templated or "expect" in templated
+        self._is_templated = any(name in templated for name in ("steps", "expect", TRITON))
         self._steps: tuple[Step, ...] | None = None
         self._expected: dict[str, Expected] = {}
 
@@ -32,7 +34,8 @@ class StepMaker:
         if step.path in anatomy.scripts:
             script = anatomy.scripts[step.path]
             assert script.block is not None, "a script is Python"
-            arguments = {**arguments, step.traits.python: script.block.as_json(), "entry": entry_of(anatomy, script)}
+            entry = entry_of(anatomy, script) if step.kind != TRITON else next(iter(kernels(script.tree) if script.tree else {}), None)
+            arguments = {**arguments, step.traits.python: script.block.as_json(), "entry": entry}
         beside: Any = filled.at(step.path[:-1]) if step.path != ("expect",) else {}
         return Step(
             kind=step.kind,

@@ -141,7 +141,7 @@ def _capability() -> dict[str, Any]:
         "description": "A capability by name, or with its argument.",
         "if": {"type": "object"},
         "then": {"properties": taking, "additionalProperties": False},
-        "else": {"enum": plain},
+        "else": {"anyOf": [{"enum": plain}, _TEMPLATE]},
     }
 
 

@@ -10,7 +10,7 @@ from runner.core.diagnostics import Diagnostic
 from runner.language.read import python
 from runner.language.read.document import DataPath, Document
 from runner.language.read.files import SpecFile
-from runner.vocabulary.steps import ONLY, SAMPLES, SHORT_FORM, STEPS, StepKind, Traits
+from runner.vocabulary.steps import ONLY, SAMPLES, SHORT_FORM, STEPS, TRITON, StepKind, Traits
 
 SOURCE = "source"
 """The key of a spec whose cases come from elsewhere."""
@@ -151,6 +151,9 @@ def _script(document: Document, step: RawStep, problems: list[Diagnostic]) -> Ra
 def _steps(data: Any) -> Iterator[RawStep]:
     if SOURCE in data:
         yield RawStep(SAMPLES, data[SOURCE]["opinfo"], (SOURCE, "opinfo"), tuple(_expectations(data.get("expect", []), ("expect",))))
+        return
+    if TRITON in data:
+        yield RawStep(TRITON, data[TRITON], (TRITON,), tuple(_expectations(data.get("expect", []), ("expect",))))
         return
     if "steps" not in data:
         yield RawStep(SHORT_FORM, {}, ("expect",), tuple(_expectations(data.get("expect", []), ("expect",))))

@@ -9,8 +9,9 @@ from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, UsageErr
 from runner.language.read.document import DataPath, Document
 from runner.language.read.follow_ups import gaps_of
 from runner.language.read.kinds import DEFAULTS as DEFAULTS_KIND
+from runner.language.read.kinds import PROFILE
 from runner.language.read.repair import readable
-from runner.language.read.source import read_partly
+from runner.language.read.source import read_bytes, read_partly
 from runner.language.read.tree import Tree, is_project, link_problem, tree_of
 from runner.system.data_dirs import folder
 
@@ -18,6 +19,8 @@ DEFAULTS = "_defaults.yaml"
 SUFFIXES = (".yaml", ".yml")
 _NO_SPECS = ("backends", "waivers")
 """Names of files beside specs that are not specs."""
+_PROFILES = "profiles"
+"""The name of a folder beside specs whose profiles are not specs. Any other file in it is read as a spec."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +83,14 @@ def names_shipped(paths: Sequence[Path]) -> bool:
     return not paths or any(path.resolve() == shipped for path in paths)
 
 
+def is_profile(path: Path) -> bool:
+    """Whether a file has the keys of a profile."""
+    try:
+        return PROFILE.recognises(read_bytes(path).decode("utf-8-sig", "replace"))
+    except InvalidSpecs:
+        return False  # reported when it is read as a spec
+
+
 def _must_name_specs(path: Path) -> None:
     try:
         is_there, is_file = path.exists(), path.is_file()
@@ -91,6 +102,8 @@ def _must_name_specs(path: Path) -> None:
         raise UsageError(f"{one_line(str(path))} contains defaults and is not a spec: name its folder")
     if is_file and path.stem in _NO_SPECS:
         raise UsageError(f"{one_line(str(path))} is not a spec; use --{path.stem} for such files")
+    if is_file and path.suffix in SUFFIXES and path.parent.name == _PROFILES and is_profile(path):
+        raise UsageError(f"{one_line(str(path))} is a profile and not a spec; use --profile {one_line(str(path))}")
 
 
 _MEANT_IN_IDS = "[]*?,=%"
@@ -128,6 +141,8 @@ def _walk(directory: Path, above: tuple[Path, ...], tree: Tree, problems: list[D
         if entry.name.startswith((".", "_")):
             continue
         if path.suffix in SUFFIXES and path.stem not in _NO_SPECS:
+            if directory.name == _PROFILES and is_profile(path):
+                continue
             yield path  # files and folders alike: a folder with this name is reported when it is read
         elif os.path.isdir(path):
             yield from _walk(path, (*above, real), tree, problems)

@@ -82,6 +82,7 @@ _FOLLOW_UPS: Sequence[tuple[re.Pattern[str], frozenset[str]]] = [
         (r"'.*' is never .*: this excludes nothing", ["matrix", "part of matrix", "backends", "tags"]),
         (r"every point of the matrix is excluded", ["matrix", "part of matrix", "backends", "tags", "exclude"]),
         (r"this condition never holds", ["backends", "tags"]),
+        (r".* without '?targets", ["targets", "part of targets"]),
         (r"unknown backend", ["files of backends"]),
         (r"'entry' without Python|unknown entry", ["function", "part of function"]),
         (r"spec needs the key 'function'|which of the functions|nothing to time", ["function", "functions"]),

@@ -53,9 +53,9 @@ SPEC = Kind(
         ["summary", "covers", "tags", "backends", "matrix", "exclude", "requires", "config", "dynamo_config", "functorch_config", "env"]
         + ["torch", "context", "prelude", "entry", "function", "functions", "let", "spies", "handlers", "inputs", "compile", "steps"]
         + ["expect", "control", "audit", "services", "isolation", "timeout", "exclusive"]
-        + ["on_request", "source"]
+        + ["on_request", "source", "targets", "triton"]
     ),
-    marks=frozenset(["summary", "covers", "backends", "prelude", "function", "functions", "expect"]),
+    marks=frozenset(["summary", "covers", "backends", "prelude", "function", "functions", "expect", "targets"]),
     form="a spec is a map with the keys summary, backends, function, inputs and expect",
 )
 _DEFAULTS = frozenset(["extends", "config", "dynamo_config", "functorch_config", "torch", "isolation", "context", "tags", "prelude"])
@@ -84,4 +84,11 @@ WAIVERS = Kind(
     file_name="waivers.yaml",
     form="write waivers: [{cases: GLOB, failure: {type: counter, match: TEXT}, reason: TEXT, issue: LINK or ID, until: 2027-03-01}]",
 )
-KINDS = (SPEC, DEFAULTS, BACKENDS, WAIVERS)
+PROFILE = Kind(
+    name="profile",
+    article="a profile",
+    keys=frozenset(["profile", "version", "summary", "torch", "specs", "backends", "backend", "waivers", "levels"]),
+    marks=frozenset(["profile", "levels"]),
+    form="a profile is a map with the keys profile, version, summary, torch and levels: {P0: {required: [{cases: GLOB, backend: NAME}]}}",
+)
+KINDS = (SPEC, DEFAULTS, BACKENDS, WAIVERS, PROFILE)

@@ -10,9 +10,12 @@ from typing import Any
 
 from runner.core.conditions import as_list
 from runner.core.diagnostics import Diagnostic, one_of, unknown
+from runner.core.targets import AXIS
 from runner.language.backends import Backend
 from runner.language.read.document import DataPath, Document
 
+TARGETS = "targets"
+"""The key of a spec that adds the first axis."""
 MAX_POINTS = 10_000
 MAX_EXCLUSIONS = 1_000
 RESERVED = ("backend", "device", "facts", "params", "torch")
@@ -73,10 +76,14 @@ def axes(document: Document) -> tuple[tuple[Axis, ...], list[Diagnostic]]:
     """Read the matrix; return its axes and its problems."""
     found: list[Axis] = []
     problems: list[Diagnostic] = []
+    reserved: tuple[str, ...] = RESERVED
+    if targets := document.data.get(TARGETS):
+        reserved = (*RESERVED, AXIS)
+        found.append(Axis(AXIS, tuple(targets), tuple(targets), (False,) * len(targets)))
     for key, entries in document.data.get("matrix", {}).items():
-        if key in RESERVED:
+        if key in reserved:
             problems.append(
-                document.problem(("matrix", key), f"the matrix key '{key}' is reserved", f"reserved keys: {one_of(RESERVED)}", key=True)
+                document.problem(("matrix", key), f"the matrix key '{key}' is reserved", f"reserved keys: {one_of(reserved)}", key=True)
             )
         labels = [_label(document, key, index, entry) for index, entry in enumerate(entries)]
         seen: set[str] = set()

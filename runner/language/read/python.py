@@ -3,6 +3,7 @@
 import ast
 import builtins
 import functools
+import glob
 import importlib.util
 import os
 import re
@@ -220,6 +221,29 @@ def _folders(package: str, search: tuple[str, ...]) -> tuple[str, ...] | None:
     except (ImportError, ValueError):
         return None
     return None if spec is None else tuple(spec.submodule_search_locations or ())
+
+
+def missing_module(path: str) -> tuple[str, str] | None:
+    """Return what is wrong with the path of a module, by the files of its package; None where nothing is, or without the package."""
+    first, *rest = path.split(".")
+    folders = _folders(first, tuple(sys.path))
+    if folders is None:
+        return None  # a machine without the package: its cases are unavailable there
+    if not folders:
+        return (f"'{first}' is a module and has no module '{path}'", f"write {first}") if rest else None
+    place = Path(folders[0])
+    for index, part in enumerate(rest, start=1):
+        if (place / part).is_dir():
+            place /= part
+        elif index == len(rest) and any(place.glob(f"{glob.escape(part)}.*")):
+            return None  # Python, or compiled
+        else:
+            there = sorted({entry.name.partition(".")[0] for entry in place.iterdir()} - {"__init__", "__pycache__"})
+            package = ".".join([first, *rest[: index - 1]])
+            return f"no module '{part}' in {package}", did_you_mean(
+                part, there
+            ) or "name a module of the package, or install another version"
+    return None
 
 
 def _find_in_files(package: str, path: str) -> tuple[str, str] | None:

@@ -7,11 +7,11 @@ from typing import Any
 from runner.core import template_form
 from runner.language.read import templates
 from runner.language.read.document import DataPath
-from runner.vocabulary.steps import STEPS
+from runner.vocabulary.steps import STEPS, TRITON
 
 SECTIONS = frozenset(
-    ["summary", "covers", "config", "dynamo_config", "functorch_config", "env", "torch", "context", "function", "functions"]
-    + ["let", "spies", "handlers", "inputs", "compile", "steps", "expect", "timeout", "control"]
+    ["summary", "covers", "requires", "config", "dynamo_config", "functorch_config", "env", "torch", "context", "function", "functions"]
+    + ["let", "spies", "handlers", "inputs", "compile", "steps", "expect", "timeout", "control", TRITON]
 )
 """The top-level keys in whose values ``{{`` begins a template."""
 
@@ -60,12 +60,13 @@ def templates_below(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]
 def _is_code(path: DataPath) -> bool:
     if (path[0] == "function" and len(path) == 1) or (path[0] == "functions" and len(path) == 2):
         return True
-    if path[0] == "steps" and path[2:] in _PYTHON_OF_STEPS:
+    if path in _PYTHON_OF_SECTIONS or (path[0] == "steps" and path[2:] in _PYTHON_OF_STEPS):
         return True
     # below expect: [..., expect, INDEX, kind, key]
     return any(path[-len(words) :] == words and path[-len(words) - 2 : -len(words) - 1] == ("expect",) for words in _PATTERNS)
 
 
+_PYTHON_OF_SECTIONS = ((TRITON, "source"), ("control", TRITON, "source"))
 _PYTHON_OF_STEPS = frozenset((word, kind.traits.python) for word, kind in STEPS.items() if kind.traits.python)
 
 

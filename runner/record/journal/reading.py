@@ -65,6 +65,8 @@ class _Reader:
         if not self._checks:
             return ""
         said = {"retries": header.retries, "repeat": header.repeat, "flaky": header.flaky, "shard": header.shard}
+        if problem := consistency.of_profile(header.profile):
+            return problem
         if header.selected > header.selected_whole > 0:
             return f"{header.selected} cases are selected of {header.selected_whole}"
         return consistency.of_options(header.options, said)
@@ -112,6 +114,7 @@ class _Reader:
             totals=(footer.totals, totals(results)),
             ended=(footer.exit_code, footer.interrupted),
             lets_flaky_pass=self.header.lets_flaky_pass,
+            statements=(next(iter(footer.statement), None), self.header.statement(results)),
         )
         is_whole = self.header.selection and not self.header.shard
         return problem or (consistency.of_selection(results, self.header.selection, digest_of_selection) if is_whole else "")

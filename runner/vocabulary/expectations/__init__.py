@@ -16,8 +16,10 @@ from runner.vocabulary.expectations import (
     guards,
     kernels,
     log,
+    metadata,
     poisoned,
     recompiles,
+    resources,
     samples,
     strides,
     text,
@@ -41,11 +43,13 @@ from runner.vocabulary.expectations.graph_breaks import GraphBreaks
 from runner.vocabulary.expectations.guards import Guards
 from runner.vocabulary.expectations.kernels import Kernels
 from runner.vocabulary.expectations.log import Log
+from runner.vocabulary.expectations.metadata import Metadata
 from runner.vocabulary.expectations.metric import Metric
 from runner.vocabulary.expectations.poisoned import Poisoned
 from runner.vocabulary.expectations.raises import Raises
 from runner.vocabulary.expectations.recompiles import Recompiles
 from runner.vocabulary.expectations.remote_cache import RemoteCache
+from runner.vocabulary.expectations.resources import Resources
 from runner.vocabulary.expectations.runs import Runs
 from runner.vocabulary.expectations.strides import Strides
 from runner.vocabulary.expectations.text import Text
@@ -77,6 +81,8 @@ EXPECTATIONS: Mapping[str, type[Expectation]] = {
     "poisoned": Poisoned,
     "candidates": Candidates,
     "choices": Choices,
+    "resources": Resources,
+    "metadata": Metadata,
 }
 """The class of each expectation, by its key in a spec."""
 
@@ -94,6 +100,8 @@ MEASURES: Mapping[str, Callable[[Mapping[str, Any], Callable[[str], Any]], Json]
     "recompiles": recompiles.measure,
     "graph_breaks": graph_breaks.measure,
     samples.KIND: samples.measure,
+    "resources": resources.measure,
+    "metadata": metadata.measure,
 }
 """Measurements in the worker, by kind. Kinds that use only the facts of every step are absent."""
 

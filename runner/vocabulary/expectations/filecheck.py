@@ -1,4 +1,4 @@
-"""``filecheck``: LLVM FileCheck directives on the generated code of a step."""
+"""``filecheck``: LLVM FileCheck directives on the generated code of a step, or on one stage of a kernel that was compiled for a target."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -9,7 +9,9 @@ from runner.core.matching.filecheck import CheckFile, CheckOutcome, ChecksError,
 from runner.core.matching.filecheck.mutation import Change, changes
 from runner.core.matching.generated_code import Code, code_of, commented_out, joined, whole
 from runner.core.matching.time_limit import PatternTooSlow
+from runner.core.targets import STAGES_OF_VENDOR
 from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, OfStep, StepFacts
+from runner.vocabulary.offline import isa
 
 ALL = "all"
 """A value of ``code``: all pieces."""
@@ -23,6 +25,10 @@ IN_THE_REST = (
     "the directives match the whole text: the match of this one is in a comment or in boilerplate, which is not code"
     " (text: whole includes both)"
 )
+
+
+_INDEX = {stage: index for stages in STAGES_OF_VENDOR.values() for index, stage in enumerate(stages)}
+"""The piece of code of each stage."""
 
 
 class _CodeOnly(str):
@@ -40,6 +46,8 @@ class FileCheck(OfStep):
     checks: CheckFile
     code: int | str | None = None
     text: str = "code"
+    stage: str | None = None
+    """A text that the compiler of a target makes; not applicable where it makes no such text."""
     when: Mapping[str, Any] | None = None
 
     @classmethod
@@ -51,11 +59,14 @@ class FileCheck(OfStep):
             checks = parse(options["checks"])
         except ChecksError as error:
             raise BadExpectation(error.message, error.hint, path=path, line=error.line, column=error.column) from error
-        return cls(checks=checks, code=options.get("code"), text=options.get("text", "code"), when=options.get("when"))
+        stage = options.get("stage")
+        if stage is not None and "code" in options:
+            raise BadExpectation("stage together with code", "a stage is one text: remove code", path=("code",))
+        return cls(checks=checks, code=options.get("code"), text=options.get("text", "code"), stage=stage, when=options.get("when"))
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
         """Match the directives against the selected code."""
-        if not holds(self.when, here):
+        if not self._applies(here):
             return [Judgement.not_applicable()]
         try:
             chosen = self._choose(facts.code, self.text)
@@ -71,6 +82,11 @@ class FileCheck(OfStep):
         if not outcome.passed and self._passes_on_whole_text(facts.code):
             observed = f"{observed}: {IN_THE_REST}"
         return [Judgement.of(outcome.passed, expected=expected, observed=observed, detail=_detail(outcome))]
+
+    def _applies(self, here: Surroundings) -> bool:
+        if self.stage is not None and self.stage not in STAGES_OF_VENDOR.get(here.vendor or "", ()):
+            return False
+        return holds(self.when, here)
 
     def _passes_on_whole_text(self, code: tuple[str, ...]) -> bool:
         if self.text == WHOLE:
@@ -88,7 +104,7 @@ class FileCheck(OfStep):
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """Each directive on its own: its match removed, or its forbidden line inserted; then all code commented out."""
         chosen = self._choose(facts.code, self.text)
-        if isinstance(chosen, Judgement):
+        if isinstance(chosen, Judgement) or not self._applies(here):
             return
         for change in changes(self.checks, chosen.text):
             where = f"line {change.directive.line}: {change.directive}"
@@ -98,18 +114,23 @@ class FileCheck(OfStep):
                 # an inserted line may not be code; the rest of a line after a removal must not be parsed again
                 text = change.text if change.kind is Change.FORBIDDEN else _CodeOnly(change.text)
                 yield Mutant(name=change.kind.value, facts=replace(facts, code=self._with(facts.code, text)), where=where)
-        yield Mutant(name=COMMENTED_OUT, facts=replace(facts, code=tuple(map(commented_out, facts.code))))
+        yield Mutant(name=COMMENTED_OUT, facts=replace(facts, code=tuple(map(self._commented_out, facts.code))))
+
+    def _commented_out(self, piece: str) -> str:
+        return commented_out(piece) if self.stage is None else isa.commented_out(piece, self.stage)
 
     def _with(self, code: tuple[str, ...], text: str) -> tuple[str, ...]:
         if self.code == ALL:
             return (text,)
-        index = self.code if isinstance(self.code, int) else 0
+        index = _INDEX[self.stage] if self.stage is not None else self.code if isinstance(self.code, int) else 0
         return (*code[:index], text, *code[index + 1 :])
 
     def _choose(self, code: tuple[str, ...], text: str) -> Code | Judgement:
         """Return the selected code; raise ``PatternTooSlow`` if parsing takes too long."""
         if not code:
             return Judgement.error("the step generated no code", expected="generated code")
+        if self.stage is not None:
+            return self._choose_stage(code, self.stage, text)
         if self.code == ALL:
             return joined([_read(piece, text) for piece in code])
         if self.code is None and len(code) > 1:
@@ -118,6 +139,12 @@ class FileCheck(OfStep):
         if not isinstance(index, int) or index >= len(code):
             return Judgement.error(f"{len(code)} pieces of code", expected=f"a piece with the index {index}")
         return _read(code[index], text)
+
+    def _choose_stage(self, code: tuple[str, ...], stage: str, text: str) -> Code | Judgement:
+        if _INDEX[stage] >= len(code):
+            return Judgement.error(f"{len(code)} texts", expected=f"the stage {stage}")
+        piece = code[_INDEX[stage]]
+        return whole(piece) if text == WHOLE or isinstance(piece, _CodeOnly) else isa.code_of_stage(piece, stage)
 
 
 def _read(piece: str, text: str) -> Code:

@@ -7,7 +7,16 @@ from typing import Any, ClassVar
 from runner.core.conditions import Surroundings, holds
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import Judgement, Mutant, Recorded, StepFacts
-from runner.vocabulary.expectations.texts import TEXT_MUTATIONS, check_text, judge_text, parts_of, text_mutants
+from runner.vocabulary.expectations.texts import (
+    LACKED,
+    TEXT_MUTATIONS,
+    check_lacked,
+    check_text,
+    judge_text,
+    lacked_mutants,
+    parts_of,
+    text_mutants,
+)
 
 STDERR = "<stderr>"
 """The name of the worker's standard error of the step; no value of a spec can have this name."""
@@ -18,15 +27,17 @@ class Log(Recorded):
     """``log: {contains: planted crash}``."""
 
     kind: ClassVar[str] = "log"
-    mutations: ClassVar[tuple[str, ...]] = TEXT_MUTATIONS
+    mutations: ClassVar[tuple[str, ...]] = (*TEXT_MUTATIONS, LACKED)
     contains: str | list[str] | None = None
     matches: str | None = None
+    lacks: str | list[str] | None = None
     when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> "Log":
         """Read parts and pattern."""
         check_text(body)
+        check_lacked(body)
         return cls(**body)
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
@@ -35,13 +46,16 @@ class Log(Recorded):
             return [Judgement.not_applicable()]
         if facts.measured is None:
             return [Judgement.error("nothing was measured", expected="the step's standard error")]
-        return [judge_text(facts.measured["text"], parts_of(self.contains), self.matches, what="standard error")]
+        return [
+            judge_text(facts.measured["text"], parts_of(self.contains), self.matches, what="standard error", lacks=parts_of(self.lacks))
+        ]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """The text without the expected parts and matches."""
+        """The text without the expected parts and matches, and with what it must lack."""
         if holds(self.when, here):
             found = facts.measured["text"]
             yield from text_mutants(found, parts_of(self.contains), self.matches, lambda text: facts.with_measured(text=text))
+            yield from lacked_mutants(found, parts_of(self.lacks), lambda text: facts.with_measured(text=text))
 
 
 def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:

@@ -115,6 +115,12 @@ def _check(body: Any, path: tuple[str, ...]) -> None:
     if reason is not None:
         message = f"the pattern is not a regular expression: {reason}"
         raise BadExpectation(message, "escape ( ) [ ] { } . * + ? with \\", path=(*path, "match"))
+    if pattern is not None and search(pattern, "") is not None:
+        raise BadExpectation(
+            "the pattern matches an empty text, so it matches every text",
+            "match at least one character, or leave the pattern out",
+            path=(*path, "match"),
+        )
 
 
 def _in_words(type_: str, pattern: str | None) -> str:

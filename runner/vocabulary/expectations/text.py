@@ -7,24 +7,36 @@ from typing import Any, ClassVar
 from runner.core.conditions import Surroundings, holds
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import OUTPUT, Judgement, Mutant, StepFacts
-from runner.vocabulary.expectations.texts import MOST, TEXT_MUTATIONS, check_text, judge_text, parts_of, text_mutants
+from runner.vocabulary.expectations.texts import (
+    LACKED,
+    MOST,
+    TEXT_MUTATIONS,
+    check_lacked,
+    check_text,
+    judge_text,
+    lacked_mutants,
+    parts_of,
+    text_mutants,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """``text: {of: command, contains: ["nvcc ", "-Wx"]}``."""
+    """``text: {of: command, contains: ["nvcc ", "-Wx"], lacks: -Wy}``."""
 
     kind: ClassVar[str] = "text"
-    mutations: ClassVar[tuple[str, ...]] = TEXT_MUTATIONS
+    mutations: ClassVar[tuple[str, ...]] = (*TEXT_MUTATIONS, LACKED)
     of: str = OUTPUT
     contains: str | list[str] | None = None
     matches: str | None = None
+    lacks: str | list[str] | None = None
     when: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: Any) -> "Text":
         """Read parts and pattern."""
         check_text(body)
+        check_lacked(body)
         return cls(**body)
 
     @property
@@ -44,13 +56,14 @@ class Text:
             return [Judgement.error("nothing was measured", expected=f"the text {self.of}")]
         if facts.measured["text"] is None:
             return [Judgement.failed(expected=f"{self.of} is a text", observed=facts.measured["type"])]
-        return [judge_text(facts.measured["text"], parts_of(self.contains), self.matches, what=self.of)]
+        return [judge_text(facts.measured["text"], parts_of(self.contains), self.matches, what=self.of, lacks=parts_of(self.lacks))]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
-        """The text without the expected parts and matches."""
+        """The text without the expected parts and matches, and with what it must lack."""
         if holds(self.when, here):
             found = facts.measured["text"]
             yield from text_mutants(found, parts_of(self.contains), self.matches, lambda text: facts.with_measured(text=text))
+            yield from lacked_mutants(found, parts_of(self.lacks), lambda text: facts.with_measured(text=text))
 
 
 def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:

@@ -14,6 +14,9 @@ MOST = 1_000_000
 TEXT_MUTATIONS = ("its part removed", "its match removed")
 """The mutants of a text."""
 
+LACKED = "a lacked part added"
+"""The mutant of a text that must lack parts."""
+
 
 def parts_of(body: str | list[str] | None) -> tuple[str, ...]:
     """Return the expected parts."""
@@ -32,12 +35,26 @@ def check_text(body: Any) -> None:
         )
 
 
-def judge_text(text: str, contains: tuple[str, ...], pattern: str | None, *, what: str) -> Judgement:
-    """Judge a text. The judgement shows the first missing part."""
+def check_lacked(body: Any) -> None:
+    """Check that a text can have the parts that it must have without one that it must lack; raise ``BadExpectation``."""
+    for part in parts_of(body.get("lacks")):
+        if any(part in wanted for wanted in parts_of(body.get("contains"))):
+            raise BadExpectation(f"no text contains what it must and lacks {part!r}", "remove one of the two", path=("lacks",))
+
+
+def judge_text(text: str, contains: tuple[str, ...], pattern: str | None, *, what: str, lacks: tuple[str, ...] = ()) -> Judgement:
+    """Judge a text. The judgement shows the first part that is missing, or that is there although it must not be."""
+    for part in lacks:
+        if part in text:
+            at = text.index(part)
+            return Judgement.failed(expected=f"{what} without {part!r}", observed=_shown(text[max(at - 60, 0) :]), detail=text[-4000:])
     for part in contains:
         if part not in text:
             return Judgement.failed(expected=f"{what} with {part!r}", observed=_shown(text), detail=text[-4000:])
     expected = f"{what} with " + " and ".join([*map(repr, contains), *([f"a match of /{pattern}/"] if pattern else [])])
+    expected += "".join(f", without {part!r}" for part in lacks)
+    if lacks and _may_be_cut(text):
+        return Judgement.error("the text is longer than what is kept of it, so its beginning is not known", expected=expected)
     try:
         matches = pattern is None or search(pattern, text) is not None
     except PatternTooSlow:
@@ -59,6 +76,17 @@ def text_mutants(text: str, contains: tuple[str, ...], pattern: str | None, chan
             return
         text = text[: found.start()] + text[found.end() :]
     yield Mutant.not_applicable("its match removed", "more than 100 matches", where=f"/{pattern}/")
+
+
+def lacked_mutants(text: str, lacks: tuple[str, ...], changed: Callable[[str], StepFacts]) -> Iterator[Mutant]:
+    """Yield the text with each part that it must lack."""
+    for part in lacks:
+        yield Mutant(name=LACKED, facts=changed(text + part), where=repr(part))
+
+
+def _may_be_cut(text: str) -> bool:
+    """Whether a text is as long as what is kept: counted in characters or bytes, of which a first one may be half."""
+    return len(text.encode("utf-8", "surrogatepass")) > MOST - 8
 
 
 def _shown(text: str) -> str:

@@ -18,6 +18,7 @@ from runner.vocabulary.steps.reset import Reset
 from runner.vocabulary.steps.samples import Samples
 from runner.vocabulary.steps.script import COMPILED, Script
 from runner.vocabulary.steps.spawn import Spawn
+from runner.vocabulary.steps.triton import Triton
 
 STEPS: Mapping[str, type[StepKind]] = {
     "call": Call,
@@ -33,11 +34,15 @@ STEPS: Mapping[str, type[StepKind]] = {
     "script": Script,
     "bench": Bench,
     "samples": Samples,
+    "triton": Triton,
 }
 """Maps the word of the language to the class of the kind."""
 
 SAMPLES = Samples.kind
 """The step of a spec with a ``source``. No spec writes it."""
+
+TRITON = Triton.kind
+"""The step of a spec with ``triton``, which is a key of the spec."""
 
 SHORT_FORM = Call.kind
 """The step of a spec that has ``expect`` and no ``steps``."""
@@ -59,6 +64,7 @@ __all__ = [
     "SAMPLES",
     "SHORT_FORM",
     "STEPS",
+    "TRITON",
     "Around",
     "BackendOfSpec",
     "Callee",

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
+from runner.core.conditions import Surroundings
 from runner.core.diagnostics import Diagnostic
 from runner.core.protocol import Json
 from runner.vocabulary.steps.around import Around, DataPath
@@ -90,6 +91,11 @@ class StepKind:
     def parse(cls, body: Json) -> Self:
         """Read the arguments, which match the schema."""
         return cls(**{_FIELDS.get(key, key): value for key, value in body.items()})
+
+    @classmethod
+    def planned(cls, arguments: Mapping[str, Json], here: Surroundings) -> Mapping[str, Json]:
+        """Return the arguments of a case as the worker gets them: with conditions decided, where a kind has some."""
+        return arguments
 
     @property
     def bound(self) -> str | None:

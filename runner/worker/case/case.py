@@ -1,52 +1,22 @@
 """Runs one case: reads its plan, runs its steps, measures, and sends the facts."""
 
 import contextlib
-import itertools
 import json
 import os
 import resource
 import tempfile
-import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from runner.core import protocol
+from runner.core.devices import VendorDevice, kind_of
 from runner.worker.case import compilation, hooks, own_files, parts
 from runner.worker.case.hooks import Phases, Witness
+from runner.worker.process.channel import Channel, exception
 from runner.worker.process.seal import Broken, Seal
 from runner.worker.toolchain import objects
-from runner.worker.torch_compat import compiling, counting, lookup, math_library, option_state, output_folders
-
-_MAX_TRACEBACK = 20_000
-_MAX_MESSAGE = 200_000
-_MAX_CAUSES = 20
-_MAX_CAUSE = 20_000
-
-
-class Channel:
-    """The private pipe to the runner."""
-
-    def __init__(self, descriptor: int, word: str) -> None:
-        self._word = word
-        self._descriptor = descriptor
-
-    def phase(self, name: str) -> None:
-        """Send the name of the phase that begins."""
-        self._send({"phase": name})
-
-    def step(self, index: int) -> None:
-        """Send the index of the step that begins."""
-        self._send({"step": index})
-
-    def observation(self, facts: Mapping[str, Any]) -> None:
-        """Send the facts. Called once."""
-        self._send({"observation": protocol.encode(facts), "word": self._word})
-
-    def _send(self, message: Mapping[str, Any]) -> None:
-        data = protocol.dumps(message)
-        while data:
-            data = data[os.write(self._descriptor, data) :]
+from runner.worker.torch_compat import compiling, counting, devices, lookup, math_library, option_state, output_folders
 
 
 def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) -> None:
@@ -65,10 +35,10 @@ def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) 
         try:
             _run_steps(protocol.decode(plan), phases, channel, facts, undo)
         except Broken as error:
-            facts["error"] = _exception(error, "compare")
+            facts["error"] = exception(error, "compare")
         except BaseException as error:  # the worker's boundary: code of a spec may raise anything, SystemExit too
             cause = error.__cause__ if isinstance(error, NotCarriedOut) else None
-            facts["error"] = _exception(cause or error, getattr(error, "_conformance_phase", "inputs"))
+            facts["error"] = exception(cause or error, getattr(error, "_conformance_phase", "inputs"))
     if (used := objects.facts()) is not None:
         facts["objects"] = used
     facts["phases"] = phases.seconds
@@ -81,6 +51,8 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
     from runner.worker.case.session import Session
 
     lookup.refuse_other_torch(plan.get("torch_root"))
+    if plan.get("module"):
+        devices.register(VendorDevice(kind_of(plan["device"]), plan["module"]))
     paths = _use_own_folders(plan)
     witness = Witness()
     naming = _set_up(plan, paths, phases, witness, undo)
@@ -159,7 +131,7 @@ def _run_step(session: Any, plan: Mapping[str, Any], index: int, step: Mapping[s
         phase = getattr(error, "_conformance_phase", step["kind"])
         if not STEPS[step["kind"]].traits.claims or (not isinstance(error, Exception) and phase in ("inputs", "eager")):
             raise
-        raised = _exception(error, phase)
+        raised = exception(error, phase)
     seen, compiled = witness.take(), compilation.take()
     session.names.compilation = compiled.facts()
     facts = {"raised": raised, "counters": counting.counters(), "metrics": counting.metrics(), **hooks.as_facts(seen)}
@@ -225,53 +197,3 @@ def _measure(session: Any, step: Mapping[str, Any], raised: Any, executed: Mappi
         except Exception as error:  # comparing values of a spec may raise anything
             unmeasured[key] = f"{type(error).__name__}: {error}"
     return measured, unmeasured
-
-
-def _exception(error: BaseException, phase: str) -> dict[str, Any]:
-    text = "".join(traceback.format_exception(error))
-    return {
-        "type": _path(type(error)),
-        "ancestors": [_path(kind) for kind in type(error).__mro__],
-        "message": _message(error),
-        "traceback": _end_of(text, _MAX_TRACEBACK),
-        "phase": phase,
-        "causes": [_described(cause) for cause in itertools.islice(_chain(error), _MAX_CAUSES)],
-    }
-
-
-def _described(error: BaseException) -> dict[str, Any]:
-    return {"type": _path(type(error)), "ancestors": [_path(kind) for kind in type(error).__mro__], "message": _message(error)[:_MAX_CAUSE]}
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the causes of an exception, the nearest first. A context counts also below ``from None``, which dynamo writes."""
-    seen = {id(error)}
-    cause = error.__cause__ or error.__context__
-    while cause is not None and id(cause) not in seen:
-        yield cause
-        seen.add(id(cause))
-        cause = cause.__cause__ or cause.__context__
-
-
-def _end_of(text: str, most: int) -> str:
-    return text if len(text) <= most else f"... the first {len(text) - most} characters are left out ...\n{text[-most:]}"
-
-
-def _message(error: BaseException) -> str:
-    if isinstance(error, SystemExit):
-        return _exit_code(error.code)
-    try:
-        return str(error)[:_MAX_MESSAGE]
-    except Exception as other:  # an exception of a spec may raise anything from its __str__
-        return f"<no text: {type(other).__name__}>"
-
-
-def _exit_code(code: Any) -> str:
-    """Describe the exit of Python with this code: for a text, Python prints it and exits with 1."""
-    if code is None or isinstance(code, int):
-        return f"exit code {int(code or 0)}"
-    return f"exit code 1: {str(code)[:_MAX_MESSAGE]}"
-
-
-def _path(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"

@@ -8,7 +8,7 @@ import linecache
 import os
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from runner.worker.torch_compat import compiling
@@ -27,11 +27,15 @@ def forget_all() -> None:
 class SpecModule:
     """The module of a spec's preludes and functions. Its name depends on the key alone, so that its objects can be pickled."""
 
-    def __init__(self, key: str, given: Mapping[str, Any]) -> None:
+    def __init__(
+        self, key: str, given: Mapping[str, Any], name_lines: Callable[[str, Mapping[int, str]], None] = compiling.name_lines
+    ) -> None:
+        """``name_lines`` is told the functions of each file by line; that of torch imports torch."""
         name = _PREFIX + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         self.module = types.ModuleType(name)
         vars(self.module).update(given)
         sys.modules[name] = self.module
+        self._name_lines = name_lines
         self._lines: dict[str, dict[int, str]] = {}
 
     @property
@@ -83,7 +87,7 @@ class SpecModule:
             taken = self._lines.setdefault(file, {})
         taken.update(zip(wanted, text, strict=True))
         lines = [taken.get(number, "") + "\n" for number in range(1, max(taken) + 1)]
-        compiling.name_lines(file, _functions_by_line("".join(lines)))
+        self._name_lines(file, _functions_by_line("".join(lines)))
         linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
         return file
 

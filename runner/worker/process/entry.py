@@ -17,6 +17,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from runner.worker.case import own_files
@@ -76,10 +77,16 @@ def show_where_it_exits() -> None:
     os._exit = show_and_exit
 
 
-def serve(control: socket.socket) -> None:
-    """Run cases until one has ``last`` or the socket is closed; then exit the process. This function does not return."""
-    code = 0
-    exit_now = os._exit
+Work = Callable[[str, int, contextlib.ExitStack, str], None]
+"""Runs the case of a plan file and sends what it observed."""
+
+
+def serve(control: socket.socket, given: Work | None = None) -> None:
+    """Run cases until one has ``last`` or the socket is closed; then exit the process. This function does not return.
+
+    ``given`` runs a case; without it, torch's cases are run.
+    """
+    work, code, exit_now = given or _work, 0, os._exit
     show_where_it_exits()
     try:
         baseline: Any = None
@@ -96,11 +103,11 @@ def serve(control: socket.socket) -> None:
             _print_to(*outputs)
             if message["last"]:
                 control.close()
-                _work(message["plan"], pipe, contextlib.ExitStack(), message["word"])
+                work(message["plan"], pipe, contextlib.ExitStack(), message["word"])
                 break
             baseline = baseline or _baseline(message["plan"])
             with baseline.kept() as (undo, contamination):
-                _work(message["plan"], pipe, undo, message["word"])
+                work(message["plan"], pipe, undo, message["word"])
             os.close(pipe)
             reply = {"done": contamination.text[:500], "contaminated": contamination.contaminated, "word": message["word"]}
             control.send(json.dumps(reply).encode())

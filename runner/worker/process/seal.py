@@ -57,9 +57,10 @@ class Broken(Exception):
 class Seal:
     """The members of the runner's modules at the time of construction."""
 
-    def __init__(self) -> None:
-        self._held = list(_held())
-        self._members = [(members, _names(members), path) for members, path in _classes()]
+    def __init__(self, packages: tuple[str, ...] = (_PACKAGE,)) -> None:
+        modules = list(_modules(packages))
+        self._held = list(_held(modules))
+        self._members = [(members, _names(members), path) for members, path in _classes(modules)]
         self._comparing = list(_comparing())
         self._code = [(value, _body(value), path) for _, key, value, path in self._held for path in [f"{path}.{key}"] if _has_body(value)]
 
@@ -93,14 +94,17 @@ def _comparing() -> Iterator[tuple[Any, str, Any, str]]:
         yield from ((owner, name, inspect.getattr_static(owner, name, None), path) for name in names)
 
 
-def _modules() -> Iterator[tuple[str, types.ModuleType]]:
+Modules = list[tuple[str, types.ModuleType]]
+
+
+def _modules(packages: tuple[str, ...]) -> Iterator[tuple[str, types.ModuleType]]:
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == _PACKAGE and type(module) is types.ModuleType:
+        if any(f"{name}.".startswith(f"{package}.") for package in packages) and type(module) is types.ModuleType:
             yield name, module
 
 
-def _classes() -> Iterator[tuple[Mapping[str, Any], str]]:
-    for name, module in _modules():
+def _classes(modules: Modules) -> Iterator[tuple[Mapping[str, Any], str]]:
+    for name, module in modules:
         for key, value in list(vars(module).items()):
             if isinstance(value, type) and value.__module__ == name:
                 yield vars(value), f"{name}.{key}"
@@ -110,8 +114,8 @@ def _names(members: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(name for name, held in list(members.items()) if _is_ours(name, held))
 
 
-def _held() -> Iterator[Held]:
-    for name, module in _modules():
+def _held(modules: Modules) -> Iterator[Held]:
+    for name, module in modules:
         for key, value in list(vars(module).items()):
             if key.startswith("__"):
                 continue

@@ -14,9 +14,9 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from runner.core import devices, protocol
 from runner.worker.case import own_files
@@ -109,14 +109,19 @@ def danger() -> str:
     """Return why a fork is not safe now; empty when it is safe."""
     from runner.worker.torch_compat import devices as of_torch
 
-    threads = _threads()
-    if len(threads) != 1:
-        return f"the zygote has {len(threads)} threads ({', '.join(threads)})"
+    if found := danger_of_threads():
+        return found
     if used := of_torch.used():
         return f"the zygote has a {used} context"
     if refused := of_torch.refused_to_forks():
         return f"the zygote cannot pass {refused} on to a fork"
     return ""
+
+
+def danger_of_threads() -> str:
+    """Return why a fork is not safe because of threads; empty when there is one thread."""
+    threads = _threads()
+    return "" if len(threads) == 1 else f"the zygote has {len(threads)} threads ({', '.join(threads)})"
 
 
 def _threads() -> list[str]:
@@ -141,8 +146,10 @@ class Ended:
 class Zygote:
     """The event loop of the zygote."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, work: entry.Work | None = None, danger: Callable[[], str] = danger) -> None:
         self._control = control
+        self._work = work
+        self._danger = danger
         self._workers: dict[int, int] = {}
         self._ended: list[Ended] = []
         self._held: set[int] = set()
@@ -170,7 +177,7 @@ class Zygote:
         if not data:
             return False
         message = json.loads(data)
-        reason = danger()
+        reason = self._danger()
         if reason:
             self._send({"refused": message["fork"], "why": reason})
         else:
@@ -195,7 +202,7 @@ class Zygote:
                 os.close(self._wake)
                 os.close(self._waker)
                 entry.begin(parent)
-                entry.serve(socket.socket(fileno=control))
+                entry.serve(socket.socket(fileno=control), self._work)
             finally:  # a worker never returns into the loop, even after an error
                 os._exit(entry.FAILED)
         self._workers[pid] = number
@@ -256,15 +263,26 @@ class Zygote:
 
 def main() -> None:
     """``python -m runner.worker.process.zygote SOCKET PARENT KIND...``: warm up, then serve."""
+    control = begin()
+    warm(sys.argv[3:])
+    serve(Zygote(control))
+
+
+def begin() -> socket.socket:
+    """Prepare a process that ``SOCKET PARENT`` of its command line make a zygote; return its socket to the runner."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner handles Ctrl-C
     control = socket.socket(fileno=int(sys.argv[1]))
     entry.follow(int(sys.argv[2]))
     entry.adopt_orphans()
     own_files.begin_in_scratch()
-    warm(sys.argv[3:])
+    return control
+
+
+def serve(zygote: Zygote) -> NoReturn:
+    """Serve until the runner closes the socket, then end this process with its children."""
     entry.unfollow()  # from here on the closed socket ends the loop, so that children are killed first
     try:
-        Zygote(control).run()
+        zygote.run()
     finally:
         end_children()
     os._exit(0)

@@ -1,5 +1,7 @@
 """Torch's functions of devices. Each function here supports every kind in ``core/devices.py``."""
 
+import functools
+import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +15,33 @@ GeneratorState = tuple[torch.Tensor, dict[str, list[torch.Tensor]]]
 """The state of the CPU's generator, and those of the accelerators' generators by module."""
 
 
+_OF_VENDORS: dict[str, devices.Accelerator] = {}
+"""The kinds of device that modules of vendors have registered in this process."""
+
+
+def register(vendor: devices.VendorDevice) -> None:
+    """Import the module of a vendor, which registers its device; raise what it raises, or ``ImportError`` if torch lacks the device then.
+
+    A worker does that before the first case for the device, after the fork. The device's functions are those of ``torch.KIND``.
+    """
+    importlib.import_module(vendor.module)
+    try:
+        torch.device(vendor.kind)
+    except RuntimeError as error:
+        raise ImportError(f"{vendor.module} was imported, and torch has no device '{vendor.kind}'") from error
+    missing = [name for name in REQUIRED if not hasattr(getattr(torch, vendor.kind, None), name)]
+    if missing:
+        raise ImportError(f"{vendor.module} was imported, and torch.{vendor.kind} has no {', '.join(missing)}")
+    _OF_VENDORS[vendor.kind] = devices.Accelerator(module=vendor.kind, builds=(), nodes=(), activity="PrivateUse1")
+
+
+REQUIRED = ("is_available", "device_count", "synchronize")
+"""What the module of a vendor's device must have. All else is used where it is there."""
+
+
 def modules() -> Iterator[tuple[devices.Accelerator, Any]]:
     """Yield each kind of accelerator that this torch has a module for, and that module."""
-    for accelerator in devices.ACCELERATORS.values():
+    for accelerator in (*devices.ACCELERATORS.values(), *_OF_VENDORS.values()):
         module = getattr(torch, accelerator.module, None)
         if module is not None:
             yield accelerator, module
@@ -23,7 +49,17 @@ def modules() -> Iterator[tuple[devices.Accelerator, Any]]:
 
 def _initialized() -> Iterator[tuple[devices.Accelerator, Any]]:
     """Yield the modules of accelerators that this process has used."""
-    yield from ((accelerator, module) for accelerator, module in modules() if module.is_initialized())
+    yield from ((accelerator, module) for accelerator, module in modules() if _is_initialized(module))
+
+
+def _is_initialized(module: Any) -> bool:
+    # a vendor's module without the question is used from its import on
+    return bool(module.is_initialized()) if hasattr(module, "is_initialized") else True
+
+
+def _initialized_with(*names: str) -> Iterator[tuple[devices.Accelerator, Any]]:
+    """Yield those modules that have these functions; a vendor's may lack them."""
+    yield from ((accelerator, module) for accelerator, module in _initialized() if all(hasattr(module, name) for name in names))
 
 
 def used() -> str:
@@ -53,18 +89,18 @@ def synchronize_all() -> None:
 
 def allocated() -> int:
     """Return the accelerator memory that this process has allocated, in bytes."""
-    return sum(int(module.memory_allocated()) for _, module in _initialized())
+    return sum(int(module.memory_allocated()) for _, module in _initialized_with("memory_allocated"))
 
 
 def has_other_stream() -> bool:
     """Whether the current stream of an accelerator is not its default stream."""
-    streams = [module for _, module in _initialized() if hasattr(module, "default_stream")]
-    return any(module.current_stream() != module.default_stream() for module in streams)
+    streams = _initialized_with("default_stream", "current_stream")
+    return any(module.current_stream() != module.default_stream() for _, module in streams)
 
 
 def free_memory() -> None:
     """Release the unused accelerator memory in torch's caching allocators."""
-    for accelerator, module in _initialized():
+    for accelerator, module in _initialized_with("empty_cache"):
         clear_workspaces = getattr(torch._C, f"_{accelerator.module}_clearCublasWorkspaces", None)
         if clear_workspaces is not None:
             clear_workspaces()
@@ -73,7 +109,8 @@ def free_memory() -> None:
 
 def generator_state() -> GeneratorState:
     """Return the state of every generator."""
-    return torch.get_rng_state(), {one.module: module.get_rng_state_all() for one, module in _initialized()}
+    initialized = _initialized_with("get_rng_state_all", "set_rng_state_all")
+    return torch.get_rng_state(), {one.module: module.get_rng_state_all() for one, module in initialized}
 
 
 def restore_generators(state: GeneratorState) -> None:
@@ -92,7 +129,8 @@ class DeviceApi:
 
     @property
     def _accelerator(self) -> devices.Accelerator | None:
-        return devices.ACCELERATORS.get(devices.kind_of(self.name))
+        kind = devices.kind_of(self.name)
+        return devices.ACCELERATORS.get(kind) or _OF_VENDORS.get(kind)
 
     @property
     def _module(self) -> Any:
@@ -112,6 +150,8 @@ class DeviceApi:
         """Return the time of a call in milliseconds, by events of the device where it is an accelerator."""
         if self._module is None:
             return timed_on_host(run)
+        if not hasattr(self._module, "Event"):
+            return timed_on_host(functools.partial(self._run_whole, run))
         begun, ended = (self._module.Event(enable_timing=True) for _ in range(2))
         self._module.synchronize()
         begun.record()
@@ -119,3 +159,7 @@ class DeviceApi:
         ended.record()
         self._module.synchronize()
         return float(begun.elapsed_time(ended))
+
+    def _run_whole(self, run: Callable[[], None]) -> None:
+        run()
+        self.synchronize()

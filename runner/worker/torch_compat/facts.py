@@ -11,12 +11,15 @@ from runner.core.devices import builds
 def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
     """Return versions and devices: the ``facts`` that options of backends may use. Memory is in bytes.
 
-    ``questions`` are paths of predicates; ``answers`` has what each returned.
+    ``questions`` are paths of predicates, and devices of vendors (``KIND=MODULE``); ``answers`` has what each returned.
     """
     import torch
 
-    from runner.worker.torch_compat import devices, imports, lookup
+    from runner.worker.torch_compat import devices, imports, lookup, vendor_devices
 
+    # first, in forks of this process, in which no driver is initialized yet
+    asked = tuple(questions)
+    of_vendors = {question: vendor_devices.answer(question) for question in asked if vendor_devices.is_question(question)}
     properties = devices.visible()
     facts: dict[str, Any] = {
         "torch": torch.__version__,
@@ -31,7 +34,7 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
         "gpus": len(properties),
         "ck_dir": _ck_dir(),
         "mkldnn": " ".join(_mkldnn_dtypes()),
-        "answers": {path: _answer(path) for path in questions},
+        "answers": {question: of_vendors.get(question) or _answer(question) for question in asked},
     }
     if properties:
         facts.update(_of_devices(properties))

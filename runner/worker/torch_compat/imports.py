@@ -48,7 +48,10 @@ def arch_of(properties: Any) -> str:
     """Return the architecture of a GPU in the form of conditions, such as ``sm_90``."""
     import torch
 
-    return str(properties.gcnArchName) if torch.version.hip else f"sm_{properties.major}{properties.minor}"
+    if torch.version.hip:
+        return str(properties.gcnArchName)
+    # properties of an XPU have no capability, but a number of its architecture
+    return f"sm_{properties.major}{properties.minor}" if hasattr(properties, "major") else f"xpu_{getattr(properties, 'architecture', 0)}"
 
 
 def import_inductor() -> None:
@@ -112,7 +115,6 @@ def without_devices() -> Iterator[None]:
         *((module, "is_available", lambda: False) for _, module in modules()),
         *((module, "device_count", lambda: 0) for _, module in modules()),
         *((module, "current_device", refuse) for _, module in modules()),
-        (torch.xpu, "is_available", lambda: False),
         (torch.accelerator, "is_available", lambda *_: False),
         (torch.accelerator, "device_count", lambda: 0),
         (torch.accelerator, "current_accelerator", lambda *_, **__: None),

@@ -1,0 +1,71 @@
+"""``waive``: proposals of waivers from runs, the patch that removes void ones, and waivers from lists of other projects."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from runner.core.diagnostics import UsageError, one_line, shown_path
+from runner.core.exit_codes import ExitCode
+from runner.core.options import WaiveOptions
+from runner.judge.void_waivers import patches
+from runner.language.backends import read_named
+from runner.language.read.kinds import WAIVERS
+from runner.language.waiver_text import FILL_IN, Draft, appended, document_of
+from runner.language.waivers import load_waivers
+from runner.report.files import replace
+from runner.run.waiving import imported, proposals, to_remove
+from runner.system import output
+
+
+def main(options: WaiveOptions) -> ExitCode:
+    """Print the drafts, write them to ``--to``, or print the patch of ``--remove``."""
+    if options.remove:
+        if options.form or options.to:
+            raise UsageError("--remove prints a patch: --from and --to do not go with it")
+        return _remove(options)
+    if options.cases and not options.form:
+        raise UsageError("--cases goes with --from: a proposal is for the cases that failed")
+    found = imported(options) if options.form else proposals(options)
+    for note in found.notes:
+        output.note(one_line(note))
+    if options.to is None:
+        output.raw(document_of(found.drafts))
+    else:
+        _write(options.to, found.drafts)
+    output.note(_count(found.drafts, options))
+    return ExitCode.OK
+
+
+def _remove(options: WaiveOptions) -> ExitCode:
+    void, documents = to_remove(options)
+    for one in void:
+        output.note(f"{one.waiver.position}: {one.why} ({one.waiver.issue})")
+    for patch in patches(void, documents):
+        output.raw(patch)
+    output.note("no waiver is to be removed" if not void else f"{len(void)} to remove: pass the output to 'git apply' or 'patch -p1'")
+    return ExitCode.OK
+
+
+def _write(path: Path, drafts: Sequence[Draft]) -> None:
+    """Add drafts at the end of a file of waivers, and leave the rest of it as it is."""
+    unfinished = [draft for draft in drafts if FILL_IN in (draft.issue, *draft.when.values(), *draft.signatures[0].values())]
+    if unfinished:
+        raise UsageError(
+            f"--to {shown_path(path)}: the waiver of '{one_line(unfinished[0].cases)}' would not be valid (give --issue, and with --from "
+            "--type and --match; or print the drafts, and complete them)"
+        )
+    if not path.exists():
+        text = document_of(drafts)
+    elif drafts:
+        load_waivers([path], None)  # a file with problems is not changed
+        text = appended(read_named(path, WAIVERS), drafts)
+    else:
+        return
+    replace(path, text.encode("utf-8"))
+
+
+def _count(drafts: Sequence[Draft], options: WaiveOptions) -> str:
+    count = "1 waiver" if len(drafts) == 1 else f"{len(drafts)} waivers"
+    where = f", written to {shown_path(options.to)}" if options.to else ""
+    open_ones = sum(FILL_IN in document_of([draft]) for draft in drafts)
+    more = f"; {open_ones} have {FILL_IN} where a person must write something" if open_ones else ""
+    return f"{count} {'imported' if options.form else 'proposed'}{where}{more}"

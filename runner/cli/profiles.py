@@ -1,0 +1,59 @@
+"""``--profile`` of the commands that run nothing: the specs and cases of a profile."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.core.conformance import ProfileRecord
+from runner.core.diagnostics import UsageError, one_line
+from runner.judge.statement import Prospect, prospect
+from runner.language.load import Suite, load
+from runner.language.profiles import Profile, read_profile
+from runner.language.waivers import load_waivers
+from runner.plan.profile_cases import Resolved
+from runner.run.profile import cases_of
+from runner.system.availability import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A profile with everything that it names."""
+
+    profile: Profile
+    suite: Suite
+    resolved: Resolved
+
+
+def load_profile(name: str, paths: Sequence[Path], backend_files: Sequence[Path]) -> Loaded:
+    """Load a profile and its specs; raise ``UsageError`` for paths beside it, ``InvalidSpecs`` for what is wrong with the files."""
+    if paths:
+        raise UsageError(f"--profile {one_line(name)}: PATH does not go with it: the profile names its specs (remove PATH)")
+    profile = read_profile(name)
+    suite = load(profile.specs, tuple(dict.fromkeys([*profile.backends, *backend_files])))
+    resolved = cases_of(profile, suite, load_waivers(profile.waivers, suite.backends))
+    return Loaded(profile=profile, suite=suite, resolved=resolved)
+
+
+def levels_of(record: ProfileRecord) -> dict[str, dict[str, Any]]:
+    """Return the level of each case of a profile, as ``--json`` has it."""
+    required = {case_id: {"level": level.name, "required": True} for level in record.levels for case_id in level.required}
+    optional = {case_id: {"level": level.name, "required": False} for level in record.levels for case_id in level.optional}
+    return {**optional, **required}
+
+
+def prospect_of(record: ProfileRecord, verdicts: Mapping[str, Verdict]) -> Prospect:
+    """Return whether this machine could execute what a profile requires. ``verdicts`` has the availability of its cases by id."""
+    return prospect(record, {case_id: (verdict.availability, verdict.reason) for case_id, verdict in verdicts.items()})
+
+
+def lines_of(record: ProfileRecord, found: Prospect) -> Iterator[str]:
+    """Yield the profile, how many cases each level has, and whether a run here could be complete."""
+    yield ""
+    yield f"profile {record.name} {record.version}, for torch {record.torch}, sha256 {record.digest}"
+    for level in record.levels:
+        yield f"  {level.name}  {len(level.required)} required, {len(level.optional)} optional"
+    words = {True: "a run here can be complete", False: "a run here is INCOMPLETE", None: "only a run here can show whether it is complete"}
+    counts = f"{found.possible} can run here" + (f", {found.perhaps} perhaps" if found.perhaps else "")
+    yield f"  {words[found.can_be_complete]}: of {found.required} required cases {counts}"
+    yield from (f"  {count:5}  unavailable: {one_line(reason)}" for reason, count in found.missing.items())

@@ -1,0 +1,44 @@
+"""The executor of targets: the local one, whose zygotes compile for one target each and have no torch.
+
+Deadlines, memory limits, the private pipe and the bounded messages are those of the local executor. Kernels are Python of a spec: each
+case runs in a fork of its own, and its cache is thrown away with it.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from runner.execute.base import ExecutorSettings
+from runner.execute.local.executor import LocalExecutor
+from runner.execute.local.spawn import ProcessStarter, environment_for
+from runner.plan.jobs import Environment, Isolation
+
+_OF_TRITON = ("TRITON_", "AMDGCN_", "MLIR_", "LLVM_")
+"""The beginnings of variables that change what Triton compiles, or replace it."""
+
+_OWN = {"TRITON_DISABLE_LINE_INFO": "1"}
+"""Without it the instructions have the paths of this machine."""
+
+
+class OfflineStarter(ProcessStarter):
+    """Starts the zygote of a target, which its environment names."""
+
+    zygote_module = "runner.worker.offline.zygote"
+    worker_module = "runner.worker.offline.entry"
+
+    def _variables(self, wanted: Environment, scratch: Path) -> dict[str, str]:
+        found = environment_for(wanted, self._threads, scratch)
+        return {**{name: value for name, value in found.items() if not name.startswith(_OF_TRITON)}, **_of_scratch(scratch)}
+
+
+def _of_scratch(scratch: Path) -> Mapping[str, str]:
+    """Return Triton's variables: its cache and its dumps lie in the scratch folder."""
+    return {**_OWN, "TRITON_CACHE_DIR": str(scratch / "triton"), "TRITON_HOME": str(scratch)}
+
+
+class OfflineExecutor(LocalExecutor):
+    """Compiles for targets on this machine (``runner.execute.base.Executor``)."""
+
+    def __init__(self, settings: ExecutorSettings) -> None:
+        own = dataclasses.replace(settings, isolation=Isolation.CASE, spares=0, object_cache=None, probe_cache=None, keeps_zygotes=True)
+        super().__init__(own, make_starter=lambda scratch: OfflineStarter(settings.threads, scratch))

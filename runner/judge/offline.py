@@ -1,0 +1,42 @@
+"""A case that was compiled for a target and not executed: that the code is of that target, and the level of the evidence. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from runner.core.case import Case, Expected
+from runner.core.expectation import Status
+from runner.core.folding import PROOF
+from runner.core.results import CaseResult, Verdict
+from runner.core.targets import TARGETS, evidence_of
+from runner.judge.evidence import CarriedOut
+from runner.language.backends import Backend
+from runner.vocabulary.offline import isa
+from runner.vocabulary.offline.levels import level_of
+from runner.vocabulary.steps import parsed
+from runner.vocabulary.steps.triton import Triton
+
+
+def proof(case: Case, backend: Backend, steps: Sequence[CarriedOut]) -> Verdict:
+    """Judge that every text names the target and has the kernel. An ERROR where it does not: then the case claims nothing."""
+    target = TARGETS[case.target]
+    expected = f"code of each kernel for {target.name}"
+    for known in steps:
+        step = parsed(known.step)
+        if known.observed.raised is not None or not isinstance(step, Triton):
+            continue
+        for problem in isa.problems(target, step.kernel_name, known.facts.code):
+            return Verdict(kind=PROOF, status=Status.ERROR, position=backend.position, expected=expected, observed=problem)
+    return Verdict(kind=PROOF, status=Status.HELD, position=backend.position, expected=expected, observed="shown")
+
+
+def with_level(case: Case, passed: CaseResult) -> CaseResult:
+    """Return an OFFLINE_PASS with its level of evidence, the highest of its expectations, and with its reason."""
+    held = [one for step in case.steps for one in step.expectations if _held(one, passed)]
+    level = max((level_of(one.kind, getattr(one.check, "stage", None)) for one in held), key=lambda found: found.value)
+    reason = f"compiled for {case.target} and not executed; evidence {evidence_of(level.value)}"
+    return replace(passed, level=level.value, reason=reason)
+
+
+def _held(expected: Expected, result: CaseResult) -> bool:
+    places = {expected.position, *expected.leaves.values()}
+    return any(one.kind == expected.kind and one.position in places and one.status is Status.HELD for one in result.verdicts)

@@ -1,0 +1,194 @@
+"""Profiles as data: which cases a backend must pass, in levels, and which waivers may excuse a failure.
+
+Reading a profile needs no specs. ``plan.profile_cases`` finds the cases that it names.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.core.conditions import BadRange, VersionRange, as_list
+from runner.core.conformance import LEVELS
+from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, one_line, shown_path, unknown
+from runner.language.backends import read_named
+from runner.language.read.document import DataPath, Document
+from runner.language.read.kinds import PROFILE
+from runner.language.read.repair import readable
+from runner.system.data_dirs import folder
+
+SHIPPED = "shipped"
+"""The word for the specs and the waivers of the package."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Cases of a level. Every key that is not empty must hold."""
+
+    cases: tuple[str, ...]
+    tags: tuple[str, ...]
+    backends: tuple[str, ...]
+    left_out: tuple[str, ...]
+    place: DataPath
+    """Where it stands in the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """One level as written."""
+
+    name: str
+    required: tuple[Entry, ...]
+    optional: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permission:
+    """Waivers of one file that the profile permits. Without ``ids`` and ``types``: all of them."""
+
+    file: Path
+    ids: tuple[str, ...]
+    types: tuple[str, ...]
+    place: DataPath
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A profile as written. Paths of files are as a command in the working folder names them."""
+
+    name: str
+    version: str
+    summary: str
+    torch: str
+    specs: tuple[Path, ...]
+    """Paths for ``load``; empty for the shipped specs alone."""
+    backends: tuple[Path, ...]
+    permissions: tuple[Permission, ...]
+    levels: tuple[Level, ...]
+    document: Document
+
+    @property
+    def waivers(self) -> tuple[Path, ...]:
+        """The files of waivers that it permits, without the shipped one, which every run reads."""
+        shipped = os.path.realpath(shipped_waivers())
+        return tuple(dict.fromkeys(one.file for one in self.permissions if os.path.realpath(one.file) != shipped))
+
+    @property
+    def position(self) -> Position:
+        """The position of its name."""
+        return self.document.position(("profile",), key=True)
+
+
+def shipped_waivers() -> Path:
+    """Return the file of the shipped waivers."""
+    return folder("specs") / "waivers.yaml"
+
+
+def shipped_profiles() -> Mapping[str, Path]:
+    """Return the files of the shipped profiles by name."""
+    return {path.stem: path for path in sorted((folder("specs") / "profiles").glob("*.yaml"), key=lambda path: path.stem)}
+
+
+def find_profile(name: str) -> Path:
+    """Return the file of a shipped profile, or the path itself; raise ``UsageError`` for a name that is neither."""
+    shipped = shipped_profiles()
+    if name in shipped:
+        return shipped[name]
+    if os.sep in name or name.endswith((".yaml", ".yml")):
+        return Path(name)
+    message, hint = unknown("profile", one_line(name), shipped)
+    raise UsageError(f"--profile: {message} ({hint}; or name a file: ./{one_line(name)}.yaml)")
+
+
+def read_profile(name: str) -> Profile:
+    """Read a profile by its name or path; raise ``InvalidSpecs`` with all its problems, or ``UsageError``."""
+    document = read_named(find_profile(name), PROFILE)
+    found = readable(document, PROFILE)
+    problems = [*found.problems]
+    if found.document is not None:
+        # a part that was cut may be what the rest lacks
+        problems += [*_problems(found.document), *(_nothing_required(found.document) if not found.problems else ())]
+    if problems or found.document is None:
+        raise InvalidSpecs(problems)
+    return _profile(found.document)
+
+
+def _problems(document: Document) -> Iterator[Diagnostic]:
+    """Yield what is wrong with a profile without its specs: a range, entries that name nothing, nothing that is required."""
+    data = document.data
+    if isinstance(data.get("torch"), str):
+        try:
+            VersionRange.parse(data["torch"])
+        except BadRange as error:
+            yield document.problem(("torch",), str(error))
+    for place, entry in _entries(data.get("levels", {})):
+        if not entry.keys() & {"cases", "tag"}:
+            hint = "add cases: GLOB or tag: NAME; cases: '*' names every case that is not on request"
+            yield document.problem(place, "this entry names no cases", hint)
+
+
+def _nothing_required(document: Document) -> Iterator[Diagnostic]:
+    if not any("required" in level for level in document.data["levels"].values()):
+        hint = "add required: [{cases: GLOB}] to a level: a profile that requires nothing states nothing"
+        yield document.problem(("levels",), "the profile requires no case", hint, key=True)
+
+
+def _entries(levels: Mapping[str, Any]) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
+    for name, level in levels.items():
+        for kind, entries in level.items():
+            yield from ((("levels", name, kind, index), entry) for index, entry in enumerate(entries))
+
+
+def _profile(document: Document) -> Profile:
+    data = document.data
+    usual = _names(data.get("backend", []))
+    specs = data.get("specs", [SHIPPED])
+    levels = data["levels"]
+    return Profile(
+        name=data["profile"],
+        version=data["version"],
+        summary=data["summary"],
+        torch=data["torch"],
+        specs=() if specs == [SHIPPED] else tuple(_specs(document, one) for one in specs),
+        backends=tuple(_beside(document, one) for one in data.get("backends", [])),
+        permissions=tuple(_permission(document, index, one) for index, one in enumerate(data.get("waivers", []))),
+        levels=tuple(_level(name, levels[name], usual) for name in LEVELS if name in levels),
+        document=document,
+    )
+
+
+def _specs(document: Document, one: str) -> Path:
+    return Path(shown_path(folder("specs"))) if one == SHIPPED else _beside(document, one)
+
+
+def _beside(document: Document, path: str) -> Path:
+    """Return a path of a profile, relative to its folder, as the working folder sees it."""
+    return Path(os.path.normpath(document.path.parent / path.replace("\0", "")))
+
+
+def _permission(document: Document, index: int, given: Mapping[str, Any]) -> Permission:
+    file = shipped_waivers() if given["file"] == SHIPPED else _beside(document, given["file"])
+    return Permission(file=file, ids=tuple(given.get("ids", ())), types=tuple(given.get("types", ())), place=("waivers", index))
+
+
+def _level(name: str, given: Mapping[str, Any], usual: tuple[str, ...]) -> Level:
+    required, optional = (
+        tuple(_entry(entry, usual, ("levels", name, kind, index)) for index, entry in enumerate(given.get(kind, ())))
+        for kind in ("required", "optional")
+    )
+    return Level(name=name, required=required, optional=optional)
+
+
+def _entry(given: Mapping[str, Any], usual: tuple[str, ...], place: DataPath) -> Entry:
+    return Entry(
+        cases=_names(given.get("cases", [])),
+        tags=_names(given.get("tag", [])),
+        backends=_names(given["backend"]) if "backend" in given else usual,
+        left_out=_names(given.get("except", [])),
+        place=place,
+    )
+
+
+def _names(given: Sequence[str] | str) -> tuple[str, ...]:
+    return tuple(as_list(given))

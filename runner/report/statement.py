@@ -1,0 +1,83 @@
+"""The statement of a profile in reports: lines for people, properties for JUnit."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from runner.core.conformance import LevelStatement, Statement
+from runner.core.folded_ids import folded_by_reason
+from runner.core.header import RunFooter, RunHeader
+from runner.core.results import CaseResult
+from runner.report import one_line
+
+_SHOWN = 3
+"""How many reasons the one line of ``why`` has."""
+
+_ID_LIMIT = 10_000
+
+
+def lines_of(footer: RunFooter) -> list[str]:
+    """Return the statement for the final report; nothing for a run without a profile."""
+    return [line for statement in footer.statement for line in _lines(statement)]
+
+
+def _lines(statement: Statement) -> Iterator[str]:
+    yield f"\nprofile {one_line(statement.profile)} {one_line(statement.version)}, sha256 {statement.digest}"
+    yield from (f"  {_level(level)}" for level in statement.levels)
+    yield from (f"  {one_line(problem)}" for problem in statement.problems)
+    yield from _reasons("failed", statement.failed)
+    yield from _reasons("not executed", statement.not_executed)
+    if statement.waivers:
+        yield "  waivers:"
+    for waiver in statement.waivers:
+        words = f"{waiver.position} until {waiver.until}, {len(waiver.used_by)} cases: {waiver.reason} ({waiver.issue})"
+        yield f"    {one_line(words)}"
+    yield f"{statement.conformance.value}: {statement.executed} executed of {statement.required} required"
+
+
+def _level(level: LevelStatement) -> str:
+    counts = [(level.passed, "passed"), (level.waived, "waived"), (len(level.failed), "failed"), (len(level.not_executed), "not executed")]
+    words = ", ".join(f"{count} {word}" for count, word in counts if count or word == "passed")
+    optional = ", ".join(f"{count} {label}" for label, count in level.optional.items())
+    more = f"; optional: {optional}" if optional else ""
+    return f"{level.level}  {level.conformance.value}: {level.executed} executed of {level.required} required, {words}{more}"
+
+
+def _reasons(what: str, found: Mapping[str, str]) -> Iterator[str]:
+    if found:
+        yield f"  {what}:"
+    for reason, ids in folded_by_reason(found).items():
+        yield f"    {one_line(reason)}"
+        yield from (f"      {one_line(line, limit=_ID_LIMIT)}" for line in ids)
+
+
+def why(statement: Statement) -> str:
+    """Return on one line why a profile is not CONFORMANT."""
+    found = statement.failed or statement.not_executed
+    what = "failed" if statement.failed else "not executed"
+    reasons = Counter(one_line(reason, 200) for reason in found.values())
+    shown = [f"{count} x {reason}" for reason, count in reasons.most_common(_SHOWN)]
+    more = [f"and {len(reasons) - _SHOWN} more reasons"] if len(reasons) > _SHOWN else []
+    counted = f"{len(found)} of {statement.required} required cases {what}" if found else ""
+    words = "; ".join(filter(None, [*statement.problems, counted]))
+    because = f": {'; '.join([*shown, *more])}" if shown else ""
+    return one_line(f"profile {statement.profile} {statement.version} is {statement.conformance.value}: {words}{because}", 2_000)
+
+
+def statement_properties(header: RunHeader, results: Sequence[CaseResult]) -> dict[str, str]:
+    """Return the statement as properties of a suite; none for a run without a profile."""
+    statement = header.statement(results)
+    if statement is None:
+        return {}
+    counts = {
+        f"profile.{level.level}": f"{level.conformance.value}, {level.executed} executed of {level.required} required"
+        for level in statement.levels
+    }
+    return {
+        "profile": f"{statement.profile} {statement.version}",
+        "profile.sha256": statement.digest,
+        "statement": statement.conformance.value,
+        "statement.required": str(statement.required),
+        "statement.executed": str(statement.executed),
+        "statement.waivers": " ".join(waiver.issue for waiver in statement.waivers),
+        **counts,
+    }

@@ -1,0 +1,235 @@
+"""Proposals of waivers from recorded runs: for each failure of torch that no waiver excuses, the smallest condition that explains it. Pure.
+
+A condition explains failures if it holds where a case failed and does not hold where the same case passed. Conditions of one key come
+before those of two, and the keys in the order of ``_KEYS``. Without a run in which the case passed, no condition is proposed, because
+nothing shows where the defect is absent.
+"""
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from runner.core.conditions import Surroundings, holds
+from runner.core.matching.patterns import is_unspecific
+from runner.core.outcomes import WAIVABLE, Outcome
+from runner.core.protocol import Json
+from runner.core.results import CaseResult
+from runner.judge.waivers import Failure, failures_of
+from runner.language.waiver_text import FILL_IN, Draft
+from runner.plan.selection import glob
+
+DAYS = 90
+"""How long a proposed waiver holds, where nothing else was asked for."""
+
+_LONGEST = 160
+"""Characters of a message that a pattern keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRun:
+    """A run: its name, its machine, and its results."""
+
+    name: str
+    here: Surroundings
+    results: Mapping[str, CaseResult]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposals:
+    """Drafts, and why failures have none."""
+
+    drafts: tuple[Draft, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finding:
+    """The failure of one case, and its condition."""
+
+    case_id: str
+    signatures: tuple[tuple[str, str], ...]
+    when: tuple[tuple[str, Json], ...]
+    reason: str
+
+
+def propose(runs: Sequence[RecordedRun], *, issue: str = FILL_IN, reason: str = "", until: date | None = None, today: date) -> Proposals:
+    """Return a draft for each failure that no waiver excuses; cases of one spec with one failure share one."""
+    notes: list[str] = []
+    ids = list(dict.fromkeys(case_id for run in runs for case_id in run.results))
+    findings = [found for case_id in ids if (found := _finding(case_id, runs, notes)) is not None]
+    groups: dict[tuple[str, object, str], list[_Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.case_id.partition("[")[0], finding.signatures, json.dumps(finding.when)), []).append(finding)
+    last = until or today + timedelta(days=DAYS)
+    drafts = [
+        Draft(
+            cases=pattern,
+            signatures=tuple({"type": kind, "match": match} for kind, match in group[0].signatures),
+            when=dict(group[0].when),
+            reason=reason or group[0].reason,
+            issue=issue,
+            until=last.isoformat(),
+        )
+        for group in groups.values()
+        for pattern in _globs([finding.case_id for finding in group], ids)
+    ]
+    return Proposals(drafts=tuple(drafts), notes=tuple(notes))
+
+
+def _finding(case_id: str, runs: Sequence[RecordedRun], notes: list[str]) -> _Finding | None:
+    seen = [(run, run.results[case_id]) for run in runs if case_id in run.results]
+    failing = [(run, result) for run, result in seen if result.outcome in WAIVABLE]
+    if not failing:
+        notes.extend(_notes(case_id, seen))
+        return None
+    failed = [run.here for run, result in seen if result.outcome in (*WAIVABLE, Outcome.XFAIL)]
+    passed = [run.here for run, result in seen if result.outcome in (Outcome.PASS, Outcome.XPASS)]
+    when = smallest_condition(failed, passed)
+    if when is None:
+        notes.append(f"{case_id}: failed and passed under the same conditions; it is flaky, or depends on what no condition names")
+        return None
+    failures = [failures_of(result) for _, result in failing]
+    signatures = _signatures(failures)
+    if signatures is None:
+        notes.append(f"{case_id}: its messages have no words by which a pattern could tell this failure from others")
+        return None
+    first = failures[0][0]
+    return _Finding(case_id=case_id, signatures=signatures, when=tuple(when.items()), reason=f"proposed from: {first.message}"[:_LONGEST])
+
+
+def _notes(case_id: str, seen: Iterable[tuple[RecordedRun, CaseResult]]) -> Iterator[str]:
+    for run, result in seen:
+        if result.outcome in (Outcome.ERROR, Outcome.FLAKY):
+            yield f"{case_id}: {result.outcome.label} in {run.name} cannot be waived"
+
+
+# -- conditions -------------------------------------------------------------------------------------------------------
+
+
+def smallest_condition(failed: Sequence[Surroundings], passed: Sequence[Surroundings]) -> dict[str, Json] | None:
+    """Return the condition with the fewest keys that holds for all of ``failed`` and none of ``passed``; None if there is none.
+
+    It is empty where nothing passed.
+    """
+    if not passed:
+        return {}
+    parts = [(word, wanted) for word, make in _KEYS.items() if (wanted := make(failed, passed)) is not None]
+    for size in range(1, len(parts) + 1):
+        for chosen in itertools.combinations(parts, size):
+            when = dict(chosen)
+            if all(holds(when, here) for here in failed) and not any(holds(when, here) for here in passed):
+                return when
+    return None
+
+
+def _arch(failed: Sequence[Surroundings], passed: Sequence[Surroundings]) -> Json:
+    return _words([here.arch for here in failed])
+
+
+def _vendor(failed: Sequence[Surroundings], passed: Sequence[Surroundings]) -> Json:
+    return _words([here.vendor for here in failed])
+
+
+def _words(found: Sequence[str | None]) -> Json:
+    words = sorted({word for word in found if word})
+    return words if words and None not in found else None
+
+
+def _torch(failed: Sequence[Surroundings], passed: Sequence[Surroundings]) -> Json:
+    return _range([here.torch for here in failed], [here.torch for here in passed])
+
+
+def _python(failed: Sequence[Surroundings], passed: Sequence[Surroundings]) -> Json:
+    return _range([here.python for here in failed], [here.python for here in passed])
+
+
+_Release = tuple[int, ...]
+
+
+def _range(failed: Sequence[_Release | None], passed: Sequence[_Release | None]) -> Json:
+    """Return the widest range that has every failed release, and none below or above it that passed; None where one is unknown."""
+    bad = sorted(release for release in failed if release is not None)
+    if not bad or None in failed:
+        return None
+    good = sorted({release for release in passed if release is not None})
+    below = [release for release in good if release < bad[0]]
+    above = [release for release in good if release > bad[-1]]
+    clauses = [f">={_text(bad[0])}"] if below else []
+    clauses += [f"<{_text(above[0])}"] if above else []
+    return ",".join(clauses) or None
+
+
+def _text(release: _Release) -> str:
+    return ".".join(map(str, release))
+
+
+_KEYS: Mapping[str, Callable[[Sequence[Surroundings], Sequence[Surroundings]], Json]] = {
+    "arch": _arch,
+    "torch": _torch,
+    "vendor": _vendor,
+    "python": _python,
+}
+"""The keys of a condition that are proposed, the preferred one first. Backend and device are parts of the id."""
+
+
+# -- signatures -------------------------------------------------------------------------------------------------------
+
+
+def _signatures(failures: Sequence[Sequence[Failure]]) -> tuple[tuple[str, str], ...] | None:
+    """Return the signatures that cover every failure of every run; None where one would match unrelated messages."""
+    found: dict[tuple[str, str], None] = {}
+    for failure in itertools.chain.from_iterable(failures):
+        pattern = pattern_of(failure.message)
+        if is_unspecific(pattern):
+            return None
+        found[failure.type, pattern] = None
+    return tuple(found)
+
+
+_VOLATILE = (
+    (re.compile(r"0x[0-9a-fA-F]+"), "0x[0-9a-f]+"),
+    (re.compile(r"(?:/[\w.+-]+){2,}"), r"\S+"),
+    (re.compile(r"[-+]?\d+\.\d+(?:e[-+]?\d+)?|[-+]?\d+e[-+]?\d+"), "[-+0-9.einfa]+"),
+    (re.compile(r"\d{5,}"), "[0-9]+"),
+)
+"""What differs from run to run: addresses, paths, measured numbers, process ids; and what a pattern has instead."""
+
+
+def pattern_of(message: str) -> str:
+    """Return a regular expression for a message: its first line, with what differs from run to run left open."""
+    line = next(iter(message.splitlines()), "")[:_LONGEST]
+    pieces = [line]
+    for volatile, wild in _VOLATILE:
+        pieces = [part for piece in pieces for part in _split(piece, volatile, wild)]
+    return "".join(piece if piece in _WILD else re.escape(piece).replace("\\ ", " ") for piece in pieces)
+
+
+_WILD = frozenset(wild for _, wild in _VOLATILE)
+
+
+def _split(piece: str, volatile: re.Pattern[str], wild: str) -> list[str]:
+    if piece in _WILD:
+        return [piece]
+    words = volatile.split(piece)
+    return [part for word in words for part in (word, wild)][:-1]
+
+
+# -- globs ------------------------------------------------------------------------------------------------------------
+
+
+def _globs(failing: Sequence[str], ids: Sequence[str]) -> list[str]:
+    """Return globs that match the failing ids and no other id of the runs: one for all of them where there is one."""
+    pattern = f"{_common(failing)}*"
+    matches = glob(pattern).fullmatch
+    if len(failing) > 1 and {case_id for case_id in ids if matches(case_id)} == set(failing):
+        return [pattern]
+    return list(failing)
+
+
+def _common(texts: Sequence[str]) -> str:
+    first, last = min(texts), max(texts)
+    length = next((index for index, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    return first[:length]

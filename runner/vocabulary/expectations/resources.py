@@ -1,0 +1,104 @@
+"""``resources``: registers, spills, stack and shared memory of a kernel that was compiled for a target."""
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from runner.core.conditions import Surroundings, holds
+from runner.core.protocol import Json
+from runner.core.targets import TARGETS
+from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, Recorded, StepFacts
+from runner.vocabulary.expectations.compile_facts import check_counts
+from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, count_mutants, judge_count
+from runner.vocabulary.offline.levels import KERNEL
+from runner.vocabulary.offline.resources import RESOURCES, NotReported, of_compiler, with_amount
+
+
+def measure(arguments: Mapping[str, Json], value: Callable[[str], Any]) -> Json:
+    """Return the shared memory that the compiler recorded; the rest stands in the texts that it wrote."""
+    return {"shared": value(KERNEL).get("shared")}
+
+
+NOT_REPORTED = "not reported"
+TARGET = "target"
+"""A bound of ``shared``: what one block of the target may use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources(Recorded):
+    """``resources: {registers: {max: 64}, spills: 0, shared: {max: target}}``."""
+
+    kind: ClassVar[str] = "resources"
+    mutations: ClassVar[tuple[str, ...]] = (*COUNT_MUTATIONS, NOT_REPORTED)
+    registers: Any = None
+    spills: Any = None
+    stack: Any = None
+    shared: Any = None
+    when: Mapping[str, Any] | None = None
+
+    @classmethod
+    def parse(cls, body: Any) -> "Resources":
+        """Read the counts; raise ``BadExpectation``."""
+        if isinstance(shared := body.get("shared"), dict) and shared.get("max") == TARGET and "min" in shared:
+            raise BadExpectation("{max: target} beside min", "write {max: target} alone", path=("shared", "min"))
+        named = [name for name in RESOURCES if name in body]
+        if not named:
+            raise BadExpectation("no resource is named", f"name one of {', '.join(RESOURCES)}")
+        checked = {name: {"max": 1} if _is_of_target(body[name]) else body[name] for name in named}
+        check_counts(checked, *named)
+        return cls(**body)
+
+    @property
+    def _counts(self) -> Mapping[str, Any]:
+        return {name: getattr(self, name) for name in RESOURCES if getattr(self, name) is not None}
+
+    def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:
+        """Judge each resource on its own. What the compiler did not report is an ERROR."""
+        if not holds(self.when, here):
+            return [Judgement.not_applicable()]
+        return [self._judged(name, facts, here) for name in self._counts]
+
+    def _judged(self, name: str, facts: StepFacts, here: Surroundings) -> Judgement:
+        try:
+            observed, why = _amount(name, facts, here), ""
+        except NotReported as error:
+            observed, why = None, str(error)
+        return judge_count(_bound(self._counts[name], here), observed, here, leaf=name, absent=why)
+
+    def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
+        """Each resource on its own, with another amount; then none reported."""
+        if not holds(self.when, here):
+            return
+        nothing = replace(facts, code=()).with_measured(shared=None)
+        for name, count in self._counts.items():
+            changed = functools.partial(_with, facts, here, name)
+            yield from count_mutants(_bound(count, here), _amount(name, facts, here), here, changed, leaf=name)
+            yield Mutant(name=NOT_REPORTED, facts=nothing, leaf=name)
+
+
+def _is_of_target(count: Any) -> bool:
+    return isinstance(count, dict) and count == {"max": TARGET}
+
+
+def _bound(count: Any, here: Surroundings) -> Any:
+    """Return a count with the bound of the target as a number."""
+    if not _is_of_target(count):
+        return count
+    return {"max": next(target.shared for target in TARGETS.values() if (target.vendor, target.arch) == (here.vendor, here.arch))}
+
+
+def _amount(name: str, facts: StepFacts, here: Surroundings) -> int:
+    if name != "shared":
+        return of_compiler(name, here.vendor or "", facts.code)
+    shared = facts.measured["shared"]
+    if not isinstance(shared, int) or isinstance(shared, bool) or shared < 0:
+        raise NotReported("the compiler reported no amount")
+    return shared
+
+
+def _with(facts: StepFacts, here: Surroundings, name: str, number: float) -> StepFacts:
+    """Return the facts with another amount: a mutant."""
+    if name == "shared":
+        return facts.with_measured(shared=int(number))
+    return replace(facts, code=with_amount(name, here.vendor or "", facts.code, int(number)))

@@ -1,0 +1,101 @@
+"""Carries out one case of a target: executes the Python of its spec, compiles its kernel, and sends what the compiler made of it."""
+
+import contextlib
+import json
+import os
+import resource
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runner.core import protocol
+from runner.core.targets import TARGETS, Level
+from runner.vocabulary.expectations import MEASURES
+from runner.vocabulary.offline.levels import KERNEL
+from runner.worker.case import own_files
+from runner.worker.case.hooks import Phases
+from runner.worker.case.source_module import SpecModule
+from runner.worker.offline import kernels
+from runner.worker.offline.kernels import Compiled
+from runner.worker.process.channel import Channel, exception
+from runner.worker.process.seal import Broken, Seal
+
+_SEALED = ("runner", "triton.compiler", "triton.backends")
+"""What code of a spec must not replace."""
+
+_NOTHING: Mapping[str, Any] = {
+    "counters": {},
+    "metrics": {},
+    "entered": 0,
+    "graphs": [],
+    "executed": {},
+    "executed_others": {},
+    "abandoned": [],
+    "choices": [],
+}
+"""What is observed of torch: it is not imported."""
+
+
+def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) -> None:
+    """Run the case of a plan, and send its observation, also after an exception of any kind."""
+    channel = Channel(descriptor, word)
+    phases = Phases(channel.phase)
+    plan = json.loads(Path(plan_file).read_bytes())
+    facts: dict[str, Any] = {"format": 2, "id": plan["id"], "steps": [], "error": None}
+    with phases("inputs"):
+        try:
+            _run_steps(protocol.decode(plan), phases, channel, facts)
+        except Broken as error:
+            facts["error"] = exception(error, "compare")
+        except BaseException as error:  # the worker's boundary: code of a spec may raise anything, SystemExit too
+            facts["error"] = exception(error, getattr(error, "_conformance_phase", "inputs"))
+    facts["phases"] = phases.seconds
+    facts["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    channel.observation(facts)
+
+
+def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any]) -> None:
+    os.chdir(plan["folder"])
+    own_files.redirect(plan["folder"], plan["cache"])
+    own_files.write_no_bytecode()
+    os.environ["TRITON_CACHE_DIR"] = os.path.join(plan["cache"], "triton")  # thrown away with the case
+    seal = Seal(_SEALED)
+    module = SpecModule(plan["module_key"], {"params": types.SimpleNamespace(**plan["params"])}, lambda file, names: None)
+    for block in plan["body"]["preludes"]:
+        module.execute(block)
+    for index, step in enumerate(plan["steps"]):
+        channel.step(index)
+        arguments = step["arguments"]
+        kernel = module.function(arguments["source"], arguments["kernel"])
+        seal.check()
+        facts["steps"].append(_compile(plan, index, step, kernel, phases))
+        seal.check()
+    facts["offline"] = {"target": plan["target"], "evidence": _evidence(facts["steps"]), **kernels.versions()}
+
+
+def _compile(plan: Mapping[str, Any], index: int, step: Mapping[str, Any], kernel: Any, phases: Phases) -> dict[str, Any]:
+    raised, made = None, None
+    try:
+        with phases("kernel build"):
+            made = kernels.compiled(kernel, step["arguments"], TARGETS[plan["target"]])
+    except Exception as error:  # the compiler, or the Python of the kernel, may raise anything: it is the result of the step
+        raised = exception(error, "kernel build")
+    for piece, text in enumerate(made.texts if made else ()):
+        Path(plan["folder"], f"code-{index}-{piece}.txt").write_text(text, encoding="utf-8", errors="surrogatepass")
+    return {
+        "raised": raised,
+        **_NOTHING,
+        "code": len(made.texts) if made else 0,
+        "measured": {str(one["index"]): _measured(one, made) for one in step["measure"]} if made else {},
+        "unmeasured": {} if made else {str(one["index"]): "the step raised" for one in step["measure"]},
+    }
+
+
+def _measured(wanted: Mapping[str, Any], made: Compiled) -> Any:
+    return MEASURES[wanted["kind"]](wanted["arguments"], {KERNEL: made.metadata}.__getitem__)
+
+
+def _evidence(steps: list[dict[str, Any]]) -> list[str]:
+    """Return the levels for which there is something to judge: a binary, and its instructions."""
+    return [Level.COMPILED.value, Level.INSTRUCTIONS.value] if any(step["code"] for step in steps) else []

@@ -1,0 +1,183 @@
+"""``doctor`` as a person runs it, and what a process with torch says of stand-ins for Composable Kernel."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.cli.commands import doctor
+from runner.core.diagnostics import UsageError
+from runner.core.exit_codes import ExitCode
+from runner.core.options import DoctorOptions
+from runner.language.read import schema
+from runner.run import machine_report
+from runner.run.machine_report import WorkerReport, ask_generators, ask_worker
+from runner.system import availability
+from runner.system.installed_torch import installed_torch
+from tests import ck_stand_in
+from tests.fakes import environment, program, use_executor
+
+INSTALLED = installed_torch()
+assert INSTALLED is not None
+
+SPEC = """\
+summary: A sum is right
+backends: [cpu, rocm]
+function: "def fn(x): return x + 1"
+inputs: [{rand: [4]}]
+expect: [{close: {to: eager}}]
+"""
+
+
+@pytest.fixture
+def specs(tmp_path: Path) -> Path:
+    folder = tmp_path / "specs"
+    folder.mkdir()
+    (folder / "a-sum.yaml").write_text(SPEC)
+    return folder
+
+
+def answered(capsys: pytest.CaptureFixture[str], code: int, *paths: Path, backends: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Return what ``doctor --json`` prints in this process, which must fit its schema."""
+    assert doctor.main(DoctorOptions(paths=paths, backends=backends, json=True)) == code
+    found = json.loads(capsys.readouterr().out)
+    schema._validator_of(schema.resolved("doctor")).validate(found)
+    return dict(found)
+
+
+def of(found: dict[str, Any], id: str) -> dict[str, Any]:
+    (finding,) = [finding for finding in found["findings"] if finding["id"] == id]
+    return dict(finding)
+
+
+# -- the command, with a worker that is made up -------------------------------------------------------------------------
+
+
+def test_a_worker_that_dies_leaves_the_rest(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, specs: Path) -> None:
+    monkeypatch.setattr(doctor, "ask_worker", lambda machine, questions: WorkerReport(machine=machine, problem="ImportError: \x1b[31mlibx"))
+    found = answered(capsys, ExitCode.FAILED, specs)
+    assert (found["healthy"], of(found, "torch.worker")["level"], of(found, "torch.worker")["cause"]) == (
+        False,
+        "problem",
+        "ImportError: libx",
+    )
+    rows = {row["name"]: row for row in found["allows"]["backends"]}
+    assert (rows["cpu"]["can_run"], rows["rocm"]["unavailable"], rows["eager"]["cases"]) == (1, 1, 0)
+    assert len(rows["rocm"]["reasons"]) == 1
+
+
+def test_backends_of_a_file_have_rows(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, specs: Path) -> None:
+    ours = specs.parent / "ours.yaml"
+    ours.write_text(
+        "ours:\n  summary: Ours, of a vendor\n  joins: [cpu]\n  device: cpu\n  requires: [{module: nowhere}]\n  proof: {graphs: 1}\n"
+    )
+    monkeypatch.setattr(doctor, "ask_worker", lambda machine, questions: WorkerReport(machine=machine, facts={"triton": "1"}))
+    found = answered(capsys, ExitCode.OK, specs, backends=(ours,))
+    (row,) = [row for row in found["allows"]["backends"] if row["name"] == "ours"]
+    assert row["reasons"] == [{"reason": "the module nowhere is not installed", "cases": 1}]
+
+
+def test_a_torch_whose_version_cannot_be_read(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, specs: Path) -> None:
+    def unreadable() -> None:
+        raise UsageError("the torch in /x has no readable version")
+
+    monkeypatch.setattr(doctor, "installed_torch", unreadable)
+    found = answered(capsys, ExitCode.FAILED, specs)
+    assert of(found, "torch.version")["found"] == "the torch in /x has no readable version"
+    assert found["allows"] == {}
+
+
+def test_facts_of_another_form_are_no_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = availability.inspect_files(None)
+    executor = use_executor(monkeypatch, lambda job: pytest.fail(f"a job of a case: {job}"))
+    for facts in ({"gpus": "many"}, {"gpus": []}, {"answers": 3}):
+        monkeypatch.setattr("tests.fakes.FACTS", facts)
+        report = ask_worker(machine)
+        assert report.facts is None
+        assert report.problem.startswith("the facts cannot be read: ")
+        assert executor.is_closed
+
+
+# -- processes with torch -----------------------------------------------------------------------------------------------
+
+
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **of_package: Any) -> machine_report.GeneratorReport:
+    ck_stand_in.make(tmp_path / "site", INSTALLED.root, **of_package)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]))
+    return ask_generators()
+
+
+@pytest.mark.torch
+def test_generators_of_an_incomplete_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = asked(tmp_path, monkeypatch, without=["batched_universal_gemm"], empty=["grouped_conv_fwd"])
+    assert (report.problem, report.inductor) == ("", "")
+    assert {name: report.counts[name] for name in ("universal_gemm", "batched_gemm", "grouped_conv")} == {
+        "universal_gemm": 3,
+        "batched_gemm": 0,
+        "grouped_conv": 0,
+    }
+    assert report.counts["ck_tile"] > 0
+    assert report.reasons["batched_gemm"] == "ModuleNotFoundError: No module named 'ck4inductor.batched_universal_gemm'"
+    assert report.reasons["grouped_conv"] == ""
+
+
+SLOW = pytest.mark.nightly(reason="each imports torch once more; the incomplete package above always runs")
+
+
+@SLOW
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("of_package", "empty", "breaks", "reason"),
+    [
+        ({}, (), "", ""),
+        ({"without": ["universal_gemm"]}, ("universal_gemm", "ck_tile"), "", "No module named 'ck4inductor.universal_gemm'"),
+        (
+            {"without": ["grouped_conv_fwd"]},
+            ("universal_gemm", "batched_gemm", "grouped_conv", "ck_tile"),
+            "No module named 'ck4inductor.grouped_conv_fwd'",
+            "No module named 'ck4inductor.grouped_conv_fwd'",
+        ),
+        (
+            {"raises": "raise OSError('libamdhip64.so.7: cannot open')"},
+            ("universal_gemm", "batched_gemm", "grouped_conv", "ck_tile"),
+            "OSError: libamdhip64.so.7: cannot open",
+            "OSError: libamdhip64.so.7: cannot open",
+        ),
+    ],
+)
+def test_generators_of_other_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_package: dict[str, Any], empty: tuple[str, ...], breaks: str, reason: str
+) -> None:
+    report = asked(tmp_path, monkeypatch, **of_package)
+    assert report.problem == ""
+    assert {name for name in machine_report.GENERATORS if not report.counts.get(name)} == set(empty)
+    assert breaks in report.inductor
+    assert bool(report.inductor) == bool(breaks)
+    if empty:
+        named = "grouped_conv" if "grouped_conv" in empty else "universal_gemm"
+        assert reason in report.reasons[named]
+
+
+@SLOW
+@pytest.mark.torch
+def test_a_process_that_dies_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = asked(tmp_path, monkeypatch, raises="import os; os.write(2, b'the last word'); os.kill(os.getpid(), 11)")
+    assert report.problem == "it was ended by signal 11: the last word"
+
+
+@SLOW
+@pytest.mark.torch
+def test_the_whole_command(tmp_path: Path, specs: Path) -> None:
+    """Composable Kernel without its generated header, beside a torch for the CPU: a problem, exit 1, and everything else is told."""
+    ck_stand_in.make(tmp_path / "site", INSTALLED.root, without=["ck/config.h"])
+    variables = environment() | {"PYTHONPATH": str(tmp_path / "site"), "NO_COLOR": "1"}
+    done = program("doctor", specs, env=variables)
+    assert done.returncode == ExitCode.FAILED, done.stdout + done.stderr
+    assert "problem the header ck/config.h is not in" in done.stdout
+    assert "composablekernel-dev" in done.stdout
+    assert "a worker imports torch and reports the facts of the machine" in done.stdout
+    assert "  runs    cpu: " in done.stdout
+    assert done.stdout.rstrip().splitlines()[-1].startswith("1 problem, ")
+    assert "\x1b" not in done.stdout

@@ -1,0 +1,161 @@
+"""A device that torch does not bring: a backend names the module that registers it. The device is in ``tests/vendor_device``."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runner.core.exit_codes import ExitCode
+from runner.core.outcomes import Outcome
+from tests import vendor_device
+from tests.fakes import ROOT, environment, program
+from tests.ran import Ran
+
+SPECS = {
+    "kernels": """\
+summary: A sum of matrices and its rows' maximum are right
+backends: [madeup]
+function: |
+  def fn(x, y):
+      return (x * 2 + y).relu().sum(1), torch.sin(x)
+inputs: [{rand: [16, 8]}, {rand: [16, 8]}]
+expect:
+  - close: {to: eager}
+""",
+    "gradients": """\
+summary: A gradient is right, and a probe of the vendor holds
+backends: [madeup]
+requires: [{call: madeup_vendor.torch_conformance.has_fast_sums}]
+function: "def fn(x): return (x * x).sum()"
+inputs: [{rand: [16], requires_grad: true}]
+steps:
+  - call: {as: sum}
+    expect: [{close: {to: eager}}]
+  - backward: {}
+    expect: [{close: {to: eager}}]
+""",
+}
+
+
+@pytest.fixture
+def specs(tmp_path: Path) -> Path:
+    return written(tmp_path)
+
+
+def written(folder: Path) -> Path:
+    (folder / "specs").mkdir()
+    for name, text in SPECS.items():
+        (folder / "specs" / f"{name}.yaml").write_text(text)
+    (folder / "madeup.yaml").write_text(vendor_device.BACKENDS)
+    return folder
+
+
+def ran(folder: Path, *more: str, site: Path | None = None) -> Ran:
+    variables = environment()
+    if site is not None:
+        variables["PYTHONPATH"] = os.pathsep.join([str(site), variables["PYTHONPATH"]])
+    arguments = (folder / "specs", "--backends", folder / "madeup.yaml", "--out", folder / "out", *more)
+    done = program("run", *arguments, env=variables, timeout=800)  # three environments, of which each warms a zygote
+    return Ran(folder / "out", done.returncode, done.stdout, done.stderr)
+
+
+def test_without_the_package_every_case_is_unavailable(specs: Path) -> None:
+    found = ran(specs)
+    assert found.code == ExitCode.NOTHING, found.stdout + found.stderr
+    reason = "the package madeup_vendor is not installed, whose module registers the device madeup"
+    assert {(result.outcome, result.reason) for result in found.results.values()} == {(Outcome.UNAVAILABLE, reason)}
+
+
+ASK = """\
+import sys
+import torch
+from runner.worker.torch_compat import vendor_devices
+
+for question in sys.argv[1:]:
+    print(vendor_devices.answer(question, seconds=5 if "hangs" in question else 60))
+assert not [name for name in sys.modules if name.startswith("vendor_")]
+"""
+
+MODULES = {
+    "vendor_raises": ("raise SystemExit('no licence\\nsecond line')", "its import raised SystemExit: no licence"),
+    "vendor_dies": ("import os; os.kill(os.getpid(), 11)", "the process that imported its module ended without an answer"),
+    "vendor_hangs": ("import time; time.sleep(600)", "the import of its module did not end within 5 s"),
+    "vendor_nothing": ("", "its import raised ImportError: vendor_nothing was imported, and torch has no device 'madeup'"),
+    "vendor_renames": (
+        "import torch; torch.utils.rename_privateuse1_backend('madeup')",
+        "its import raised ImportError: vendor_renames was imported, and torch.madeup has no is_available, device_count, synchronize",
+    ),
+    "vendor_hidden": (
+        "import torch, types; torch.utils.rename_privateuse1_backend('madeup'); module = types.ModuleType('madeup')\n"
+        "module.is_available = lambda: False; module.device_count = lambda: 1; module.synchronize = print\n"
+        "torch._register_device_module('madeup', module)",
+        "torch.madeup.is_available() returned False",
+    ),
+    "vendor_works": (
+        "import torch, types; torch.utils.rename_privateuse1_backend('madeup'); module = types.ModuleType('madeup')\n"
+        "module.is_available = lambda: True; module.device_count = lambda: 1; module.synchronize = print\n"
+        "torch._register_device_module('madeup', module)",
+        "returned True",
+    ),
+}
+
+
+@pytest.mark.torch
+def test_what_a_process_says_of_modules(tmp_path: Path) -> None:
+    for name, (text, _) in MODULES.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    variables = environment() | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    command = [sys.executable, "-c", ASK, *(f"madeup={name}" for name in MODULES)]
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=240, check=False)
+    assert done.stdout.splitlines() == [answer for _, answer in MODULES.values()], done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+WHOLE = pytest.mark.nightly(reason="compiles a C++ extension; the language, the probe and the unavailable case are tested without it")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    vendor_device.build(folder)
+    return folder
+
+
+@WHOLE
+@pytest.mark.torch
+def test_specs_of_the_device_run_as_those_of_any_backend(tmp_path: Path, site: Path) -> None:
+    found = ran(written(tmp_path), site=site)
+    told = found.stdout + found.stderr
+    assert found.outcomes == {
+        "gradients[backend=madeup]": Outcome.PASS,
+        "gradients[backend=madeup-lazy]": Outcome.FELL_BACK,
+        "gradients[backend=madeup-wrong]": Outcome.FAIL,
+        "kernels[backend=madeup]": Outcome.PASS,
+        "kernels[backend=madeup-lazy]": Outcome.FELL_BACK,
+        "kernels[backend=madeup-wrong]": Outcome.FAIL,
+    }, told
+    wrong = found.results["kernels[backend=madeup-wrong]"]
+    assert "close" in {verdict.kind for verdict in wrong.failed}, told
+
+
+@WHOLE
+@pytest.mark.torch
+def test_an_extension_without_its_library_is_unavailable(tmp_path: Path) -> None:
+    folder = written(tmp_path)
+    vendor_device.install(folder / "site")
+    found = ran(folder, "--backend", "madeup", site=folder / "site")
+    assert found.code == ExitCode.NOTHING, found.stdout + found.stderr
+    reasons = {result.reason for result in found.results.values()}
+    assert len(reasons) == 1
+    assert reasons.pop().startswith("the device madeup of madeup_vendor.torch_conformance: its import raised OSError: ")
+
+
+@WHOLE
+@pytest.mark.torch
+def test_a_hidden_device_is_unavailable(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MADEUP_HIDDEN", "1")
+    found = ran(written(tmp_path), "--backend", "madeup", site=site)
+    reason = "the device madeup of madeup_vendor.torch_conformance: torch.madeup.is_available() returned False"
+    assert {result.reason for result in found.results.values()} == {reason}

@@ -1,0 +1,55 @@
+"""The table of samples of mutants: what is counted where, and how records are joined."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.named import Named, Survivor
+from tests.mutants.table import as_json, as_markdown, read
+
+
+def record(folder: Path, name: str, mutants: dict[str, dict[str, str]], torch: str = "2.13.0", seed: int | None = 1) -> Path:
+    """Write a record; each mutant is called ``MODULE:LINE`` and is a ``not`` in the function f."""
+    rows = [
+        {"name": f"{one}:not:{one[-1]}", "function": "f", "status": "", "difference": f"-{one}\n+not {one}", "cases": cases}
+        for one, cases in mutants.items()
+    ]
+    file = folder / name
+    file.write_text(json.dumps({"torch": torch, "seed": seed, "reached": {"a": 7, "b": 3}, "mutants": rows}))
+    return file
+
+
+def mutant(name: str) -> Named:
+    return Named(name.partition(":")[0], "f", "not", f"-{name}\n+not {name}")
+
+
+def row(text: str, module: str) -> list[str]:
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {module} |")]
+    return [cell.strip() for cell in line.strip("|").split("|")][1:]
+
+
+def test_each_mutant_is_counted_once_and_in_one_place(tmp_path: Path) -> None:
+    first = {"a:1": {"x": "FAIL"}, "a:2": {"x": "ERROR"}, "a:3": {"x": "PASS"}, "a:4": {"x": "PASS"}, "b:5": {"x": "TIMEOUT"}, "b:6": {}}
+    again = {"a:3": {"y": "PASS"}, "a:4": {"y": "PASS"}, "b:5": {"x": "PASS", "y": "CRASH"}, "b:7": {"x": "TIMEOUT"}}
+    sample = read([record(tmp_path, "first.json", first), record(tmp_path, "again.json", again, seed=None)])
+    assert sample.seeds == (1,)
+    said = [Survivor(mutant("a:3"), "equivalent", "a reason", "")]
+    text = as_markdown("s", sample, said, frozenset([mutant("a:4"), mutant("a:1")]))
+    assert row(text, "a") == ["7", "4", "2", "1", "2", "1", "67 %", "1", "100 %", "0"]
+    assert row(text, "b") == ["3", "1", "1", "0", "0", "0", "100 %", "0", "100 %", "1"]
+    assert row(text, "all") == ["10", "5", "3", "1", "2", "1", "75 %", "1", "100 %", "1"]
+    assert "equivalent: 1, not read yet: 1. Not planted in any case: 1." in text
+    survivors = [one for one in json.loads(as_json(sample))["mutants"] if one["status"] == "survived"]
+    assert [one["cases"] for one in survivors] == [{"x": "PASS", "y": "PASS"}] * 2
+
+
+def test_a_rate_of_nothing_is_no_number(tmp_path: Path) -> None:
+    text = as_markdown("s", read([record(tmp_path, "one.json", {"a:1": {}})]), [])
+    assert row(text, "all") == ["10", "0", "0", "0", "0", "0", "-", "0", "-", "0"]
+
+
+def test_records_of_several_versions_are_refused(tmp_path: Path) -> None:
+    files = [record(tmp_path, "one.json", {}), record(tmp_path, "other.json", {}, torch="2.12.0")]
+    with pytest.raises(ValueError, match="several versions of torch"):
+        read(files)

@@ -1,0 +1,543 @@
+"""Profiles: what their files may say, which cases they name, and what a run of one allows and states."""
+
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from runner.cli.parser import main, parse
+from runner.core.diagnostics import InvalidSpecs
+from runner.core.exit_codes import ExitCode
+from runner.core.observation import Ending
+from runner.core.options import RunOptions
+from runner.execute.base import Execution, Job
+from runner.language.load import Suite, load
+from runner.language.profiles import read_profile, shipped_profiles
+from runner.language.read import schema
+from runner.language.waivers import load_waivers
+from runner.plan.profile_cases import Resolved, resolve
+from runner.record.journal import JournalError, read_run
+from runner.run.profile import REFUSED, cases_of
+from tests.fakes import ENDED, observation, seen, use_executor
+
+SPEC = """\
+summary: The counters of a compile are those of one graph
+backends: [cpu, eager]
+tags: [TAG]
+matrix: {size: [2, 3]}
+function: |
+  def fn(x):
+      return x + params.size
+inputs: [{rand: ["{{ size }}"]}]
+expect: [{counter: {inductor.fxgraph_cache_miss: 1}}]
+"""
+ONE, TWO = SPEC.replace("TAG", "first"), SPEC.replace("TAG", "second")
+REQUESTED = SPEC.replace("TAG", "rare") + "on_request: true\n"
+
+WAIVERS = """\
+waivers:
+  - id: misses
+    cases: "area/one*"
+    failure: {type: counter, match: "cache_miss 1, observed 2"}
+    reason: The cache counts a miss too many
+    issue: JIRA-1
+    until: 2099-01-01
+  - id: expired
+    cases: "area/two*"
+    failure: {type: counter, match: "cache_miss 1, observed 2"}
+    reason: The cache counts a miss too many
+    issue: JIRA-2
+    until: 2020-01-01
+"""
+HEAD = """\
+profile: ours
+version: "1.0"
+summary: What our backend must pass
+torch: ">=2.11"
+specs: [specs]
+"""
+PROFILE = HEAD + "backend: cpu\nlevels: {P0: {required: [{cases: 'area/one*'}]}, P1: {required: [{tag: second}]}}\n"
+IDS = [f"area/{name}[backend=cpu,size={size}]" for name in ("one", "two") for size in (2, 3)]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "specs" / "area").mkdir(parents=True)
+    for name, text in {"one": ONE, "two": TWO, "rare": REQUESTED}.items():
+        (tmp_path / "specs" / "area" / f"{name}.yaml").write_text(text)
+    (tmp_path / "known.yaml").write_text(WAIVERS)
+    return tmp_path
+
+
+def resolved(text: str, suite: Suite | None = None) -> Resolved:
+    Path("ours.yaml").write_text(text)
+    profile = read_profile("ours.yaml")
+    suite = suite or load(profile.specs, profile.backends)
+    return cases_of(profile, suite, load_waivers(profile.waivers, suite.backends))
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(InvalidSpecs) as found:
+        resolved(text)
+    return [str(problem) for problem in found.value.diagnostics]
+
+
+def levels(entries: str) -> str:
+    return f"{HEAD}backend: cpu\nlevels: {{P0: {entries}}}\n"
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_profile_names_cases_by_glob_and_tag_in_levels() -> None:
+    found = resolved(PROFILE).record
+    assert [(level.name, level.required, level.optional) for level in found.levels] == [
+        ("P0", tuple(IDS[:2]), ()),
+        ("P1", tuple(IDS[2:]), ()),
+    ]
+    assert (found.name, found.version, found.torch, found.waivers) == ("ours", "1.0", ">=2.11", ())
+
+
+@pytest.mark.parametrize(
+    ("entries", "required", "optional"),
+    [
+        ("{required: [{cases: '*'}]}", IDS, []),
+        ("{required: [{cases: ['*one*', '*two*']}]}", IDS, []),
+        ("{required: [{cases: '*', backend: eager, tag: second}]}", [IDS[2].replace("cpu", "eager"), IDS[3].replace("cpu", "eager")], []),
+        ("{required: [{cases: '*', except: '*size=3]'}]}", IDS[::2], []),
+        ("{required: [{tag: [first, second]}]}", IDS, []),
+        ("{required: [{tag: rare}]}", ["area/rare[backend=cpu,size=2]", "area/rare[backend=cpu,size=3]"], []),
+        ("{required: [{cases: 'area/rare*size=2]'}]}", ["area/rare[backend=cpu,size=2]"], []),
+        ("{required: [{tag: first}], optional: [{cases: '*'}]}", IDS[:2], IDS[2:]),
+        ("{required: [{tag: first}, {cases: '*'}]}", IDS, []),
+    ],
+)
+def test_the_cases_of_an_entry(entries: str, required: list[str], optional: list[str]) -> None:
+    (level,) = resolved(levels(entries)).record.levels
+    assert (list(level.required), list(level.optional)) == (required, optional)
+
+
+def test_what_one_level_requires_is_optional_in_none() -> None:
+    text = HEAD + "backend: cpu\nlevels: {P0: {optional: [{cases: '*'}], required: [{tag: first}]}, P1: {required: [{tag: second}]}}\n"
+    with pytest.raises(InvalidSpecs, match="1 problems"):
+        resolved(text)
+    text = text.replace("{tag: second}", "{cases: '*two*size=3]'}")
+    assert [(level.required, level.optional) for level in resolved(text).record.levels] == [
+        (tuple(IDS[:2]), (IDS[2],)),
+        ((IDS[3],), ()),
+    ]
+
+
+BAD: Mapping[str, tuple[str, str]] = {
+    "empty": ("", "ours.yaml:1:1: the file is empty (a profile is a map with the keys"),
+    "no levels": (HEAD, "ours.yaml:1:1: profile needs the key 'levels'"),
+    "empty levels": (HEAD + "levels: {}\n", "ours.yaml:6:9: levels is empty"),
+    "empty level": (levels("{}"), "ours.yaml:7:14: level is empty"),
+    "nothing required": (levels("{optional: [{tag: first}]}"), "ours.yaml:7:1: the profile requires no case (add required:"),
+    "empty list": (levels("{required: []}"), "ours.yaml:7:25: required cases is empty"),
+    "no cases": (levels("{required: [{backend: cpu}]}"), "ours.yaml:7:26: this entry names no cases (add cases: GLOB or tag: NAME"),
+    "glob": (
+        levels("{required: [{cases: 'area/one*'}, {cases: 'area/three*'}]}"),
+        "ours.yaml:7:56: no case matches 'area/three*' of cpu (ids",
+    ),
+    "tag": (levels("{required: [{tag: secnd}]}"), "ours.yaml:7:32: unknown tag 'secnd' (did you mean 'second'?)"),
+    "tag of other backends": (
+        levels("{required: [{tag: first, backend: cuda}]}"),
+        "ours.yaml:7:26: this entry names no case of cuda (list --select GLOB",
+    ),
+    "backend": (levels("{required: [{tag: first, backend: [cpu, cpp]}]}"), "ours.yaml:7:54: unknown backend 'cpp' (did you mean 'cpu'?)"),
+    "own backend": (PROFILE.replace("backend: cpu", "backend: cppu"), "ours.yaml:6:10: unknown backend 'cppu' (did you mean 'cpu'?)"),
+    "except": (
+        levels("{required: [{tag: first, except: '*rare*x'}]}"),
+        "ours.yaml:7:47: '*rare*x' leaves out nothing: no case of cpu matches",
+    ),
+    "named twice": (
+        levels("{required: [{cases: '*'}, {tag: first}]}"),
+        "ours.yaml:7:40: all 2 cases of this entry are named already: area/one[backend=cpu,size=2] in P0 (remove the entry",
+    ),
+    "level": (PROFILE.replace("P1", "P7"), "ours.yaml:7:50: unknown key 'P7' in levels (allowed: P0, P1, P2)"),
+    "key": (PROFILE.replace("tag:", "tags:"), "ours.yaml:7:67: unknown key 'tags' in entry (did you mean 'tag'?)"),
+    "range": (PROFILE.replace(">=2.11", "2.11"), "ours.yaml:4:8: '2.11' is not a version range"),
+    "version": (PROFILE.replace('"1.0"', "1.0"), "ours.yaml:2:10: expected text, found the number 1.0"),
+    "waiver file": (PROFILE + "waivers: [{file: none.yaml}]\n", "none.yaml:1:1: cannot be read: No such file"),
+    "waiver id": (
+        PROFILE + "waivers: [{file: known.yaml, ids: [mises]}]\n",
+        "ours.yaml:8:36: unknown waiver 'mises' (did you mean 'misses'?)",
+    ),
+    "waiver type": (
+        PROFILE + "waivers: [{file: known.yaml, types: [countr]}]\n",
+        "ours.yaml:8:38: unknown type of failure 'countr' (did you mean 'counter'?)",
+    ),
+    "specs": (PROFILE.replace("[specs]", "[spec]"), "no such file or folder: spec"),
+    "file of backends": (PROFILE + "backends: [none.yaml]\n", "none.yaml:1:1: cannot be read"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_what_is_wrong_is_reported_where_it_stands(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text, message = BAD[what]
+    Path("ours.yaml").write_text(text)
+    for command in ("run", "list", "validate"):
+        assert main([command, "--profile", "ours.yaml"]) == ExitCode.USAGE
+        printed = capsys.readouterr()
+        assert message in printed.err + printed.out, command
+    assert not Path("reports").exists()
+
+
+def test_an_unknown_name_lists_the_shipped_profiles(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--profile", "inductor-cuba"]) == ExitCode.USAGE
+    assert "unknown profile 'inductor-cuba' (did you mean 'inductor-cuda'?" in capsys.readouterr().err
+
+
+# -- shipped ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Suite:
+    return load([])
+
+
+@pytest.mark.parametrize("name", shipped_profiles())
+def test_a_shipped_profile_names_cases_and_is_called_as_its_file(name: str, shipped: Suite) -> None:
+    profile = read_profile(name)
+    assert profile.name == name
+    found = cases_of(profile, shipped, load_waivers(profile.waivers, shipped.backends))
+    assert [level.name for level in found.record.levels] == sorted(level.name for level in found.record.levels)
+    assert len(found.record.required) >= 10
+    ids = [case.id for case in found.cases]
+    assert set(found.record.required) <= set(ids)
+    assert Draft202012Validator(schema.load("profile")).is_valid(profile.document.data)
+
+
+def test_the_profiles_that_are_shipped() -> None:
+    assert list(shipped_profiles()) == ["inductor-cpu", "inductor-cuda", "operators-core", "rocm", "rocm-gemm-ck"]
+
+
+def test_a_profile_is_no_spec(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    (folder / "specs" / "profiles").mkdir()
+    (folder / "specs" / "profiles" / "ours.yaml").write_text(PROFILE)
+    assert main(["validate", "specs"]) == ExitCode.OK
+    assert "3 specs" in capsys.readouterr().out
+    assert main(["run", "specs/profiles/ours.yaml"]) == ExitCode.USAGE
+    assert "is a profile and not a spec; use --profile specs/profiles/ours.yaml" in capsys.readouterr().err
+    (folder / "specs" / "profiles" / "four.yaml").write_text(ONE)  # a spec in a folder of this name is one
+    assert main(["validate", "specs"]) == ExitCode.OK
+    assert "4 specs" in capsys.readouterr().out
+
+
+# -- cases that the specs have lost -----------------------------------------------------------------------------------
+
+
+def test_a_lost_case_is_required_as_if_it_were_there() -> None:
+    Path("ours.yaml").write_text(PROFILE)
+    profile, suite = read_profile("ours.yaml"), load([Path("specs")])
+    lost = ["area/one[backend=cpu,size=9]", "area/gone[backend=cpu]", "area/two[backend=eager,size=9]", "other/gone[backend=cpu]"]
+    found = resolve(profile, suite.cases, suite.backends, load_waivers([], suite.backends), lost).record
+    assert [level.required for level in found.levels] == [
+        (*IDS[:2], "area/one[backend=cpu,size=9]"),
+        (*IDS[2:], "area/gone[backend=cpu]"),  # its spec is gone: it may have had any tag of its folder
+    ]
+
+
+# -- runs -------------------------------------------------------------------------------------------------------------
+
+Answer = Callable[[str], Mapping[str, Any]]
+PASS: Mapping[str, Any] = {"observation": observation(seen())}
+FAIL: Mapping[str, Any] = {"observation": observation(seen(counters={"inductor": {"fxgraph_cache_miss": 2}}))}
+OTHER: Mapping[str, Any] = {"observation": observation(seen(counters={"inductor": {"fxgraph_cache_miss": 3}}))}
+EARLY: Mapping[str, Any] = {"observation": None, "ending": Ending(exit_code=1, phase="inputs")}
+HANGS: Mapping[str, Any] = {"observation": None, "ending": Ending(timed_out=True, phase="codegen")}
+
+Run = Callable[..., tuple[ExitCode, dict[str, Any]]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return a function that runs a profile; ``ends`` has how the cases with a word in their id end. It returns exit code and statement."""
+
+    def run_it(text: str, *options: str, ends: Mapping[str, Mapping[str, Any]] | None = None, out: str = "out") -> Any:
+        def answer(job: Job) -> Execution:
+            assert job.plan is not None
+            case_id = job.plan["id"]
+            end = next((end for word, end in (ends or {}).items() if word in case_id), PASS)
+            sent = end["observation"] and {**end["observation"], "id": case_id}
+            return Execution(job=job, observation=sent, ending=end.get("ending", ENDED), seconds=1.0, isolation="fork")
+
+        Path("ours.yaml").write_text(text)
+        use_executor(monkeypatch, answer)
+        code = main(["run", "--profile", "ours.yaml", "--out", out, *options])
+        if not Path(out, "run.jsonl").exists():
+            return ExitCode(code), {}
+        lines = Path(out, "run.jsonl").read_text().splitlines()
+        validator = Draft202012Validator(schema.resolved("journal"))
+        assert not [error.message for line in lines for error in validator.iter_errors(json.loads(line))]
+        (statement,) = json.loads(lines[-1])["statement"]
+        return ExitCode(code), statement
+
+    return run_it
+
+
+def test_a_run_of_a_profile_runs_its_cases_and_states(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    code, statement = run(PROFILE)
+    assert (code, statement["conformance"], statement["executed"], statement["required"]) == (0, "CONFORMANT", 4, 4)
+    assert [result.case_id for result in read_run(Path("out/run.jsonl")).results] == IDS
+    printed = capsys.readouterr()
+    assert "profile ours 1.0, sha256 " in printed.out
+    assert "  P0  CONFORMANT: 2 executed of 2 required, 2 passed\n" in printed.out
+    assert "CONFORMANT: 4 executed of 4 required\nexecuted 4 of 4 selected, 0 unavailable; report: " in printed.out
+    assert "INCOMPLETE" not in printed.err
+    junit = Path("out/junit.xml").read_text()
+    for name, value in {"profile": "ours 1.0", "statement": "CONFORMANT", "statement.executed": "4"}.items():
+        assert f'<property name="{name}" value="{value}"' in junit
+
+
+def test_a_failure_is_not_conformant(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    code, statement = run(PROFILE, ends={"two[backend=cpu,size=3]": FAIL})
+    assert (code, statement["conformance"], statement["executed"]) == (1, "NOT CONFORMANT", 4)
+    assert [level["conformance"] for level in statement["levels"]] == ["CONFORMANT", "NOT CONFORMANT"]
+    assert "profile ours 1.0 is NOT CONFORMANT: 1 of 4 required cases failed: 1 x FAIL: counter" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "word", "executed"),
+    [
+        ({"one[backend=cpu,size=2]": EARLY}, 4, "INCOMPLETE", 3),
+        ({"one[backend=cpu,size=2]": HANGS}, 1, "NOT CONFORMANT", 4),
+        ({"one[backend=cpu,size=2]": EARLY, "two[backend=cpu,size=2]": FAIL}, 1, "NOT CONFORMANT", 3),
+        ({"one": EARLY, "two": EARLY}, 4, "INCOMPLETE", 0),
+    ],
+)
+def test_what_did_not_reach_its_claim_is_not_executed(run: Run, ends: Any, code: int, word: str, executed: int) -> None:
+    found, statement = run(PROFILE, ends=ends)
+    assert (found, statement["conformance"], statement["executed"]) == (code, word, executed)
+
+
+def test_a_profile_in_which_everything_is_unavailable_is_incomplete(run: Run, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("one", "two"):
+        file = folder / "specs" / "area" / f"{name}.yaml"
+        file.write_text(file.read_text() + "requires: [{module: no_such_module_here}]\n")
+    code, statement = run(PROFILE)
+    assert (code, statement["conformance"], statement["executed"], statement["required"]) == (4, "INCOMPLETE", 0, 4)
+    assert "is INCOMPLETE: 4 of 4 required cases not executed: 4 x UNAVAILABLE: " in capsys.readouterr().err
+    assert '<property name="statement" value="INCOMPLETE"' in Path("out/junit.xml").read_text()
+
+
+def test_one_unavailable_case_is_enough(run: Run, folder: Path) -> None:
+    file = folder / "specs" / "area" / "two.yaml"
+    file.write_text(file.read_text() + "requires: [{module: no_such_module_here}]\n")
+    code, statement = run(PROFILE)
+    assert (code, statement["executed"], statement["required"]) == (4, 2, 4)
+    assert [level["conformance"] for level in statement["levels"]] == ["CONFORMANT", "INCOMPLETE"]
+
+
+def test_a_case_that_the_ledger_has_and_no_spec_has_any_more_is_not_executed(run: Run, folder: Path) -> None:
+    ledger = folder / "specs" / "ledger.txt"
+    assert main(["list", "specs", "--update", str(ledger)]) == ExitCode.OK
+    assert run(PROFILE, out="whole")[0] == ExitCode.OK
+    file = folder / "specs" / "area" / "two.yaml"
+    file.write_text(TWO.replace("[2, 3]", "[2]").replace("params.size", "2 + params.size"))
+    code, statement = run(PROFILE)
+    assert (code, statement["conformance"], statement["executed"], statement["required"]) == (4, "INCOMPLETE", 3, 4)
+    assert statement["levels"][1]["not_executed"] == {IDS[3]: "lost: it has no result"}
+    assert main(["list", "specs", "--update", str(ledger), "--because", "size 3 was a duplicate"]) == ExitCode.OK
+    assert run(PROFILE, out="again")[1]["required"] == 3
+
+
+def test_optional_cases_run_and_change_nothing(run: Run) -> None:
+    text = levels("{required: [{tag: first}], optional: [{tag: second}]}")
+    code, statement = run(text, ends={"two": FAIL})
+    assert (code, statement["conformance"], statement["required"]) == (0, "CONFORMANT", 2)
+    assert statement["levels"][0]["optional"] == {"FAIL": 2}
+
+
+# -- waivers of a run -------------------------------------------------------------------------------------------------
+
+PERMITS = PROFILE + "waivers: [{file: known.yaml}]\n"
+
+
+def test_a_permitted_waiver_excuses_a_failure_and_is_listed(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    code, statement = run(PERMITS, ends={"one": FAIL})
+    assert (code, statement["conformance"], statement["levels"][0]["waived"]) == (0, "CONFORMANT", 2)
+    assert [(waiver["issue"], waiver["used_by"]) for waiver in statement["waivers"]] == [("JIRA-1", IDS[:2])]
+    assert "known.yaml:2:5 until 2099-01-01, 2 cases: The cache counts a miss too many (JIRA-1)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("waivers", "ends"),
+    [
+        ("", {"one": FAIL}),
+        ("waivers: []\n", {"one": FAIL}),
+        ("waivers: [{file: shipped}]\n", {"one": FAIL}),
+        ("waivers: [{file: known.yaml, ids: [expired]}]\n", {"one": FAIL}),
+        ("waivers: [{file: known.yaml, types: [crash]}]\n", {"one": FAIL}),
+        ("waivers: [{file: known.yaml}]\n", {"one": OTHER}),
+        ("waivers: [{file: known.yaml}]\n", {"two": FAIL}),  # expired
+        ("waivers: [{file: known.yaml}]\n", {}),  # one passes, though it is waived
+    ],
+)
+def test_a_failure_without_a_permitted_valid_waiver_is_one(run: Run, waivers: str, ends: Any) -> None:
+    code, statement = run(PROFILE + waivers, ends=ends)
+    assert (code, statement["conformance"], statement["waivers"]) == (1, "NOT CONFORMANT", [])
+
+
+def test_other_waivers_are_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("more.yaml").write_text(WAIVERS)
+    assert run(PERMITS, "--waivers", "more.yaml")[0] == ExitCode.USAGE
+    assert "--profile ours: it does not permit the waivers of more.yaml" in capsys.readouterr().err
+    assert run(PERMITS, "--waivers", "known.yaml", ends={"one": FAIL})[0] == ExitCode.OK
+
+
+# -- options ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["specs", "--select '*'", "--backend cpu", "--tag first", "--retries 1", "--flaky pass", "--require cpu", "--min-executed 0"]
+    + ["--object-cache", "--isolation worker", "--isolation none"],
+)
+def test_no_other_selection_no_retry_and_no_shared_worker(run: Run, options: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, statement = run(PROFILE, *shlex.split(options))
+    assert (code, statement) == (ExitCode.USAGE, {})
+    assert "--profile ours.yaml: " in (error := capsys.readouterr().err)
+    assert "does not go with it" in error
+
+
+def test_the_table_of_refused_options_has_their_defaults() -> None:
+    _, options = parse(["run"])
+    assert isinstance(options, RunOptions)
+    assert set(REFUSED) <= {field.name for field in fields(RunOptions)}
+    assert {name: default for name, (default, _) in REFUSED.items()} == {name: getattr(options, name) for name in REFUSED}
+
+
+def test_another_torch_is_refused_before_anything_runs(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(PROFILE.replace(">=2.11", "<2.0")) == (ExitCode.USAGE, {})
+    assert "ours 1.0 is for torch <2.0, and torch " in capsys.readouterr().err
+
+
+def test_repeat_only_makes_it_stricter(run: Run) -> None:
+    assert run(PROFILE, "--repeat", "2")[0] == ExitCode.OK
+
+
+# -- shards, journals -------------------------------------------------------------------------------------------------
+
+
+def test_a_shard_is_incomplete_and_the_merged_run_is_whole(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    shards = [run(PROFILE, "--shard", f"{index}/2", out=f"s{index}")[1] for index in (1, 2)]
+    assert [statement["conformance"] for statement in shards] == ["INCOMPLETE", "INCOMPLETE"]
+    assert sum(statement["executed"] for statement in shards) == 4
+    assert "not in shard 1/2" in capsys.readouterr().out
+    assert main(["merge", "s1", "s2", "--out", "whole"]) == ExitCode.OK
+    (statement,) = read_run(Path("whole/run.jsonl")).footer.statement  # type: ignore[union-attr]  # the merged run has its footer
+    assert (statement.conformance.value, statement.executed) == ("CONFORMANT", 4)
+    assert "CONFORMANT: 4 executed of 4 required" in capsys.readouterr().out
+
+
+def test_shards_of_other_versions_of_a_profile_do_not_belong_together(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    run(PROFILE, "--shard", "1/2", out="s1")
+    run(PROFILE.replace('"1.0"', '"1.1"'), "--shard", "2/2", out="s2")
+    assert main(["merge", "s1", "s2", "--out", "whole"]) == ExitCode.USAGE
+    assert "the profile is 'ours 1.1 with 4 required cases' here" in capsys.readouterr().err
+
+
+def forged(change: Callable[[list[dict[str, Any]]], None]) -> str:
+    path = Path("out/run.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    change(lines)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(JournalError) as error:
+        read_run(path)
+    return str(error.value)
+
+
+def _conformant(lines: list[dict[str, Any]]) -> None:
+    lines[-1]["statement"][0]["conformance"] = "CONFORMANT"
+    lines[-1]["exit_code"] = 0
+
+
+def _without_statement(lines: list[dict[str, Any]]) -> None:
+    lines[-1].update(statement=[], exit_code=0)
+
+
+def _fewer_required(lines: list[dict[str, Any]]) -> None:
+    del lines[0]["profile"][0]["levels"][1]
+
+
+def _optional(lines: list[dict[str, Any]]) -> None:
+    level = lines[0]["profile"][0]["levels"][1]
+    level["optional"], level["required"] = level["required"], []
+
+
+def _two(lines: list[dict[str, Any]]) -> None:
+    lines[0]["profile"] *= 2
+
+
+def _twice(lines: list[dict[str, Any]]) -> None:
+    lines[0]["profile"][0]["levels"][0]["required"] *= 2
+
+
+def _permits(lines: list[dict[str, Any]]) -> None:
+    lines[0]["profile"][0]["torch"] = "any"
+
+
+def _exit_code(lines: list[dict[str, Any]]) -> None:
+    lines[-1]["exit_code"] = 0
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (_conformant, "its statement is CONFORMANT, 4 of 4, but its cases give NOT CONFORMANT, 4 of 4"),
+        (_without_statement, "its statement is missing, but its cases give NOT CONFORMANT, 4 of 4"),
+        (_fewer_required, "its statement is NOT CONFORMANT, 4 of 4, but its cases give CONFORMANT, 2 of 2"),
+        (_optional, "its statement is NOT CONFORMANT, 4 of 4, but its cases give CONFORMANT, 2 of 2"),
+        (_two, "two profiles"),
+        (_twice, "its profile names a case twice"),
+        (_permits, "its profile: 'any' is not a version range"),
+        (_exit_code, "its exit code is 0, but its cases give 1"),
+    ],
+)
+def test_every_reader_computes_the_statement_again(run: Run, change: Any, says: str) -> None:
+    run(PROFILE, ends={"two": FAIL})
+    assert says in forged(change)
+
+
+def test_a_run_without_a_profile_has_no_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_executor(monkeypatch, lambda job: Execution(job=job, observation=None, ending=Ending(exit_code=1), seconds=1.0, isolation="fork"))
+    assert main(["run", "specs", "--backend", "cpu", "--out", "out"]) == ExitCode.FAILED
+    run = read_run(Path("out/run.jsonl"))
+    assert run.footer is not None
+    assert (run.header.profile, run.footer.statement, run.header.statement(run.results)) == ((), (), None)
+    assert "statement" not in Path("out/junit.xml").read_text()
+
+
+# -- list, explain ----------------------------------------------------------------------------------------------------
+
+
+def test_list_shows_the_cases_by_level_and_whether_a_run_could_be_complete(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("ours.yaml").write_text(levels("{required: [{tag: first}], optional: [{tag: second}]}"))
+    assert main(["list", "--profile", "ours.yaml"]) == ExitCode.OK
+    printed = capsys.readouterr().out
+    assert "  P0  2 required, 2 optional\n" in printed
+    assert "of 2 required cases " in printed
+    assert main(["list", "--profile", "ours.yaml", "--json"]) == ExitCode.OK
+    found = json.loads(capsys.readouterr().out)
+    assert not list(Draft202012Validator(schema.load("list")).iter_errors(found))
+    assert [(one["id"], one["level"], one["required"]) for one in found] == [
+        *((case_id, "P0", True) for case_id in IDS[:2]),
+        *((case_id, "P0", False) for case_id in IDS[2:]),
+    ]
+    assert main(["list", "specs", "--profile", "ours.yaml"]) == ExitCode.USAGE
+
+
+def test_explain_names_the_level(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("ours.yaml").write_text(PROFILE)
+    assert main(["explain", IDS[3], "--profile", "ours.yaml"]) == ExitCode.OK
+    assert "  profile    ours 1.0: P1, required\n" in capsys.readouterr().out
+    assert main(["explain", "area/rare[backend=cpu,size=2]", "--profile", "ours.yaml"]) == ExitCode.OK
+    assert "  profile    ours 1.0: not a case of it\n" in capsys.readouterr().out

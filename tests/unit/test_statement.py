@@ -1,0 +1,256 @@
+"""The statement of a profile: how each outcome of a required case counts, which waivers excuse a failure, and what comes first."""
+
+import itertools
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+
+from runner.core.case import Availability, CaseId
+from runner.core.conformance import LEVELS, Conformance, PermittedWaiver, ProfileLevel, ProfileRecord, Standing, standing, statement_of
+from runner.core.exit_codes import ExitCode
+from runner.core.observation import Ending
+from runner.core.outcomes import Outcome
+from runner.core.results import AppliedWaiver, CaseResult, WaiverEffect
+from runner.judge.statement import prospect
+from tests.fakes import COUNTED, case, exception, observation, place, seen, step, verdict_of
+from tests.results import as_outcome
+
+TODAY = date(2026, 12, 1)
+TORCH = (2, 13, 0)
+WAIVER = AppliedWaiver(
+    effect=WaiverEffect.MATCHED, cases="area/*", position=place(3), reason="a known defect", issue="JIRA-1", until="2027-03-01"
+)
+PERMITTED = PermittedWaiver(cases=WAIVER.cases, issue=WAIVER.issue, until=WAIVER.until)
+KEYS = frozenset({(WAIVER.cases, WAIVER.issue, WAIVER.until)})
+
+PASSED = verdict_of(case(step(COUNTED)), observation(seen()))
+
+
+def result(name: str, outcome: Outcome = Outcome.PASS, **changes: Any) -> CaseResult:
+    made = as_outcome(replace(PASSED, folder="cases/00001", isolation="fork"), outcome)
+    return replace(made, **{"case_id": CaseId(name), "phase": "run" if outcome in (Outcome.CRASH, Outcome.TIMEOUT) else "", **changes})
+
+
+def profile(required: str = "ab", *, optional: str = "", p1: str = "", **changes: Any) -> ProfileRecord:
+    levels = [ProfileLevel(name="P0", required=tuple(required), optional=tuple(optional))]
+    levels += [ProfileLevel(name="P1", required=tuple(p1))] if p1 else []
+    made = ProfileRecord(name="ours", version="1.0", file="ours.yaml", digest="d" * 64, torch=">=2.11,<2.14", levels=tuple(levels))
+    return replace(made, **changes)
+
+
+def stated(record: ProfileRecord, *results: CaseResult, **changes: Any) -> Conformance:
+    return statement_of(record, results, **{"torch": TORCH, "day": TODAY, **changes}).conformance
+
+
+# -- one case ---------------------------------------------------------------------------------------------------------
+
+COUNTS_AS = {
+    Outcome.PASS: Standing.PASSED,
+    Outcome.FAIL: Standing.FAILED,
+    Outcome.FELL_BACK: Standing.FAILED,
+    Outcome.ERROR: Standing.NOT_EXECUTED,
+    Outcome.CRASH: Standing.FAILED,
+    Outcome.TIMEOUT: Standing.FAILED,
+    Outcome.NOT_RUN: Standing.NOT_EXECUTED,
+    Outcome.FLAKY: Standing.FAILED,
+    Outcome.UNAVAILABLE: Standing.NOT_EXECUTED,
+    Outcome.XFAIL: Standing.FAILED,
+    Outcome.XPASS: Standing.FAILED,
+    Outcome.OFFLINE_PASS: Standing.NOT_EXECUTED,
+    Outcome.OFFLINE_FAIL: Standing.FAILED,
+}
+"""Without a permitted waiver."""
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_every_outcome_counts_once_and_only_a_pass_passes(outcome: Outcome) -> None:
+    found, reason = standing(result("a", outcome), frozenset())
+    assert found is COUNTS_AS[outcome]
+    assert bool(reason) == (outcome is not Outcome.PASS)
+
+
+def test_the_first_line_of_a_reason_is_that_of_the_result() -> None:
+    assert standing(result("a", Outcome.UNAVAILABLE, reason="no GPU"), frozenset()) == (Standing.NOT_EXECUTED, "UNAVAILABLE: no GPU")
+    assert standing(None, frozenset()) == (Standing.NOT_EXECUTED, "lost: it has no result")
+    assert standing(None, frozenset(), "1/2") == (Standing.NOT_EXECUTED, "not in shard 1/2")
+
+
+@pytest.mark.parametrize("outcome", [Outcome.CRASH, Outcome.TIMEOUT])
+@pytest.mark.parametrize(
+    ("phase", "expected"),
+    [("", "e"), ("import", "e"), ("inputs", "e"), ("eager", "e"), ("trace", "f"), ("codegen", "f"), ("run", "f"), ("compare", "f")],
+)
+def test_a_process_that_ends_before_anything_was_compiled_shows_nothing(outcome: Outcome, phase: str, expected: str) -> None:
+    assert standing(result("a", outcome, phase=phase), frozenset())[0] is {"e": Standing.NOT_EXECUTED, "f": Standing.FAILED}[expected]
+
+
+@pytest.mark.parametrize(
+    ("judged", "phase"),
+    [
+        (verdict_of(case(step(COUNTED)), None, ending=Ending(signal=11, phase="inputs")), "inputs"),
+        (verdict_of(case(step(COUNTED)), None, ending=Ending(exit_code=1, phase="codegen")), "codegen"),
+        (verdict_of(case(step(COUNTED)), None, ending=Ending(timed_out=True, phase="run")), "run"),
+        (verdict_of(case(step(COUNTED)), observation(seen(raised=exception("builtins.SystemExit", "3", "trace")))), "trace"),
+        (PASSED, ""),
+    ],
+)
+def test_a_result_has_the_phase_in_which_its_process_ended(judged: CaseResult, phase: str) -> None:
+    assert judged.phase == phase
+
+
+def test_a_pass_after_a_failure_in_a_shared_worker_is_no_pass() -> None:
+    assert standing(result("a", company="FAIL: counter"), frozenset())[0] is Standing.FAILED
+
+
+def test_a_pass_with_objects_of_an_earlier_run_executed_nothing_of_its_own() -> None:
+    assert standing(result("a", objects_served=1, objects_built=7), frozenset())[0] is Standing.NOT_EXECUTED
+
+
+# -- waivers ----------------------------------------------------------------------------------------------------------
+
+
+def waived(*waivers: AppliedWaiver) -> CaseResult:
+    return result("a", Outcome.XFAIL, reason="a known defect (JIRA-1)", waivers=waivers)
+
+
+def test_a_permitted_waiver_excuses_and_is_named() -> None:
+    found = statement_of(profile("a", waivers=(PERMITTED,)), [waived(WAIVER)], torch=TORCH, day=TODAY)
+    assert found.conformance is Conformance.CONFORMANT
+    assert (found.levels[0].passed, found.levels[0].waived, found.executed) == (0, 1, 1)
+    (used,) = found.waivers
+    assert (used.cases, used.issue, used.until, used.used_by) == ("area/*", "JIRA-1", "2027-03-01", ("a",))
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        replace(WAIVER, issue="JIRA-2"),
+        replace(WAIVER, cases="*"),
+        replace(WAIVER, until="2028-03-01"),
+        replace(WAIVER, effect=WaiverEffect.EXPIRED),
+        replace(WAIVER, effect=WaiverEffect.OTHER_FAILURE),
+    ],
+)
+def test_a_waiver_that_the_profile_does_not_permit_excuses_nothing(forged: AppliedWaiver) -> None:
+    assert standing(waived(forged), KEYS)[0] is Standing.FAILED
+    assert stated(profile("a", waivers=(PERMITTED,)), waived(forged)) is Conformance.NOT_CONFORMANT
+
+
+def test_a_permitted_waiver_that_only_stands_beside_the_one_that_matched_excuses_nothing() -> None:
+    assert standing(waived(replace(WAIVER, issue="JIRA-2"), WAIVER), KEYS)[0] is Standing.FAILED
+
+
+def test_without_permissions_no_waiver_excuses() -> None:
+    assert stated(profile("a"), waived(WAIVER)) is Conformance.NOT_CONFORMANT
+
+
+def test_a_waiver_holds_on_its_last_day_and_not_after_it() -> None:
+    record = profile("a", waivers=(PERMITTED,))
+    assert stated(record, waived(WAIVER), day=date(2027, 3, 1)) is Conformance.CONFORMANT
+    assert stated(record, waived(WAIVER), day=date(2027, 3, 2)) is Conformance.NOT_CONFORMANT
+    assert stated(record, waived(WAIVER), day=date.max) is Conformance.NOT_CONFORMANT
+
+
+def test_a_permission_with_a_date_that_is_none_permits_nothing() -> None:
+    forged = replace(WAIVER, until="never")
+    assert stated(profile("a", waivers=(replace(PERMITTED, until="never"),)), waived(forged)) is Conformance.NOT_CONFORMANT
+
+
+# -- the whole --------------------------------------------------------------------------------------------------------
+
+
+def test_all_passed_is_conformant_and_the_counts_are_exact() -> None:
+    found = statement_of(profile(p1="c"), [result(name) for name in "abc"], torch=TORCH, day=TODAY)
+    assert (found.conformance, found.executed, found.required) == (Conformance.CONFORMANT, 3, 3)
+    assert [(level.level, level.required, level.executed, level.passed) for level in found.levels] == [("P0", 2, 2, 2), ("P1", 1, 1, 1)]
+    assert (found.failed, found.not_executed, found.waivers, found.problems) == ({}, {}, (), ())
+
+
+def test_everything_unavailable_is_incomplete() -> None:
+    assert stated(profile(), *(result(name, Outcome.UNAVAILABLE) for name in "ab")) is Conformance.INCOMPLETE
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.combinations_with_replacement(Outcome, 2)))
+def test_one_failure_makes_it_not_conformant_and_else_one_missing_case_incomplete(first: Outcome, second: Outcome) -> None:
+    counts = {COUNTS_AS[first], COUNTS_AS[second]}
+    found = stated(profile(), result("a", first), result("b", second))
+    if Standing.FAILED in counts:
+        assert found is Conformance.NOT_CONFORMANT
+    else:
+        assert found is (Conformance.INCOMPLETE if Standing.NOT_EXECUTED in counts else Conformance.CONFORMANT)
+
+
+@pytest.mark.parametrize("lost", ["a", "b", "c"])
+def test_one_case_without_a_result_makes_it_incomplete_in_any_level(lost: str) -> None:
+    found = statement_of(profile(p1="c"), [result(name) for name in "abc" if name != lost], torch=TORCH, day=TODAY)
+    assert (found.conformance, found.executed) == (Conformance.INCOMPLETE, 2)
+    assert found.not_executed == {lost: "lost: it has no result"}
+
+
+def test_a_level_has_a_statement_of_its_own() -> None:
+    found = statement_of(profile(p1="c"), [result("a"), result("b"), result("c", Outcome.FAIL)], torch=TORCH, day=TODAY)
+    assert [level.conformance for level in found.levels] == [Conformance.CONFORMANT, Conformance.NOT_CONFORMANT]
+    assert found.conformance is Conformance.NOT_CONFORMANT
+
+
+def test_results_of_other_cases_change_nothing() -> None:
+    assert stated(profile("a"), result("a"), result("z", Outcome.FAIL)) is Conformance.CONFORMANT
+    assert stated(profile("a"), result("z")) is Conformance.INCOMPLETE
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_an_optional_case_is_counted_and_changes_nothing(outcome: Outcome) -> None:
+    found = statement_of(profile("a", optional="z"), [result("a"), result("z", outcome)], torch=TORCH, day=TODAY)
+    assert (found.conformance, found.levels[0].optional) == (Conformance.CONFORMANT, {outcome.label: 1})
+
+
+def test_a_profile_that_requires_nothing_is_never_conformant() -> None:
+    assert stated(profile("", optional="z"), result("z")) is Conformance.INCOMPLETE
+    assert stated(profile("", levels=())) is Conformance.INCOMPLETE
+
+
+@pytest.mark.parametrize("torch", [(2, 10, 9), (2, 14, 0), None])
+def test_another_torch_than_the_profile_is_for_is_incomplete(torch: tuple[int, ...] | None) -> None:
+    found = statement_of(profile("a"), [result("a")], torch=torch, day=TODAY)
+    assert found.conformance is Conformance.INCOMPLETE
+    assert len(found.problems) == 1
+    assert stated(profile("a"), result("a", Outcome.FAIL), torch=torch) is Conformance.NOT_CONFORMANT
+
+
+def test_an_offline_failure_is_a_failure_and_not_an_execution() -> None:
+    found = statement_of(profile("a"), [result("a", Outcome.OFFLINE_FAIL)], torch=TORCH, day=TODAY)
+    assert (found.conformance, found.executed) == (Conformance.NOT_CONFORMANT, 0)
+
+
+def test_the_exit_codes() -> None:
+    codes = {one: one.exit_code for one in Conformance}
+    assert codes == {
+        Conformance.CONFORMANT: ExitCode.OK,
+        Conformance.NOT_CONFORMANT: ExitCode.FAILED,
+        Conformance.INCOMPLETE: ExitCode.NOTHING,
+    }
+    assert [int(code) for code in codes.values()] == [0, 1, 4]
+    assert LEVELS == ("P0", "P1", "P2")
+
+
+# -- before a run -----------------------------------------------------------------------------------------------------
+
+YES, NO, UNKNOWN = (Availability.YES, ""), (Availability.NO, "no GPU"), (Availability.UNKNOWN, "perhaps")
+
+
+@pytest.mark.parametrize(
+    ("available", "complete"),
+    [
+        ({"a": YES, "b": YES}, True),
+        ({"a": YES, "b": NO}, False),
+        ({"a": YES, "b": UNKNOWN}, None),
+        ({"a": NO, "b": UNKNOWN}, False),
+        ({"a": YES}, False),
+    ],
+)
+def test_whether_a_machine_could_execute_a_profile(available: dict[str, tuple[Availability, str]], complete: bool | None) -> None:
+    found = prospect(profile(optional="z"), {"z": NO, **available})
+    assert (found.can_be_complete, found.required) == (complete, 2)
+    assert found.possible + found.perhaps + sum(found.missing.values()) == 2

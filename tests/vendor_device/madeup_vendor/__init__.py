@@ -1,0 +1,1 @@
+"""A package of a vendor that is made up for the tests."""
