@@ -133,6 +133,10 @@ def test_where_the_right_result_is_0_no_digit_of_eager_is_asked_for() -> None:
     noise = {"eager_quantiles": [2.0**40] * 2, "quantiles": [2.0**40] * 2, "whole_error": 1e-4, "nearest": 2.0**39}
     zero = leaf(facts(**noise, most=1e-14, worst={"reference": 1e-14, "error": 1e-4, "group_error": 1e-4}), "float32", excess=1.0)
     assert one(EAGER, zero).status is Status.HELD
+    mostly_zero = {**noise, "eager_quantiles": [2.0**30] * 2}
+    few_digits = {"reference": 1e-14, "error": 1e-4, "group_error": 1e-4}
+    assert one(EAGER, leaf(facts(**mostly_zero, most=1e-14, worst=few_digits), "float32", excess=1.0)).status is Status.HELD
+    assert one(EAGER, leaf(facts(**mostly_zero, most=1e-4, worst=few_digits), "float32", excess=1.0)).status is Status.FAILED
     worst = {"reference": 1e-14, "error": 1e-2, "group_error": 1e-4}
     assert one(EAGER, leaf(facts(**noise, most=1e-14, worst=worst, outside=1), "float32", excess=1.0)).status is Status.FAILED
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from runner.language.expand.cases import surroundings
 from runner.language.load import load
 from runner.plan.worker_plan import make_plan, with_paths
 from runner.system.installed_torch import installed_torch
+from runner.vocabulary.steps.samples import description
 from tests.fakes import HERE, import_torch, observation, seen, shipped
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -216,3 +218,8 @@ def test_an_operator_that_is_not_there_is_an_error(torch: Any) -> None:
     ):
         with pytest.raises(LookupError, match=message):
             operators.find(name, "", dtype=dtype, device="cpu", call=call, gradients=True)
+
+
+def test_a_tuple_of_one_element_is_shown_as_one(torch: Any) -> None:
+    sample = SimpleNamespace(args=(torch.ones(2), (3,)), kwargs={"padding": (1, 2), "stride": [3]})
+    assert description(sample) == "0: float32[2] strides [1]; 1: (3,); padding: (1, 2); stride: [3]"

@@ -40,6 +40,9 @@ TABLE = {
         {"op": "add", "cpu": 1, "cuda": 1, "calls": ["inplace", "out"]},
         {"op": "div", "variant": "floor_rounding", "cpu": 0, "cuda": 1},
         {"op": "empty", "cpu": 0, "cuda": 0},
+        {"op": "jiterator_unary", "cpu": 0, "cuda": 0},
+        {"op": "sparse.mm", "variant": "reduce", "cpu": 0, "cuda": 0},
+        {"op": "torch.ops.aten._flash_attention_forward", "cpu": 0, "cuda": 0},
     ],
 }
 
@@ -69,12 +72,21 @@ def test_each_operator_and_dtype_is_a_case_at_each_point(load_suite: LoadSuite) 
         "ops/all[backend=cpu,op=add,dtype=int64,dynamic=false]",
         "ops/all[backend=cpu,op=div-floor_rounding,dtype=float32,dynamic=false]",
         "ops/all[backend=cpu,op=empty,dtype=float32,dynamic=false]",
+        "ops/all[backend=cpu,op=sparse.mm-reduce,dtype=float32,dynamic=false]",
+        "ops/all[backend=cpu,op=torch.ops.aten._flash_attention_forward,dtype=float32,dynamic=false]",
     ]
 
 
 @pytest.mark.usefixtures("small")
+def test_operators_that_eager_refuses_on_a_device_have_no_case_there(load_suite: LoadSuite) -> None:
+    found = {device: {case.params["op"] for case in load_suite(SPEC.replace("[cpu]", f"[{device}]")).cases} for device in ("cpu", "cuda")}
+    assert found["cuda"] - found["cpu"] == {"jiterator_unary"}
+    assert found["cpu"] - found["cuda"] == {"sparse.mm-reduce"}
+
+
+@pytest.mark.usefixtures("small")
 def test_each_point_of_the_matrix_has_each_operator(load_suite: LoadSuite) -> None:
-    assert len(load_suite(SPEC).cases) == 8
+    assert len(load_suite(SPEC).cases) == 12
 
 
 @pytest.mark.usefixtures("small")
@@ -108,6 +120,15 @@ def test_an_operator_without_values_is_judged_by_its_form(load_suite: LoadSuite)
     rules = {one.steps[0].arguments["op"]: one.steps[0].expectations[0].check for one in load_suite(SPEC).cases}
     assert isinstance(rules["empty"], EachSample)
     assert (rules["empty"].rule, rules["add"].rule) == (FORM, "close")  # type: ignore[attr-defined]  # each is EachSample
+
+
+@pytest.mark.usefixtures("small")
+def test_parts_without_values_of_their_own_are_judged_by_their_form(load_suite: LoadSuite) -> None:
+    checks = {one.steps[0].arguments["op"]: one.steps[0].expectations[0].check for one in load_suite(SPEC).cases}
+    check = checks["torch.ops.aten._flash_attention_forward"]
+    assert isinstance(check, EachSample)
+    assert (check.rule, check.parts) == ("close", ("['result'][2]", "['result'][3]"))
+    assert "memory" in check.reason
 
 
 def test_a_torch_without_a_table_has_the_newest_ones_cases_and_none_can_run() -> None:
@@ -220,6 +241,26 @@ def test_the_form_is_judged_without_values() -> None:
     other = close_facts(close_leaf(dtype="float64"))
     assert judged(entry(0, value=other), rule=FORM).status is Status.FAILED
     assert judged(entry(0, value={**WRONG, "structure": "other"}), rule=FORM).status is Status.FAILED
+
+
+def test_the_form_of_parts_is_judged_and_the_values_of_all_others() -> None:
+    check = EachSample(check=Close(), parts=("[1]",), reason="it is uninitialised")
+    right, wrong = close_leaf(path="[0]"), close_leaf(path="[1]", excess=1.0, max_abs=1.0, mismatches=1)
+
+    def status(*leaves: Any) -> Status:
+        (found,) = check.judge(StepFacts(measured={"samples": [entry(0, value=close_facts(*leaves))]}), HERE)
+        if found.status is Status.HELD:
+            assert found.observed.endswith(f"{JUDGED_BY.format(1)}, 1 value by the form (it is uninitialised)")
+        return found.status
+
+    assert status(right, wrong) is Status.HELD
+    assert status({**wrong, "path": "[0]"}, {**right, "path": "[1]"}) is Status.FAILED
+    assert status(right, {**wrong, "dtype": "float64"}) is Status.FAILED
+    assert status(right, {**wrong, "shape": [7]}) is Status.FAILED
+    stand_ins = {"stand_ins": {"zeros": {"excess": 2.0, "max_abs": 2.0, "mismatches": 3}}}
+    facts = StepFacts(measured={"samples": [entry(0, value=close_facts({**right, **stand_ins}, {**wrong, **stand_ins}))]})
+    (mutant,) = [one for one in check.mutants(facts, HERE) if one.facts is not None]
+    assert check.judge(mutant.facts, HERE)[0].status is Status.FAILED  # type: ignore[arg-type]  # it has facts
 
 
 def test_mutants_are_those_of_the_first_sample_with_elements() -> None:

@@ -73,6 +73,8 @@ class _Maker:
         """Return the expectations of the spec, judged for each sample by the rule of the operator."""
         key = (id(expectations), judged)  # the cases that are expanded hold the tuple
         if key not in self._expected:
-            rule = CLOSE if judged is None else judged.rule
-            self._expected[key] = tuple(replace(one, check=EachSample(check=one.check, rule=rule)) for one in expectations)
+            how = judged or Judged(CLOSE, "")
+            self._expected[key] = tuple(
+                replace(one, check=EachSample(check=one.check, rule=how.rule, parts=how.parts, reason=how.reason)) for one in expectations
+            )
         return self._expected[key]

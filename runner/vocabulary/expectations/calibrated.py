@@ -40,15 +40,18 @@ class Format:
     accumulated in a wider format, so another order of additions, or another exp, does not change them."""
     blind: float
     """In ulp. Where eager's median error is greater, it says little: the answer's median distance from eager or float64 is judged too."""
+    reordered: float
+    """In ulp of the greatest value. Runs of eager that differ for the same inputs may be this far from the reference: additions in another
+    order, as by atomics. What is farther has another reason, and no reference."""
 
 
 FORMATS: Mapping[str, Format] = {
-    "float64": Format(52, -1074, 1024.0, 512.0, 64.0, 64.0, 2.0**40),
-    "float32": Format(23, -126, 64.0, 32.0, 8.0, 8.0, 2.0**13),
-    "float16": Format(10, -24, 1.5, 0.5, 1.0, 0.0, 16.0),
-    "bfloat16": Format(7, -126, 1.5, 0.5, 1.0, 0.0, 4.0),
-    "float8_e4m3fn": Format(3, -9, 1.0, 0.5, 1.0, 0.0, 2.0),
-    "float8_e5m2": Format(2, -16, 1.0, 0.5, 1.0, 0.0, 2.0),
+    "float64": Format(52, -1074, 1024.0, 512.0, 64.0, 64.0, 2.0**40, 2.0**14),
+    "float32": Format(23, -126, 64.0, 32.0, 8.0, 8.0, 2.0**13, 2.0**10),
+    "float16": Format(10, -24, 1.5, 0.5, 1.0, 0.0, 16.0, 64.0),
+    "bfloat16": Format(7, -126, 1.5, 0.5, 1.0, 0.0, 4.0, 16.0),
+    "float8_e4m3fn": Format(3, -9, 1.0, 0.5, 1.0, 0.0, 2.0, 2.0),
+    "float8_e5m2": Format(2, -16, 1.0, 0.5, 1.0, 0.0, 2.0, 1.0),
 }
 
 COMPONENTS = {"complex64": "float32", "complex128": "float64"}
@@ -129,13 +132,13 @@ def problems(facts: Mapping[str, Any], form: Format, factor: float, outliers: in
     if not worst["error"] <= bound and max(int(facts["outside"]), 1) > outliers:
         found.append(_outside(facts, worst, bound, form))
     shares = quantiles_of(numel)
-    rows = zip(shares, facts["quantiles"], facts["eager_quantiles"], quantile_bounds(facts, form, factor), strict=True)
-    for share, error, own, most in rows:
-        if not error <= most:
-            found.append(f"quantile {share:g} of the error is {error:.3g} ulp: the bound is {most:.3g} ulp, eager's {own:.3g}")
-    is_blind = facts["eager_quantiles"][0] > form.blind if shares else facts["nearest"] is not None
     # the right result is 0, as the gradient of a bias before a batch norm is: all digits of eager and of a right answer differ
     is_zero = float(facts["most"]) * 2.0**10 <= float(facts["whole_error"])
+    rows = zip(shares, facts["quantiles"], facts["eager_quantiles"], quantile_bounds(facts, form, factor), strict=True)
+    for share, error, own, most in rows:
+        if not error <= most and not is_zero:  # an error in units of a reference that is 0 but for rounding says nothing
+            found.append(f"quantile {share:g} of the error is {error:.3g} ulp: the bound is {most:.3g} ulp, eager's {own:.3g}")
+    is_blind = facts["eager_quantiles"][0] > form.blind if shares else facts["nearest"] is not None
     if is_blind and not is_near and not is_zero:
         nearest = nearest_bound(float(facts["eager_quantiles"][0]) if shares else math.inf, form, factor)
         if not facts["nearest"] <= nearest:

@@ -96,6 +96,19 @@ def _errors(answer: Any, reference: Any) -> Any:
     return torch.where(error.isfinite(), error, 0.0)
 
 
+def is_reordered(answers: Sequence[Any], reference: Any) -> bool:
+    """Whether answers to the same inputs are so near to the reference that another order of additions explains how they differ.
+
+    Atomic additions have no fixed order. A function with a state of its own, or with numbers from elsewhere, is farther away.
+    """
+    import torch
+
+    form = format_of(str(answers[0].dtype).removeprefix("torch."))
+    right = _wide(reference)
+    most = float(torch.where(right.abs().isfinite(), right.abs(), 0.0).max()) if right.numel() else 0.0
+    return form is not None and all(bool((_errors(_wide(one), right) <= form.reordered * ulp(most, form)).all()) for one in answers)
+
+
 def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
     """Return eager's error by its samples; ``answer`` and ``reference`` are those of the case's own inputs. Raise ``NoReference``.
 

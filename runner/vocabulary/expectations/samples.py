@@ -32,6 +32,10 @@ class EachSample:
     check: Expectation
     rule: str = ""
     """How values are judged; ``form`` compares none."""
+    parts: tuple[str, ...] = ()
+    """The paths of values of which only the form is compared."""
+    reason: str = ""
+    """Why the rule, or that of the parts, is not ``close``."""
 
     @classmethod
     def parse(cls, body: object) -> "EachSample":
@@ -64,8 +68,14 @@ class EachSample:
             return [_shown(wrong, len(judged))]
         if all(one.status is Status.NOT_APPLICABLE for _, one in judged):
             return [Judgement.not_applicable()]
-        observed = _counted(entries, len(judged)) + ("" if self.rule == FORM else f"; {told(_leaves(entries))}")
+        observed = _counted(entries, len(judged)) + ("" if self.rule == FORM else f"; {self._told(entries)}")
         return [Judgement.passed(expected="every sample close to eager", observed=observed)]
+
+    def _told(self, entries: Sequence[Mapping[str, Any]]) -> str:
+        leaves = _leaves(entries)
+        by_value = [leaf for leaf in leaves if leaf["path"] not in self.parts]
+        left = len(leaves) - len(by_value)
+        return told(by_value) + (f", {left} value{'' if left == 1 else 's'} by the form ({self.reason})" if left else "")
 
     def _judged(self, entry: Mapping[str, Any], facts: StepFacts, here: Surroundings) -> Judgement | None:
         """Return the judgement of a sample; None where eager refuses it, or where both results are equally empty."""
@@ -80,7 +90,9 @@ class EachSample:
             return Judgement.error(entry["why_not"], expected="a value that can be compared")
         if self.rule == FORM:
             return _judge_form(entry["value"])
-        found = self.check.judge(replace(facts, measured=entry["value"]), here)
+        if self.parts and (form := _judge_form(_only(entry["value"], self.parts))).status is not Status.HELD:
+            return form
+        found = self.check.judge(replace(facts, measured=_without(entry["value"], self.parts)), here)
         return next((one for one in found if one.status is not Status.HELD), found[0])
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
@@ -90,7 +102,7 @@ class EachSample:
         index = next((number for number in compared if _has_elements(entries[number]["value"])), next(iter(compared), None))
         if index is None or self.rule == FORM:
             return
-        for mutant in self.check.mutants(replace(facts, measured=entries[index]["value"]), here):
+        for mutant in self.check.mutants(replace(facts, measured=_without(entries[index]["value"], self.parts)), here):
             if mutant.facts is None:
                 yield mutant
             else:
@@ -134,6 +146,14 @@ def _is_empty(measured: Mapping[str, Any] | None) -> bool:
 def _has_elements(measured: Mapping[str, Any]) -> bool:
     """Whether a tensor of a sample has elements, so that another value could stand in its place."""
     return any(leaf.get("numel") for leaf in measured["leaves"])
+
+
+def _without(measured: Mapping[str, Any], parts: Sequence[str]) -> Mapping[str, Any]:
+    return {**measured, "leaves": [leaf for leaf in measured["leaves"] if leaf["path"] not in parts]} if parts else measured
+
+
+def _only(measured: Mapping[str, Any], parts: Sequence[str]) -> Mapping[str, Any]:
+    return {**measured, "leaves": [leaf for leaf in measured["leaves"] if leaf["path"] in parts]}
 
 
 def _judge_form(measured: Mapping[str, Any]) -> Judgement:

@@ -173,7 +173,7 @@ def _described(value: Any) -> str:
         return f"{dtype}{list(value.shape)}{strides}{' requires_grad' if value.requires_grad else ''}"
     if isinstance(value, list | tuple):
         inner = ", ".join(map(_described, value))
-        return f"[{inner}]" if isinstance(value, list) else f"({inner})"
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
     return repr(value)[:120]
 
 
