@@ -111,7 +111,7 @@ def main(real: str, headers: str, *words: str) -> int:
     with open(f"{stored}.lock", "wb") as lock:  # who needs the same output waits for it
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.path.exists(stored):
-            code = subprocess.call(command)
+            code = subprocess.call(command, timeout=600)
             if code == 0:
                 _put(output, stored)
             return code

@@ -6,9 +6,7 @@ During the run it also holds the facts of a worker (``facts``). A probe without 
 
 import functools
 import importlib.util
-import math
 import os
-import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,9 +14,20 @@ from typing import Any
 
 from runner.core import devices
 from runner.core.case import Availability
-from runner.core.conditions import BadRange, VersionRange
-from runner.core.diagnostics import one_of
-from runner.core.targets import EXAMPLE, TARGETS
+from runner.core.conditions import VersionRange
+from runner.core.targets import EXAMPLE
+from runner.system.capability_arguments import (
+    check_arch,
+    check_call,
+    check_device,
+    check_memory,
+    check_mkldnn,
+    check_module,
+    check_range,
+    check_target,
+    split_arch,
+    split_memory,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +167,7 @@ def _gpus(machine: Machine, argument: str) -> Answer:
 
 
 def _gpu_memory(machine: Machine, argument: str) -> Answer:
-    sign, required = _split_memory(argument)
+    sign, required = split_memory(argument)
     if machine.gpus == 0:
         return _no(f"no GPU, {argument} of memory required")
     if machine.gpu_memory is None:
@@ -182,7 +191,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _arch(machine: Machine, argument: str) -> Answer:
-    sign, name = _split_arch(argument)
+    sign, name = split_arch(argument)
     if machine.gpus == 0:
         return _no(f"no GPU, the architecture {argument} required")
     if machine.arch is None:
@@ -248,75 +257,8 @@ def _device(machine: Machine, argument: str) -> Answer:
     return YES if answer == HOLDS else _no(f"the device {wanted.kind} of {wanted.module}: {answer}")
 
 
-def _check_device(argument: str) -> str | None:
-    return None if devices.VendorDevice.fits(argument) else f"'{argument[:60]}' is not KIND=MODULE: write for example npu=torch_npu"
-
-
 HOLDS = "returned True"
 """The answer of a predicate that holds."""
-
-_ARCH = re.compile(r"(?:(>=|<=|==|!=|>|<)\s*(?=sm_))?(sm_[0-9]+[a-z]?|gfx[0-9a-f]+[a-z0-9:+-]*)\Z")
-
-_MKLDNN_DTYPES = ("float32", "bfloat16", "float16")
-
-
-def _split_arch(argument: str) -> tuple[str, str]:
-    match = _ARCH.match(argument.strip())
-    if match is None:
-        raise ValueError(argument)
-    return match[1] or "", match[2]
-
-
-def _check_arch(argument: str) -> str | None:
-    match = _ARCH.match(argument.strip())
-    if match is None or (match[1] and not match[2][3:].isdecimal()):
-        return f"'{argument[:60]}' is not an architecture: write for example sm_90, \">=sm_80\" or gfx942"
-    return None
-
-
-def _check_mkldnn(argument: str) -> str | None:
-    return None if argument in _MKLDNN_DTYPES else f"'{argument[:60]}' is none of the dtypes {', '.join(_MKLDNN_DTYPES)}"
-
-
-def _check_target(argument: str) -> str | None:
-    return None if argument in TARGETS else f"'{argument[:60]}' is no target: {one_of(TARGETS)}"
-
-
-def _check_call(argument: str) -> str | None:
-    fits = re.fullmatch(r"[A-Za-z_]\w*([.:][A-Za-z_]\w*)+", argument, re.ASCII)
-    return None if fits else f"'{argument[:60]}' is not a dotted path: write for example torch.cuda.is_bf16_supported"
-
-
-_MEMORY = re.compile(r"(>=|>)\s*([0-9]+(?:\.[0-9]+)?)\s*(GiB|MiB|GB|MB)\Z")
-_UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "GB": 10**9, "MB": 10**6}
-
-
-def _split_memory(argument: str) -> tuple[str, float]:
-    match = _MEMORY.match(argument.strip())
-    if match is None:
-        raise ValueError(argument)
-    return match[1], float(match[2]) * _UNITS[match[3]]
-
-
-def memory_of(argument: str) -> int:
-    """Return the bytes of an argument of ``gpu_memory``, without its comparison sign."""
-    return math.ceil(_split_memory(argument)[1])
-
-
-def _check_range(argument: str) -> str | None:
-    try:
-        VersionRange.parse(argument)
-    except BadRange as error:
-        return str(error)
-    return None
-
-
-def _check_memory(argument: str) -> str | None:
-    return None if _MEMORY.match(argument.strip()) else f"'{argument[:60]}' is not an amount of memory: write for example \">=64GiB\""
-
-
-def _check_module(argument: str) -> str | None:
-    return None if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", argument, re.ASCII) else f"'{argument[:60]}' is not the name of a module"
 
 
 CAPABILITIES: Mapping[str, Capability] = {
@@ -334,39 +276,39 @@ CAPABILITIES: Mapping[str, Capability] = {
     "redis": Capability(
         summary="a Redis client, and a server: an embedded one, or one that --service names", probe=_redis, look=_look_for_redis
     ),
-    "python": Capability(summary="Python is in a range of versions", probe=_python, takes=">3.11.8", check=_check_range),
-    "torch": Capability(summary="torch is in a range of versions", probe=_torch, takes=">=2.12", check=_check_range),
-    "gpus": Capability(summary="so many GPUs are visible", probe=_gpus, takes=">=2", check=_check_range, is_of_gpus=True),
+    "python": Capability(summary="Python is in a range of versions", probe=_python, takes=">3.11.8", check=check_range),
+    "torch": Capability(summary="torch is in a range of versions", probe=_torch, takes=">=2.12", check=check_range),
+    "gpus": Capability(summary="so many GPUs are visible", probe=_gpus, takes=">=2", check=check_range, is_of_gpus=True),
     "gpu_memory": Capability(
-        summary="each GPU has so much memory", probe=_gpu_memory, takes=">=64GiB", check=_check_memory, is_of_gpus=True
+        summary="each GPU has so much memory", probe=_gpu_memory, takes=">=64GiB", check=check_memory, is_of_gpus=True
     ),
     "arch": Capability(
         summary="the GPU is of this architecture, or of one in a range of sm_NN",
         probe=_arch,
         takes=">=sm_80",
-        check=_check_arch,
+        check=check_arch,
         is_of_gpus=True,
     ),
-    "sms": Capability(summary="the GPU has so many multiprocessors", probe=_sms, takes=">=68", check=_check_range, is_of_gpus=True),
-    "mkldnn": Capability(summary="oneDNN computes this dtype on the CPU", probe=_mkldnn, takes="float16", check=_check_mkldnn),
+    "sms": Capability(summary="the GPU has so many multiprocessors", probe=_sms, takes=">=68", check=check_range, is_of_gpus=True),
+    "mkldnn": Capability(summary="oneDNN computes this dtype on the CPU", probe=_mkldnn, takes="float16", check=check_mkldnn),
     "target": Capability(
         summary="Triton compiles for this GPU, which the machine may lack",
         probe=_target,
         takes=EXAMPLE,
-        check=_check_target,
+        check=check_target,
     ),
     "call": Capability(
         summary="a function without arguments, such as a predicate of torch, returns True",
         probe=_call,
         takes="torch.cuda.is_bf16_supported",
-        check=_check_call,
+        check=check_call,
     ),
     "device": Capability(
         summary="torch sees a device that this module registers; a backend with module: requires it",
         probe=_device,
         takes="npu=torch_npu",
-        check=_check_device,
+        check=check_device,
     ),
-    "module": Capability(summary="a Python module is installed", probe=_module, takes="transformers", check=_check_module),
+    "module": Capability(summary="a Python module is installed", probe=_module, takes="transformers", check=check_module),
 }
 """The words of ``requires``, each with all that asks about it. What only torch knows, ``worker/torch_compat/facts.py`` tells."""

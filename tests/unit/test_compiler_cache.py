@@ -44,7 +44,7 @@ class Compiler:
         source.write_text(text)
         command = ["g++", str(source), "-O3", "-D", "A=1", "-Wall", f"-I{self.folder}/headers", *more, "-shared", "-o", str(output)]
         environment = {**os.environ, "CODE": str(code), **variables}
-        assert subprocess.run(command, check=False, env=environment, capture_output=True).returncode == code
+        assert subprocess.run(command, check=False, env=environment, capture_output=True, timeout=120).returncode == code
         return output.read_text() if output.exists() else ""
 
     @property
@@ -106,7 +106,7 @@ def test_a_precompiled_header_is_one_file(compiler: Compiler) -> None:
         header = compiler.folder / place / "h.h"
         header.parent.mkdir()
         header.write_text("int h;")
-        subprocess.run(["g++", "-x", "c++-header", str(header), "-o", f"{header}.gch"], check=True)
+        subprocess.run(["g++", "-x", "c++-header", str(header), "-o", f"{header}.gch"], check=True, timeout=120)
     assert (compiler.folder / "one" / "h.h.gch").samefile(compiler.folder / "two" / "h.h.gch")
     assert compiler.calls == 1
 

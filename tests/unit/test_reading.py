@@ -20,6 +20,7 @@ FULL: dict[str, Any] = seen(
     executed_others={"cpu": 3, "cuda": 4},
     abandoned=["its limit"],
     choices=[[{"name": "a", "class": "b.C"}], [{"name": "d", "class": ""}]],
+    tunings={"count": 0, "found": []},
     code=2,
     measured={"0": {"excess": {"$float": "inf"}}},
     unmeasured={"1": "no reference"},

@@ -171,7 +171,11 @@ def mutated(data: Any, rng: random.Random) -> Any:
 @pytest.mark.parametrize("seed", range(4))
 def test_single_form_error_in_shipped_spec_is_reported_alone(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    specs = [path for path in sorted(folder("specs").glob("*/*.yaml")) if not path.name.startswith("_")]
+    specs = [
+        path
+        for path in sorted(folder("specs").glob("*/*.yaml"))
+        if not path.name.startswith("_") and path.parent.name not in ("profiles", "offline")
+    ]
     count = 0
     while count < 40:
         path = rng.choice(specs)

@@ -40,7 +40,7 @@ KEYWORDS = frozenset(
     ["$schema", "$id", "$ref", "$defs", "title", "description", "examples", "type", "enum", "const", "properties", "additionalProperties"]
     + ["propertyNames", "required", "dependentRequired", "items", "uniqueItems", "pattern", "if", "then", "else", "allOf", "anyOf", "oneOf"]
     + ["not", "contains", "patternProperties"]
-    + ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minimum", "maximum", "exclusiveMinimum"]
+    + ["minLength", "minItems", "maxItems", "minProperties", "maxProperties", "minimum", "maximum", "exclusiveMinimum"]
 )
 IN_PLACE = ("additionalProperties", "propertyNames", "items", "contains", "if", "then", "else", "not")
 

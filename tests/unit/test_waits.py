@@ -23,6 +23,7 @@ RUNS = ("run", "call", "check_call", "check_output", "getoutput", "getstatusoutp
 BOUND_ELSEWHERE = {
     ("runner/execute/services/manage.py", "self.process.wait()"): "after SIGKILL",
     ("runner/execute/local/workers.py", "self.process.wait()"): "it has ended: its descriptor is readable",
+    ("runner/system/doctor/programs.py", "child.wait()"): "its process group was killed, or it has ended",
     ("runner/vocabulary/steps/spawn.py", "child.join()"): "by the deadline of the case",
     ("runner/vocabulary/steps/programs.py", "child.wait()"): "by the deadline of the case",
 }

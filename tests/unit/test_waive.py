@@ -211,7 +211,7 @@ def test_a_list_in_brackets_has_no_place_for_a_waiver(text: str) -> None:
 
 def patched(text: str, *indices: int) -> str:
     patch = removal_patch(read(file(text), WAIVERS), indices)
-    done = subprocess.run(["git", "apply"], input=patch, text=True, capture_output=True, check=False)
+    done = subprocess.run(["git", "apply"], input=patch, text=True, capture_output=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return Path("known.yaml").read_text()
 
@@ -291,7 +291,7 @@ def test_a_proposal_makes_the_run_green_and_a_repaired_torch_gets_the_patch_that
     assert main(["waive", "repaired", "--remove"]) == ExitCode.OK
     printed = capsys.readouterr()
     assert printed.out.startswith("--- a/known.yaml\n+++ b/known.yaml\n")
-    done = subprocess.run(["git", "apply"], input=printed.out, text=True, capture_output=True, check=False)
+    done = subprocess.run(["git", "apply"], input=printed.out, text=True, capture_output=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert Path("known.yaml").read_text() == KEPT.replace("2020", "2027")
 

@@ -72,7 +72,9 @@ class _Expansion:
         self.templates = {path: templates.parse(text) for path, text in substitution.occurrences(anatomy.data)}
         self.templated = frozenset(path[0] for path in self.templates)
         self.axes, _ = matrix.axes(anatomy.document)
-        self.requires = () if "requires" in self.templated else self._requires(anatomy.data.get("requires", []))
+        self.requires = (
+            () if "requires" in self.templated else read_requirements(self.document, ("requires",), anatomy.data.get("requires", []), [])
+        )
         self.services = [
             Requirement(name=name, argument=None, position=self.document.position(("services", index)))
             for index, name in enumerate(anatomy.data.get("services", []))
@@ -103,7 +105,11 @@ class _Expansion:
         problems.extend(problem for section in sections.values() for problem in section.problems)
         problems.extend(problem for problem in self._wrong_values(sections, point) if problem not in problems)
         merged = self._options(sections, point)
-        requires = self._requires(filled.listed("requires")) if "requires" in self.templated else self.requires
+        requires = (
+            read_requirements(self.document, ("requires",), filled.listed("requires"), [])
+            if "requires" in self.templated
+            else self.requires
+        )
         return Case(
             id=CaseId(self.prefix + point.bracket),
             spec=self.document.file,
@@ -117,7 +123,7 @@ class _Expansion:
             device=point.backend.device,
             module=point.backend.module,
             params=point.values,
-            requires=(*point.backend.requires, *self._targets(point), *requires, *self.services),
+            requires=(*point.backend.requires, *_compiler_of(point, self.document.position(("targets",))), *requires, *self.services),
             body=self._body(filled, point, sections),
             steps=self._steps.steps_of(filled),
             missing_names=self._missing(merged, filled),
@@ -128,9 +134,6 @@ class _Expansion:
             on_request=filled.section("on_request") is True,
             target=target_of(point),
         )
-
-    def _requires(self, given: Sequence[Any]) -> tuple[Requirement, ...]:
-        return read_requirements(self.document, ("requires",), given, [])
 
     def _wrong_values(self, sections: Mapping[str, "_Section"], point: matrix.Point) -> Iterator[Diagnostic]:
         """Yield the invalid values of options that come from templates; literal values are checked before."""
@@ -183,11 +186,6 @@ class _Expansion:
             problem = Diagnostic(position=self.document.position(("control", TRITON, key), key=True), message=message, hint=hint)
             problems.extend([problem] if unchanged and problem not in problems else [])
         return kernel
-
-    def _targets(self, point: matrix.Point) -> list[Requirement]:
-        """Return the requirement of a case that is compiled for a target: that the compiler for it works."""
-        target = target_of(point)
-        return [Requirement(name=AXIS, argument=target, position=self.document.position(("targets",)))] if target else []
 
     def _survivors(self) -> tuple[WrittenReason, ...]:
         entries = enumerate(self.anatomy.data.get("audit", []))
@@ -286,6 +284,12 @@ def _judged_names(anatomy: Anatomy) -> list[tuple[NameKind, str]]:
 
 def _at_point(position: Position, found: tuple[str, str], point: matrix.Point) -> Diagnostic:
     return Diagnostic(position=position, message=f"{found[0]} (at {point.bracket[:200]})", hint=found[1])
+
+
+def _compiler_of(point: matrix.Point, position: Position) -> list[Requirement]:
+    """Return the requirement of a case that is compiled for a target: that the compiler for it works."""
+    target = target_of(point)
+    return [Requirement(name=AXIS, argument=target, position=position)] if target else []
 
 
 def target_of(point: matrix.Point) -> str:
