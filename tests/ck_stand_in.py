@@ -3,6 +3,7 @@
 Its shape follows the import statements of torch 2.13 (``torch/_inductor/utils.py`` and ``codegen/rocm``); the contents are made up.
 """
 
+import functools
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
@@ -58,12 +59,15 @@ def make(folder: Path, torch_root: Path, *, without: Collection[str] = (), empty
     for part in OPERATIONS:
         if part not in without:
             _make_part(package / part, part, count=0 if part in empty else 3)
-    _make_headers(package, [name for name in (*ck_headers.wanted(torch_root), "ck/config.h", "ck/utility/deep.hpp") if name not in without])
+    _make_headers(package, [name for name in (*_wanted(torch_root), "ck/config.h", "ck/utility/deep.hpp") if name not in without])
     metadata = folder / "made_up_composable_kernel-7.1.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: made-up-composable-kernel\nVersion: 7.1\n")
     (metadata / "RECORD").write_text(f"{PACKAGE}/__init__.py,,\n")
     return package
+
+
+_wanted = functools.cache(ck_headers.wanted)
 
 
 def _make_part(folder: Path, part: str, *, count: int) -> None:

@@ -1,7 +1,11 @@
 """``doctor`` as a person runs it, and what a process with torch says of stand-ins for Composable Kernel."""
 
+import importlib
 import json
 import os
+import sys
+import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from runner.run import machine_report
 from runner.run.machine_report import WorkerReport, ask_generators, ask_worker
 from runner.system import availability
 from runner.system.installed_torch import installed_torch
+from runner.worker.torch_compat import ck_generators
 from tests import ck_stand_in
 from tests.fakes import environment, program, use_executor
 
@@ -109,6 +114,73 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **of_package: Any) ->
     return ask_generators()
 
 
+SLOW = pytest.mark.nightly(reason="each imports torch; test_the_generators_of_a_made_up_torch always runs the same code")
+
+
+@pytest.fixture
+def made_up_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand-ins for the modules of torch that generators are asked through; they turn an ImportError into nothing, as torch does."""
+    utils, conv, tile = (types.ModuleType(name) for name in ("utils", "ck_conv_template", "ck_tile_universal_gemm_template"))
+
+    def try_import() -> tuple[str | None, Callable[[], list[object]]]:
+        try:
+            found = importlib.import_module("ck4inductor.universal_gemm.gen_instances")
+        except ImportError:
+            return None, list
+        return "folder", found.gen_ops_library
+
+    vars(utils)["try_import_ck_lib"] = try_import
+
+    def conv_ops() -> list[object]:
+        return list(importlib.import_module("ck4inductor.grouped_conv_fwd.gen_instances").gen_conv_ops_library())
+
+    vars(conv)["gen_conv_ops_library"] = conv_ops
+    vars(tile)["ops"] = lambda: [1, 2]
+    monkeypatch.setitem(sys.modules, "torch._inductor.utils", utils)
+    for module in (conv, tile):
+        monkeypatch.setitem(sys.modules, f"torch._inductor.codegen.rocm.{module.__name__}", module)
+    monkeypatch.setattr(ck_generators, "_import_inductor", lambda: None)
+    for name in [name for name in sys.modules if name.partition(".")[0] == ck_stand_in.PACKAGE]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+
+
+@pytest.mark.parametrize(
+    ("of_package", "counts", "reasons"),
+    [
+        ({}, {"universal_gemm": 3, "batched_gemm": 3, "grouped_conv": 3, "ck_tile": 2}, {}),
+        (
+            {"without": ["batched_universal_gemm"], "empty": ["grouped_conv_fwd"]},
+            {"universal_gemm": 3, "grouped_conv": 0, "ck_tile": 2},
+            {"batched_gemm": "ModuleNotFoundError: No module named 'ck4inductor.batched_universal_gemm'", "grouped_conv": ""},
+        ),
+        (
+            {"without": ["universal_gemm"]},
+            {"universal_gemm": 0, "batched_gemm": 3, "grouped_conv": 3, "ck_tile": 0},
+            dict.fromkeys(("universal_gemm", "ck_tile"), "ModuleNotFoundError: No module named 'ck4inductor.universal_gemm'"),
+        ),
+        (
+            {"raises": "raise SystemExit('no')"},
+            {},
+            dict.fromkeys(("universal_gemm", "batched_gemm", "grouped_conv", "ck_tile"), "SystemExit: no"),
+        ),
+    ],
+)
+@pytest.mark.usefixtures("made_up_torch")
+def test_the_generators_of_a_made_up_torch(
+    tmp_path: Path, of_package: dict[str, Any], counts: dict[str, int], reasons: dict[str, str]
+) -> None:
+    ck_stand_in.make(tmp_path / "site", INSTALLED.root, **of_package)
+    before = set(sys.modules)
+    try:
+        found = ck_generators.collect()
+    finally:
+        for name in set(sys.modules) - before:
+            del sys.modules[name]
+    assert found == {"inductor": "", "counts": counts, "reasons": reasons}
+
+
+@SLOW
 @pytest.mark.torch
 def test_generators_of_an_incomplete_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = asked(tmp_path, monkeypatch, without=["batched_universal_gemm"], empty=["grouped_conv_fwd"])
@@ -121,9 +193,6 @@ def test_generators_of_an_incomplete_package(tmp_path: Path, monkeypatch: pytest
     assert report.counts["ck_tile"] > 0
     assert report.reasons["batched_gemm"] == "ModuleNotFoundError: No module named 'ck4inductor.batched_universal_gemm'"
     assert report.reasons["grouped_conv"] == ""
-
-
-SLOW = pytest.mark.nightly(reason="each imports torch once more; the incomplete package above always runs")
 
 
 @SLOW

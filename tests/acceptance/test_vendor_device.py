@@ -71,7 +71,7 @@ def test_without_the_package_every_case_is_unavailable(specs: Path) -> None:
 ASK = """\
 import sys
 import torch
-from runner.worker.torch_compat import vendor_devices
+from runner.worker.torch_compat import devices, vendor_devices  # devices: so that forks need not import it
 
 for question in sys.argv[1:]:
     print(vendor_devices.answer(question, seconds=5 if "hangs" in question else 60))

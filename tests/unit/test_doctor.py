@@ -1,9 +1,10 @@
 """The checks of ``doctor``: each on machines that have what it looks for, lack it, or have half of it. Nothing here imports torch."""
 
+import functools
 import itertools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -375,6 +376,14 @@ def test_a_variable_that_names_no_rocm(tmp_path: Path) -> None:
 # -- Composable Kernel --------------------------------------------------------------------------------------------------
 
 COUNTS = {"universal_gemm": 3, "batched_gemm": 3, "grouped_conv": 3, "ck_tile": 40}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def read_once() -> Iterator[None]:
+    """Read the sources of torch once for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ck_headers, "wanted", functools.cache(ck_headers.wanted))
+        yield
 
 
 def ck(
