@@ -123,6 +123,7 @@ class DoctorOptions:
     paths: tuple[Path, ...]
     backends: tuple[Path, ...]
     json: bool
+    profile: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
