@@ -194,6 +194,12 @@ def test_torch_does_not_fall_back_to_clang(tmp_path: Path) -> None:
     assert (found.level, found.remedy) == (Level.WARNING, f"export CXX={path}")
 
 
+def test_an_empty_variable_is_no_program(tmp_path: Path) -> None:
+    made(tmp_path / "bin" / "g++", "\x7fELF")
+    (found,) = compiled(tmp_path, CXX="")
+    assert (found.level, found.found) == (Level.PROBLEM, "CXX names no program")
+
+
 def test_a_variable_of_several_words_is_no_program(tmp_path: Path) -> None:
     made(tmp_path / "bin" / "g++", "\x7fELF")
     (found,) = compiled(tmp_path, CXX="ccache g++ --token=geheim")
