@@ -12,6 +12,7 @@ from runner.core.diagnostics import Position, UsageError, shown_path
 from runner.core.results import CaseResult
 from runner.judge.waivers import Waivers
 from runner.language.load import Suite, load_specs, surroundings_of
+from runner.language.profiles import read_profile, shipped_profiles
 from runner.language.read.document import Document
 from runner.language.read.files import SpecPath
 from runner.language.waivers import load_waivers
@@ -62,6 +63,16 @@ def problems(header: RunHeader, place: Path, published: Sequence[Path]) -> Itera
             yield f"'{name}' is not a file below --specs"
         elif not name.startswith(f"{OWN}/"):
             yield f"'{name}' is no file of a submission"
+
+
+def of_profile(name: str | None) -> tuple[Path, ...]:
+    """Return the files of a reader's own profile: those of its author in the archive must be the same. A shipped one has none."""
+    if name is None or name in shipped_profiles():
+        return ()
+    profile = read_profile(name)
+    shipped = folder("specs").resolve()
+    found = (profile.document.path, *profile.specs, *profile.backends, *profile.waivers)
+    return tuple(path for path in found if not Path(os.path.realpath(path)).is_relative_to(shipped))
 
 
 def _of_shipped(name: str, found: str) -> Iterator[str]:

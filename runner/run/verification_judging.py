@@ -45,7 +45,8 @@ def judged_again(
 ) -> Verification:
     """Return what is found of a run whose members lie in the folder ``place``; ``found`` was found before."""
     assert run.footer is not None, "checked by the caller"
-    findings = [*found, *(Finding("files", problem) for problem in verification_files.problems(run.header, place, specs))]
+    published = [*specs, *verification_files.of_profile(profile)]
+    findings = [*found, *(Finding("files", problem) for problem in verification_files.problems(run.header, place, published))]
     findings += [Finding("cases", problem) for problem in verification_files.stolen(run.results)]
     unjudged: list[str] = []
     results: Sequence[CaseResult] = run.results
@@ -70,7 +71,7 @@ def judged_again(
         and statement.conformance is not stated.conformance
     ):
         findings.append(Finding("statement", f"it states {stated.conformance.value}, and its cases give {statement.conformance.value}"))
-    claims = verification_claims.claims(run, results, signature=signature, compared=bool(specs), judged=then is not None)
+    claims = verification_claims.claims(run, results, signature=signature, compared=bool(published), judged=then is not None)
     return Verification(
         findings=tuple(findings),
         unjudged=tuple(unjudged),
