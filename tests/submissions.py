@@ -1,5 +1,6 @@
 """A small run of a made-up profile without torch, its submission, and archives that were changed by somebody."""
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ import pytest
 from runner.cli.parser import main
 from runner.execute.base import Execution, Job
 from runner.record.evidence import digest
+from runner.record.journal import Run, totals
+from runner.record.journal.lines import encode
 from runner.record.journal.reading import read_form
 from runner.record.submission import manifest
 from runner.record.submission.layout import ATTESTATION, ENVELOPE, JOURNAL, JUNIT, MANIFEST
@@ -146,7 +149,15 @@ class Archive:
         statement = json.loads(self.members[ATTESTATION])
         for subject in statement["subject"]:
             subject["digest"] = {"sha256": digest(self.members[subject["name"]])}
-        predicate = statement["predicate"]
+        with contextlib.suppress(ValueError, KeyError):  # a journal without a header or a footer cannot be attested
+            self._attest(statement["predicate"])
+        if signer is not None:
+            statement["predicate"]["signer"] = signer
+            self.members.pop(ENVELOPE, None)
+        self.members[ATTESTATION] = manifest.as_json(statement)
+        return self
+
+    def _attest(self, predicate: dict[str, Any]) -> None:
         header, footer = self.lines[0], self.lines[-1]
         predicate["files"], predicate["environment"]["facts"] = header["specs"], header["environment"]
         predicate["environment"]["sha256"] = digest(self.members["environment.json"])
@@ -154,20 +165,26 @@ class Archive:
         predicate["totals"], predicate["exit_code"], predicate["statement"] = footer["totals"], footer["exit_code"], footer["statement"]
         predicate["run"].update({"id": header["run_id"], "started": header["started"], "ended": footer["ended"]})
         predicate["profile"] = [{"name": one["name"], "version": one["version"], "sha256": one["digest"]} for one in header["profile"]]
-        if signer is not None:
-            predicate["signer"] = signer
-            self.members.pop(ENVELOPE, None)
-        self.members[ATTESTATION] = manifest.as_json(statement)
-        return self
 
+    def restated(self) -> None:
+        """Count and state anew what the lines of the journal give, in its footer and in the report."""
+        run = self._run()
+        statement = run.header.statement(run.results)
+        totals_now = totals(run.results)
 
-def junit_again(archive: Archive) -> None:
-    """Write the report anew from the journal as it is now."""
-    with TemporaryDirectory() as place:
-        path = Path(place) / "run.jsonl"
-        path.write_bytes(archive.members[JOURNAL])
-        run = read_form(path)
-    archive.members[JUNIT] = document_of(run.header, run.results, run.footer.ledgers if run.footer else ())
+        def change(line: dict[str, Any]) -> None:
+            line.update(totals=totals_now, statement=[encode(statement)] if statement else [])
+            line["exit_code"] = int(statement.conformance.exit_code) if statement else line["exit_code"]
+
+        self.edit(change, "footer")
+        run = self._run()
+        self.members[JUNIT] = document_of(run.header, run.results, run.footer.ledgers if run.footer else ())
+
+    def _run(self) -> Run:
+        with TemporaryDirectory() as place:
+            path = Path(place) / "run.jsonl"
+            path.write_bytes(self.members[JOURNAL])
+            return read_form(path)
 
 
 def _changed(data: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:

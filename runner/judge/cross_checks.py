@@ -18,6 +18,12 @@ from runner.language.backends import Backend
 _CACHE = ("fxgraph_cache_miss", "fxgraph_cache_hit", "fxgraph_cache_bypass")
 """Counters of which each compiled graph that inductor looks up adds one."""
 
+_LONGEST = 1e7
+"""Seconds: no phase takes longer."""
+
+_OF_COMPILING = ("trace", "lower", "codegen", "kernel build", "run")
+"""Phases of which one takes time wherever a graph is compiled or loaded."""
+
 _FREE = ("script", "api")
 """Kinds of step whose Python may set counters itself."""
 
@@ -40,8 +46,8 @@ _PROPERTIES = re.compile(r"DeviceProperties\(type='(\w+)'[^)]*?\bcc=(?:'([\w:+-]
 
 
 def disagreements(backend: Backend, environment: Mapping[str, str], observation: Observation, steps: Sequence[CarriedOut]) -> Iterator[str]:
-    """Yield each way in which the facts of one case contradict each other."""
-    for check in CHECKS:
+    """Yield each way in which the facts of one case contradict each other; none for a backend that claims no compilation."""
+    for check in CHECKS if backend.compiles else ():
         yield from check(backend, environment, observation, steps)
 
 
@@ -92,7 +98,8 @@ def _cache_counts_are_graphs(_: Backend, __: Mapping[str, str], ___: Observation
         grown = count - before if count >= before else count
         before = count
         if grown > 0 and grown != len(known.observed.graphs) and known.observed.raised is None and known.step.kind not in _FREE:
-            yield f"the counters of step {number} say that {grown} graphs were looked up, and it compiled or loaded {len(known.observed.graphs)}"
+            graphs = len(known.observed.graphs)
+            yield f"the counters of step {number} say that {grown} graphs were looked up, and it compiled or loaded {graphs}"
 
 
 def _census_adds_up(_: Backend, __: Mapping[str, str], ___: Observation, steps: Sequence[CarriedOut]) -> Iterator[str]:
@@ -141,11 +148,10 @@ def _code_is_for_the_device(_: Backend, environment: Mapping[str, str], ___: Obs
                     yield f"the code of step {number} is for a GPU, and the machine had none"
 
 
-def _phases_are_times(_: Backend, __: Mapping[str, str], observation: Observation, ___: Sequence[CarriedOut]) -> Iterator[str]:
-    if any(not 0 <= seconds < 1e7 for seconds in observation.phases.values()):
+def _phases_are_times(_: Backend, __: Mapping[str, str], observation: Observation, steps: Sequence[CarriedOut]) -> Iterator[str]:
+    if any(not 0 <= seconds < _LONGEST for seconds in observation.phases.values()):
         yield "a phase took less than no time"
-    entered = any(known.observed.graphs for known in ___)
-    if entered and not any(observation.phases.get(name, 0) > 0 for name in ("trace", "lower", "codegen", "kernel build", "run", "compile")):
+    if any(known.observed.graphs for known in steps) and not any(observation.phases.get(name, 0) > 0 for name in _OF_COMPILING):
         yield "graphs were compiled or loaded, and no phase of a compilation took time"
 
 
