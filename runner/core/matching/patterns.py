@@ -4,6 +4,7 @@ Two faults of a pattern are reported badly by ``re`` alone: it does not compile,
 this module.
 """
 
+import functools
 import json
 import re
 import sys
@@ -46,6 +47,7 @@ def is_unspecific(pattern: str, frames: Sequence[str] = ("{0}",)) -> bool:
         return False
 
 
+@functools.lru_cache(maxsize=1 << 14)  # the shipped waivers are read by many commands, and by some several times
 def _fits_unrelated(pattern: str, frame: str, length: int) -> bool:
     fillings = [_filling(characters, length) for characters in _UNRELATED]
     return sum(search(pattern, frame.replace("{0}", one).replace("{1}", one), seconds=1.0) is not None for one in fillings) > 1
