@@ -178,6 +178,9 @@ class SubmitOptions:
     out: Path | None
     key: Path | None
     """A private key."""
+    dispatch: Path | None
+    """What a CI relay sent."""
+    artifact_url: str
     replace: bool
     json: bool
 
