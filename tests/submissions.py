@@ -68,14 +68,14 @@ ONE, TWO = (f"area/{name}[backend=cpu,size=2]" for name in ("one", "two"))
 WAIVED = "area/two[backend=cpu,size=3]"
 
 
-def _answer(folder: Path) -> Callable[[Job], Execution]:
+def _answer(folder: Path, code: str) -> Callable[[Job], Execution]:
     """Return what a worker answers: one graph with one kernel; the waived case misses the cache twice."""
 
     def answer(job: Job) -> Execution:
         assert job.plan is not None
         place = folder / job.folder
         place.mkdir(parents=True, exist_ok=True)
-        (place / "code-0-0.txt").write_text(CODE)
+        (place / "code-0-0.txt").write_text(code)
         misses = 2 if job.plan["id"] == WAIVED else 1
         facts = seen(code=1, counters={"inductor": {"fxgraph_cache_miss": misses}}, graphs=[["cpu"]] * misses)
         sent = observation(facts, id=job.plan["id"])
@@ -85,16 +85,19 @@ def _answer(folder: Path) -> Callable[[Job], Execution]:
 
 
 @contextmanager
-def a_run(place: Path, profile: str = PROFILE) -> Iterator[Path]:
-    """Make a run of the profile in the folder ``place``, which is the working folder meanwhile; yield the folder of the run."""
+def a_run(place: Path, profile: str = PROFILE, code: str = CODE, more: str = "") -> Iterator[Path]:
+    """Make a run of the profile in the folder ``place``, which is the working folder meanwhile; yield the folder of the run.
+
+    ``more`` is added to the first spec.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         (place / "specs" / "area").mkdir(parents=True)
         for name, tag in {"one": "first", "two": "second"}.items():
-            (place / "specs" / "area" / f"{name}.yaml").write_text(SPEC.replace("TAG", tag))
+            (place / "specs" / "area" / f"{name}.yaml").write_text(SPEC.replace("TAG", tag) + (more if name == "one" else ""))
         (place / "known.yaml").write_text(WAIVERS)
         (place / "ours.yaml").write_text(profile)
-        use_executor(patch, _answer(place / "out"))
+        use_executor(patch, _answer(place / "out", code))
         main(["run", "--profile", "ours.yaml", "--out", "out"])
         yield place / "out"
 

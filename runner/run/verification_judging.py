@@ -44,37 +44,16 @@ def judged_again(
     run: Run, place: Path, found: tuple[Finding, ...], *, signature: tuple[str, bool], profile: str | None, specs: Sequence[Path]
 ) -> Verification:
     """Return what is found of a run whose members lie in the folder ``place``; ``found`` was found before."""
-    assert run.footer is not None, "checked by the caller"
     published = [*specs, *verification_files.of_profile(profile)]
     findings = [*found, *(Finding("files", problem) for problem in verification_files.problems(run.header, place, published))]
     findings += [Finding("cases", problem) for problem in verification_files.stolen(run.results)]
-    unjudged: list[str] = []
-    results: Sequence[CaseResult] = run.results
-    try:
-        then = verification_files.loaded(run.header, run.results, place)
-    except (InvalidSpecs, UsageError, ValueError) as error:
-        then = None
-        unjudged.append(f"the cases cannot be loaded here: {str(error).splitlines()[0]}")
-    if then is not None:
-        results, problems = _results(run, then, place)
-        findings += problems
-    findings += _ledgers(run.footer.ledgers, results)
-    statement, problems, why = _statement(run.header, results, profile)
-    findings += problems
-    unjudged += why
-    stated = next(iter(run.footer.statement), None)
-    if (
-        statement is not None
-        and stated is not None
-        and then is not None
-        and not problems
-        and statement.conformance is not stated.conformance
-    ):
-        findings.append(Finding("statement", f"it states {stated.conformance.value}, and its cases give {statement.conformance.value}"))
-    claims = verification_claims.claims(run, results, signature=signature, compared=bool(published), judged=then is not None)
+    results, problems, unjudged = _loaded_and_judged(run, place)
+    statement, others, why = _statement(run.header, results, profile)
+    findings += [*problems, *others, *_other_statement(run, statement if not (unjudged or others) else None)]
+    claims = verification_claims.claims(run, results, signature=signature, compared=bool(published), judged=not unjudged)
     return Verification(
         findings=tuple(findings),
-        unjudged=tuple(unjudged),
+        unjudged=(*unjudged, *why),
         follows=claims.follows,
         words=claims.words,
         run=run.header.run_id,
@@ -83,6 +62,24 @@ def judged_again(
         statement=statement,
         code_of_cases=_code(run.header, results),
     )
+
+
+def _loaded_and_judged(run: Run, place: Path) -> tuple[Sequence[CaseResult], list[Finding], list[str]]:
+    """Return the results as they are judged now, the contradictions, and why they could not be judged."""
+    assert run.footer is not None, "checked by the caller"
+    try:
+        then = verification_files.loaded(run.header, run.results, place)
+    except (InvalidSpecs, UsageError, ValueError) as error:
+        return run.results, [*_ledgers(run.footer.ledgers, run.results)], [f"the cases cannot be loaded here: {str(error).splitlines()[0]}"]
+    results, findings = _results(run, then, place)
+    return results, [*findings, *_ledgers(run.footer.ledgers, results)], []
+
+
+def _other_statement(run: Run, computed: Statement | None) -> Iterator[Finding]:
+    """Yield how the recorded statement differs from the one that was computed; nothing where it could not be."""
+    for stated in run.footer.statement if run.footer and computed else ():
+        if computed and computed.conformance is not stated.conformance:
+            yield Finding("statement", f"it states {stated.conformance.value}, and its cases give {computed.conformance.value}")
 
 
 def _code(header: RunHeader, results: Sequence[CaseResult]) -> ExitCode:

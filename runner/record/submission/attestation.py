@@ -7,7 +7,7 @@ import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runner.core.diagnostics import UsageError, one_line, shown_path
 from runner.record.evidence import digest
@@ -71,7 +71,7 @@ def difference(found: bytes, expected: bytes) -> str:
         return "it is no JSON"
 
 
-def _first_difference(found: Any, expected: Any, where: str) -> str:
+def _first_difference(found: object, expected: object, where: str) -> str:
     if isinstance(found, dict) and isinstance(expected, dict):
         for key in sorted(expected.keys() | found.keys()):
             if key not in found or key not in expected:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from runner.core.diagnostics import UsageError, shown_path
 from runner.core.results import CaseResult
@@ -105,17 +105,13 @@ def _evidence(path: Path, result: CaseResult, portable: Portable) -> Iterator[tu
 def _journal(path: Path, portable: Portable, digests: dict[str, dict[str, str]]) -> bytes:
     """Return the journal with the names of the submission and the digests of its files."""
     with open_untrusted(path / JOURNAL) as stream:
-        lines = [portable.line(json.loads(line)) for line in stream]
+        lines = [portable.line(line) for line in stream]
     for line in lines:
         for part in (line, *line.get("attempts", ())):
-            _set_digests(part, digests)
+            if part.get("evidence"):
+                known = digests.get(part["folder"], {})
+                part["evidence"] = {name: known.get(name, given) for name, given in part["evidence"].items()}
     return b"".join(json.dumps(line, allow_nan=False, ensure_ascii=True).encode("ascii") + b"\n" for line in lines)
-
-
-def _set_digests(part: dict[str, Any], digests: dict[str, dict[str, str]]) -> None:
-    if part.get("evidence"):
-        known = digests.get(part["folder"], {})
-        part["evidence"] = {name: known.get(name, given) for name, given in part["evidence"].items()}
 
 
 def _read(journal: bytes) -> Run:

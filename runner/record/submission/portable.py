@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,8 +101,9 @@ class Portable:
         cut = self._cut(found, "")
         return data if cut == found else json.dumps(cut, ensure_ascii=True).encode("ascii")
 
-    def line(self, record: Mapping[str, Any]) -> dict[str, Any]:
+    def line(self, written: bytes) -> dict[str, Any]:
         """Return a line of the journal with the names of the submission."""
+        record = json.loads(written)
         found = {key: self._renamed(value, key) for key, value in record.items()}
         if found.get("kind") == "header":
             found["specs"] = {self._names.get(name, name): digest for name, digest in record["specs"].items()}
@@ -120,7 +121,7 @@ class Portable:
             return self.text(text)
         return shlex.join(self._by_path.get(Path(os.path.realpath(word)), self.text(word)) for word in words)
 
-    def _renamed(self, value: Any, key: str) -> Any:
+    def _renamed(self, value: object, key: str) -> Any:
         if isinstance(value, str):
             if key in ("spec", "file"):
                 return self._names.get(value) or self._ledgers.get(value) or self.text(value)
@@ -129,7 +130,7 @@ class Portable:
             return [self._renamed(one, key) for one in value]
         return {name: self._renamed(one, name) for name, one in value.items()} if isinstance(value, dict) else value
 
-    def _cut(self, value: Any, key: str) -> Any:
+    def _cut(self, value: object, key: str) -> Any:
         if isinstance(value, str):
             return value if key == "id" else redacted(self.text(value))
         if isinstance(value, list):
