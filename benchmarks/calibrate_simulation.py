@@ -1,9 +1,10 @@
-"""Compares Inductor's code for a simulated GPU with its code on the real one: ``python benchmarks/calibrate_simulation.py MODE``.
+r"""Compares Inductor's code for a simulated GPU with its code on the real one: ``python benchmarks/calibrate_simulation.py MODE``.
 
 On a machine with the GPU, from the root of the project (about a minute; torch, Triton and g++ are all that it needs)::
 
-    S=benchmarks/calibrate_simulation.py; python3 $S dump --mode real --out $OUT/real.json & CUDA_VISIBLE_DEVICES= python3 $S dump \
-    --mode simulated --target cuda:sm_90 --out $OUT/simulated.json; wait; python3 $S compare $OUT/real.json $OUT/simulated.json
+    S=benchmarks/calibrate_simulation.py; (python3 $S dump --mode real --out $OUT/real.json > $OUT/real.log 2>&1) & (python3 $S dump \
+    --mode simulated --out $OUT/simulated.json > $OUT/simulated.log 2>&1); wait; \
+    python3 $S compare $OUT/real.json $OUT/simulated.json | tee $OUT/compare.txt
 
 ``dump --mode real`` compiles and runs each case on the GPU; ``dump --mode simulated`` generates and compiles the same with the device
 hidden, by the same torch. Both write the wrappers, the candidates of autotuning, and PTX and metadata of each configuration of each
@@ -13,7 +14,6 @@ kernel. ``compare`` normalizes folders and hashes, prints what differs, and exit
 import argparse
 import contextlib
 import difflib
-import importlib.util
 import json
 import os
 import re
@@ -139,18 +139,9 @@ def dump(options: argparse.Namespace) -> int:
 
 def _simulate(name: str, scratch: Path) -> None:
     from runner.core.targets import TARGETS
-    from runner.worker.torch_compat import simulated_codegen, simulated_patches, simulated_shim
+    from runner.worker.offline.simulated_zygote import install
 
-    spec = importlib.util.find_spec("torch")
-    assert spec is not None
-    assert spec.origin is not None
-    root = Path(spec.origin).parent
-    loaded = simulated_shim.load(root, simulated_shim.built(root, str(root), scratch))
-    import torch  # noqa: F401 - after the hooks, which torch asks once
-
-    loaded.simulate_guard()
-    simulated_patches.install(TARGETS[name])
-    simulated_codegen.install()
+    install(TARGETS[name], scratch)
 
 
 def _dumped(run: Callable[[Case], dict[str, Any]], case: Case, name: str) -> dict[str, Any]:

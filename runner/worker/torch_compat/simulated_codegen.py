@@ -3,28 +3,15 @@
 import ast
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.worker.torch_compat import choice_census, compiling
+from runner.core.simulated import FIXED
+from runner.worker.torch_compat import choice_census, compiling, option_state
 from runner.worker.torch_compat.choice_census import Tally, Tuning
 
-FIXED: Mapping[str, Mapping[str, Any]] = {
-    "config": {
-        "compile_threads": 1,
-        "force_disable_caches": True,
-        "fx_graph_cache": False,
-        "fx_graph_remote_cache": False,
-        "autotune_local_cache": False,
-        "autotune_remote_cache": False,
-        "benchmark_epilogue_fusion": False,
-        "autotune_num_choices_displayed": 0,
-        "use_static_cuda_launcher": False,
-    },
-    "functorch_config": {"enable_autograd_cache": False, "force_non_lazy_backward_lowering": True},
-}
-"""Options that a simulated GPU needs. Times of candidates are invented here, so that no cache may keep them."""
+__all__ = ["FIXED", "Graph", "Lowered", "Recording", "Source", "Unfaithful", "compiled_configs", "install", "load", "sources", "take"]
 
 
 class Unfaithful(Exception):
@@ -51,8 +38,6 @@ class Recording:
     tunings: list[Tuning] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     """What is not faithful, in the order in which it was met."""
-    compiles_candidates: bool = False
-    """Whether each candidate of a selection is compiled."""
 
     def refuse(self, what: str) -> Unfaithful:
         """Record why the code is not faithful, also where torch catches the exception; return the exception."""
@@ -64,9 +49,9 @@ class Recording:
 _recording: list[Recording] = [Recording()]
 
 
-def take(*, compiles_candidates: bool = False) -> Recording:
+def take() -> Recording:
     """Return the recording, and begin a new one."""
-    taken, _recording[0] = _recording[0], Recording(compiles_candidates=compiles_candidates)
+    taken, _recording[0] = _recording[0], Recording()
     return taken
 
 
@@ -80,7 +65,10 @@ class _Module:
 
 
 def install() -> None:
-    """Install the hooks for the rest of the process. Import Inductor after the simulation only."""
+    """Set the options and install the hooks for the rest of the process. Import Inductor after the simulation only."""
+    for section, options in FIXED.items():
+        for name, value in options.items():
+            option_state.set_option(option_state.OPTIONS[section], name, value)
     compiling.wrap("torch._inductor.graph", "GraphLowering.compile_to_module", _recording_wrapper)
     compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.__call__", _recording_selection)
     compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.make_benchmark_fn", _ranked_by_place)
@@ -175,17 +163,27 @@ def _refusing_operators(original: Callable[..., Any]) -> Callable[..., Any]:
 def _recording_selection(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(selector: Any, name: Any, choices: Any, *args: Any, **kwargs: Any) -> Any:
-        recording, found = _recording[0], list(choices)
+        found = _left(choices)
         tuning = Tuning(op=str(name), how="only" if len(found) == 1 else "untimed")
-        recording.tunings.append(tuning)
+        _recording[0].tunings.append(tuning)
         for choice in found:
             tally = tuning.tallies.setdefault(choice_census.backend_of(choice), Tally())
             tally.rendered += 1
-            if recording.compiles_candidates and hasattr(choice, "bmreq") and hasattr(choice.bmreq, "module_path"):
+            if hasattr(getattr(choice, "bmreq", None), "module_path"):
                 _compile_candidate(choice, tally)
         return original(selector, name, choices, *args, **kwargs)
 
     return wrapper
+
+
+def _left(choices: Sequence[Any]) -> list[Any]:
+    """Return the candidates that the options of ``test_configs`` leave, as the selector filters them."""
+    from torch._inductor import select_algorithm
+
+    found = list(choices)
+    for name in ("filter_choices_by_name_regex", "filter_choices_by_desc_regex"):
+        found = list(getattr(select_algorithm, name)(found))
+    return found
 
 
 def _compile_candidate(choice: Any, tally: Tally) -> None:
@@ -194,8 +192,7 @@ def _compile_candidate(choice: Any, tally: Tally) -> None:
     request = choice.bmreq
     try:
         module = PyCodeCache.load_by_key_path(request.module_cache_key, request.module_path, set_sys_modules=False)
-        for _ in compiled_configs(getattr(module, request.kernel_name)):
-            pass
+        list(compiled_configs(getattr(module, request.kernel_name)))
     except Exception as error:  # a compiler may raise anything: it is counted
         tally.failed += 1
         tally.error = tally.error or f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]

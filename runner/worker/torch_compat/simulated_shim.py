@@ -6,6 +6,7 @@ no guard is registered. One device is reported; streams and events have no effec
 
 import ctypes
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -87,12 +88,20 @@ class NoShim(Exception):
     """The library cannot be built here. The text says why."""
 
 
-def built(torch_root: Path, version: str, folder: Path) -> Path:
+def torch_root() -> Path:
+    """Return the folder of torch, found without importing it; raise ``NoShim``."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise NoShim("torch is not installed")
+    return Path(spec.origin).parent
+
+
+def built(torch_root: Path, folder: Path) -> Path:
     """Return the library, built in ``folder`` if it is not there yet; raise ``NoShim``. Its name has the digest of all it is made of."""
     compiler = shutil.which(COMPILER)
     if compiler is None:
         raise NoShim(f"{COMPILER} is not installed, which builds the C++ side of a simulated GPU")
-    digest = hashlib.sha256(f"{SOURCE}\0{version}\0{torch_root}\0{compiler}".encode()).hexdigest()[:24]
+    digest = hashlib.sha256(f"{SOURCE}\0{_version(torch_root)}\0{torch_root}\0{compiler}".encode()).hexdigest()[:24]
     library = folder / f"simulated-{digest}.so"
     if library.is_file():
         return library
@@ -103,6 +112,11 @@ def built(torch_root: Path, version: str, folder: Path) -> Path:
         _run([compiler, "-std=c++20", "-O0", "-fPIC", "-shared", f"-I{torch_root / 'include'}", str(source), "-o", str(made)])
         os.replace(made, library)  # another process may build it at the same time: each name is either absent or whole
     return library
+
+
+def _version(torch_root: Path) -> str:
+    file = torch_root / "version.py"
+    return file.read_text() if file.is_file() else ""
 
 
 def _run(command: list[str]) -> None:
