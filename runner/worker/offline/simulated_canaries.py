@@ -71,7 +71,7 @@ def lowered(
     from torch._subclasses import FakeTensorMode
 
     torch._dynamo.reset()
-    codegen.take()
+    codegen.take(compiles_candidates=False)
     pinned = {"test_configs.autotune_choice_desc_regex": r"BLOCK_M=128, BLOCK_N=(128|64)\b.*num_warps=(4|8)"} if largest else {}
     wanted = {**codegen.FIXED, "config": {**codegen.FIXED["config"], **(config or {}), **pinned}}
     with option_state.patched_options(wanted), FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():

@@ -48,13 +48,14 @@ def _facts(name: str) -> dict[str, Any]:
 
 def install(target: Target, folder: Path) -> None:
     """Install the simulation for the rest of the process: the C++ side before torch is imported, the rest before Inductor is."""
-    from runner.worker.torch_compat import simulated_codegen, simulated_patches, simulated_shim
+    from runner.worker.torch_compat import imports, simulated_codegen, simulated_patches, simulated_shim
 
     root = simulated_shim.torch_root()
     loaded = simulated_shim.load(root, simulated_shim.built(root, folder))
     import torch
 
     torch.set_num_threads(1)
+    imports.without_monitor_thread()
     loaded.simulate_guard()
     simulated_patches.install(target)
     simulated_codegen.install()

@@ -36,6 +36,8 @@ class Recording:
 
     graphs: list[Graph] = field(default_factory=list)
     tunings: list[Tuning] = field(default_factory=list)
+    compiles_candidates: bool = True
+    """Whether each candidate of a selection is compiled."""
     refused: list[str] = field(default_factory=list)
     """What is not faithful, in the order in which it was met."""
 
@@ -49,9 +51,9 @@ class Recording:
 _recording: list[Recording] = [Recording()]
 
 
-def take() -> Recording:
+def take(*, compiles_candidates: bool = True) -> Recording:
     """Return the recording, and begin a new one."""
-    taken, _recording[0] = _recording[0], Recording()
+    taken, _recording[0] = _recording[0], Recording(compiles_candidates=compiles_candidates)
     return taken
 
 
@@ -74,6 +76,8 @@ def install() -> None:
     compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.make_benchmark_fn", _ranked_by_place)
     compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.make_precompile_fn", _precompiling_nothing)
     compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.log_results", _printing_nothing)
+    with contextlib.suppress(AttributeError):  # later torches print a second summary
+        compiling.wrap("torch._inductor.select_algorithm", "_log_autotune_choices_stats", _printing_nothing)
     for module, name in (
         ("torch._inductor.runtime.benchmarking", "Benchmarker.benchmark"),
         ("torch._inductor.runtime.benchmarking", "Benchmarker.benchmark_gpu"),
@@ -169,7 +173,7 @@ def _recording_selection(original: Callable[..., Any]) -> Callable[..., Any]:
         for choice in found:
             tally = tuning.tallies.setdefault(choice_census.backend_of(choice), Tally())
             tally.rendered += 1
-            if hasattr(getattr(choice, "bmreq", None), "module_path"):
+            if _recording[0].compiles_candidates and hasattr(getattr(choice, "bmreq", None), "module_path"):
                 _compile_candidate(choice, tally)
         return original(selector, name, choices, *args, **kwargs)
 
