@@ -41,9 +41,9 @@ def problems(target: Target, kernels: Sequence[str], texts: Sequence[str]) -> It
     if not named or not all(_is_for(target, one) for one in named):
         yield f"{target.isa} is for {', '.join(sorted(one for one in named if not _is_for(target, one))) or 'no target'}"
     there = entries(isa, target.isa)
+    yield from (f"{target.isa} has no kernel '{kernel}'" for kernel in kernels if kernel not in there)
     if len(modules) != len(set(there)):
         yield f"ttgir has {len(modules)} modules, {target.isa} has {len(set(there))} kernels"
-    yield from (f"{target.isa} has no kernel '{kernel}'" for kernel in kernels if kernel not in there)
 
 
 _MODULE = re.compile(r'\bttg\.target = "([^"\n]*)"')
