@@ -85,18 +85,18 @@ GENERATORS = ("ATEN", "TRITON", "CK", "CKTILE")
 """The words of ``max_autotune_gemm_backends`` whose candidates can be generated without the device."""
 
 
-def _is_on(value: Any) -> bool:
+def _is_on(value: object) -> bool:
     return value is True
 
 
-def _names_others(value: Any) -> bool:
+def _names_others(value: object) -> bool:
     return isinstance(value, str) and not {word.strip().upper() for word in value.split(",")} <= set(GENERATORS)
 
 
 _OTHERS = f"its candidates need the vendor's compiler: write {', '.join(GENERATORS)}"
 _TIMED = "it chooses by times of the device"
 
-REFUSED_CONFIG: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+REFUSED_CONFIG: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "cpp_wrapper": (_is_on, "its C++ needs the headers of the GPU"),
     "triton.cudagraphs": (_is_on, "graphs are captured on the device"),
     "triton.cudagraph_trees": (_is_on, "graphs are captured on the device"),
@@ -118,9 +118,10 @@ REFUSED_MODES: Mapping[str, str] = {
 """Modes of ``torch.compile`` that a simulated GPU does not show, and why."""
 
 
-def refusals(config: Mapping[str, Any], compile_options: Mapping[str, Any]) -> Iterator[str]:
+def refusals(config: Mapping[str, object], compile_options: Mapping[str, object]) -> Iterator[str]:
     """Yield why options of Inductor and arguments of ``torch.compile`` are not faithful; templates are evaluated."""
-    for name, value in {**config, **(compile_options.get("options") or {})}.items():
+    options = compile_options.get("options")
+    for name, value in {**config, **(options if isinstance(options, Mapping) else {})}.items():
         if (why := config_refusal(name, value)) is not None:
             yield f"{name} {value}: {why}"
     mode = str(compile_options.get("mode"))
@@ -128,7 +129,7 @@ def refusals(config: Mapping[str, Any], compile_options: Mapping[str, Any]) -> I
         yield f"mode {mode}: {REFUSED_MODES[mode]}"
 
 
-def config_refusal(name: str, value: Any) -> str | None:
+def config_refusal(name: str, value: object) -> str | None:
     """Return why a value of an option is not faithful; None for one that is."""
     fixed = FIXED["config"]
     if name in fixed:

@@ -74,7 +74,7 @@ def _option_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]
                     yield document.problem((*path, *where, name), f"'{name}' on a simulated GPU", why, key=True)
 
 
-def _refusal(section: str, name: str, value: Any) -> str | None:
+def _refusal(section: str, name: str, value: object) -> str | None:
     plain = value["value"] if isinstance(value, dict) and set(value) == {"value", "override"} else value
     if is_template(plain):
         return None  # the worker checks the value
@@ -84,11 +84,12 @@ def _refusal(section: str, name: str, value: Any) -> str | None:
     return f"a simulated GPU needs {fixed[name]}" if name in fixed and plain != fixed[name] else None
 
 
-def _compile_problems(document: Document, given: Mapping[str, Any]) -> Iterator[Diagnostic]:
+def _compile_problems(document: Document, given: Mapping[str, object]) -> Iterator[Diagnostic]:
     mode = str(given.get("mode"))
     if mode in REFUSED_MODES:
         yield document.problem(("compile", "mode"), f"the mode '{mode}' on a simulated GPU", REFUSED_MODES[mode])
-    for name, value in (given.get("options") or {}).items():
+    options = given.get("options")
+    for name, value in options.items() if isinstance(options, Mapping) else ():
         if (why := _refusal("config", name, value)) is not None:
             yield document.problem(("compile", "options", name), f"'{name}' on a simulated GPU", why, key=True)
     if given.get("fullgraph") is False:

@@ -75,6 +75,8 @@ def install() -> None:
     compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.__call__", _recording_selection)
     compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.make_benchmark_fn", _ranked_by_place)
     compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.make_precompile_fn", _precompiling_nothing)
+    with contextlib.suppress(AttributeError, ImportError):  # it builds and loads a candidate of Composable Kernel
+        compiling.wrap("torch._inductor.codegen.rocm.rocm_benchmark_request", "ROCmBenchmarkRequest.update_workspace_size", _doing_nothing)
     compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.log_results", _printing_nothing)
     with contextlib.suppress(AttributeError):  # later torches print a second summary
         compiling.wrap("torch._inductor.select_algorithm", "_log_autotune_choices_stats", _printing_nothing)
@@ -118,6 +120,10 @@ def _ranked_by_place(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _precompiling_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args, **kwargs: dict
+
+
+def _doing_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: None
 
 
 def _printing_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
