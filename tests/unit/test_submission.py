@@ -90,7 +90,7 @@ def test_a_file_stays_unless_it_is_to_be_replaced(folder: Path, capsys: pytest.C
     assert main(["verify", "a.tar.zst", "--json", "--specs", "."]) == ExitCode.OK
     found = json.loads(capsys.readouterr().out.partition("\n")[2])
     assert (found["verified"], found["findings"], found["statement"]["conformance"]) == (True, [], "CONFORMANT")
-    assert any("files of the author are those below --specs" in claim for claim in found["follows"])
+    assert any("files of the author are the published ones that you named" in claim for claim in found["follows"])
 
 
 def lines(folder: Path) -> list[str]:

@@ -252,6 +252,22 @@ def in_another_century(archive: Archive) -> None:
     archive.restated()
 
 
+def broader_waivers(archive: Archive) -> None:
+    """Add a file of waivers under the name of a permitted one, and say that the run read it."""
+    text = archive.members["files/own/known.yaml"].decode().replace("cache_miss 1, observed 2", "observed")
+    archive.members["files/own/more.yaml"] = text.encode()
+
+    def change(line: Line) -> None:
+        line["specs"]["files/own/more.yaml"] = digest(text.encode())
+        line["options"]["waivers"] += " files/own/more.yaml"
+
+    archive.edit(change, "header")
+
+
+def nested(archive: Archive) -> None:
+    archive.replace(TWO, "observation.json", b"[" * 99999)
+
+
 def less_required(profile: dict[str, Any]) -> None:
     level = profile["levels"][0]
     level.update(required=level["required"][:1], optional=level["required"][1:])
@@ -426,6 +442,11 @@ CONTENTS: Mapping[str, Kind] = {
         "profile", of_profile(lambda one: one["waivers"].append({"cases": "*", "issue": "x", "until": "2099-01-01"})), options=BY_MINE
     ),
     "the run is of no profile": Kind("journal", journal("header", profile=[])),
+    "the run read other waivers": Kind("profile", broader_waivers, options=BY_MINE),
+    "compiled objects came from a cache": Kind("facts", journal(TWO, objects_built=1)),
+    "a key of a line is there twice": Kind("journal", edited(JOURNAL, '"kind": "footer"', '"exit_code": 0, "kind": "footer"')),
+    "a number has thousands of digits": Kind("journal", edited(JOURNAL, '"min-executed": "1"', f'"min-executed": "{"9" * 5000}"')),
+    "an observation is nested without end": Kind("journal", nested),
     "the run retried its failures": Kind("profile", header_option(retries=2)),
     "the run lets FLAKY pass": Kind("profile", header_option(flaky="pass")),
     "the statement of the journal is another": Kind(
