@@ -32,6 +32,8 @@ _WRITTEN = re.compile(
 )
 """What code that inductor generated calls or defines where it computes anything."""
 
+_CPU_KERNEL = re.compile(r"async_compile\.cpp_pybinding\(")
+
 _FAMILIES: Mapping[str, re.Pattern[str]] = {
     "TRITON": re.compile(r"async_compile\.triton\(|@triton\.jit|async_compile\.multi_kernel\("),
     "CPP": re.compile(r"async_compile\.cpp|cpp_fused|cpp_\w*gemm|extern \"C\""),
@@ -80,6 +82,23 @@ def _kernels_have_graphs(_: Backend, __: Mapping[str, str], ___: Observation, st
     for number, known in enumerate(steps, start=1):
         if _made(steps, number - 1) > 0 and not known.observed.graphs and known.observed.raised is None and not known.observed.entered:
             yield f"step {number} generated kernels, and compiled no graph"
+
+
+def _kernels_were_generated(_: Backend, __: Mapping[str, str], ___: Observation, steps: Sequence[CarriedOut]) -> Iterator[str]:
+    """Each kernel for the CPU in the code was counted when it was generated. A user's own kernels of Triton are not counted."""
+    for number, known in enumerate(steps, start=1):
+        written = sum(len(_CPU_KERNEL.findall(code_of(piece, strings=False).text)) for piece in known.facts.code)
+        if written > (made := _made(steps, number - 1)) and known.observed.raised is None and known.step.kind not in _FREE:
+            yield f"the code of step {number} defines {written} kernels for the CPU, and {made:g} were generated"
+
+
+def _graphs_have_entries(_: Backend, __: Mapping[str, str], ___: Observation, steps: Sequence[CarriedOut]) -> Iterator[str]:
+    if any(known.observed.graphs for known in steps) and not any(known.observed.entered > 0 for known in steps):
+        yield "graphs were compiled or loaded, and inductor was never entered"
+    counts = [count for known in steps for count in (known.observed.entered, *known.observed.executed.values())]
+    counts += [count for known in steps for count in known.observed.executed_others.values()]
+    if any(count < 0 for count in counts):
+        yield "a count is below zero"
 
 
 def _made(steps: Sequence[CarriedOut], index: int) -> float:
@@ -162,6 +181,8 @@ CHECKS: tuple[Check, ...] = (
     _code_is_code,
     _calls_have_graphs,
     _kernels_have_graphs,
+    _kernels_were_generated,
+    _graphs_have_entries,
     _cache_counts_are_graphs,
     _census_adds_up,
     _winners_are_in_the_code,

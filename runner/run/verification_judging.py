@@ -177,6 +177,8 @@ def _disagreements(case: Case, result: CaseResult, header: RunHeader, then: Then
         return  # the judge says what is wrong with them
     if (result.objects_served, result.objects_built) != tuple(map(observed.count, (observation.objects.served, observation.objects.built))):
         yield "the counts of compiled objects are not those of the observation"
+    if dict(result.phases) != observed.phases(observation):
+        yield "the times of its phases are not those of the observation"
     backend = then.suite.backends.by_name[case.backend]
     yield from dict.fromkeys(disagreements(backend, header.environment, observation, steps))
 
@@ -195,8 +197,11 @@ def _differences(then: CaseResult, now: CaseResult, files: Then) -> Iterator[str
         if _of(old, then) != _of(new, files):
             was = f"{old.kind} {old.status.value} at line {old.position.line}"
             yield f"{was} is recorded, and judging it again gives {new.kind} {new.status.value}"
-        elif not _is_text(old.expected, new.expected) or not _is_text(old.observed, new.observed):
+        elif not _is_text(old.expected, new.expected) or not _is_text(old.observed, new.observed) or not _is_text(old.detail, new.detail):
             yield f"the text of {old.kind} at line {old.position.line} is not what judging it again gives"
+    place = (then.position.file, then.position.line, then.position.column)
+    if place not in (files.place(now.position), files.place(first.position) if (first := next(iter(now.waivers), None)) else None):
+        yield "its position is not that of its first failure"
     said = [(one.effect, one.cases, one.issue, one.until) for one in then.waivers]
     if said != [(one.effect, one.cases, one.issue, one.until) for one in now.waivers]:
         yield "its waivers are not those of the files"

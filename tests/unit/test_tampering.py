@@ -486,6 +486,11 @@ CONTENTS: Mapping[str, Kind] = {
     "code for a GPU that is not there": Kind(
         "facts", lambda archive: archive.code(TWO, lambda code: code + b"# DeviceProperties(type='cuda', index=0, cc=90)\n")
     ),
+    "kernels in the code that were not generated": Kind("facts", step(metrics={"generated_kernel_count": 0})),
+    "graphs that never entered inductor": Kind("facts", step(entered=0)),
+    "the times of a case are others": Kind("facts", journal(TWO, phases={"trace": 9.0})),
+    "the detail of a verdict is made up": Kind("verdicts", verdict(0, detail="all is well")),
+    "a case points to another line": Kind("verdicts", journal(TWO, position={"file": OWN, "line": 5, "column": 1})),
     "a compilation that took no time": Kind("facts", lambda archive: archive.observation(TWO, lambda sent: sent.update(phases={}))),
 }
 
@@ -519,6 +524,9 @@ LATE = frozenset(
         "the attestation is of another kind",
         "the attestation is empty",
         "graphs without code",
+        "graphs that never entered inductor",
+        "the detail of a verdict is made up",
+        "the times of a case are others",
         "calls for a device of no graph",
         "a winner that no count knows",
         "a census that lists more than it counts",
