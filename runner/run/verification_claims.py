@@ -70,7 +70,7 @@ def _words(run: Run, results: Sequence[CaseResult], known: Known) -> Iterator[st
         yield f"the content of {own} files of the author (specs, backends, waivers, profile): name their published form with --specs"
     for profile in run.header.profile if not known.has_profile else ():
         yield f"what the profile {profile.name} {profile.version} requires, and so its statement: name yours with --profile"
-    if run.header.merged:
+    if len(run.header.merged) > 1:
         yield f"that the {len(run.header.merged)} parts of the run were made on machines of the same kind"
     if not known.is_signed:
         named = f"it names the key {known.signer[:16]}; check it with --key" if known.signer else "it is not signed"
