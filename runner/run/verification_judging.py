@@ -6,7 +6,7 @@ from pathlib import Path
 
 from runner.core.case import Case
 from runner.core.conformance import ProfileRecord, Statement
-from runner.core.diagnostics import InvalidSpecs, UsageError
+from runner.core.diagnostics import InvalidSpecs, UsageError, one_line
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.expectation import Status
 from runner.core.header import LedgerCount, RunHeader
@@ -72,10 +72,18 @@ def _loaded_and_judged(run: Run, place: Path) -> tuple[Sequence[CaseResult], lis
     assert run.footer is not None, "checked by the caller"
     try:
         then = verification_files.loaded(run.header, run.results, place)
+    except verification_files.NotOfTheRun as error:
+        return run.results, [Finding("files", str(error))], ["the cases cannot be loaded: the journal names other files than there are"]
     except (InvalidSpecs, UsageError, ValueError) as error:
-        return run.results, [*_ledgers(run.footer.ledgers, run.results)], [f"the cases cannot be loaded here: {str(error).splitlines()[0]}"]
+        why = _first(error).replace(f"{place}/", "")
+        return run.results, [*_ledgers(run.footer.ledgers, run.results)], [f"the cases cannot be loaded here: {why}"]
     results, findings = _results(run, then, place)
     return results, [*findings, *_ledgers(run.footer.ledgers, results)], []
+
+
+def _first(error: Exception) -> str:
+    """Return the first problem of an error on one line."""
+    return one_line(str(error.diagnostics[0] if isinstance(error, InvalidSpecs) and error.diagnostics else error).splitlines()[0])
 
 
 def _other_statement(run: Run, computed: Statement | None) -> Iterator[Finding]:
@@ -262,7 +270,7 @@ def _statement(header: RunHeader, results: Sequence[CaseResult], mine: str) -> _
         try:
             own = _own_profile(mine, header)
         except InvalidSpecs as error:
-            return None, findings, [f"the profile {mine} cannot be read here: {str(error).splitlines()[0]}"]
+            return None, findings, [f"the profile {mine} cannot be read here: {_first(error)}"]
         record = own.record
         findings += [Finding("profile", problem) for problem in (*_other_profile(recorded, record), *_other_files(header, own))]
         findings += [Finding("cases", problem) for problem in _other_cases(results, own)]

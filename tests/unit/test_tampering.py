@@ -268,6 +268,10 @@ def nested(archive: Archive) -> None:
     archive.replace(TWO, "observation.json", b"[" * 99999)
 
 
+def of_passwords(line: Line) -> None:
+    line["options"]["waivers"] = "/etc/passwd"
+
+
 def less_required(profile: dict[str, Any]) -> None:
     level = profile["levels"][0]
     level.update(required=level["required"][:1], optional=level["required"][1:])
@@ -442,6 +446,8 @@ CONTENTS: Mapping[str, Kind] = {
         "profile", of_profile(lambda one: one["waivers"].append({"cases": "*", "issue": "x", "until": "2099-01-01"})), options=BY_MINE
     ),
     "the run is of no profile": Kind("journal", journal("header", profile=[])),
+    "an option names a file of the reader": Kind("files", lambda archive: archive.edit(of_passwords, "header")),
+    "a case names a file of the reader": Kind("files", journal(TWO, spec="../../etc/passwd")),
     "the run read other waivers": Kind("profile", broader_waivers, options=BY_MINE),
     "compiled objects came from a cache": Kind("facts", journal(TWO, objects_built=1)),
     "a key of a line is there twice": Kind("journal", edited(JOURNAL, '"kind": "footer"', '"exit_code": 0, "kind": "footer"')),
