@@ -156,3 +156,11 @@ def test_a_template_of_what_is_expected_is_not_empty(load_suite: LoadSuite) -> N
     with pytest.raises(InvalidSpecs) as caught:
         load_suite(ROWS.replace("counts: {stats.unique_graphs: 2}", "counts: {}"))
     assert "counter is empty (at [backend=eager,row=two])" in [problem.message for problem in caught.value.diagnostics]
+
+
+def test_braces_in_the_directives_of_a_graph_and_of_guards_are_no_template(load_suite: LoadSuite) -> None:
+    checked = "[{graph: {stage: dynamo, checks: 'CHECK: add{{.*}}x'}}, {guards: {checks: 'CHECK: size{{.}}3', matches: 'x{{2}}y'}}]"
+    (case,) = load_suite(
+        ROWS.split("matrix:")[0] + "function: |\n  def fn(x):\n      return x + 1\ninputs: [{rand: [2]}]\nexpect: " + checked
+    ).cases
+    assert case.steps[0].expectations[0].body["checks"] == "CHECK: add{{.*}}x"
