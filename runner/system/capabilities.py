@@ -15,7 +15,8 @@ from typing import Any
 from runner.core import devices
 from runner.core.case import Availability
 from runner.core.conditions import VersionRange
-from runner.core.targets import EXAMPLE
+from runner.core.simulated import TESTED_MINORS
+from runner.core.targets import EXAMPLE, simulated
 from runner.system.capability_arguments import (
     check_arch,
     check_call,
@@ -24,6 +25,7 @@ from runner.system.capability_arguments import (
     check_mkldnn,
     check_module,
     check_range,
+    check_simulated,
     check_target,
     split_arch,
     split_memory,
@@ -234,6 +236,22 @@ def _target(machine: Machine, argument: str) -> Answer:
     return _no(f"the compiler for {argument} does not work here: {problem}") if problem else YES
 
 
+def _simulated(machine: Machine, argument: str) -> Answer:
+    if machine.release is None:
+        return _no(machine.no_torch)
+    minor = ".".join(map(str, machine.release[:2]))
+    if minor not in TESTED_MINORS:
+        return _no(f"the simulation of a GPU is not tried with torch {minor}, only with {', '.join(TESTED_MINORS)}")
+    if not machine.found.get("triton"):
+        return _no("triton is not installed")
+    if not machine.found.get("cxx"):
+        return _no("no C++ compiler is installed, which builds the C++ side of a simulated GPU")
+    if simulated(argument) not in machine.targets:
+        return _unknown(f"whether torch generates code for a simulated {argument} is known only when it has generated some")
+    problem = machine.targets[simulated(argument)]
+    return _no(f"the simulation of {argument} does not work here: {problem}") if problem else YES
+
+
 def _call(machine: Machine, argument: str) -> Answer:
     package = argument.replace(":", ".").split(".")[0]
     if not _is_installed(package):
@@ -296,6 +314,12 @@ CAPABILITIES: Mapping[str, Capability] = {
         probe=_target,
         takes=EXAMPLE,
         check=check_target,
+    ),
+    "simulated": Capability(
+        summary="Inductor generates code for this GPU, simulated, and Triton compiles it",
+        probe=_simulated,
+        takes=EXAMPLE,
+        check=check_simulated,
     ),
     "call": Capability(
         summary="a function without arguments, such as a predicate of torch, returns True",

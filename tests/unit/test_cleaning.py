@@ -296,6 +296,7 @@ def ways(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str
     from runner.vocabulary.inputs import objects
     from runner.vocabulary.steps import spawn
     from runner.worker.case import case, hooks
+    from runner.worker.process import channel
 
     def code_of_measure() -> None:
         patch.setattr(close.measure, "__code__", (lambda arguments, value: {"leaves": []}).__code__)
@@ -304,8 +305,8 @@ def ways(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str
         "a function": (lambda: patch.setattr(close, "measure", another), "runner.vocabulary.expectations.close.measure"),
         "the code of a function": (code_of_measure, "runner.vocabulary.expectations.close.measure.__code__"),
         "the defaults of a function": (
-            lambda: patch.setattr(case._exception, "__defaults__", ("",)),
-            "the content of runner.worker.case.case._exception",
+            lambda: patch.setattr(channel.exception, "__defaults__", ("",)),
+            "the content of runner.worker.process.channel.exception",
         ),
         "a method": (lambda: patch.setattr(hooks.Witness, "take", another), "runner.worker.case.hooks.Witness.take"),
         "an attribute of a class": (lambda: patch.setattr(hooks.Seen, "entered", 7), "runner.worker.case.hooks.Seen.entered"),
@@ -313,7 +314,7 @@ def ways(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str
             lambda: patch.setattr(case.Channel, "__getattr__", another, raising=False),
             "runner.worker.case.case.Channel",
         ),
-        "a constant": (lambda: patch.setattr(case, "_MAX_MESSAGE", 0), "runner.worker.case.case._MAX_MESSAGE"),
+        "a constant": (lambda: patch.setattr(channel, "_MAX_MESSAGE", 0), "runner.worker.process.channel._MAX_MESSAGE"),
         "an entry of a table": (lambda: patch.setitem(steps.STEPS, "call", another), "runner.vocabulary.steps.STEPS.call"),
         "a new entry of a table": (lambda: patch.setitem(steps.STEPS, "rest", another), "runner.vocabulary.steps.STEPS.rest"),
         "a name that hides a builtin": (lambda: patch.setattr(case, "len", another, raising=False), "runner.worker.case.case.len"),

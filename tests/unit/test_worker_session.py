@@ -337,9 +337,9 @@ class Untold(Exception):
 
 
 def test_an_exception_is_told_by_its_path_its_ancestors_and_its_phase(torch):
-    from runner.worker.case.case import _exception
+    from runner.worker.process.channel import exception
 
-    told = _exception(torch._dynamo.exc.Unsupported("why", "case"), "trace")
+    told = exception(torch._dynamo.exc.Unsupported("why", "case"), "trace")
     assert told["type"] == "torch._dynamo.exc.Unsupported"
     assert "torch._dynamo.exc.TorchDynamoException" in told["ancestors"]
     assert told["ancestors"][0] == told["type"]
@@ -348,17 +348,17 @@ def test_an_exception_is_told_by_its_path_its_ancestors_and_its_phase(torch):
 
 
 def test_an_exception_is_told_with_the_chain_below_it(torch):
-    from runner.worker.case.case import _exception
+    from runner.worker.process.channel import exception
 
     first = OSError("disk")
     first.__cause__ = second = KeyError("key")
     second.__cause__ = first  # a chain that ends nowhere
     error = RuntimeError("no answer")
     error.__context__, error.__suppress_context__ = first, True
-    told = _exception(error, "run")
+    told = exception(error, "run")
     assert [(cause["type"], cause["message"]) for cause in told["causes"]] == [("builtins.OSError", "disk"), ("builtins.KeyError", "'key'")]
     assert told["causes"][1]["ancestors"][1] == "builtins.LookupError"
-    assert _exception(ValueError("x"), "run")["causes"] == []
+    assert exception(ValueError("x"), "run")["causes"] == []
 
 
 BACKWARD = """\
@@ -421,10 +421,10 @@ def test_a_loss_that_is_none_makes_the_case_an_error(session, arguments, words):
 
 
 def test_an_exception_that_cannot_be_told_is_told_all_the_same(torch):
-    from runner.worker.case.case import _exception
+    from runner.worker.process.channel import exception
 
-    assert _exception(Untold(), "run")["message"] == "<no text: KeyError>"
-    long = _exception(ValueError("x" * 10_000_000), "run")
+    assert exception(Untold(), "run")["message"] == "<no text: KeyError>"
+    long = exception(ValueError("x" * 10_000_000), "run")
     assert len(long["message"]) == 200_000
     assert 20_000 <= len(long["traceback"]) < 20_100
 

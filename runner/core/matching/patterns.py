@@ -4,16 +4,21 @@ Two faults of a pattern are reported badly by ``re`` alone: it does not compile,
 this module.
 """
 
+import functools
 import json
 import re
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from runner.core.matching.time_limit import PatternTooSlow, time_limit
 
-_TRIAL = "import json, re, sys; re.search(*json.load(sys.stdin))"
+_TRIAL = "import json, re, sys; pattern, texts = json.load(sys.stdin); [re.search(pattern, text) for text in texts]"
+
+_ALL_SEARCHES = 5.0
+"""In seconds: the limit of all searches that find out whether a pattern is unspecific."""
 
 
 def check_pattern(pattern: str) -> str | None:
@@ -41,18 +46,26 @@ def is_unspecific(pattern: str, frames: Sequence[str] = ("{0}",)) -> bool:
     a frame is unspecific too. A pattern that exceeds its time limit counts as specific.
     """
     try:
-        return any(_fits_unrelated(pattern, frame, length) for frame in frames for length in _LENGTHS)
+        return _fits_unrelated(pattern, tuple(frames))
     except PatternTooSlow:
         return False
 
 
-def _fits_unrelated(pattern: str, frame: str, length: int) -> bool:
-    fillings = [_filling(characters, length) for characters in _UNRELATED]
-    return sum(search(pattern, frame.replace("{0}", one).replace("{1}", one), seconds=1.0) is not None for one in fillings) > 1
+@functools.cache
+def _fits_unrelated(pattern: str, frames: tuple[str, ...]) -> bool:
+    """Whether the pattern matches two unrelated fillings of one frame and length.
+
+    One time limit covers all searches: to set and restore a timer costs more than such a search.
+    """
+    groups = [_fillings(frame, length) for frame in frames for length in _LENGTHS]
+    with _limited(pattern, [text for group in groups for text in group], _ALL_SEARCHES):
+        return any(sum(re.search(pattern, text) is not None for text in group) > 1 for group in groups)
 
 
-def _filling(characters: str, length: int) -> str:
-    return (characters * (length // len(characters) + 1))[:length]
+@functools.cache
+def _fillings(frame: str, length: int) -> tuple[str, ...]:
+    fillings = [(characters * (length // len(characters) + 1))[:length] for characters in _UNRELATED]
+    return tuple(frame.replace("{0}", filling).replace("{1}", filling) for filling in fillings)
 
 
 _UNRELATED = (
@@ -81,19 +94,27 @@ def search(pattern: str, text: str, *, seconds: float = 5.0) -> re.Match[str] | 
     In the main thread a timer interrupts the search. In any other thread a child process searches first, because only a process can be
     killed. The start of the child is part of the time.
     """
-    if threading.current_thread() is not threading.main_thread():
-        _try_in_child(pattern, text, seconds)
-        return re.search(pattern, text)
-    with time_limit(seconds):
+    with _limited(pattern, [text], seconds):
         return re.search(pattern, text)
 
 
-def _try_in_child(pattern: str, text: str, seconds: float) -> None:
-    """Search in a child process, to find out whether the search ends in time."""
+@contextmanager
+def _limited(pattern: str, texts: Sequence[str], seconds: float) -> Iterator[None]:
+    """Let the body search the texts, for at most ``seconds``."""
+    if threading.current_thread() is threading.main_thread():
+        with time_limit(seconds):
+            yield
+    else:
+        _try_in_child(pattern, texts, seconds)
+        yield
+
+
+def _try_in_child(pattern: str, texts: Sequence[str], seconds: float) -> None:
+    """Search in a child process, to find out whether the searches end in time."""
     command = [sys.executable, "-I", "-S", "-c", _TRIAL]
     import subprocess
 
-    request = json.dumps([pattern, text]).encode()
+    request = json.dumps([pattern, list(texts)]).encode()
     try:
         subprocess.run(command, input=request, timeout=seconds, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     except subprocess.TimeoutExpired:

@@ -36,8 +36,8 @@ def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagn
 
 def check_values(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
     """Return the problems that may differ from case to case, where templates stand for lists and maps."""
-    if TARGETS in anatomy.data and TRITON not in anatomy.data:
-        return list(target_problems(anatomy, backends))  # without a kernel, the rest is read as a call
+    if TARGETS in anatomy.data and not anatomy.functions and TRITON not in anatomy.data:
+        return list(target_problems(anatomy, backends))  # without a kernel or a function, the rest is read as a call
     problems: list[Diagnostic] = []
     for part in (
         _values,

@@ -104,13 +104,19 @@ Region = tuple[tuple[int, int], tuple[int, int]]
 """A region of a file: start and end as (line, column); the end is excluded."""
 
 
+_WITH_A_KIND = ("inputs", "let")
+"""Sections with maps that have the kind of a value: without the key that names the kind, another key may look like one."""
+
+
 _COUNTED = ("counter", "metric")
 """Expectations with independent entries."""
 
 
 def uncertain_regions(document: Document, cuts: Iterable[DataPath]) -> Iterator[Region]:
-    """Yield the regions of expectations with a cut part: problems there may be consequences of the cut."""
+    """Yield the regions of expectations and inputs with a cut part: problems there may be consequences of the cut."""
     for path in cuts:
+        if path[0] in _WITH_A_KIND and len(path) > 2 and isinstance(path[-1], str):
+            yield _region(document, path[:-1])
         for depth in range(len(path) - 3):
             if path[depth] == "expect" and path[depth + 2] not in _COUNTED:
                 yield _region(document, path[: depth + 2])
