@@ -59,6 +59,6 @@ def _show(options: SubmitOptions, made: Submission, path: Path) -> None:
         return
     for why in made.verification.unjudged:
         output.note(f"warning: not verified: {redacted(why)}")
-    signed = f"signed with the key {made.signer[:16]}" if made.signer else "not signed (--key FILE signs it)"
+    signed = f"signed with the key {made.signer[:16]}" if made.signer else "not signed"
     output.note(f"{made.files} files, {len(made.data)} bytes, {signed}{f'; {words}' if words else ''}")
     output.raw(f"{shown_path(path)}\n")

@@ -1,14 +1,16 @@
 """``verify``: a submission checked by a stranger, from the bytes of the archive to a statement that was computed again."""
 
+import json
 import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from runner import __version__
-from runner.core.diagnostics import UsageError, shown_path
+from runner.core.diagnostics import UsageError, one_line, shown_path
 from runner.core.header import LedgerCount, RunHeader
 from runner.core.options import VerifyOptions
 from runner.core.results import CaseResult
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 JUnitDifference: TypeAlias = Callable[[bytes, RunHeader, Sequence[CaseResult], Sequence[LedgerCount]], str]
 """Returns where a report differs from the one that a journal gives."""
+
+
+_NO_RUN = (ValueError, TypeError, LookupError, RecursionError, ArithmeticError)
 
 
 def verified_file(options: VerifyOptions, difference: JUnitDifference) -> Verification:
@@ -62,12 +67,15 @@ def verified(
         _write(members, folder)
         try:
             run = read_run(folder / JOURNAL)
+            findings += _of_run(members, run, folder, difference)
+            if run.footer is None or run.header.version != __version__:
+                return _not_judged(run, findings)
+            return judged_again(run, folder, tuple(findings), signature=_signer(members, key), profile=profile, specs=specs)
         except JournalError as error:
-            return Verification(findings=(*findings, Finding("journal", str(error))))
-        findings += _of_run(members, run, folder, difference)
-        if run.footer is None or run.header.version != __version__:
-            return _not_judged(run, findings)
-        return judged_again(run, folder, tuple(findings), signature=_signer(members, key), profile=profile, specs=specs)
+            findings.append(Finding("journal", str(error)))
+        except _NO_RUN as error:  # values of the right type that no run writes
+            findings.append(Finding("journal", f"it holds what no run writes: {type(error).__name__}: {one_line(str(error))[:200]}"))
+        return Verification(findings=tuple(findings))
 
 
 def _not_judged(run: Run, findings: Sequence[Finding]) -> Verification:
@@ -104,6 +112,10 @@ def _of_run(members: Mapping[str, bytes], run: Run, folder: Path, difference: JU
     """Yield what contradicts the journal, without a judge."""
     if run.footer is None or run.footer.interrupted or run.header.shard:
         yield Finding("journal", "the run did not end, or is a part of a run")
+    if any(json.dumps(json.loads(line)).encode("ascii") != line for line in members[JOURNAL].splitlines()):
+        yield Finding("journal", "a line is not written as 'submit' writes it")
+    if run.header.started[:10] > (datetime.now(UTC) + timedelta(days=1)).date().isoformat():
+        yield Finding("journal", "the run begins in the future")
     if run.footer is None:
         return
     if members[ENVIRONMENT] != attestation.environment_of(run):

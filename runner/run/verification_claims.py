@@ -10,6 +10,20 @@ from runner.record.submission.layout import OWN, SHIPPED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What the reader compared the submission with."""
+
+    signer: str
+    """The id of the key that the attestation names; empty for none."""
+    is_signed: bool
+    """Whether the signature was checked with the reader's key."""
+    has_files: bool
+    """Whether the author's files were compared with files of the reader."""
+    has_profile: bool
+    """Whether the profile was compared with one of the reader."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
     """The claims of a submission, a sentence each."""
 
@@ -17,55 +31,58 @@ class Claims:
     words: tuple[str, ...]
 
 
-def claims(run: Run, results: Sequence[CaseResult], *, signature: tuple[str, bool], compared: bool, judged: bool) -> Claims:
-    """Return the claims of a run.
-
-    ``signature`` is the id of its key and whether that was checked, ``compared`` whether the author's files were.
-    """
-    return Claims(
-        follows=tuple(_follows(run, results, signature, compared=compared)) if judged else (),
-        words=tuple(_words(run, results, signature, compared=compared)),
-    )
+def claims(run: Run, results: Sequence[CaseResult], known: Known) -> Claims:
+    """Return the claims of a run."""
+    return Claims(follows=tuple(_follows(run, results, known)), words=tuple(_words(run, results, known)))
 
 
-def _follows(run: Run, results: Sequence[CaseResult], signature: tuple[str, bool], *, compared: bool) -> Iterator[str]:
-    shown = sum(result.is_executed and "observation.json" in result.evidence for result in results)
-    own = sum(name.startswith(f"{OWN}/") for name in run.header.specs)
-    shipped = sum(name.startswith(f"{SHIPPED}/") for name in run.header.specs)
+def _follows(run: Run, results: Sequence[CaseResult], known: Known) -> Iterator[str]:
+    shown = sum(result.is_executed and _is_shown(result) for result in results)
+    own, shipped = _count(run, OWN), _count(run, SHIPPED)
     yield f"the verdicts, proofs and outcomes of {shown} executed cases, each from an observation in the archive"
     yield f"that {shipped} files of specs, backends and waivers are the published ones of this version"
-    if own and compared:
-        yield f"that {own} files of the author are those below --specs"
-    yield "the totals, the JUnit report and the coverage of the ledger, from these outcomes"
-    if run.header.profile:
-        yield "the statement of the profile, from these outcomes and the required cases"
-    if signature[1]:
-        yield f"that the holder of the key {signature[0][:16]} attested this archive"
+    if own and known.has_files:
+        yield f"that {own} files of the author are the published ones that you named"
+    yield "the totals and the JUnit report, from these outcomes"
+    if any(count.file.startswith(SHIPPED) for count in (run.footer.ledgers if run.footer else ())):
+        yield "how many cases of the ledger were executed"
+    if run.header.profile and known.has_profile:
+        yield "the statement, from these outcomes and from what your profile requires"
+    if known.is_signed:
+        yield f"that the holder of the key {known.signer[:16]} attested this archive"
 
 
-def _words(run: Run, results: Sequence[CaseResult], signature: tuple[str, bool], *, compared: bool) -> Iterator[str]:
+def _words(run: Run, results: Sequence[CaseResult], known: Known) -> Iterator[str]:
     facts = run.header.environment
     yield f"that the observations were made by torch {facts.get('torch', '?')}, unmodified, on {_machine(facts)}"
-    yield "that each observation was measured by the worker of this program, and is not made up; its facts agree with each other"
-    yield f"the times: when the run began ({run.header.started}) and how long each case took"
-    unshown = [result for result in results if result.folder and "observation.json" not in result.evidence]
+    yield "that the worker of this program measured each observation: nobody else saw the numbers"
+    yield "that no case was run more often than the journal says"
+    yield f"the times: when the run began ({run.header.started}), by which waivers end, and how long each case took"
+    unshown = [result for result in results if result.folder and not _is_shown(result)]
     if unshown:
-        yield f"that {len(unshown)} cases ended as recorded without an observation (crash, timeout, error)"
-    waived = [result for result in unshown if result.outcome is Outcome.XFAIL]
-    if waived:
+        yield f"that {len(unshown)} cases ended as recorded, without an observation (crash, timeout, error)"
+    if waived := [result for result in unshown if result.outcome is Outcome.XFAIL]:
         yield f"of these, {len(waived)} that a waiver excuses: such a case may have failed otherwise"
-    missing = sum(result.outcome is Outcome.UNAVAILABLE for result in results)
-    if missing:
+    if missing := sum(result.outcome is Outcome.UNAVAILABLE for result in results):
         yield f"why {missing} cases could not run on that machine"
-    own = sum(name.startswith(f"{OWN}/") for name in run.header.specs)
-    if own and not compared:
+    own = _count(run, OWN)
+    if own and not known.has_files:
         yield f"the content of {own} files of the author (specs, backends, waivers, profile): name their published form with --specs"
-    if run.header.merged:
+    for profile in run.header.profile if not known.has_profile else ():
+        yield f"what the profile {profile.name} {profile.version} requires, and so its statement: name yours with --profile"
+    if len(run.header.merged) > 1:
         yield f"that the {len(run.header.merged)} parts of the run were made on machines of the same kind"
-    if not signature[1]:
-        yield "who made the archive: " + (
-            f"it names the key {signature[0][:16]}; check it with --key" if signature[0] else "it is not signed"
-        )
+    if not known.is_signed:
+        named = f"it names the key {known.signer[:16]}; check it with --key" if known.signer else "it is not signed"
+        yield f"who made the archive: {named}"
+
+
+def _is_shown(result: CaseResult) -> bool:
+    return "observation.json" in result.evidence
+
+
+def _count(run: Run, folder: str) -> int:
+    return sum(name.startswith(f"{folder}/") for name in run.header.specs)
 
 
 def _machine(facts: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
-from runner.core.diagnostics import Position, UsageError, shown_path
+from runner.core.diagnostics import Position, UsageError, one_line, shown_path
 from runner.core.results import CaseResult
 from runner.judge.waivers import Waivers
 from runner.language.load import Suite, load_specs, surroundings_of
@@ -25,6 +25,10 @@ from runner.system.data_dirs import folder
 _MARK = ".git"
 """What makes the folder of the author's files a project: defaults are looked for up to there."""
 _LARGEST = 64 << 20
+
+
+class NotOfTheRun(Exception):
+    """The journal names a file that the submission does not have, or that is not what the run read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +64,7 @@ def problems(header: RunHeader, place: Path, published: Sequence[Path]) -> Itera
         if name.startswith(f"{SHIPPED}/"):
             yield from _of_shipped(name, header.specs[name])
         elif name.startswith(f"{OWN}/") and published and not _is_published(name, header.specs[name], known):
-            yield f"'{name}' is not a file below --specs"
+            yield f"'{name}' is not one of the published files that you named"
         elif not name.startswith(f"{OWN}/"):
             yield f"'{name}' is no file of a submission"
 
@@ -104,7 +108,7 @@ def _is_published(name: str, found: str, known: Mapping[tuple[str, str], Sequenc
 
 
 def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> Then:
-    """Load what the run read; raise ``InvalidSpecs`` or ``UsageError`` where that cannot be done here."""
+    """Load what the run read; raise ``NotOfTheRun``, or ``InvalidSpecs`` or ``UsageError`` where it cannot be loaded here."""
     (place / OWN).mkdir(parents=True, exist_ok=True)
     (place / OWN / _MARK).touch()
     specs = {result.spec: _spec(header, result, place) for result in results}
@@ -116,7 +120,7 @@ def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> The
     names = {document.file: _name(document, place) for document in documents}
     other = sorted(names[document.file] for document in documents if header.specs.get(names[document.file]) != document.digest)
     if other:
-        raise UsageError(f"'{other[0]}' decides how the cases are judged, and the run did not read it as it is here")
+        raise NotOfTheRun(f"'{other[0]}' decides how the cases are judged, and the run did not read it as it is here")
     day = date.fromisoformat(header.started[:10])
     return Then(suite=suite, waivers=Waivers(found, day), known=surroundings_then(header), names=names)
 
@@ -125,14 +129,14 @@ def _spec(header: RunHeader, result: CaseResult, place: Path) -> SpecPath:
     path = _file(header, result.spec, place)
     depth = len(Path(result.area).parts)
     if depth >= len(path.parents):
-        raise UsageError(f"'{result.spec}' does not lie in the folder '{result.area}', which the run names")
+        raise NotOfTheRun(f"'{result.spec}' does not lie in the folder '{result.area}', which the run names")
     return SpecPath(path=path, root=path.parents[depth])
 
 
 def _file(header: RunHeader, name: str, place: Path) -> Path:
-    """Return where a file of the submission is here; raise ``UsageError`` for a name that is none."""
+    """Return where a file of the submission is here; raise ``NotOfTheRun`` for a name that is none."""
     if name not in header.specs:
-        raise UsageError(f"'{name}' is no file that the run read")
+        raise NotOfTheRun(f"'{one_line(name)}' is no file that the run read")
     if name.startswith(f"{SHIPPED}/"):
         return folder("specs") / name.removeprefix(f"{SHIPPED}/")
     return place / name

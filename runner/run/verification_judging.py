@@ -1,13 +1,12 @@
 """Judges the cases of a submission again, and computes what the run claims from what that gives."""
 
-import shlex
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runner.core.case import Case
 from runner.core.conformance import ProfileRecord, Statement
-from runner.core.diagnostics import InvalidSpecs, UsageError
+from runner.core.diagnostics import InvalidSpecs, UsageError, one_line
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.expectation import Status
 from runner.core.header import LedgerCount, RunHeader
@@ -29,8 +28,10 @@ from runner.record.consistency import of_machine
 from runner.record.evidence import EvidenceAltered, RecordedFiles
 from runner.record.journal import Run, digest_of_selection, totals
 from runner.record.submission.layout import SHIPPED
-from runner.run import rejudge, verification_claims, verification_files
-from runner.run.profile import REFUSED, cases_of
+from runner.run import observed, rejudge, verification_claims, verification_files
+from runner.run.profile import ISOLATION, REFUSED, cases_of
+from runner.run.recorded import files_of
+from runner.run.verification_claims import Known
 from runner.run.verification_files import Then
 from runner.run.verification_report import Finding, Verification
 from runner.system.data_dirs import folder
@@ -48,13 +49,15 @@ def judged_again(
     findings = [*found, *(Finding("files", problem) for problem in verification_files.problems(run.header, place, published))]
     findings += [Finding("cases", problem) for problem in verification_files.stolen(run.results)]
     results, problems, unjudged = _loaded_and_judged(run, place)
-    statement, others, why = _statement(run.header, results, profile)
+    mine = _mine(run.header, profile)
+    statement, others, why = _statement(run.header, results, mine)
     findings += [*problems, *others, *_other_statement(run, statement if not (unjudged or others) else None)]
-    claims = verification_claims.claims(run, results, signature=signature, compared=bool(published), judged=not unjudged)
+    known = Known(signer=signature[0], is_signed=signature[1], has_files=bool(published), has_profile=bool(mine))
+    claims = verification_claims.claims(run, results, known)
     return Verification(
         findings=tuple(findings),
         unjudged=(*unjudged, *why),
-        follows=claims.follows,
+        follows=() if findings or unjudged else claims.follows,
         words=claims.words,
         run=run.header.run_id,
         signer=signature[0],
@@ -69,10 +72,18 @@ def _loaded_and_judged(run: Run, place: Path) -> tuple[Sequence[CaseResult], lis
     assert run.footer is not None, "checked by the caller"
     try:
         then = verification_files.loaded(run.header, run.results, place)
+    except verification_files.NotOfTheRun as error:
+        return run.results, [Finding("files", str(error))], ["the cases cannot be loaded: the journal names other files than there are"]
     except (InvalidSpecs, UsageError, ValueError) as error:
-        return run.results, [*_ledgers(run.footer.ledgers, run.results)], [f"the cases cannot be loaded here: {str(error).splitlines()[0]}"]
+        why = _first(error).replace(f"{place}/", "")
+        return run.results, [*_ledgers(run.footer.ledgers, run.results)], [f"the cases cannot be loaded here: {why}"]
     results, findings = _results(run, then, place)
     return results, [*findings, *_ledgers(run.footer.ledgers, results)], []
+
+
+def _first(error: Exception) -> str:
+    """Return the first problem of an error on one line."""
+    return one_line(str(error.diagnostics[0] if isinstance(error, InvalidSpecs) and error.diagnostics else error).splitlines()[0])
 
 
 def _other_statement(run: Run, computed: Statement | None) -> Iterator[Finding]:
@@ -172,6 +183,10 @@ def _disagreements(case: Case, result: CaseResult, header: RunHeader, then: Then
         steps = list(carried_out(whole, observation, files.code))
     except (EvidenceAltered, OSError, ValueError, LookupError, TypeError):
         return  # the judge says what is wrong with them
+    if (result.objects_served, result.objects_built) != tuple(map(observed.count, (observation.objects.served, observation.objects.built))):
+        yield "the counts of compiled objects are not those of the observation"
+    if dict(result.phases) != observed.phases(observation):
+        yield "the times of its phases are not those of the observation"
     backend = then.suite.backends.by_name[case.backend]
     yield from dict.fromkeys(disagreements(backend, header.environment, observation, steps))
 
@@ -190,8 +205,11 @@ def _differences(then: CaseResult, now: CaseResult, files: Then) -> Iterator[str
         if _of(old, then) != _of(new, files):
             was = f"{old.kind} {old.status.value} at line {old.position.line}"
             yield f"{was} is recorded, and judging it again gives {new.kind} {new.status.value}"
-        elif not _is_text(old.expected, new.expected) or not _is_text(old.observed, new.observed):
+        elif not _is_text(old.expected, new.expected) or not _is_text(old.observed, new.observed) or not _is_text(old.detail, new.detail):
             yield f"the text of {old.kind} at line {old.position.line} is not what judging it again gives"
+    place = (then.position.file, then.position.line, then.position.column)
+    if place not in (files.place(now.position), files.place(first.position) if (first := next(iter(now.waivers), None)) else None):
+        yield "its position is not that of its first failure"
     said = [(one.effect, one.cases, one.issue, one.until) for one in then.waivers]
     if said != [(one.effect, one.cases, one.issue, one.until) for one in now.waivers]:
         yield "its waivers are not those of the files"
@@ -234,29 +252,63 @@ def _ledgers(ledgers: Sequence[LedgerCount], results: Sequence[CaseResult]) -> I
 _Stated = tuple[Statement | None, list[Finding], list[str]]
 
 
-def _statement(header: RunHeader, results: Sequence[CaseResult], name: str | None) -> _Stated:
+def _mine(header: RunHeader, name: str | None) -> str:
+    """Return the reader's profile to compare with: the one that is named, or the shipped one that the run names; empty for none."""
+    shipped = f"{SHIPPED}/profiles/"
+    files = [one.file.removeprefix(shipped) for one in header.profile if one.file.startswith(shipped)]
+    return name or next((Path(file).stem for file in files), "")
+
+
+def _statement(header: RunHeader, results: Sequence[CaseResult], mine: str) -> _Stated:
     """Return the statement of a profile, the contradictions, and why it could not be compared with the reader's own profile."""
     recorded = next(iter(header.profile), None)
     if recorded is None:
-        return None, [Finding("profile", f"the run is not one of a profile, and --profile asks for {name}")] if name else [], []
-    shipped = recorded.file.removeprefix(f"{SHIPPED}/profiles/") if recorded.file.startswith(f"{SHIPPED}/profiles/") else ""
-    mine = name or Path(shipped).stem
+        return None, [Finding("profile", f"the run is not one of a profile, and --profile asks for {mine}")] if mine else [], []
     findings = [Finding("profile", problem) for problem in _options(header)]
     record = recorded
     if mine:
         try:
-            record = _record(mine, header)
+            own = _own_profile(mine, header)
         except InvalidSpecs as error:
-            return None, findings, [f"the profile {mine} cannot be read here: {str(error).splitlines()[0]}"]
-        findings += [Finding("profile", problem) for problem in _other_profile(recorded, record)]
+            return None, findings, [f"the profile {mine} cannot be read here: {_first(error)}"]
+        record = own.record
+        findings += [Finding("profile", problem) for problem in (*_other_profile(recorded, record), *_other_files(header, own))]
+        findings += [Finding("cases", problem) for problem in _other_cases(results, own)]
     return replace(header, profile=(record,)).statement(results), findings, []
 
 
-def _record(name: str, header: RunHeader) -> ProfileRecord:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Own:
+    """The reader's profile."""
+
+    record: ProfileRecord
+    digests: Mapping[str, str]
+    """The digest of each case that it names."""
+    waivers: frozenset[str]
+    """The sha256 of each file of waivers that it permits."""
+
+
+def _own_profile(name: str, header: RunHeader) -> _Own:
     """Return what a profile of the reader requires, from the reader's own files, of the torch of the run."""
     profile = read_profile(name)
     suite = load(profile.specs, profile.backends, surroundings_of(header.environment.get("torch"), None))
-    return cases_of(profile, suite, load_waivers(profile.waivers, suite.backends)).record
+    waivers = load_waivers(profile.waivers, suite.backends)
+    found = cases_of(profile, suite, waivers)
+    digests = {str(case.id): digest_of(case) for case in found.cases}
+    return _Own(record=found.record, digests=digests, waivers=frozenset(document.digest for document in waivers.documents))
+
+
+def _other_files(header: RunHeader, mine: _Own) -> Iterator[str]:
+    """Yield each file of waivers that the run read, and that the profile does not permit."""
+    for name in map(str, files_of(header, "waivers")):
+        if header.specs.get(name) not in mine.waivers:
+            yield f"the run read the waivers of '{name}', which the profile does not permit"
+
+
+def _other_cases(results: Sequence[CaseResult], mine: _Own) -> Iterator[str]:
+    for result in results:
+        if result.digest != mine.digests.get(result.case_id, result.digest):
+            yield f"{result.case_id}: it is not the case of this name in your files"
 
 
 def _other_profile(said: ProfileRecord, mine: ProfileRecord) -> Iterator[str]:
@@ -279,9 +331,6 @@ def _other_profile(said: ProfileRecord, mine: ProfileRecord) -> Iterator[str]:
         yield f"the run's profile permits {len(more)} waivers that yours does not: {sorted(one.cases for one in more)[0]}"
 
 
-_Default = Callable[[object], str]
-
-
 def _options(header: RunHeader) -> Iterator[str]:
     """Yield the options of the run that do not go with a profile."""
     for name, (default, why) in REFUSED.items():
@@ -291,5 +340,5 @@ def _options(header: RunHeader) -> Iterator[str]:
             continue  # those of the profile stand there
         if given != ("" if default in (None, ()) else str(default)):
             yield f"the run has --{option} {given}, which does not go with a profile: {why}"
-    if shlex.split(header.options.get("select", "")):
-        yield "the run selects cases, and a profile does that"
+    if header.options.get("isolation", "case") not in ISOLATION:
+        yield f"the run has --isolation {header.options['isolation']}, in which a failure is run again"

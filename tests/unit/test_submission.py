@@ -10,9 +10,11 @@ import pytest
 import zstandard
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from jsonschema import Draft202012Validator
 
 from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
+from runner.language.read import schema
 from runner.record.submission import tape
 from runner.record.submission.attestation import PREDICATE_TYPE, STATEMENT_TYPE
 from runner.system.known_secrets import KNOWN
@@ -48,6 +50,7 @@ def test_a_submission_is_the_same_bytes_and_verifies(folder: Path, capsys: pytes
     assert main(["submit", "out", "--out", "one.tar.zst", "--key", "private.pem"]) == ExitCode.OK
     assert main(["submit", "out", "--out", "two.tar.zst", "--key", "private.pem", "--json"]) == ExitCode.OK
     said = json.loads(capsys.readouterr().out.partition("\n")[2])
+    assert not list(Draft202012Validator(schema.load("submit")).iter_errors(said))
     data = (folder / "one.tar.zst").read_bytes()
     assert data == (folder / "two.tar.zst").read_bytes()
     assert (said["bytes"], said["statement"], said["unjudged"]) == (len(data), "CONFORMANT", [])
@@ -89,8 +92,9 @@ def test_a_file_stays_unless_it_is_to_be_replaced(folder: Path, capsys: pytest.C
     assert main(["submit", "out", "--out", "a.tar.zst", "--replace"]) == ExitCode.OK
     assert main(["verify", "a.tar.zst", "--json", "--specs", "."]) == ExitCode.OK
     found = json.loads(capsys.readouterr().out.partition("\n")[2])
+    assert not list(Draft202012Validator(schema.load("verify")).iter_errors(found))
     assert (found["verified"], found["findings"], found["statement"]["conformance"]) == (True, [], "CONFORMANT")
-    assert any("files of the author are those below --specs" in claim for claim in found["follows"])
+    assert any("files of the author are the published ones that you named" in claim for claim in found["follows"])
 
 
 def lines(folder: Path) -> list[str]:

@@ -252,6 +252,26 @@ def in_another_century(archive: Archive) -> None:
     archive.restated()
 
 
+def broader_waivers(archive: Archive) -> None:
+    """Add a file of waivers under the name of a permitted one, and say that the run read it."""
+    text = archive.members["files/own/known.yaml"].decode().replace("cache_miss 1, observed 2", "observed")
+    archive.members["files/own/more.yaml"] = text.encode()
+
+    def change(line: Line) -> None:
+        line["specs"]["files/own/more.yaml"] = digest(text.encode())
+        line["options"]["waivers"] += " files/own/more.yaml"
+
+    archive.edit(change, "header")
+
+
+def nested(archive: Archive) -> None:
+    archive.replace(TWO, "observation.json", b"[" * 99999)
+
+
+def of_passwords(line: Line) -> None:
+    line["options"]["waivers"] = "/etc/passwd"
+
+
 def less_required(profile: dict[str, Any]) -> None:
     level = profile["levels"][0]
     level.update(required=level["required"][:1], optional=level["required"][1:])
@@ -426,6 +446,13 @@ CONTENTS: Mapping[str, Kind] = {
         "profile", of_profile(lambda one: one["waivers"].append({"cases": "*", "issue": "x", "until": "2099-01-01"})), options=BY_MINE
     ),
     "the run is of no profile": Kind("journal", journal("header", profile=[])),
+    "an option names a file of the reader": Kind("files", lambda archive: archive.edit(of_passwords, "header")),
+    "a case names a file of the reader": Kind("files", journal(TWO, spec="../../etc/passwd")),
+    "the run read other waivers": Kind("profile", broader_waivers, options=BY_MINE),
+    "compiled objects came from a cache": Kind("facts", journal(TWO, objects_built=1)),
+    "a key of a line is there twice": Kind("journal", edited(JOURNAL, '"kind": "footer"', '"exit_code": 0, "kind": "footer"')),
+    "a number has thousands of digits": Kind("journal", edited(JOURNAL, '"min-executed": "1"', f'"min-executed": "{"9" * 5000}"')),
+    "an observation is nested without end": Kind("journal", nested),
     "the run retried its failures": Kind("profile", header_option(retries=2)),
     "the run lets FLAKY pass": Kind("profile", header_option(flaky="pass")),
     "the statement of the journal is another": Kind(
@@ -465,6 +492,11 @@ CONTENTS: Mapping[str, Kind] = {
     "code for a GPU that is not there": Kind(
         "facts", lambda archive: archive.code(TWO, lambda code: code + b"# DeviceProperties(type='cuda', index=0, cc=90)\n")
     ),
+    "kernels in the code that were not generated": Kind("facts", step(metrics={"generated_kernel_count": 0})),
+    "graphs that never entered inductor": Kind("facts", step(entered=0)),
+    "the times of a case are others": Kind("facts", journal(TWO, phases={"trace": 9.0})),
+    "the detail of a verdict is made up": Kind("verdicts", verdict(0, detail="all is well")),
+    "a case points to another line": Kind("verdicts", journal(TWO, position={"file": OWN, "line": 5, "column": 1})),
     "a compilation that took no time": Kind("facts", lambda archive: archive.observation(TWO, lambda sent: sent.update(phases={}))),
 }
 
@@ -498,6 +530,9 @@ LATE = frozenset(
         "the attestation is of another kind",
         "the attestation is empty",
         "graphs without code",
+        "graphs that never entered inductor",
+        "the detail of a verdict is made up",
+        "the times of a case are others",
         "calls for a device of no graph",
         "a winner that no count knows",
         "a census that lists more than it counts",
