@@ -222,9 +222,9 @@ def test_json_of_validate(folder: str, valid: bool, counts: tuple[int, int, int]
 
 def test_explain_prints_what_a_spec_would_say(program: Program) -> None:
     text = program("explain", "freezing/linear-fusion*cpu*").stdout
-    assert "  control    config freezing: false    must fail: filecheck    at line 32\n" in text
-    assert "    expect   close: {to: eager}    at line 23\n" in text
-    assert "    expect   filecheck: |    at line 24\n               CHECK-COUNT-1: " in text
+    assert "  control    config freezing: false    must fail: filecheck    at line 33\n" in text
+    assert "    expect   close: {to: eager}    at line 24\n" in text
+    assert "    expect   filecheck: |    at line 25\n               CHECK-COUNT-1: " in text
     assert "  equal: {module: Fork, args: [[3], [3], [3]], eval: true}\n" in text
     settings = [line for line in text.splitlines() if " | " not in line]
     assert not any(word in line for line in settings for word in ("True", "False", "None", "Close(", "FileCheck("))

@@ -11,7 +11,6 @@ The format has counts for passed, failed and skipped, and the conclusions succes
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from runner.core.conformance import Conformance, Statement
 from runner.core.exit_codes import ExitCode
@@ -53,7 +52,7 @@ class Dispatch:
 
     event_type: str
     delivery_id: str
-    payload: Mapping[str, Any] = field(default_factory=dict)
+    payload: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def is_self_report(self) -> bool:
@@ -114,7 +113,7 @@ def _is_failed(result: CaseResult, *, flaky_passes: bool) -> bool:
     return result.outcome.is_failure and not (flaky_passes and result.outcome is Outcome.FLAKY)
 
 
-def _workflow(workflow: Workflow, status: str, **times: str) -> dict[str, Any]:
+def _workflow(workflow: Workflow, status: str, **times: str) -> dict[str, object]:
     return {
         "schema_version": SCHEMA_VERSION,
         "status": status,
@@ -150,20 +149,20 @@ def _environment(header: RunHeader, results: Sequence[CaseResult], statement: St
     return {name: _cut(value) for name, value in found.items()}
 
 
-def _failed(results: Sequence[CaseResult], *, flaky_passes: bool) -> Iterator[dict[str, Any]]:
+def _failed(results: Sequence[CaseResult], *, flaky_passes: bool) -> Iterator[dict[str, object]]:
     for result in results:
         if _is_failed(result, flaky_passes=flaky_passes):
             message = _cut(f"{result.outcome.label}: {result.reason}")
             yield {"name": result.case_id, "classname": result.spec, "message": message, "duration": round(result.seconds, 3)}
 
 
-def _not_executed(statement: Statement | None) -> Iterator[dict[str, Any]]:
+def _not_executed(statement: Statement | None) -> Iterator[dict[str, object]]:
     """Yield the required cases that were not executed: the format has no other place where a reader would find them."""
     for case_id, reason in statement.not_executed.items() if statement else ():
         yield {"name": case_id, "classname": "required, not executed", "message": _cut(f"not executed, not counted as failed: {reason}")}
 
 
-def _fitted(dispatch: Dispatch, workflow: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> bytes:
+def _fitted(dispatch: Dispatch, workflow: Mapping[str, object], entries: Sequence[Mapping[str, object]]) -> bytes:
     """Return the body with as many entries as the limits allow; where some are left out, the last entry says how many."""
 
     def body(kept: int) -> bytes:
@@ -182,12 +181,12 @@ def _fitted(dispatch: Dispatch, workflow: Mapping[str, Any], entries: Sequence[M
     return body(fits)
 
 
-def _left_out(count: int, of: int) -> dict[str, Any]:
+def _left_out(count: int, of: int) -> dict[str, object]:
     message = f"{count} of {of} entries are left out: the relay takes {MOST_ENTRIES} entries and {MOST_BYTES} bytes; the counts are whole"
     return {"name": "truncated", "classname": "torch-conformance", "message": message}
 
 
-def _body(dispatch: Dispatch, workflow: Mapping[str, Any]) -> dict[str, Any]:
+def _body(dispatch: Dispatch, workflow: Mapping[str, object]) -> dict[str, object]:
     return {
         "event_type": dispatch.event_type,
         "delivery_id": dispatch.delivery_id,
