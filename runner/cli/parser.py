@@ -258,11 +258,12 @@ def _doctor(commands: "_Commands") -> None:
     command = commands.add_parser(
         "doctor",
         help="show what this machine has and lacks",
-        description="Show what this machine has, what it lacks, and which backends and specs that allows. Exit 1 when something that the "
-        "machine claims to have (torch, a package, a build, a device, a variable) does not work.",
+        description="Show what this machine has, what it lacks, and which backends, specs and profiles that allows. Exit 1 when something "
+        "that the machine claims to have (torch, a package, a build, a device, a variable) does not work.",
     )
     selecting.paths(command)
     selecting.backend_files(command)
+    selecting.profile(command, "look at this profile alone, with the specs and backends that it names")
     command.add_argument("--json", action="store_true", help="print one object")
 
 

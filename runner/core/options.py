@@ -123,6 +123,7 @@ class DoctorOptions:
     paths: tuple[Path, ...]
     backends: tuple[Path, ...]
     json: bool
+    profile: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +178,9 @@ class SubmitOptions:
     out: Path | None
     key: Path | None
     """A private key."""
+    dispatch: Path | None
+    """What a CI relay sent."""
+    artifact_url: str
     replace: bool
     json: bool
 

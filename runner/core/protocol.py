@@ -26,6 +26,9 @@ THREADS = "TORCH_CONFORMANCE_THREADS"
 TARGET = "TORCH_CONFORMANCE_TARGET"
 """The environment variable with the target of a process that compiles for a GPU that the machine may lack."""
 
+SIMULATED = "TORCH_CONFORMANCE_SIMULATED"
+"""The variable that names the folder for the C++ side of a simulated target, where a process has torch for one."""
+
 KEPT = "TORCH_CONFORMANCE_KEPT"
 """The variable that names the folder of what a zygote may know from earlier runs."""
 

@@ -11,6 +11,12 @@ from enum import Enum
 BACKEND = "offline"
 """The backend of cases that are compiled for a target and not executed."""
 
+SIMULATED = "simulated"
+"""The backend of cases whose code Inductor generates for a simulated target (``core.simulated``)."""
+
+OFFLINE_BACKENDS = (BACKEND, SIMULATED)
+"""The backends of specs with ``targets``."""
+
 AXIS = "target"
 """The key that ``targets`` adds to an id, after the backend."""
 
@@ -24,6 +30,9 @@ STAGES_OF_VENDOR: Mapping[str, tuple[str, ...]] = {"amd": STAGES["hip"], "nvidia
 """The same by the word of conditions."""
 
 ALL_STAGES = tuple(dict.fromkeys(stage for stages in STAGES.values() for stage in stages))
+
+WRAPPER = "wrapper"
+"""The Python that Inductor wrote for a simulated target. It is the piece of code after those of the compiler."""
 
 ASSEMBLER = "ptxas"
 """The report of NVIDIA's assembler, which is one more piece of code after the stages of ``cuda``: ptx has no registers yet."""
@@ -130,3 +139,8 @@ def evidence_of(level: str) -> str:
     """Return a level in words: ``O3 instructions``; empty for none."""
     words = {known.value: word for known, word in WORDS.items()}
     return f"{level} {words.get(level, 'unknown')}" if level else ""
+
+
+def simulated(target: str) -> str:
+    """Return the name of the simulation of a target, beside that of the compiler for it."""
+    return f"{SIMULATED} {target}"

@@ -1,6 +1,6 @@
 """A case that was compiled for a target and not executed: that the code is of that target, and the level of the evidence. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from runner.core.case import Case, Expected
@@ -21,12 +21,24 @@ def proof(case: Case, backend: Backend, steps: Sequence[CarriedOut]) -> Verdict:
     target = TARGETS[case.target]
     expected = f"code of each kernel for {target.name}"
     for known in steps:
-        step = parsed(known.step)
-        if known.observed.raised is not None or not isinstance(step, Triton):
-            continue
-        for problem in isa.problems(target, step.kernel_name, known.facts.code):
+        for problem in () if known.observed.raised is not None else _problems(case, known):
             return Verdict(kind=PROOF, status=Status.ERROR, position=backend.position, expected=expected, observed=problem)
     return Verdict(kind=PROOF, status=Status.HELD, position=backend.position, expected=expected, observed="shown")
+
+
+def _problems(case: Case, known: CarriedOut) -> Iterator[str]:
+    """Yield why the texts of a step are not those of its kernels: of a kernel of the spec, or of each kernel in generated code."""
+    target, code, step = TARGETS[case.target], known.facts.code, parsed(known.step)
+    if isinstance(step, Triton):
+        yield from isa.problems(target, [step.kernel_name], code)
+        return
+    kernels = isa.generated(code[-1]) if code else []
+    if not kernels:
+        yield "Inductor generated no kernel of Triton: what is left are calls of ATen, which are not compiled"
+        return
+    yield from isa.problems(target, kernels, code)
+    there = set(isa.entries(code[target.stages.index(target.isa)], target.isa))
+    yield from (f"the wrapper defines no kernel '{name}'" for name in sorted(there - set(kernels)))
 
 
 def with_level(case: Case, passed: CaseResult) -> CaseResult:

@@ -11,7 +11,7 @@ from runner.core.case import Case
 from runner.core.collector import collector_paused
 from runner.core.conditions import BadRange, Surroundings
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, did_you_mean, errors
-from runner.core.targets import BACKEND
+from runner.core.targets import BACKEND, SIMULATED
 from runner.language.backends import Backends, read_backends
 from runner.language.check.covers import covers_problems
 from runner.language.check.matrix import unused_key_problems
@@ -35,6 +35,7 @@ from runner.language.read.templates import TemplateError
 from runner.language.read.tree import link_problem
 from runner.system.capabilities import Machine
 from runner.system.installed_torch import installed_torch, release
+from runner.vocabulary.steps import TRITON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,8 +248,9 @@ def with_offline_backend(document: Document) -> Document:
     if not isinstance(data, dict) or TARGETS not in data or "backends" in data:
         return document
     place = {("backends",): document.marks[(TARGETS,)], ("backends", 0): document.marks[(TARGETS,)]}
+    backend = BACKEND if TRITON in data else SIMULATED
     return replace(
-        document, data={**data, "backends": [BACKEND]}, marks={**document.marks, **place}, key_marks={**document.key_marks, **place}
+        document, data={**data, "backends": [backend]}, marks={**document.marks, **place}, key_marks={**document.key_marks, **place}
     )
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from runner.core import devices
+from runner.core.protocol import SIMULATED, TARGET
+from runner.core.targets import simulated
 
 
 class Isolation(Enum):
@@ -37,3 +39,9 @@ class Environment:
     def uses_accelerator(self) -> bool:
         """Whether one of its cases compiles for an accelerator, for which torch queries the driver."""
         return devices.any_accelerator(self.kinds)
+
+
+def compiler_of(environment: Environment) -> str | None:
+    """Return the name of what an environment compiles with: a target, or a simulated target; None for one that executes."""
+    target = environment.variables.get(TARGET)
+    return simulated(target) if target is not None and SIMULATED in environment.variables else target

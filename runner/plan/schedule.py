@@ -5,11 +5,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from runner.core import devices
+from runner.core import devices, targets
 from runner.core.case import Case
 from runner.core.conditions import VersionRange
 from runner.core.diagnostics import UsageError, one_line
-from runner.core.protocol import TARGET
+from runner.core.protocol import SIMULATED, TARGET
 from runner.plan.jobs import Environment
 from runner.plan.resources import Capacity, Needs
 from runner.system import hardware
@@ -58,7 +58,8 @@ def environment_of(case: Case) -> Environment:
     """Return the environment of the case's zygote."""
     variables = {name: None if value is None else _as_variable(value) for name, value in case.body.settings.env.items()}
     if case.target:
-        return Environment(variables={TARGET: case.target})
+        # a simulated target has torch, in processes of its own; the executor names the folder
+        return Environment(variables={TARGET: case.target, **({SIMULATED: ""} if case.backend == targets.SIMULATED else {})})
     # a case that does not compile needs no warm compiler: warming it up takes longer than importing torch
     kinds = frozenset([devices.kind_of(case.device)]) if case.body.compiles else frozenset[str]()
     return Environment(variables=variables, kinds=kinds)

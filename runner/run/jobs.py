@@ -7,14 +7,13 @@ from pathlib import Path
 from runner.core.case import Availability, Case
 from runner.core.conditions import Surroundings
 from runner.core.options import ExecutionOptions
-from runner.core.protocol import TARGET
 from runner.execute.base import LOCAL, Job
 from runner.execute.executors import OFFLINE
 from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings
 from runner.plan import schedule
 from runner.plan.isolation import needs_new_process, why_alone
-from runner.plan.jobs import Environment, Isolation
+from runner.plan.jobs import Environment, Isolation, compiler_of
 from runner.plan.worker_plan import make_plan
 from runner.record.run_folder import RunFolder
 from runner.system import availability
@@ -61,8 +60,8 @@ class Jobs:
         seconds = _FACTS_SECONDS * self._options.timeout_factor
         jobs: list[Job] = []
         for environment in self._environments.values():
-            if (target := environment.variables.get(TARGET)) is not None:
-                jobs.append(_job_of_target(target, environment, seconds))
+            if (compiler := compiler_of(environment)) is not None:
+                jobs.append(_job_of_compiler(compiler, environment, seconds))
             elif not any(job.name == FACTS for job in jobs):
                 jobs.append(Job(name=FACTS, plan=None, questions=self._questions, folder="", environment=environment, timeout=seconds))
         return jobs
@@ -103,8 +102,8 @@ class Jobs:
         return self._environments[schedule.environment_of(case).key]
 
 
-def _job_of_target(target: str, environment: Environment, seconds: float) -> Job:
-    return Job(name=f"{FACTS} {target}", plan=None, folder="", environment=environment, timeout=seconds, executor=OFFLINE)
+def _job_of_compiler(compiler: str, environment: Environment, seconds: float) -> Job:
+    return Job(name=f"{FACTS} {compiler}", plan=None, folder="", environment=environment, timeout=seconds, executor=OFFLINE)
 
 
 def exclusive(job: Job) -> Job:

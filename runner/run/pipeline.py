@@ -10,7 +10,6 @@ from runner.core.case import Availability, Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError
 from runner.core.options import ExecutionOptions
-from runner.core.protocol import TARGET
 from runner.core.results import CaseResult
 from runner.execute.base import Execution, Executor, ExecutorSettings, Job
 from runner.execute.executors import EXECUTORS
@@ -20,7 +19,7 @@ from runner.judge.waivers import Waivers
 from runner.language.load import Suite
 from runner.language.read.templates import TemplateError
 from runner.plan import schedule
-from runner.plan.jobs import Isolation
+from runner.plan.jobs import Isolation, compiler_of
 from runner.record.run_folder import RunFolder
 from runner.run.jobs import FACTS, Jobs, exclusive
 from runner.run.results import Results, result_of_unavailable
@@ -143,8 +142,8 @@ def _informed(machine: Machine, execution: Execution) -> Machine:
     """Return the machine with the facts of a job; raise ``UsageError`` where torch could not report any."""
     words = (execution.printed or execution.note).strip()
     found = execution.observation if isinstance(execution.observation, dict) else None
-    if (target := execution.job.environment.variables.get(TARGET)) is not None:
-        return availability.with_target(machine, target, found, words)
+    if (compiler := compiler_of(execution.job.environment)) is not None:
+        return availability.with_target(machine, compiler, found, words)
     if found is None:
         raise UsageError(f"no worker with torch could report the facts of this machine; its output:\n{words}")
     return availability.with_facts(machine, found)

@@ -15,7 +15,8 @@ from typing import Any
 from runner.core import devices
 from runner.core.case import Availability
 from runner.core.conditions import VersionRange
-from runner.core.targets import EXAMPLE
+from runner.core.simulated import TESTED_MINORS
+from runner.core.targets import EXAMPLE, simulated
 from runner.system.capability_arguments import (
     check_arch,
     check_call,
@@ -24,6 +25,7 @@ from runner.system.capability_arguments import (
     check_mkldnn,
     check_module,
     check_range,
+    check_simulated,
     check_target,
     split_arch,
     split_memory,
@@ -127,12 +129,13 @@ def _ck(machine: Machine, argument: str) -> Answer:
 
 
 def _look_for_compiler() -> tuple[str, ...]:
-    names = [os.environ.get("CXX", ""), "g++", "clang++"]
-    return tuple([found for name in names if name and (found := shutil.which(name.split()[0]))][:1])
+    """Return the program that Inductor starts: the whole of ``$CXX``, and g++ only where it is not set (``config.cpp.cxx`` in torch)."""
+    found = shutil.which(os.environ.get("CXX", "g++"))
+    return (found,) if found else ()
 
 
 def _cxx(machine: Machine, argument: str) -> Answer:
-    return YES if machine.found.get("cxx") else _no("no C++ compiler: neither $CXX nor g++ nor clang++ is one")
+    return YES if machine.found.get("cxx") else _no("no C++ compiler that torch calls: $CXX, which is one program, or else g++")
 
 
 def _look_for_redis() -> tuple[str, ...]:
@@ -234,6 +237,22 @@ def _target(machine: Machine, argument: str) -> Answer:
     return _no(f"the compiler for {argument} does not work here: {problem}") if problem else YES
 
 
+def _simulated(machine: Machine, argument: str) -> Answer:
+    if machine.release is None:
+        return _no(machine.no_torch)
+    minor = ".".join(map(str, machine.release[:2]))
+    if minor not in TESTED_MINORS:
+        return _no(f"the simulation of a GPU is not tried with torch {minor}, only with {', '.join(TESTED_MINORS)}")
+    if not machine.found.get("triton"):
+        return _no("triton is not installed")
+    if not machine.found.get("cxx"):
+        return _no("no C++ compiler is installed, which builds the C++ side of a simulated GPU")
+    if simulated(argument) not in machine.targets:
+        return _unknown(f"whether torch generates code for a simulated {argument} is known only when it has generated some")
+    problem = machine.targets[simulated(argument)]
+    return _no(f"the simulation of {argument} does not work here: {problem}") if problem else YES
+
+
 def _call(machine: Machine, argument: str) -> Answer:
     package = argument.replace(":", ".").split(".")[0]
     if not _is_installed(package):
@@ -272,7 +291,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "ck": Capability(
         summary="Composable Kernel's Inductor package is installed", probe=_ck, look=functools.partial(_look_for_package, "ck4inductor")
     ),
-    "cxx": Capability(summary="a C++ compiler is installed", probe=_cxx, look=_look_for_compiler),
+    "cxx": Capability(summary="the C++ compiler that torch calls is installed: $CXX, or else g++", probe=_cxx, look=_look_for_compiler),
     "redis": Capability(
         summary="a Redis client, and a server: an embedded one, or one that --service names", probe=_redis, look=_look_for_redis
     ),
@@ -296,6 +315,12 @@ CAPABILITIES: Mapping[str, Capability] = {
         probe=_target,
         takes=EXAMPLE,
         check=check_target,
+    ),
+    "simulated": Capability(
+        summary="Inductor generates code for this GPU, simulated, and Triton compiles it",
+        probe=_simulated,
+        takes=EXAMPLE,
+        check=check_simulated,
     ),
     "call": Capability(
         summary="a function without arguments, such as a predicate of torch, returns True",

@@ -6,6 +6,7 @@ import re
 from runner.core import devices
 from runner.core.conditions import BadRange, VersionRange
 from runner.core.diagnostics import one_of
+from runner.core.simulated import PROPERTIES
 from runner.core.targets import TARGETS
 
 
@@ -43,6 +44,11 @@ def check_mkldnn(argument: str) -> str | None:
 def check_target(argument: str) -> str | None:
     """Return what is wrong with an argument of the capability; None for nothing."""
     return None if argument in TARGETS else f"'{argument[:60]}' is no target: {one_of(TARGETS)}"
+
+
+def check_simulated(argument: str) -> str | None:
+    """Return what is wrong with an argument of the capability; None for nothing."""
+    return None if argument in PROPERTIES else f"'{argument[:60]}' is no target that can be simulated: {one_of(PROPERTIES)}"
 
 
 def check_call(argument: str) -> str | None:

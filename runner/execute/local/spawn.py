@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from runner.core.protocol import KEPT, THREADS
 from runner.plan.jobs import Environment
@@ -161,9 +161,6 @@ class Starter(Protocol):
 class ProcessStarter:
     """Starts processes on this machine; their output goes to a log below the scratch folder."""
 
-    zygote_module: ClassVar[str] = "runner.worker.process.zygote"
-    worker_module: ClassVar[str] = "runner.worker.process.entry"
-
     def __init__(self, threads: int, scratch: Path, probe_cache: Path | None = None) -> None:
         self._threads = threads
         self._scratch = scratch
@@ -175,17 +172,23 @@ class ProcessStarter:
         self._count += 1
         scratch = self._scratch / f"zygote-{self._count}"
         scratch.mkdir(parents=True, exist_ok=True)
-        return ZygoteProcess(wanted.kinds, self._variables(wanted, scratch), scratch / "zygote.log", self.zygote_module)
+        return ZygoteProcess(wanted.kinds, self._variables(wanted, scratch), scratch / "zygote.log", self._zygote_module(wanted))
 
     def worker(self, wanted: Environment, control: int) -> "subprocess.Popen[bytes]":
         """Start a worker in a process of its own: slow, and never unsafe."""
-        command = child_python.command(self.worker_module, str(control), str(os.getpid()))
+        command = child_python.command(self._worker_module(wanted), str(control), str(os.getpid()))
         environment = self._variables(wanted, self._scratch)
         with (self._scratch / "workers.log").open("ab") as log:
             # its own session from the start, so that it can be killed as a group
             return subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[control], start_new_session=True
             )
+
+    def _zygote_module(self, wanted: Environment) -> str:
+        return "runner.worker.process.zygote"
+
+    def _worker_module(self, wanted: Environment) -> str:
+        return "runner.worker.process.entry"
 
     def _variables(self, wanted: Environment, scratch: Path) -> dict[str, str]:
         return environment_for(wanted, self._threads, scratch, self._probe_cache)

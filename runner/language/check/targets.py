@@ -1,14 +1,15 @@
 """Checks of ``targets``: what may stand beside it, and that its expectations can be judged without the device."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from runner.core.diagnostics import Diagnostic, one_of
 from runner.core.matching.filecheck import ChecksError, Directive, directives, parse
 from runner.core.matching.filecheck.expressions import compile_pattern
 from runner.core.matching.time_limit import PatternTooSlow, time_limit
-from runner.core.targets import ALL_STAGES, BACKEND, EXAMPLE, ISA, STAGES, TARGETS
+from runner.core.targets import ALL_STAGES, EXAMPLE, ISA, OFFLINE_BACKENDS, WRAPPER
 from runner.language.backends import Backends
+from runner.language.check.simulated import simulated_problems
+from runner.language.check.stages import stage_of, stage_problems
 from runner.language.read.anatomy import Anatomy, RawExpectation
 from runner.language.read.matrix import TARGETS as KEY
 from runner.vocabulary.offline.levels import LEVELS
@@ -37,8 +38,8 @@ def target_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
         message = "'backends' beside 'targets'"
         yield document.problem(("backends",), message, "its cases are compiled and not executed: remove backends", key=True)
     if TRITON not in data:
-        hint = "add triton: {source: ..., signature: ...}; code that Inductor generates cannot be checked without its device yet"
-        yield document.problem((KEY,), "'targets' without 'triton'", hint, key=True)
+        yield from simulated_problems(anatomy)
+        return
     for key in _BESIDE:
         if key in data:
             hint = "the kernel is compiled alone: write triton, prelude and expect"
@@ -50,9 +51,10 @@ def target_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
 
 def _without_targets(anatomy: Anatomy) -> Iterator[Diagnostic]:
     document, data = anatomy.document, anatomy.data
-    if BACKEND in data["backends"]:
-        path = ("backends", data["backends"].index(BACKEND))
-        yield document.problem(path, f"the backend '{BACKEND}' without targets", f"write targets: [{EXAMPLE}] in place of backends")
+    for backend in OFFLINE_BACKENDS:
+        if backend in data["backends"]:
+            path = ("backends", data["backends"].index(backend))
+            yield document.problem(path, f"the backend '{backend}' without targets", f"write targets: [{EXAMPLE}] in place of backends")
     if TRITON in data:
         yield document.problem((TRITON,), "'triton' without 'targets'", f"write targets: [{EXAMPLE}] in place of backends", key=True)
     if TRITON in data.get("control", {}):
@@ -62,14 +64,17 @@ def _without_targets(anatomy: Anatomy) -> Iterator[Diagnostic]:
             if one.kind in _NEEDS_TARGETS:
                 hint = "it is for kernels that are compiled for targets"
                 yield document.problem(one.path, f"'{one.kind}' without 'targets'", hint, key=True)
-            elif _stage(one) is not None:
+            elif stage_of(one) is not None:
                 yield document.problem(
                     (*one.path, "stage"), "'stage' without 'targets'", "remove it: generated code has no stages", key=True
                 )
 
 
 def _expectation_problems(anatomy: Anatomy, one: RawExpectation) -> Iterator[Diagnostic]:
-    document, stage = anatomy.document, _stage(one)
+    document, stage = anatomy.document, stage_of(one)
+    if stage == WRAPPER:
+        hint = "a kernel of Triton has no wrapper: Inductor writes one, for function: in place of triton:"
+        yield document.problem((*one.path, "stage"), f"the stage '{WRAPPER}' beside 'triton'", hint)
     if one.kind not in LEVELS:
         yield document.problem(one.path, f"'{one.kind}' of a kernel that is not executed", f"it may have {one_of(LEVELS)}", key=True)
     if one.kind == "filecheck" and stage is None:
@@ -77,10 +82,7 @@ def _expectation_problems(anatomy: Anatomy, one: RawExpectation) -> Iterator[Dia
         yield document.problem(one.path, "'filecheck' of a kernel without a stage", hint, key=True)
     if stage in ISA.values():
         yield from _name_problems(anatomy, one)
-    made = {made for name in anatomy.data[KEY] for made in STAGES[TARGETS[name].backend]}
-    if stage in ALL_STAGES and stage not in made:
-        message = f"no target of the spec has the stage '{stage}'"
-        yield document.problem((*one.path, "stage"), message, f"its targets have {one_of(sorted(made))}")
+    yield from stage_problems(anatomy, one)
 
 
 def _name_problems(anatomy: Anatomy, one: RawExpectation) -> Iterator[Diagnostic]:
@@ -103,7 +105,3 @@ def _matches(directive: Directive, name: str) -> bool:
             return compile_pattern(directive, {}).search(name) is not None
     except (PatternTooSlow, KeyError):  # a variable of an earlier directive has no text here
         return False
-
-
-def _stage(one: RawExpectation) -> Any:
-    return one.body.get("stage") if one.kind == "filecheck" and isinstance(one.body, dict) else None

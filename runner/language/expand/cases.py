@@ -21,7 +21,7 @@ from runner.core.case import (
 from runner.core.conditions import Surroundings
 from runner.core.devices import is_accelerator
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Position
-from runner.core.targets import AXIS, BACKEND, DEVICE, TARGETS
+from runner.core.targets import AXIS, DEVICE, OFFLINE_BACKENDS, SIMULATED, TARGETS
 from runner.language.backends import Backend, Backends, read_requirements
 from runner.language.check.functions import entry_of
 from runner.language.check.names import OPTION_KINDS, judged_names, value_problem
@@ -287,14 +287,15 @@ def _at_point(position: Position, found: tuple[str, str], point: matrix.Point) -
 
 
 def _compiler_of(point: matrix.Point, position: Position) -> list[Requirement]:
-    """Return the requirement of a case that is compiled for a target: that the compiler for it works."""
+    """Return the requirement of a case that is compiled for a target: that the compiler for it works, or the simulation of it."""
     target = target_of(point)
-    return [Requirement(name=AXIS, argument=target, position=position)] if target else []
+    name = SIMULATED if point.backend.name == SIMULATED else AXIS
+    return [Requirement(name=name, argument=target, position=position)] if target else []
 
 
 def target_of(point: matrix.Point) -> str:
     """Return the target of a point; empty for one that is executed."""
-    return str(point.values.get(AXIS, "")) if point.backend.name == BACKEND else ""
+    return str(point.values.get(AXIS, "")) if point.backend.name in OFFLINE_BACKENDS else ""
 
 
 def duplicate_ids(cases: list[Case]) -> list[Diagnostic]:

@@ -9,8 +9,9 @@ from runner.core.matching.filecheck import CheckFile, CheckOutcome, ChecksError,
 from runner.core.matching.filecheck.mutation import Change, changes
 from runner.core.matching.generated_code import Code, code_of, commented_out, joined, whole
 from runner.core.matching.time_limit import PatternTooSlow
-from runner.core.targets import STAGES_OF_VENDOR
+from runner.core.targets import STAGES_OF_VENDOR, WRAPPER
 from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, OfStep, StepFacts
+from runner.vocabulary.expectations.specific import check_specific_checks
 from runner.vocabulary.offline import isa
 
 ALL = "all"
@@ -27,8 +28,8 @@ IN_THE_REST = (
 )
 
 
-_INDEX = {stage: index for stages in STAGES_OF_VENDOR.values() for index, stage in enumerate(stages)}
-"""The piece of code of each stage."""
+_INDEX = {WRAPPER: -1, **{stage: index for stages in STAGES_OF_VENDOR.values() for index, stage in enumerate(stages)}}
+"""The piece of code of each stage. The wrapper is the last."""
 
 
 class _CodeOnly(str):
@@ -59,6 +60,10 @@ class FileCheck(OfStep):
             checks = parse(options["checks"])
         except ChecksError as error:
             raise BadExpectation(error.message, error.hint, path=path, line=error.line, column=error.column) from error
+        try:
+            check_specific_checks(checks)
+        except BadExpectation as error:
+            raise BadExpectation(str(error), error.hint, path=path) from error
         stage = options.get("stage")
         if stage is not None and "code" in options:
             raise BadExpectation("stage together with code", "a stage is one text: remove code", path=("code",))
@@ -84,7 +89,7 @@ class FileCheck(OfStep):
         return [Judgement.of(outcome.passed, expected=expected, observed=observed, detail=_detail(outcome))]
 
     def _applies(self, here: Surroundings) -> bool:
-        if self.stage is not None and self.stage not in STAGES_OF_VENDOR.get(here.vendor or "", ()):
+        if self.stage is not None and self.stage not in (WRAPPER, *STAGES_OF_VENDOR.get(here.vendor or "", ())):
             return False
         return holds(self.when, here)
 
@@ -117,12 +122,12 @@ class FileCheck(OfStep):
         yield Mutant(name=COMMENTED_OUT, facts=replace(facts, code=tuple(map(self._commented_out, facts.code))))
 
     def _commented_out(self, piece: str) -> str:
-        return commented_out(piece) if self.stage is None else isa.commented_out(piece, self.stage)
+        return commented_out(piece) if self.stage in (None, WRAPPER) else isa.commented_out(piece, str(self.stage))
 
     def _with(self, code: tuple[str, ...], text: str) -> tuple[str, ...]:
         if self.code == ALL:
             return (text,)
-        index = _INDEX[self.stage] if self.stage is not None else self.code if isinstance(self.code, int) else 0
+        index = _INDEX[self.stage] % len(code) if self.stage is not None else self.code if isinstance(self.code, int) else 0
         return (*code[:index], text, *code[index + 1 :])
 
     def _choose(self, code: tuple[str, ...], text: str) -> Code | Judgement:
@@ -144,6 +149,8 @@ class FileCheck(OfStep):
         if _INDEX[stage] >= len(code):
             return Judgement.error(f"{len(code)} texts", expected=f"the stage {stage}")
         piece = code[_INDEX[stage]]
+        if stage == WRAPPER:
+            return _read(piece, text)
         return whole(piece) if text == WHOLE or isinstance(piece, _CodeOnly) else isa.code_of_stage(piece, stage)
 
 

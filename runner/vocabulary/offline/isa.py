@@ -26,21 +26,27 @@ def commented_out(text: str, stage: str) -> str:
     return "".join(f"{_COMMENTS[stage]} {line}" for line in text.splitlines(keepends=True))
 
 
-def problems(target: Target, kernel: str, texts: Sequence[str]) -> Iterator[str]:
-    """Yield why the texts of the stages are not those of a kernel for a target."""
+def problems(target: Target, kernels: Sequence[str], texts: Sequence[str]) -> Iterator[str]:
+    """Yield why the texts of the stages are not those of these kernels for a target."""
     if len(texts) < len(target.stages) or not all(text.strip() for text in texts):
         yield f"{sum(bool(text.strip()) for text in texts)} texts, where {', '.join(target.stages)} are made"
         return
     found = dict(zip(target.stages, texts, strict=False))
-    module = f'ttg.target = "{target.backend}:{target.compiler_arch}"'
-    if module not in found["ttgir"]:
-        yield f"ttgir does not say {module}"
+    module = f"{target.backend}:{target.compiler_arch}"
+    if set(modules := _MODULE.findall(found["ttgir"])) != {module}:
+        said = ", ".join(sorted(set(modules) - {module})) or "nothing"
+        yield f'ttgir does not say ttg.target = "{module}" alone: it says {said}'
     isa = code_of_stage(found[target.isa], target.isa).text
-    if (named := target_named(isa, target.isa)) is None or not _is_for(target, named):
-        yield f"{target.isa} is for {named or 'no target'}"
-    if kernel not in entries(isa, target.isa):
-        yield f"{target.isa} has no kernel '{kernel}'"
+    named = set(_NAMED[target.isa].findall(isa))
+    if not named or not all(_is_for(target, one) for one in named):
+        yield f"{target.isa} is for {', '.join(sorted(one for one in named if not _is_for(target, one))) or 'no target'}"
+    there = entries(isa, target.isa)
+    yield from (f"{target.isa} has no kernel '{kernel}'" for kernel in kernels if kernel not in there)
+    if len(modules) != len(set(there)):
+        yield f"ttgir has {len(modules)} modules, {target.isa} has {len(set(there))} kernels"
 
+
+_MODULE = re.compile(r'\bttg\.target = "([^"\n]*)"')
 
 _NAMED = {
     "amdgcn": re.compile(r'^\s*\.amdgcn_target\s+"amdgcn-amd-amdhsa--([\w:+-]+)"', re.MULTILINE),
@@ -52,15 +58,17 @@ _ENTRIES = {
 }
 
 
-def target_named(isa: str, stage: str) -> str | None:
-    """Return the architecture that the instructions name; None where there are none."""
-    found = _NAMED[stage].search(isa)
-    return found[1] if found else None
-
-
 def _is_for(target: Target, named: str) -> bool:
     """Whether a named architecture is the target's. NVIDIA's names have a letter for features of that one architecture: ``sm_90a``."""
     return named == target.arch or (target.backend == "cuda" and re.fullmatch(rf"{re.escape(target.arch)}[af]?", named) is not None)
+
+
+def generated(wrapper: str) -> list[str]:
+    """Return the names of the kernels of Triton that the text of generated wrappers defines, each once."""
+    return list(dict.fromkeys(_GENERATED.findall(wrapper)))
+
+
+_GENERATED = re.compile(r"^\w+ = async_compile\.triton\('(\w+)',", re.MULTILINE)
 
 
 def entries(isa: str, stage: str) -> list[str]:

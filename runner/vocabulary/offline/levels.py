@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from runner.core.targets import ISA, Level
+from runner.core.targets import ISA, WRAPPER, Level
 
 LEVELS: Mapping[str, Level] = {
     "filecheck": Level.COMPILED,
@@ -13,6 +13,9 @@ LEVELS: Mapping[str, Level] = {
 }
 """The level of each kind of expectation. Other kinds need a device."""
 
+OF_SIMULATED: Mapping[str, Level] = {**LEVELS, "choices": Level.COMPILED}
+"""The same for code that Inductor generates for a simulated target."""
+
 
 KERNEL = "<kernel>"
 """The name of what the compiler recorded of a kernel; no value of a spec can have this name."""
@@ -20,4 +23,6 @@ KERNEL = "<kernel>"
 
 def level_of(kind: str, stage: str | None = None) -> Level:
     """Return the level of an expectation; ``stage`` is what a ``filecheck`` reads."""
-    return Level.INSTRUCTIONS if stage in ISA.values() else LEVELS[kind]
+    if stage == WRAPPER:
+        return Level.RENDERED
+    return Level.INSTRUCTIONS if stage in ISA.values() else OF_SIMULATED[kind]

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from runner.core.targets import STAGES
+from runner.core.targets import STAGES, STAGES_OF_VENDOR
+from runner.vocabulary.offline import isa
 
 RESOURCES: Mapping[str, str] = {
     "registers": "vector registers of a thread, as the compiler counts them",
@@ -26,22 +27,23 @@ _NVIDIA = {
 
 
 class NotReported(ValueError):
-    """The compiler reported no such quantity, or several."""
+    """The compiler reported no such quantity, or not once for each kernel."""
 
 
 def of_compiler(name: str, vendor: str, texts: Sequence[str]) -> int:
-    """Return registers, spills or stack of the one kernel in the texts of the stages; raise ``NotReported``."""
-    report = texts[_place(vendor, texts)]
-    return sum(int(_only(pattern, report)[1]) for pattern in _patterns(name, vendor))
+    """Return registers, spills or stack of the kernel in the texts that has most of it; raise ``NotReported``."""
+    report, kernels = texts[_place(vendor, texts)], _kernels(vendor, texts)
+    amounts = [[int(found[1]) for found in _each(pattern, report, kernels)] for pattern in _patterns(name, vendor)]
+    return max(map(sum, zip(*amounts, strict=True)))
 
 
 def with_amount(name: str, vendor: str, texts: Sequence[str], number: int) -> tuple[str, ...]:
-    """Return the texts with another amount."""
-    index = _place(vendor, texts)
+    """Return the texts with another amount for each kernel."""
+    index, kernels = _place(vendor, texts), _kernels(vendor, texts)
     report = texts[index]
     for place, pattern in enumerate(_patterns(name, vendor)):
-        found = _only(pattern, report)
-        report = report[: found.start(1)] + str(0 if place else number) + report[found.end(1) :]
+        for found in reversed(_each(pattern, report, kernels)):
+            report = report[: found.start(1)] + str(0 if place else number) + report[found.end(1) :]
     return (*texts[:index], report, *texts[index + 1 :])
 
 
@@ -57,8 +59,15 @@ def _place(vendor: str, texts: Sequence[str]) -> int:
     return index
 
 
-def _only(pattern: str, text: str) -> re.Match[str]:
+def _kernels(vendor: str, texts: Sequence[str]) -> int:
+    """Return how many kernels the instructions have."""
+    stages = STAGES_OF_VENDOR[vendor]
+    return max(1, len(isa.entries(texts[len(stages) - 1], stages[-1])))
+
+
+def _each(pattern: str, text: str, kernels: int) -> list[re.Match[str]]:
     found = list(re.finditer(pattern, text, re.MULTILINE))
-    if len(found) != 1:
-        raise NotReported(f"the compiler reported it {len(found)} times")
-    return found[0]
+    if len(found) != kernels:
+        of = "" if kernels == 1 else f", for {kernels} kernels"
+        raise NotReported(f"the compiler reported it {len(found)} times{of}")
+    return found

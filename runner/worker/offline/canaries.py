@@ -14,7 +14,7 @@ from runner.worker.offline.kernels import Compiled, compiled
 NAMES = ("target", "instruction", "mutant")
 """What is tried, in order: the code names the target; a matrix product has its instruction; another dtype gives other instructions."""
 
-_INSTRUCTIONS: Mapping[str, str] = {
+INSTRUCTIONS: Mapping[str, str] = {
     "hip:gfx90a": "v_mfma_f32_",
     "hip:gfx942": "v_mfma_f32_",
     "hip:gfx950": "v_mfma_f32_",
@@ -52,10 +52,10 @@ def problems(target: Target) -> Iterator[str]:
     block = {"name": "canary", "file": "<canaries>", "line": 1, "text": _SOURCE}
     module = SpecModule("canaries", {}, lambda file, names: None)
     texts = compiled(module.function(block, "canary_add"), _ADD, target)
-    yield from (f"canary '{NAMES[0]}': {problem}" for problem in isa.problems(target, "canary_add", texts.texts))
+    yield from (f"canary '{NAMES[0]}': {problem}" for problem in isa.problems(target, ["canary_add"], texts.texts))
     dot = module.function(block, "canary_dot")
     bf16, fp16 = (_instructions(compiled(dot, _dot_of(dtype), target), target) for dtype in ("bf16", "fp16"))
-    wanted = _INSTRUCTIONS[target.name]
+    wanted = INSTRUCTIONS[target.name]
     if wanted not in bf16:
         yield f"canary '{NAMES[1]}': a matrix product has no {wanted}"
     if bf16 == fp16:

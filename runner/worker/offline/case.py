@@ -5,7 +5,7 @@ import json
 import os
 import resource
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,10 @@ from runner.worker.offline.kernels import Compiled
 from runner.worker.process.channel import Channel, exception
 from runner.worker.process.seal import Broken, Seal
 
-_SEALED = ("runner", "triton.compiler", "triton.backends")
+SEALED = ("runner", "triton.compiler", "triton.backends")
 """What code of a spec must not replace."""
 
-_NOTHING: Mapping[str, Any] = {
+NOTHING: Mapping[str, Any] = {
     "counters": {},
     "metrics": {},
     "entered": 0,
@@ -37,15 +37,22 @@ _NOTHING: Mapping[str, Any] = {
 """What is observed of torch: it is not imported."""
 
 
-def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str) -> None:
-    """Run the case of a plan, and send its observation, also after an exception of any kind."""
+RunSteps = Callable[[Mapping[str, Any], Phases, Channel, dict[str, Any]], None]
+"""Runs the steps of a plan and adds what was observed to the facts."""
+
+
+def run(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str, run_steps: RunSteps | None = None) -> None:
+    """Run the case of a plan, and send its observation, also after an exception of any kind.
+
+    Without ``run_steps`` the kernel of the spec is compiled.
+    """
     channel = Channel(descriptor, word)
     phases = Phases(channel.phase)
     plan = json.loads(Path(plan_file).read_bytes())
     facts: dict[str, Any] = {"format": 2, "id": plan["id"], "steps": [], "error": None}
     with phases("inputs"):
         try:
-            _run_steps(protocol.decode(plan), phases, channel, facts)
+            (run_steps or _run_steps)(protocol.decode(plan), phases, channel, facts)
         except Broken as error:
             facts["error"] = exception(error, "compare")
         except BaseException as error:  # the worker's boundary: code of a spec may raise anything, SystemExit too
@@ -60,7 +67,7 @@ def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts:
     own_files.redirect(plan["folder"], plan["cache"])
     own_files.write_no_bytecode()
     os.environ["TRITON_CACHE_DIR"] = os.path.join(plan["cache"], "triton")  # thrown away with the case
-    seal = Seal(_SEALED)
+    seal = Seal(SEALED)
     module = SpecModule(plan["module_key"], {"params": types.SimpleNamespace(**plan["params"])}, lambda file, names: None)
     for block in plan["body"]["preludes"]:
         module.execute(block)
@@ -85,7 +92,7 @@ def _compile(plan: Mapping[str, Any], index: int, step: Mapping[str, Any], kerne
         Path(plan["folder"], f"code-{index}-{piece}.txt").write_text(text, encoding="utf-8", errors="surrogatepass")
     return {
         "raised": raised,
-        **_NOTHING,
+        **NOTHING,
         "code": len(made.texts) if made else 0,
         "measured": {str(one["index"]): _measured(one, made) for one in step["measure"]} if made else {},
         "unmeasured": {} if made else {str(one["index"]): "the step raised" for one in step["measure"]},

@@ -41,10 +41,15 @@ def compiled(kernel: Any, arguments: Mapping[str, Any], target: Target) -> Compi
             made = compiler.compile(source, target=gpu, options=dict(arguments.get("options") or {}))
     finally:
         sys.stdout.write(printed.getvalue())
+    return taken(made, target, printed.getvalue())
+
+
+def taken(made: Any, target: Target, printed: str) -> Compiled:
+    """Return the texts and metadata of what Triton made; ``printed`` is the report of the assembler."""
     binary = made.asm[BINARIES[target.backend]]
     texts = [made.asm[stage] for stage in target.stages]
     if target.backend == "cuda":
-        texts.append(printed.getvalue())
+        texts.append(printed)
     own = {"binary_bytes": len(binary), "binary_sha256": hashlib.sha256(binary).hexdigest()}
     return Compiled(texts=tuple(texts), metadata={**_plain(made.metadata._asdict()), **own})
 

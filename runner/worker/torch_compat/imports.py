@@ -55,12 +55,16 @@ def arch_of(properties: Any) -> str:
 
 
 def import_inductor() -> None:
-    """Import the modules of a compile. Disable the monitor thread of tqdm, which torch uses while it registers patterns."""
+    """Import the modules of a compile. Torch uses tqdm while it registers patterns."""
     with _without_driver_calls():
         import torch._dynamo
         import torch._inductor.compile_fx  # noqa: F401 - imported for its effect: a fork inherits it
+    without_monitor_thread()
+
+
+def without_monitor_thread() -> None:
+    """Disable the monitor thread of tqdm."""
     with contextlib.suppress(ImportError):
-        # 0 disables the monitor thread
         importlib.import_module("tqdm").tqdm.monitor_interval = 0
 
 

@@ -1,0 +1,247 @@
+"""Inductor's code for a simulated GPU: wrappers are recorded, not loaded; their kernels are compiled and not launched."""
+
+import ast
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.core.simulated import FIXED
+from runner.worker.torch_compat import choice_census, compiling, option_state
+from runner.worker.torch_compat.choice_census import Tally, Tuning
+
+__all__ = ["FIXED", "Graph", "Lowered", "Recording", "Source", "Unfaithful", "compiled_configs", "install", "load", "sources", "take"]
+
+
+class Unfaithful(Exception):
+    """Something that a simulated GPU does not show. The text names it."""
+
+
+class Lowered(Exception):
+    """Raised where generated code would be called: the graphs of the call are generated, and nothing runs."""
+
+
+@dataclass
+class Graph:
+    """The code of one graph."""
+
+    wrapper: str
+    is_backward: bool
+
+
+@dataclass
+class Recording:
+    """What was generated since the recording began."""
+
+    graphs: list[Graph] = field(default_factory=list)
+    tunings: list[Tuning] = field(default_factory=list)
+    compiles_candidates: bool = True
+    """Whether each candidate of a selection is compiled."""
+    refused: list[str] = field(default_factory=list)
+    """What is not faithful, in the order in which it was met."""
+
+    def refuse(self, what: str) -> Unfaithful:
+        """Record why the code is not faithful, also where torch catches the exception; return the exception."""
+        if what not in self.refused:
+            self.refused.append(what)
+        return Unfaithful(what)
+
+
+_recording: list[Recording] = [Recording()]
+
+
+def take(*, compiles_candidates: bool = True) -> Recording:
+    """Return the recording, and begin a new one."""
+    taken, _recording[0] = _recording[0], Recording(compiles_candidates=compiles_candidates)
+    return taken
+
+
+class _Module:
+    """Stands for the module of a wrapper."""
+
+    __file__ = "<generated for a simulated GPU>"
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        raise Lowered
+
+
+def install() -> None:
+    """Set the options and install the hooks for the rest of the process. Import Inductor after the simulation only."""
+    for section, options in FIXED.items():
+        for name, value in options.items():
+            option_state.set_option(option_state.OPTIONS[section], name, value)
+    compiling.wrap("torch._inductor.graph", "GraphLowering.compile_to_module", _recording_wrapper)
+    compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.__call__", _recording_selection)
+    compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.make_benchmark_fn", _ranked_by_place)
+    compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.make_precompile_fn", _precompiling_nothing)
+    with contextlib.suppress(AttributeError, ImportError):  # it builds and loads a candidate of Composable Kernel
+        compiling.wrap("torch._inductor.codegen.rocm.rocm_benchmark_request", "ROCmBenchmarkRequest.update_workspace_size", _doing_nothing)
+    compiling.wrap("torch._inductor.select_algorithm", "AlgorithmSelectorCache.log_results", _printing_nothing)
+    with contextlib.suppress(AttributeError):  # later torches print a second summary
+        compiling.wrap("torch._inductor.select_algorithm", "_log_autotune_choices_stats", _printing_nothing)
+    for module, name in (
+        ("torch._inductor.runtime.benchmarking", "Benchmarker.benchmark"),
+        ("torch._inductor.runtime.benchmarking", "Benchmarker.benchmark_gpu"),
+        ("torch._inductor.runtime.benchmarking", "TritonBenchmarker.benchmark_gpu"),
+        ("torch._inductor.runtime.benchmarking", "InductorBenchmarker.benchmark_gpu"),
+    ):
+        with contextlib.suppress(AttributeError):  # the class does not override it
+            compiling.wrap(module, name, _refusing_times)
+    for name in ("compile_fx", "_compile_fx_inner"):  # dynamo's graph, and the graph that Inductor lowers
+        compiling.wrap("torch._inductor.compile_fx", name, _refusing_operators)
+
+
+def _recording_wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(graph: Any) -> Any:
+        if graph.cpp_wrapper:
+            raise _recording[0].refuse("cpp_wrapper: its C++ is not compiled without the headers of the GPU")
+        code, _ = graph.codegen()
+        _recording[0].graphs.append(Graph(code.value, bool(graph.is_backward)))
+        return _Module()
+
+    return wrapper
+
+
+def _ranked_by_place(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Nothing is timed: the first template of Triton is taken, else the first candidate. Which is fastest is not known."""
+
+    def make(selector: Any, choices: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        def ranked(found: Sequence[Any], *more: Any, **others: Any) -> dict[Any, float]:
+            first = [one for one in found if choice_census.backend_of(one) == "TRITON"] or list(found)
+            places = {id(one): place for place, one in enumerate(first)}
+            return {one: float(places.get(id(one), len(found))) + 1.0 for one in found}
+
+        return ranked
+
+    return make
+
+
+def _precompiling_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: dict
+
+
+def _doing_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: None
+
+
+def _printing_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The table of times would show invented numbers."""
+    return lambda *args, **kwargs: None
+
+
+def _refusing_times(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        raise _recording[0].refuse("a choice that Inductor makes by timing something on the device")
+
+    return wrapper
+
+
+_CHOSEN_IN_CPP = (
+    "scaled_dot_product",
+    "flash_attention",
+    "efficient_attention",
+    "transformer_encoder_layer",
+    "native_multi_head_attention",
+)
+"""Parts of the names of operators whose implementation C++ code chooses by how torch was built."""
+
+_COLLECTIVES = ("_c10d_functional", "c10d.")
+
+
+def refuse_operators(nodes: Any) -> None:
+    """Raise ``Unfaithful`` where a graph has an operator that a simulated GPU does not show."""
+    for node in nodes:
+        name = f"{getattr(node.target, '__module__', '')}.{getattr(node.target, '__name__', node.target)}"
+        if any(part in name for part in _CHOSEN_IN_CPP):
+            raise _recording[0].refuse(f"{name}: C++ code chooses its implementation by how torch was built")
+        if any(part in str(node.target) for part in _COLLECTIVES):
+            raise _recording[0].refuse(f"{name}: a collective needs its processes")
+
+
+def _refusing_operators(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(module: Any, *args: Any, **kwargs: Any) -> Any:
+        refuse_operators(module.graph.nodes)
+        return original(module, *args, **kwargs)
+
+    return wrapper
+
+
+def _recording_selection(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(selector: Any, name: Any, choices: Any, *args: Any, **kwargs: Any) -> Any:
+        found = _left(choices)
+        tuning = Tuning(op=str(name), how="only" if len(found) == 1 else "untimed")
+        _recording[0].tunings.append(tuning)
+        for choice in found:
+            tally = tuning.tallies.setdefault(choice_census.backend_of(choice), Tally())
+            tally.rendered += 1
+            if _recording[0].compiles_candidates and hasattr(getattr(choice, "bmreq", None), "module_path"):
+                _compile_candidate(choice, tally)
+        return original(selector, name, choices, *args, **kwargs)
+
+    return wrapper
+
+
+def _left(choices: Sequence[Any]) -> list[Any]:
+    """Return the candidates that the options of ``test_configs`` leave, as the selector filters them."""
+    from torch._inductor import select_algorithm
+
+    found = list(choices)
+    for name in ("filter_choices_by_name_regex", "filter_choices_by_desc_regex"):
+        found = list(getattr(select_algorithm, name)(found))
+    return found
+
+
+def _compile_candidate(choice: Any, tally: Tally) -> None:
+    from torch._inductor.codecache import PyCodeCache
+
+    request = choice.bmreq
+    try:
+        module = PyCodeCache.load_by_key_path(request.module_cache_key, request.module_path, set_sys_modules=False)
+        list(compiled_configs(getattr(module, request.kernel_name)))
+    except Exception as error:  # a compiler may raise anything: it is counted
+        tally.failed += 1
+        tally.error = tally.error or f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+    else:
+        tally.compiled += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A kernel of Triton in a wrapper."""
+
+    name: str
+    text: str
+
+
+def sources(wrapper: str) -> list[Source]:
+    """Return the kernels that a wrapper defines, in order."""
+    found: list[Source] = []
+    for node in ast.parse(wrapper).body:
+        match node:
+            case ast.Assign(
+                targets=[ast.Name()],
+                value=ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="async_compile"), attr="triton"),
+                    args=[ast.Constant(value=str(name)), ast.Constant(value=str(text)), *_],
+                ),
+            ):
+                found.append(Source(name, text))
+    return found
+
+
+def load(source: Source) -> Any:
+    """Return the kernel of a source with Inductor's own options: its heuristics and its configurations."""
+    from torch._inductor.codecache import PyCodeCache
+
+    return getattr(PyCodeCache.load(source.text), source.name)
+
+
+def compiled_configs(kernel: Any) -> Iterator[Any]:
+    """Yield what Triton made of each configuration of a kernel, as Inductor compiles it."""
+    for config in kernel.configs:
+        yield kernel._precompile_config(config).kernel

@@ -1,0 +1,138 @@
+"""The C++ side of a simulated GPU: a device guard and hooks that do nothing, built on demand and loaded before torch is imported.
+
+torch's C++ code asks for a CUDA device in places that Python cannot replace. The autograd engine, for example, ends the process where
+no guard is registered. One device is reported; streams and events have no effect.
+"""
+
+import ctypes
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+SOURCE = r"""
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+namespace {
+
+using c10::Device;
+using c10::DeviceIndex;
+using c10::DeviceType;
+using c10::Stream;
+
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  DeviceType type() const override { return DeviceType::CUDA; }
+  Device exchangeDevice(Device) const override { return getDevice(); }
+  Device getDevice() const override { return Device(DeviceType::CUDA, 0); }
+  void setDevice(Device) const override {}
+  void uncheckedSetDevice(Device) const noexcept override {}
+  Stream getStream(Device) const override { return stream(); }
+  Stream getDefaultStream(Device) const override { return stream(); }
+  Stream getNewStream(Device, int) const override { return stream(); }
+  Stream exchangeStream(Stream) const override { return stream(); }
+  DeviceIndex deviceCount() const noexcept override { return 1; }
+  void record(void**, const Stream&, const DeviceIndex, const c10::EventFlag) const override {}
+  void block(void*, const Stream&) const override {}
+  bool queryEvent(void*) const override { return true; }
+  bool queryStream(const Stream&) const override { return true; }
+  void synchronizeStream(const Stream&) const override {}
+  void synchronizeEvent(void*) const override {}
+  void synchronizeDevice(const DeviceIndex) const override {}
+
+ private:
+  static Stream stream() { return Stream(Stream::DEFAULT, Device(DeviceType::CUDA, 0)); }
+};
+
+struct Hooks final : at::CUDAHooksInterface {
+  explicit Hooks(at::CUDAHooksArgs) {}
+  void init() const override {}
+  bool hasCUDA() const override { return true; }
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(DeviceIndex) const override { return true; }
+  DeviceIndex current_device() const override { return 0; }
+  DeviceIndex deviceCount() const override { return 1; }
+  DeviceIndex getCurrentDevice() const override { return 0; }
+  DeviceIndex exchangeDevice(DeviceIndex) const override { return 0; }
+  DeviceIndex maybeExchangeDevice(DeviceIndex) const override { return 0; }
+  void setCurrentDevice(DeviceIndex) const override {}
+  int getNumGPUs() const override { return 1; }
+  void deviceSynchronize(DeviceIndex) const override {}
+};
+
+std::unique_ptr<at::CUDAHooksInterface> make_hooks(at::CUDAHooksArgs args) { return std::make_unique<Hooks>(args); }
+const Guard guard;
+
+}  // namespace
+
+// A wheel with CUDA registers hooks of its own while it is imported: these have priority.
+extern "C" void simulate_hooks() { at::CUDAHooksRegistry()->Register("CUDAHooks", make_hooks, c10::REGISTRY_PREFERRED); }
+
+extern "C" void simulate_guard() {
+  c10::impl::device_guard_impl_registry[static_cast<size_t>(DeviceType::CUDA)].store(&guard);
+}
+"""
+
+COMPILER = "g++"
+
+_SECONDS = 300.0
+_MOST = 400
+_LIBRARIES = ("libc10.so", "libtorch_cpu.so")
+
+
+class NoShim(Exception):
+    """The library cannot be built here. The text says why."""
+
+
+def torch_root() -> Path:
+    """Return the folder of torch, found without importing it; raise ``NoShim``."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise NoShim("torch is not installed")
+    return Path(spec.origin).parent
+
+
+def built(torch_root: Path, folder: Path) -> Path:
+    """Return the library, built in ``folder`` if it is not there yet; raise ``NoShim``. Its name has the digest of all it is made of."""
+    compiler = shutil.which(COMPILER)
+    if compiler is None:
+        raise NoShim(f"{COMPILER} is not installed, which builds the C++ side of a simulated GPU")
+    digest = hashlib.sha256(f"{SOURCE}\0{_version(torch_root)}\0{torch_root}\0{compiler}".encode()).hexdigest()[:24]
+    library = folder / f"simulated-{digest}.so"
+    if library.is_file():
+        return library
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        source, made = Path(scratch, "shim.cpp"), Path(scratch, "shim.so")
+        source.write_text(SOURCE)
+        _run([compiler, "-std=c++20", "-O0", "-fPIC", "-shared", f"-I{torch_root / 'include'}", str(source), "-o", str(made)])
+        os.replace(made, library)  # another process may build it at the same time: each name is either absent or whole
+    return library
+
+
+def _version(torch_root: Path) -> str:
+    file = torch_root / "version.py"
+    return file.read_text() if file.is_file() else ""
+
+
+def _run(command: list[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoShim(f"{COMPILER} did not build the C++ side of a simulated GPU: {error}") from error
+    if done.returncode != 0:
+        first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr)
+        raise NoShim(f"{COMPILER} could not build the C++ side of a simulated GPU: {first.strip()[:_MOST]}")
+
+
+def load(torch_root: Path, library: Path) -> ctypes.CDLL:
+    """Load torch's libraries, then this one, and register the hooks. Call it before torch is imported: torch asks once."""
+    for name in _LIBRARIES:
+        ctypes.CDLL(str(torch_root / "lib" / name), mode=ctypes.RTLD_GLOBAL)
+    loaded = ctypes.CDLL(str(library))
+    loaded.simulate_hooks()
+    return loaded

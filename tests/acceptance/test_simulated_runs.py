@@ -1,0 +1,108 @@
+"""Code that Inductor really generates for a simulated GPU: what passes, what fails, what is refused while it is lowered."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runner.core.exit_codes import ExitCode
+from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
+from runner.record.journal import Run, read_run
+from runner.system.capabilities import CAPABILITIES
+from tests.fakes import ROOT, program
+
+HEAD = "summary: A function is lowered for a simulated GPU\ntargets: [hip:gfx942]\ncontext: [no_grad]\n"
+SUM = 'function: "def fn(x): return x + 1"\ninputs: [{rand: [64, 64]}]\n'
+SPILLS = "expect: [{resources: {spills: 0}}]\n"
+TEMPLATE = "config: {max_autotune: true, max_autotune_gemm_backends: TRITON, test_configs.autotune_choice_desc_regex: %s}\n"
+PRODUCT = 'function: "def fn(x, y): return x @ y"\ninputs: [{rand: [64, 64]}, {rand: [64, 64]}]\n'
+ATTENTION = 'function: "def fn(x): return torch.nn.functional.scaled_dot_product_attention(x, x, x)"\ninputs: [{rand: [1, 2, 16, 16]}]\n'
+BREAK = "function: |\n  def fn(x):\n      print(x.sum().item())\n      return x + 1\ninputs: [{rand: [64, 64]}]\n"
+
+SPECS = {
+    "good": HEAD + SUM + SPILLS,
+    "rendered": HEAD + SUM + 'expect: [{filecheck: {stage: wrapper, checks: "CHECK: triton_poi_fused_add_0"}}]\n',
+    "wrong": HEAD + SUM + 'expect: [{filecheck: {stage: amdgcn, checks: "CHECK: v_mfma"}}]\n',
+    "attention": HEAD + ATTENTION + SPILLS,
+    "aten": HEAD + PRODUCT + SPILLS,
+    "breaks": HEAD + BREAK + SPILLS,
+    "raises": HEAD + 'function: "def fn(x): raise ValueError(str(x.shape))"\ninputs: [{rand: [4]}]\n' + SPILLS,
+    "no-candidate": HEAD + TEMPLATE % "no such candidate" + PRODUCT + SPILLS,
+    "templated": HEAD + "matrix: {cpp: [true]}\nconfig: {cpp_wrapper: '{{ cpp }}'}\n" + SUM + SPILLS,
+    "no-backward": HEAD + SUM + f"steps:\n  - call: {{}}\n  - backward: {{}}\n    {SPILLS}",
+    "dies": HEAD + "prelude: |\n  import os\n  os.abort()\n" + SUM + SPILLS,
+    "replaces": HEAD + "prelude: |\n  import triton.compiler\n  triton.compiler.compile = print\n" + SUM + SPILLS,
+    "forges": HEAD + "prelude: |\n  import runner.worker.offline.simulated_kernels as kernels\n  kernels.compiled = print\n" + SUM + SPILLS,
+}
+EXPECTED = {
+    "good": (Outcome.OFFLINE_PASS, "evidence O2 compiled"),
+    "rendered": (Outcome.OFFLINE_PASS, "evidence O1 rendered"),
+    "wrong": (Outcome.OFFLINE_FAIL, "filecheck: expected"),
+    "attention": (Outcome.ERROR, "C++ code chooses its implementation by how torch was built"),
+    "aten": (Outcome.ERROR, "no kernel of Triton"),
+    "breaks": (Outcome.OFFLINE_FAIL, "torch._dynamo.exc"),
+    "raises": (Outcome.OFFLINE_FAIL, "torch._dynamo.exc.Unsupported in phase 'trace'"),
+    "no-candidate": (Outcome.OFFLINE_FAIL, "raised: expected no exception"),
+    "templated": (Outcome.ERROR, "cpp_wrapper True: its C++ needs the headers of the GPU"),
+    "no-backward": (Outcome.ERROR, "no backward graph was compiled with the call"),
+    "dies": (Outcome.CRASH, "SIGABRT"),
+    "replaces": (Outcome.ERROR, "code of the case replaced triton.compiler.compile"),
+    "forges": (Outcome.ERROR, "code of the case replaced runner.worker.offline.simulated_kernels.compiled"),
+}
+
+pytestmark = [
+    pytest.mark.nightly(
+        reason="a simulated device imports torch and compiles canaries; tests/unit/test_simulated.py judges texts made by hand"
+    ),
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(not all(CAPABILITIES[name].look() for name in ("triton", "cxx")), reason="needs Triton and a C++ compiler"),
+]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("simulated")
+    (folder / "specs").mkdir()
+    for name, text in SPECS.items():
+        (folder / "specs" / f"{name}.yaml").write_text(text)
+    done = program("run", folder / "specs", "--out", folder / "run", timeout=900)
+    assert done.returncode == ExitCode.FAILED, done.stdout + done.stderr
+    return read_run(folder / "run" / "run.jsonl")
+
+
+@pytest.fixture(scope="module")
+def results(ran: Run) -> dict[str, CaseResult]:
+    return {result.name: result for result in ran.results}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_case_has_its_outcome(results: dict[str, CaseResult], name: str) -> None:
+    outcome, words = EXPECTED[name]
+    assert results[name].outcome is outcome, results[name].reason
+    assert words in results[name].reason
+    assert not results[name].is_executed
+
+
+def test_the_header_names_the_canaries(ran: Run) -> None:
+    assert set(EXPECTED) == set(SPECS)
+    assert ran.header.environment["target simulated hip:gfx942"] == "canaries passed: device, target, instruction, mutant"
+
+
+def test_nothing_counts_as_executed(ran: Run) -> None:
+    assert ran.footer is not None
+    assert ran.footer.totals["PASS"] == 0
+    assert ran.footer.totals["OFFLINE_PASS"] == 2
+
+
+def test_every_shipped_spec_passes_or_is_waived_and_its_control_fails(tmp_path: Path) -> None:
+    done = program(
+        "run", ROOT / "specs" / "simulated", "--out", tmp_path / "out", "--waivers", ROOT / "specs" / "waivers.yaml", timeout=1500
+    )
+    assert done.returncode == ExitCode.NOTHING, done.stdout + done.stderr
+    outcomes = {result.name: result.outcome for result in read_run(tmp_path / "out" / "run.jsonl").results}
+    assert outcomes.pop("mm-template-nonkdim") is Outcome.XFAIL
+    assert outcomes.pop("ck-instances-rendered") in (Outcome.UNAVAILABLE, Outcome.OFFLINE_PASS)
+    assert set(outcomes.values()) == {Outcome.OFFLINE_PASS}
+    audited = program("audit", ROOT / "specs" / "simulated", "--run", "--select", "*target=hip%3Agfx942*", "--json", timeout=1500)
+    assert json.loads(audited.stdout)["survived"] == 0

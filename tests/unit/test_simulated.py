@@ -1,0 +1,371 @@
+"""Code that Inductor generates for a simulated GPU, judged by texts made by hand: what is refused, and what can never pass."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runner.core.case import Availability, Case
+from runner.core.expectation import Status, StepFacts
+from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
+from runner.core.simulated import FIXED, PROPERTIES, REFUSED_CONFIG, TESTED_MINORS, VERSIONS, refusals
+from runner.core.targets import SIMULATED, TARGETS, Level
+from runner.execute.offline.executor import OfflineStarter
+from runner.language.expand.cases import surroundings
+from runner.language.load import load
+from runner.plan.jobs import compiler_of
+from runner.plan.schedule import environment_of
+from runner.system import availability
+from runner.system.capabilities import Machine
+from runner.vocabulary.expectations import EXPECTATIONS, MEASURES
+from runner.vocabulary.offline import isa
+from runner.vocabulary.offline.levels import LEVELS, OF_SIMULATED, level_of
+from runner.vocabulary.offline.resources import NotReported, of_compiler, with_amount
+from runner.worker.offline import simulated_canaries, simulated_kernels
+from runner.worker.torch_compat import simulated_codegen, simulated_patches, simulated_shim
+from tests.fakes import HERE, backend, observation, seen, verdict_of
+
+AMD, NVIDIA = TARGETS["hip:gfx942"], TARGETS["cuda:sm_90"]
+HERE_AMD = surroundings(backend(SIMULATED), HERE, AMD.name)
+HERE_NVIDIA = surroundings(backend(SIMULATED), HERE, NVIDIA.name)
+
+SPEC = """\
+summary: A sum is one kernel
+targets: [hip:gfx942, cuda:sm_90]
+matrix: {cpp: [false]}
+config: {max_autotune: true, cpp_wrapper: "{{ cpp }}"}
+function: "def fn(x): return x + 1"
+inputs: [{rand: [4]}]
+expect:
+  - filecheck: {stage: wrapper, checks: "CHECK: triton_poi_one"}
+  - resources: {spills: 0}
+"""
+
+
+def amdgcn(*names: str, target: str = "gfx942", spills: int = 0) -> str:
+    return "".join(
+        f'\t.amdgcn_target "amdgcn-amd-amdhsa--{target}"\n{name}:\n\t.amdhsa_kernel {name}\n    .private_segment_fixed_size: 0\n'
+        f"    .sgpr_spill_count: 0\n    .vgpr_count:     {10 + index}\n    .vgpr_spill_count: {spills * index}\n"
+        for index, name in enumerate(names)
+    )
+
+
+def wrapper(*names: str) -> str:
+    kernel = "{0} = async_compile.triton('{0}', '''\n    def {0}(): pass\n''', device_str='cuda')\n"
+    heading = "async_compile = AsyncCompile()\n# async_compile.triton('triton_in_a_comment', '''\n"
+    return heading + "".join(map(kernel.format, names))
+
+
+def texts_of(*names: str, there: tuple[str, ...] | None = None, **of_isa: Any) -> tuple[str, ...]:
+    """Return the texts of a step: one module for each kernel, the instructions of those that are ``there``, the wrapper."""
+    there = names if there is None else there
+    ttgir = "".join('module attributes {ttg.target = "hip:gfx942"} {\n' for _ in there)
+    return ("tt.load", ttgir, "define void", amdgcn(*there, **of_isa), wrapper(*names))
+
+
+def cases_of(tmp_path: Path, text: str = SPEC) -> list[Case]:
+    (tmp_path / "sum.yaml").write_text(text)
+    return list(load([tmp_path / "sum.yaml"]).cases)
+
+
+def result_of(case: Case, texts: tuple[str, ...], **step: Any) -> CaseResult:
+    code = {(0, index): text for index, text in enumerate(texts)}
+    sent = observation(seen(code=len(texts), measured={"1": {"shared": 1}}, **step), id=case.id)
+    return verdict_of(case, sent, by=backend(SIMULATED), code=code, here=surroundings(backend(SIMULATED), HERE, case.target))
+
+
+def tally(**counts: int) -> dict[str, Any]:
+    return {"rendered": 0, "compiled": 0, "failed": 0, "timed": 0, "won": 0, "error": "", **counts}
+
+
+def judged(kind: str, body: Any, known: StepFacts) -> list[tuple[Status, str]]:
+    return [(one.status, one.observed) for one in EXPECTATIONS[kind].parse(body).judge(known, HERE_AMD)]
+
+
+# -- the language ---------------------------------------------------------------------------------------------------
+
+
+def test_a_function_with_targets_has_a_backend_of_its_own(tmp_path: Path) -> None:
+    cases = cases_of(tmp_path)
+    assert [case.id for case in cases] == [
+        "sum[backend=simulated,target=hip%3Agfx942,cpp=false]",
+        "sum[backend=simulated,target=cuda%3Asm_90,cpp=false]",
+    ]
+    assert [(one.name, one.argument) for one in cases[0].requires] == [("triton", None), ("simulated", "hip:gfx942")]
+    assert cases[0].target == "hip:gfx942"
+
+
+def test_a_simulated_target_shares_no_process_with_the_compiler_for_it(tmp_path: Path) -> None:
+    environment = environment_of(cases_of(tmp_path)[0])
+    assert compiler_of(environment) == "simulated hip:gfx942"
+    assert not environment.uses_accelerator
+    starter = OfflineStarter(1, tmp_path)
+    assert starter._zygote_module(environment) == "runner.worker.offline.simulated_zygote"
+    variables = starter._variables(environment, tmp_path)
+    assert variables["CUDA_VISIBLE_DEVICES"] == ""
+    assert variables["TORCH_CONFORMANCE_SIMULATED"] == str(tmp_path / "simulated")
+
+
+def test_variables_of_the_user_do_not_change_what_is_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/of/the/user")
+    variables = OfflineStarter(1, tmp_path)._variables(environment_of(cases_of(tmp_path)[0]), tmp_path)
+    assert "TORCHINDUCTOR_MAX_AUTOTUNE" not in variables
+    assert variables["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "inductor")
+
+
+@pytest.mark.parametrize(
+    ("config", "compiled", "why"),
+    [
+        ({"max_autotune": True, "max_autotune_gemm_backends": "triton, ATen"}, {"mode": "max-autotune-no-cudagraphs"}, ""),
+        ({"cpp_wrapper": True}, {}, "cpp_wrapper True: its C++ needs the headers of the GPU"),
+        ({"triton.cudagraphs": True}, {}, "triton.cudagraphs True: graphs are captured on the device"),
+        ({"max_autotune_gemm_backends": "TRITON,CUTLASS"}, {}, "its candidates need the vendor's compiler"),
+        ({"fx_graph_cache": True}, {}, "a simulated GPU needs False"),
+        ({}, {"mode": "max-autotune"}, "mode max-autotune: it captures graphs"),
+        ({}, {"options": {"coordinate_descent_tuning": True}}, "it chooses by times of the device"),
+    ],
+)
+def test_what_is_not_faithful_is_refused_with_evaluated_templates(config: Mapping[str, Any], compiled: Mapping[str, Any], why: str) -> None:
+    found = list(refusals(config, compiled))
+    assert bool(found) is bool(why)
+    assert why in "".join(found)
+
+
+@pytest.mark.parametrize("name", REFUSED_CONFIG)
+def test_a_refused_option_is_one_of_torch(name: str) -> None:
+    assert name not in FIXED["config"]
+
+
+# -- availability ---------------------------------------------------------------------------------------------------
+
+FOUND = {"triton": ("/t",), "cxx": ("/c",)}
+
+
+@pytest.mark.parametrize(
+    ("release", "found", "targets", "expected", "reason"),
+    [
+        (None, FOUND, {}, Availability.NO, "no torch here"),
+        ((2, 12, 0), FOUND, {}, Availability.NO, "not tried with torch 2.12, only with 2.13"),
+        ((2, 14, 0), FOUND, {}, Availability.NO, "not tried with torch 2.14"),
+        ((2, 13, 0), {"cxx": ("/c",)}, {}, Availability.NO, "triton is not installed"),
+        ((2, 13, 0), {"triton": ("/t",)}, {}, Availability.NO, "no C++ compiler is installed"),
+        ((2, 13, 1), FOUND, {}, Availability.UNKNOWN, "known only when it has generated"),
+        ((2, 13, 0), FOUND, {"hip:gfx942": ""}, Availability.UNKNOWN, "known only when it has generated"),
+        ((2, 13, 0), FOUND, {"simulated hip:gfx942": "canary 'device': odd"}, Availability.NO, "does not work here: canary 'device': odd"),
+        ((2, 13, 0), FOUND, {"simulated hip:gfx942": ""}, Availability.YES, ""),
+    ],
+)
+def test_a_simulation_is_available_where_it_was_tried(
+    tmp_path: Path, release: Any, found: Any, targets: Mapping[str, str], expected: Availability, reason: str
+) -> None:
+    torch = ".".join(map(str, release)) if release else None
+    machine = Machine(python=(3, 11, 7), torch=torch, release=release, found=found, targets=targets, no_torch="no torch here")
+    verdict = availability.of_case(cases_of(tmp_path)[0], machine)
+    assert verdict.availability is expected
+    assert reason in verdict.reason
+
+
+# -- the device -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_each_property_has_a_source_and_fits_the_target(name: str) -> None:
+    known, target = PROPERTIES[name], TARGETS[name]
+    assert all(one.source for one in known.values())
+    assert known["warp_size"].value == target.warp_size
+    most = known.get("shared_memory_per_block_optin", known["shared_memory_per_block"])
+    assert most.value == target.shared
+    assert target.backend in VERSIONS
+
+
+def test_each_patch_says_why_and_replaces_something_once() -> None:
+    places = [(patch.owner, patch.name) for patch in simulated_patches.PATCHES]
+    assert len(set(places)) == len(places)
+    assert all(patch.why for patch in simulated_patches.PATCHES)
+
+
+def test_a_torch_without_a_replaced_name_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = simulated_patches.Patch("string", "no_such_name", lambda target: None, "an example")
+    monkeypatch.setattr(simulated_patches, "PATCHES", (row,))
+    with pytest.raises(LookupError, match=r"has no string\.no_such_name, which a simulated GPU replaces \(an example\)"):
+        simulated_patches.install(AMD)
+
+
+def test_without_a_compiler_there_is_no_simulation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(simulated_shim.NoShim, match=r"g\+\+ is not installed"):
+        simulated_shim.built(tmp_path, tmp_path / "made")
+
+
+def test_the_library_is_built_once_for_a_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _compiler(tmp_path, 'echo x >> "$0.calls"; while [ "$1" != -o ]; do shift; done; echo library > "$2"')
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    torch = tmp_path / "torch"
+    torch.mkdir()
+    (torch / "version.py").write_text("2.13")
+    first, second = (simulated_shim.built(torch, tmp_path / "made") for _ in range(2))
+    (torch / "version.py").write_text("2.14")
+    third = simulated_shim.built(torch, tmp_path / "made")
+    assert first == second != third
+    assert (tmp_path / "g++.calls").read_text().count("x") == 2
+    assert sorted(path.name for path in (tmp_path / "made").iterdir()) == sorted({first.name, third.name})
+
+
+def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _compiler(tmp_path, "echo 'shim.cpp:1: fatal error: no header' >&2; exit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(simulated_shim.NoShim, match="fatal error: no header"):
+        simulated_shim.built(tmp_path, tmp_path / "made")
+    assert list((tmp_path / "made").iterdir()) == []
+
+
+def _compiler(folder: Path, script: str) -> None:
+    (folder / "g++").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "g++").chmod(0o755)
+
+
+DEVICE = (
+    "DeviceProperties(type='hip', index=0, multi_processor_count=304, cc='gfx942', major=9, regs_per_multiprocessor=65536, "
+    "max_threads_per_multi_processor=2048, max_threads_per_block=1024, warp_size=64)"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (DEVICE, ""),
+        ("no device", "the wrapper names no device"),
+        (DEVICE.replace("304", "132"), "the wrapper has multi_processor_count 132, the table 304"),
+        (DEVICE.replace("gfx942", "gfx950"), "the wrapper has cc 'gfx950', the table 'gfx942'"),
+        (DEVICE.replace("'hip'", "'cuda'"), "the wrapper has type cuda, the table hip"),
+        (DEVICE.replace(", warp_size=64", ""), "the wrapper has warp_size None, the table 64"),
+    ],
+)
+def test_a_canary_compares_the_device_of_the_wrapper(text: str, problem: str) -> None:
+    assert next(simulated_canaries.device_problems(AMD, text), "") == problem
+
+
+def test_the_tested_releases_are_minors() -> None:
+    assert all(len(minor.split(".")) == 2 for minor in TESTED_MINORS)
+
+
+# -- what was generated ---------------------------------------------------------------------------------------------
+
+
+def test_the_kernels_of_a_wrapper_are_those_that_it_compiles() -> None:
+    text = wrapper("triton_poi_one", "triton_red_two")
+    assert isa.generated(text) == ["triton_poi_one", "triton_red_two"]
+    assert [source.name for source in simulated_codegen.sources(text)] == isa.generated(text)
+
+
+@pytest.mark.parametrize(
+    ("names", "refused"),
+    [
+        (["torch.nn.functional.scaled_dot_product_attention"], True),
+        (["aten._scaled_dot_product_flash_attention"], True),
+        (["torch._transformer_encoder_layer_fwd"], True),
+        (["_c10d_functional.all_reduce"], True),
+        (["aten.mm", "aten.relu"], False),
+    ],
+)
+def test_operators_that_are_not_shown_are_refused_by_name(names: list[str], refused: bool) -> None:
+    nodes = [SimpleNamespace(target=name) for name in names]
+    simulated_codegen.take()
+    if refused:
+        with pytest.raises(simulated_codegen.Unfaithful, match=names[0].rsplit(".", maxsplit=1)[-1]):
+            simulated_codegen.refuse_operators(nodes)
+    else:
+        simulated_codegen.refuse_operators(nodes)
+    # torch may catch the exception: the recording remembers it
+    assert bool(simulated_codegen.take().refused) is refused
+
+
+def test_metadata_of_several_kernels_differ_by_kernel() -> None:
+    found = simulated_kernels.merged({"a": {"num_warps": 4, "shared": 0, "kpack": 1}, "b": {"num_warps": 4, "shared": False}})
+    assert found == {"num_warps": 4, "shared": {"a": 0, "b": False}, "kpack": {"a": 1, "b": None}}
+
+
+def test_the_shared_memory_of_several_kernels_is_the_most() -> None:
+    assert MEASURES["resources"]({}, lambda name: {"shared": {"a": 8, "b": 32}}) == {"shared": 32}
+
+
+def test_the_worst_kernel_is_judged() -> None:
+    texts = texts_of("triton_poi_one", "triton_poi_two", spills=3)
+    assert of_compiler("registers", "amd", texts) == 11
+    assert of_compiler("spills", "amd", texts) == 3
+    assert of_compiler("registers", "amd", with_amount("registers", "amd", texts, 7)) == 7
+    known = StepFacts(code=texts, measured={"shared": 0})
+    assert judged("resources", {"spills": 0}, known)[0][0] is Status.FAILED
+
+
+def test_a_report_of_fewer_kernels_is_no_number() -> None:
+    texts = texts_of("triton_poi_one", "triton_poi_two")
+    cut = (*texts[:3], texts[3].replace(".vgpr_count:     11", ""), texts[4])
+    with pytest.raises(NotReported, match="1 times, for 2 kernels"):
+        of_compiler("registers", "amd", cut)
+
+
+def test_filecheck_reads_the_wrapper_without_comments() -> None:
+    known = StepFacts(code=texts_of("triton_poi_one"))
+    assert judged("filecheck", {"stage": "wrapper", "checks": "CHECK: async_compile.triton('triton_poi_one'"}, known)[0][0] is Status.HELD
+    assert judged("filecheck", {"stage": "wrapper", "checks": "CHECK: triton_in_a_comment"}, known)[0][0] is Status.FAILED
+
+
+@pytest.mark.parametrize("stage", ["wrapper", "amdgcn"])
+def test_every_mutant_of_a_text_is_refused(stage: str) -> None:
+    expected = EXPECTATIONS["filecheck"].parse({"stage": stage, "checks": "CHECK: triton_poi_one"})
+    known = StepFacts(code=texts_of("triton_poi_one"))
+    mutants = [one for one in expected.mutants(known, HERE_AMD) if one.facts is not None]
+    assert mutants
+    assert all(one.status is not Status.HELD for mutant in mutants if mutant.facts for one in expected.judge(mutant.facts, HERE_AMD))
+
+
+def test_candidates_are_counted_without_times(tmp_path: Path) -> None:
+    text = SPEC + "  - choices: {backend: TRITON, compiled: {min: 2}, failed: 0}\n"
+    case = cases_of(tmp_path, text)[0]
+    counted = {"op": "mm", "how": "untimed", "winner": "", "won_by": "", "backends": {"TRITON": tally(rendered=3, compiled=3)}}
+    for found, outcome in (([counted], Outcome.OFFLINE_PASS), ([], Outcome.OFFLINE_FAIL)):
+        result = result_of(case, texts_of("triton_poi_one"), tunings={"count": len(found), "found": found})
+        assert result.outcome is outcome, result.reason
+
+
+# -- the judge ------------------------------------------------------------------------------------------------------
+
+
+def test_a_simulated_case_never_passes(tmp_path: Path) -> None:
+    result = result_of(cases_of(tmp_path)[0], texts_of("triton_poi_one"))
+    assert result.outcome is Outcome.OFFLINE_PASS
+    assert result.level == "O2"
+    assert not result.is_executed
+
+
+def test_text_alone_is_rendered(tmp_path: Path) -> None:
+    case = cases_of(tmp_path, SPEC.replace("  - resources: {spills: 0}\n", ""))[0]
+    assert result_of(case, texts_of("triton_poi_one")).level == "O1"
+    assert level_of("filecheck", "wrapper") is Level.RENDERED
+    assert set(OF_SIMULATED) - set(LEVELS) == {"choices"}
+
+
+@pytest.mark.parametrize(
+    ("texts", "problem"),
+    [
+        ((), "no kernel of Triton"),
+        ((wrapper(),), "no kernel of Triton"),
+        ((wrapper("triton_poi_one"),), "1 texts, where ttir"),
+        (texts_of("triton_poi_one", there=("triton_poi_two",)), "amdgcn has no kernel 'triton_poi_one'"),
+        (texts_of("triton_poi_one", there=("triton_poi_one", "triton_poi_two")), "the wrapper defines no kernel 'triton_poi_two'"),
+        (texts_of("triton_poi_one", target="gfx950"), "amdgcn is for gfx950"),
+        ((*texts_of("triton_poi_one")[:1], 'ttg.target = "cuda:90"', *texts_of("triton_poi_one")[2:]), "ttgir does not say"),
+        ((*texts_of("triton_poi_one")[:4], "# nothing"), "no kernel of Triton"),
+    ],
+)
+def test_code_of_something_else_claims_nothing(tmp_path: Path, texts: tuple[str, ...], problem: str) -> None:
+    case = cases_of(tmp_path, SPEC.replace('checks: "CHECK: triton_poi_one"', 'checks: "CHECK: {{.+}}"'))[0]
+    result = result_of(case, texts)
+    assert result.outcome is Outcome.ERROR, result.reason
+    assert problem in "\n".join(verdict.observed for verdict in result.verdicts)
