@@ -537,6 +537,17 @@ LATE = frozenset(
         "a winner that no count knows",
         "a census that lists more than it counts",
         "a file was not read",
+        "a verdict stands in another file",
+        "a case requires something else",
+        "a failure is left out of the report",
+        "the attestation names other files",
+        "a published file is none",
+        "a file is missing",
+        "the profile has another version",
+        "a case names a file of the reader",
+        "an observation is of no form",
+        "a case points to another line",
+        "no case names a member",
     }
 )
 """Kinds that are found by the check that also finds another kind above."""
