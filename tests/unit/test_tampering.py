@@ -15,7 +15,10 @@ import pytest
 import zstandard
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from runner.core.diagnostics import Position
 from runner.core.exit_codes import ExitCode
+from runner.core.expectation import Status
+from runner.core.results import Verdict
 from runner.record.evidence import digest
 from runner.record.journal import digest_of_selection, read_run
 from runner.record.submission import attestation, manifest, tape
@@ -23,6 +26,7 @@ from runner.record.submission.layout import ATTESTATION, ENVELOPE, ENVIRONMENT, 
 from runner.record.submission.packing import members_of, recorded
 from runner.report.junit import document_of
 from runner.report.junit_check import difference
+from runner.run import verification_judging
 from runner.run.verification import verified
 from runner.run.verification_files import stolen
 from runner.run.verification_report import CHECKS, Verification
@@ -537,6 +541,17 @@ LATE = frozenset(
         "a winner that no count knows",
         "a census that lists more than it counts",
         "a file was not read",
+        "a verdict stands in another file",
+        "a case requires something else",
+        "a failure is left out of the report",
+        "the attestation names other files",
+        "a published file is none",
+        "a file is missing",
+        "the profile has another version",
+        "a case names a file of the reader",
+        "an observation is of no form",
+        "a case points to another line",
+        "no case names a member",
     }
 )
 """Kinds that are found by the check that also finds another kind above."""
@@ -636,3 +651,10 @@ def test_a_spec_of_the_author_takes_no_published_id(honest: Honest, tmp_path: Pa
 
 def test_there_are_many_kinds() -> None:
     assert len(FORMS) + len(CONTENTS) + len(SIGNATURES) >= 100
+
+
+def test_a_traceback_is_folded_by_folders_that_a_submission_lacks(honest: Honest) -> None:
+    folded = Verdict(kind="raised", status=Status.FAILED, position=Position(file="a.yaml", line=1), detail="  ... 6 frames ...")
+    whole = replace(folded, detail="  File a.py\n  File b.py")
+    assert verification_judging._is_detail(folded, whole)
+    assert not verification_judging._is_detail(replace(folded, kind="filecheck"), replace(whole, kind="filecheck"))
