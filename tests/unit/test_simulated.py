@@ -334,6 +334,13 @@ def test_candidates_are_counted_without_times(tmp_path: Path) -> None:
         assert result.outcome is outcome, result.reason
 
 
+def test_candidates_that_are_only_rendered_are_text(tmp_path: Path) -> None:
+    text = SPEC[: SPEC.index("expect:")] + "expect: [{choices: {backend: CK, rendered: {min: 1}}}]\n"
+    counted = {"op": "mm", "how": "untimed", "winner": "", "won_by": "", "backends": {"CK": tally(rendered=3)}}
+    result = result_of(cases_of(tmp_path, text)[0], texts_of("triton_poi_one"), tunings={"count": 1, "found": [counted]})
+    assert (result.outcome, result.level) == (Outcome.OFFLINE_PASS, "O1")
+
+
 # -- the judge ------------------------------------------------------------------------------------------------------
 
 
