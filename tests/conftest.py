@@ -1,6 +1,7 @@
 """What every test may ask for."""
 
 import importlib.util
+import os
 import shutil
 import signal
 import sys
@@ -40,6 +41,10 @@ def _usual_signals() -> None:
 
 
 _usual_signals()
+
+# Programs that tests start would compile the whole project each time, and torch too where pip has not compiled it.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -36,7 +36,7 @@ def choice(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="select the cases whose spec has this tag; also those on request (repeatable)",
+        help="select the cases whose spec has this tag, also those on request; with !NAME, those whose spec does not have it (repeatable)",
     )
     command.add_argument("--shard", metavar="I/N", help="select the I-th of N parts, by a hash of the id")
 

@@ -55,6 +55,8 @@ class Judgement:
     observed: str
     detail: str = ""
     leaf: str = ""
+    is_absence: bool = False
+    """Whether it holds because something did not happen, as a count of 0 does: alone it shows nothing."""
 
     @classmethod
     def of(cls, holds: bool, *, expected: str, observed: str, detail: str = "", leaf: str = "") -> Self:

@@ -10,7 +10,7 @@ from runner.core.expectation import Judgement, Status, StepFacts
 from runner.core.observation import Raised, ServiceReport
 from runner.core.protocol import decode
 from runner.core.results import Verdict
-from runner.judge import repetitions, traffic
+from runner.judge import absences, repetitions, traffic
 from runner.judge.code_conditions import with_code
 from runner.judge.evidence import CarriedOut, headline
 from runner.judge.hang_stacks import folded
@@ -23,10 +23,11 @@ def verdicts_of(case: Case, here: Surroundings, steps: Sequence[CarriedOut]) -> 
     """Judge the expectations of the steps in order, up to an unexpected exception; verdicts of side effects come last."""
     verdicts: list[Verdict] = []
     effects: list[Verdict] = []
+    active = any(map(absences.is_active, steps))
     for known in steps:
         if known.facts.raised is not None and not expects_raise(known.step, here):
             return [*verdicts, *effects, _unexpected(known.step, known.facts.raised)]
-        verdicts.extend(_step_verdicts(known, here))
+        verdicts.extend(_step_verdicts(known, here, active))
         effects.extend(_effects_verdicts(case, known, here))
     if len(steps) < len(case.steps):
         return [*verdicts, _error(case.steps[len(steps)].position, f"step {len(steps) + 1} was not carried out")]
@@ -68,13 +69,14 @@ def _unexpected(step: Step, raised: Raised) -> Verdict:
     )
 
 
-def _step_verdicts(known: CarriedOut, here: Surroundings) -> Iterator[Verdict]:
+def _step_verdicts(known: CarriedOut, here: Surroundings, active: bool) -> Iterator[Verdict]:
+    found: list[tuple[Expected, Judgement]] = []
     for index, expected in enumerate(known.step.expectations):
-        if not known.step.runs(here):
-            yield Verdict.of(Judgement.not_applicable(), kind=expected.kind, position=expected.position)
-            continue
-        for judgement in _judged(expected, index, known, here):
-            yield Verdict.of(judgement, kind=expected.kind, position=expected.place(judgement.leaf))
+        judged = _judged(expected, index, known, here) if known.step.runs(here) else [Judgement.not_applicable()]
+        found.extend((expected, judgement) for judgement in judged)
+    shown = [judgement for _, judgement in found]
+    for (expected, _), judgement in zip(found, shown if active else absences.without_hollow(shown), strict=True):
+        yield Verdict.of(judgement, kind=expected.kind, position=expected.place(judgement.leaf))
 
 
 def facts_of(index: int, known: CarriedOut) -> StepFacts:

@@ -24,6 +24,7 @@ from runner.system.capabilities import CAPABILITIES
 from runner.system.data_dirs import folder
 from runner.vocabulary.expectations.base import BadExpectation
 from runner.vocabulary.expectations.counts import Count, parse_count
+from runner.vocabulary.expectations.specific import check_specific_checks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,13 +276,22 @@ def _proof(document: Document, path: DataPath, body: Mapping[str, Any], problems
         return Proof()
     try:
         graphs = parse_count(given["graphs"]) if "graphs" in given else None
-        code = parse_checks(given["code"]) if "code" in given else None
+        code = _code(given["code"]) if "code" in given else None
         return Proof(graphs=graphs, code=code, choices=_choices(given.get("choices")), serves=_serves(given.get("serves", {})))
     except BadExpectation as error:
         problems.append(document.problem((*path, *error.path), str(error), error.hint))
     except ChecksError as error:
         problems.append(document.problem((*path, "code"), error.message, error.hint))
     return Proof()
+
+
+def _code(given: str) -> CheckFile:
+    checks = parse_checks(given)
+    try:
+        check_specific_checks(checks)
+    except BadExpectation as error:
+        raise BadExpectation(str(error), error.hint, path=("code",)) from error
+    return checks
 
 
 def _serves(given: Mapping[str, str | list[str]]) -> tuple[Serves, ...]:

@@ -39,6 +39,9 @@ class Judged:
 
 _EMPTY = Judged(FORM, "its elements are whatever the memory held")
 
+_ATTENTION = Judged(CLOSE, "without dropout the state of the generator is whatever the memory held", ("['result'][2]", "['result'][3]"))
+"""The third and the fourth result are the seed and the offset."""
+
 JUDGED: Mapping[str, Judged] = {
     "empty": _EMPTY,
     "empty_like": _EMPTY,
@@ -46,9 +49,8 @@ JUDGED: Mapping[str, Judged] = {
     "empty_strided": _EMPTY,
     "new_empty": _EMPTY,
     "new_empty_strided": _EMPTY,
-    "torch.ops.aten._flash_attention_forward": Judged(
-        CLOSE, "without dropout the state of the generator is whatever the memory held", ("['result'][2]", "['result'][3]")
-    ),
+    "torch.ops.aten._efficient_attention_forward": _ATTENTION,
+    "torch.ops.aten._flash_attention_forward": _ATTENTION,
 }
 """By the operator's name, those that are judged otherwise."""
 

@@ -13,6 +13,9 @@ from runner.core.diagnostics import UsageError, one_line, unknown
 from runner.language.backends import Backends
 from runner.vocabulary.steps import traits_of
 
+NOT = "!"
+"""Stands before a tag that excludes cases."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -99,20 +102,25 @@ def select(
     tags: Sequence[str] = (),
     shard: Shard | None = None,
 ) -> list[Case]:
-    """Return the cases that match every given criterion; raise ``UsageError`` for a backend or a tag that does not exist."""
+    """Return the cases that match every given criterion; raise ``UsageError`` for a backend or a tag that does not exist.
+
+    A tag after ``!`` excludes the cases that have it.
+    """
     for name in names:
         if name not in backends.by_name:
             message, hint = unknown("backend", name, backends.by_name)
             raise UsageError(f"{message} ({hint})")
     known = {tag for case in cases for tag in case.tags} if tags else set()
     for tag in tags:
-        if tag not in known:
-            message, hint = unknown("tag", tag, known)
+        if tag.removeprefix(NOT) not in known:
+            message, hint = unknown("tag", tag.removeprefix(NOT), known)
             raise UsageError(f"{message} ({hint})")
+    wanted = {tag for tag in tags if not tag.startswith(NOT)}
+    unwanted = {tag.removeprefix(NOT) for tag in tags if tag.startswith(NOT)}
     patterns = [glob(pattern) for pattern in globs]
     found = [case for case in cases if not names or case.backend in names]
     found = [case for case in found if not patterns or any(pattern.fullmatch(case.id) for pattern in patterns)]
-    found = [case for case in found if not tags or not set(tags).isdisjoint(case.tags)]
+    found = [case for case in found if (not wanted or not wanted.isdisjoint(case.tags)) and unwanted.isdisjoint(case.tags)]
     return [case for case in found if shard is None or shard.holds(case)]
 
 

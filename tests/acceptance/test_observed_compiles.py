@@ -28,6 +28,10 @@ WRONG: Mapping[str, tuple[str, tuple[tuple[str, str, str], ...]]] = {
         ),
     ),
     "wrong/break-in-a-loop": ("FAIL", (("graph_breaks", "graph breaks: 1", "2"),)),
+    "wrong/first-call-without-recompile": (
+        "ERROR",
+        (("recompiles", "recompiles: 0", "dynamo compiled the functions of the step for the first time"),) * 2,
+    ),
     "wrong/graph-of-a-helper": ("FAIL", (("graph", "ops operator.matmul 1", "0"), ("guards", "guards with \"L['x'].size()\"", ""))),
     "wrong/hook-not-called": ("FAIL", (("calls", "calls of copied: 2", "1"),)),
     "wrong/misspelt-operator": (

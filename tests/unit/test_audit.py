@@ -71,7 +71,7 @@ HELD: Mapping[str, tuple[Any, dict[str, Any]]] = {
     "calls": ({"of": "spy", "count": 1}, {"calls": {"spy": SpyCalls(count=1, entries=({},))}}),
     "exit": ({"code": 0}, {"exit": ChildExit(code=0, stderr="")}),
     "text": ({"contains": "a", "lacks": "b"}, {"measured": {"text": "an a", "type": "a str"}}),
-    "log": ({"contains": "a", "lacks": "b"}, {"measured": {"text": "an a"}}),
+    "log": ({"contains": "an", "lacks": "b"}, {"measured": {"text": "an a"}}),
     "dead": (["x"], {"measured": {"x": {"was": True, "alive": False, "type": "Tensor"}}}),
     "remote_cache": ({"RemoteFxGraphCache": {"hit": 1}}, {"remote": {"RemoteFxGraphCache": {"hit": 1}}}),
     "choices": (
@@ -116,8 +116,8 @@ HELD: Mapping[str, tuple[Any, dict[str, Any]]] = {
         },
     ),
     "guards": (
-        {"count": 1, "contains": "x", "matches": "TENSOR", "checks": "CHECK: TENSOR\nCHECK-NOT: y"},
-        {"measured": {"frames": 1, "problem": "", "count": 1, "texts": ["TENSOR_MATCH: x"]}},
+        {"count": 1, "contains": "L['x']", "matches": "TENSOR_MATCH: L", "checks": "CHECK: TENSOR_MATCH\nCHECK-NOT: y"},
+        {"measured": {"frames": 1, "problem": "", "count": 1, "texts": ["TENSOR_MATCH: L['x']"]}},
     ),
     "recompiles": (
         {"count": 2, "reason": {"contains": "size"}},

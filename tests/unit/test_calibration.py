@@ -1,5 +1,6 @@
 """The runs of the float64 reference: what they see and leave, where there are none, and that the whole judge refuses wrong answers."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -212,6 +213,21 @@ def test_where_there_is_none(start: Callable[..., Case], function: str, why: str
     (facts,) = start(spec(function, PAIR.replace("DTYPE", "float32"))).run()
     assert why in facts["leaves"][0]["calibrated"]["why_not"]
     assert "excess" in facts["leaves"][0]
+
+
+@pytest.mark.parametrize("beyond", [65504.0, 65513.4, 65530.0])
+def test_a_result_at_the_greatest_number_of_its_dtype_has_a_reference(beyond: float) -> None:
+    from runner.vocabulary.expectations.calibrated import FACTOR, problems
+    from runner.vocabulary.expectations.calibrated_measure import Sample, compare, scale_of
+
+    eager, reference = torch.full((64,), 2.0).half(), torch.full((64,), 2.0).double()
+    eager[3], reference[3] = 65504.0, beyond
+    scale = scale_of([Sample(eager, reference, 0.0)], eager, reference)
+    assert not problems(compare(eager, scale, FACTOR), scale.form, FACTOR)
+    for wrong in (32752.0, -65504.0, math.nan):
+        answer = eager.clone()
+        answer[3] = wrong
+        assert problems(compare(answer, scale, FACTOR), scale.form, FACTOR)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])

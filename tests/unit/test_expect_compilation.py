@@ -69,7 +69,11 @@ def kernels(fused: int = 1, extern: int = 0, user: int = 0, **more: Any) -> dict
         ({"user": 1}, kernels(1, 0, 1), HELD),
         ({"compiled": 1}, kernels(5), HELD),
         ({"compiled": 1}, kernels(compiled=0), FAILED),
-        ({"compiled": 0}, kernels(compiled=0, ran=0), HELD),
+        ({"compiled": 0}, kernels(compiled=0), HELD),
+        ({"compiled": 0}, kernels(compiled=0, ran=0), ERROR),
+        ({"compiled": {"max": 2}}, kernels(compiled=0, ran=0), ERROR),
+        ({"compiled": 1}, kernels(compiled=0, ran=0), FAILED),
+        ({"compiled": 1}, kernels(compiled=1, ran=0), HELD),
     ],
 )
 def test_kernels(body: Any, facts: Any, status: Status):
@@ -209,11 +213,13 @@ GUARDS = {
         ({"contains": "L['x'].size()[0]"}, {"contains": HELD}),
         ({"contains": ["TENSOR_MATCH", "L['y']"]}, {"contains": FAILED}),
         ({"matches": "size=.4."}, {"matches": HELD}),
+        ({"contains": "TENSOR_MATCH"}, {"contains": HELD}),
+        ({"checks": "CHECK: TENSOR_MATCH"}, {"checks": HELD}),
         ({"matches": "size=.5."}, {"matches": FAILED}),
         ({"checks": "CHECK: TENSOR_MATCH\nCHECK-NEXT: 2 <= L['x']"}, {"checks": HELD}),
         ({"checks": "CHECK: TENSOR_MATCH\nCHECK-NOT: LAMBDA_GUARD"}, {"checks": FAILED}),
         (
-            {"count": 2, "contains": "L['x']", "matches": "L", "checks": "CHECK: L"},
+            {"count": 2, "contains": "L['x']", "matches": "L.'x'", "checks": "CHECK: L['x']"},
             dict.fromkeys(["count", "contains", "matches", "checks"], HELD),
         ),
     ],
@@ -235,6 +241,32 @@ def test_guards_that_were_not_all_recorded_are_counted_and_not_read():
 @pytest.mark.parametrize(
     ("body", "path"), [({"matches": "("}, ("matches",)), ({"matches": "x*"}, ("matches",)), ({"count": -1}, ("count",))]
 )
+def test_guards_with_wrong_arguments_are_refused(body: Any, path: Any):
+    assert refused("guards", body).path == path
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"contains": "e"}, ("contains",)),
+        ({"contains": ["L['x']", "']"]}, ("contains", 1)),
+        ({"contains": "_GUARD"}, ("contains",)),
+        ({"contains": "grad_mode"}, ("contains",)),
+        ({"contains": "GLOBAL_STATE"}, ("contains",)),
+        ({"contains": "LAMBDA_GUARD"}, ("contains",)),
+        ({"contains": "check_tensor"}, ("contains",)),
+        ({"contains": "_MATCH"}, ("contains",)),
+        ({"contains": "torch.float32"}, ("contains",)),
+        ({"matches": "."}, ("matches",)),
+        ({"matches": "[A-Z_]+"}, ("matches",)),
+        ({"matches": "[A-Z]+_MATCH: .*"}, ("matches",)),
+        ({"matches": "size=.*"}, ("matches",)),
+        ({"checks": "CHECK: e"}, ("checks",)),
+        ({"checks": "CHECK: {{.+}}"}, ("checks",)),
+        ({"checks": "CHECK: check_tensor\nCHECK-NOT: DUPLICATE"}, ("checks",)),
+        ({"checks": "CHECK: STATE"}, ("checks",)),
+    ],
+)
 def test_guards_that_mean_nothing_are_refused(body: Any, path: Any):
     assert refused("guards", body).path == path
 
@@ -244,7 +276,7 @@ def test_guards_that_mean_nothing_are_refused(body: Any, path: Any):
 
 def events(*reasons: str, recorded: bool = True, count: int | None = None) -> dict[str, Any]:
     found = [{"frame": "fn", "reason": reason} for reason in reasons]
-    return {"recorded": recorded, "frames": 1, "count": len(found) if count is None else count, "events": found}
+    return {"recorded": recorded, "frames": 1, "reused": 1, "count": len(found) if count is None else count, "events": found}
 
 
 SIZE, DTYPE = "0/0: tensor 'x' size mismatch at index 0", "0/1: tensor 'x' dtype mismatch"
@@ -282,6 +314,18 @@ def test_no_graph_break_of_nothing_that_was_traced_is_an_error():
     assert by_leaf(judged("recompiles", {"count": 0}, measured=nothing)) == {"count": HELD}, "a call that is served compiles nothing again"
 
 
+@pytest.mark.parametrize("body", [{"count": 0}, {"count": {"max": 2}}, {"count": {"any": [0, 1]}}])
+@pytest.mark.parametrize(("frames", "why"), [(1, "compiled the functions of the step for the first time"), (0, "no code that dynamo had")])
+def test_no_recompile_of_nothing_that_was_compiled_before_is_an_error(body: Any, frames: int, why: str):
+    first = {**events(), "frames": frames, "reused": 0}
+    (judgement,) = judged("recompiles", body, measured=first)
+    assert judgement.status is ERROR
+    assert judgement.observed.startswith(f"dynamo {why}" if frames else why)
+    assert "add a call above this step" in judgement.observed
+    assert by_leaf(judged("recompiles", {"count": 1}, measured=first)) == {"count": FAILED}
+    assert by_leaf(judged("recompiles", body, measured={**first, "reused": 1})) == {"count": HELD}
+
+
 def test_the_count_is_said_with_what_is_counted():
     (judgement,) = judged("graph_breaks", {"count": 0}, measured=events(SIZE))
     assert (judgement.expected, judgement.observed, judgement.detail) == ("graph breaks: 0", "1", f"fn: {SIZE}")
@@ -291,7 +335,10 @@ def test_the_count_is_said_with_what_is_counted():
 @pytest.mark.parametrize(
     ("body", "path"),
     [
-        ({"count": 0, "reason": {"contains": "x"}}, ("reason",)),
+        ({"count": 0, "reason": {"contains": "size"}}, ("reason",)),
+        ({"reason": {"contains": "e"}}, ("reason", "contains")),
+        ({"reason": {"contains": ["size", ": "]}}, ("reason", "contains", 1)),
+        ({"reason": {"matches": "[a-z]+"}}, ("reason", "matches")),
         ({"reason": {"matches": "("}}, ("reason", "matches")),
         ({"count": {"min": 0}}, ("count",)),
     ],

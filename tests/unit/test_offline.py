@@ -340,7 +340,7 @@ def test_a_comment_of_ptx_is_not_code() -> None:
 
 
 def test_an_empty_stage_is_an_error() -> None:
-    body = {"stage": "amdgcn", "checks": "CHECK: a"}
+    body = {"stage": "amdgcn", "checks": "CHECK: add"}
     assert [found for found, _ in judged("filecheck", body, facts((*OF_AMD[:3], "; a\n")))] == [Status.ERROR]
     assert [found for found, _ in judged("filecheck", body, facts(()))] == [Status.ERROR]
 

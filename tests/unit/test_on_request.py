@@ -60,6 +60,15 @@ def test_a_tag_selects_and_an_unknown_one_is_told() -> None:
         select(CASES, load_backends(), tags=["operator"])
 
 
+def test_a_tag_after_an_exclamation_mark_excludes() -> None:
+    assert select(CASES, load_backends(), tags=["!operators"]) == [one for one in CASES if "operators" not in one.tags]
+    assert select(CASES, load_backends(), tags=["both", "!operators"]) == [USUAL]
+    assert select(CASES, load_backends(), tags=["!both", "!operators"]) == [MIXED]
+    assert requested([USUAL, *FAMILY], CASES, paths=[], globs=[], tags=["!both"]) == [USUAL]
+    with pytest.raises(UsageError, match="unknown tag 'operator'"):
+        select(CASES, load_backends(), tags=["!operator"])
+
+
 def chosen(folder: Path, *arguments: str) -> Selection:
     """Return what a run of a folder selects: one usual spec and one on request of two cases."""
     api = "summary: A claim about a library function\nbackends: [host]\nsteps:\n  - api: {call: operator.pos, args: [1], as: n}\n"

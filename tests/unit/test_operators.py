@@ -131,6 +131,11 @@ def test_parts_without_values_of_their_own_are_judged_by_their_form(load_suite: 
     assert "memory" in check.reason
 
 
+def test_seed_and_offset_of_both_attentions_are_judged_by_their_form() -> None:
+    flash, efficient = (JUDGED[f"torch.ops.aten._{kind}_attention_forward"] for kind in ("flash", "efficient"))
+    assert efficient == flash
+
+
 def test_a_torch_without_a_table_has_the_newest_ones_cases_and_none_can_run() -> None:
     found, why = table_for("1.0")
     assert found.minor == operators.minors()[-1]

@@ -7,6 +7,7 @@ import ast
 import builtins
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 ALWAYS = frozenset([*dir(builtins), "__file__", "__builtins__", "__class__"])
 """Names that every module has."""
@@ -28,14 +29,21 @@ class FreeName:
     """Whether an enclosing class binds the name; methods and comprehensions in it do not have access."""
 
 
-def free_names(tree: ast.Module) -> Iterator[FreeName]:
-    """Yield every use of a name that no enclosing function binds, in the order of statements."""
-    yield from _below(tree, ())
+@lru_cache(maxsize=16)
+def free_names(tree: ast.Module) -> tuple[FreeName, ...]:
+    """Return every use of a name that no enclosing function binds, in the order of statements. The checks of a spec share the answer."""
+    return tuple(_below(tree, ()))
+
+
+@lru_cache(maxsize=16)
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Return the nodes of a tree, as ``ast.walk`` yields them. The checks of a spec share the answer."""
+    return tuple(ast.walk(tree))
 
 
 def binds_dynamically(tree: ast.Module) -> bool:
     """Whether the code may bind names in ways that the source does not show: exec, globals(), a star import, an assignment to a module."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Call(func=ast.Name(id=name)) if name in _BINDS_DYNAMICALLY:
                 return True
@@ -53,13 +61,13 @@ def binds_dynamically(tree: ast.Module) -> bool:
 def bound_anywhere(tree: ast.Module) -> set[str]:
     """Return the names that the top binds in any way, and those that functions declare ``global``."""
     at_top = {name for statement in tree.body for name, _ in _bindings(statement)}
-    return at_top | {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+    return at_top | {name for node in nodes(tree) if isinstance(node, ast.Global) for name in node.names}
 
 
 def guarded_names(tree: ast.Module) -> set[str]:
     """Return the names in ``try`` blocks that catch NameError: the code tests whether they exist."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Try) and any(_catches_name_error(handler) for handler in node.handlers):
             found.update(leaf.id for statement in node.body for leaf in ast.walk(statement) if isinstance(leaf, ast.Name))
     return found

@@ -8,7 +8,7 @@ from runner.core.case import CodeBlock
 from runner.core.diagnostics import Diagnostic, did_you_mean, unknown
 from runner.core.targets import AXIS
 from runner.language.backends import Backends
-from runner.language.check.free_names import ALWAYS, binds_dynamically, bound_anywhere, free_names, guarded_names
+from runner.language.check.free_names import ALWAYS, binds_dynamically, bound_anywhere, free_names, guarded_names, nodes
 from runner.language.check.functions import prelude_names
 from runner.language.read import python
 from runner.language.read.anatomy import Anatomy
@@ -92,7 +92,7 @@ def _hint(anatomy: Anatomy, name: str, keys: list[str]) -> str:
 
 def _wrong_params(block: Block, keys: list[str]) -> Iterator[Diagnostic]:
     free = {id(found.node) for found in free_names(block.tree) if found.node.id == PARAMS}
-    for node in ast.walk(block.tree):
+    for node in nodes(block.tree):
         match node:
             case ast.Subscript(value=ast.Name() as name, slice=key) if id(name) in free:
                 yield block.problem(node, "params has attributes and no items", _as_attribute(key))
@@ -137,7 +137,7 @@ def keys_read(anatomy: Anatomy) -> set[str] | None:
 def _read(tree: ast.Module) -> set[str] | None:
     found: set[str] = set()
     by_name: dict[int, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="params") as name, attr="get"), args=[ast.Constant(value=str(word)), *_]):
                 by_name[id(name)] = word

@@ -111,11 +111,17 @@ def _definition(file: str, name: str) -> Any:
     return resolve_definition(file, name)
 
 
+MAY_BE_EMPTY = frozenset(["config", "dynamo_config", "functorch_config", "options"])
+"""Keys of maps that a template may leave empty: at that point of the matrix there are no such options."""
+
+
 def describe_at(data: Any, name: str, path: DataPath) -> list[Problem]:
     """Return the errors of the value at ``path`` alone: the value of a template in an otherwise valid document."""
     value = data
     for key in path:
         value = value[key]
+    if value in ([], {}) and path[-1] in MAY_BE_EMPTY:
+        return []
     found: list[Problem] = []
     for part in _parts_at(resolved(name), data, path):
         if not _compiled(part)(value):

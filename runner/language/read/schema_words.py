@@ -17,11 +17,29 @@ Problem = tuple[DataPath, str, str, bool]
 def in_words(error: Any) -> Iterator[Problem]:
     """Yield the problems of one error of jsonschema."""
     path = tuple(error.absolute_path)
+    if (condition := _condition_of_counts(path)) is not None:
+        yield condition
+        return
     # an error below propertyNames is about a key; its path is that of the map
     of_key = "propertyNames" in error.absolute_schema_path
     writer = _bad_key if of_key else _WRITERS.get(error.validator, _other)
     for suffix, message, hint, key in writer(error):
         yield (*path, *suffix), message, hint, key
+
+
+_BY_NAME = {"counter": "counter", "metric": "metric", "remote_cache": "remote cache"}
+"""Expectations whose keys are names of what is counted, and such a name in words."""
+
+
+def _condition_of_counts(path: DataPath) -> Problem | None:
+    """Return the problem of a condition that stands among the names of counts, where each count has its own."""
+    at = next((index for index, key in enumerate(path) if key == "when" and index and path[index - 1] in _BY_NAME), None)
+    if at is None:
+        return None
+    kind = path[at - 1]
+    message = f"'when' stands in the place of the name of a {_BY_NAME[str(kind)]}"
+    count = "{NAME: {hit: [{when: {device: cuda}, value: 1}]}}" if kind == "remote_cache" else "{NAME: [{when: {device: cuda}, value: 1}]}"
+    return path[: at + 1], message, f"each count has its own condition: {kind}: {count}", True
 
 
 _Piece = tuple[DataPath, str, str, bool]

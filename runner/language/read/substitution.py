@@ -22,6 +22,11 @@ _PATTERNS = (
     ("raises", "cause", "match"),
     ("text", "matches"),
     ("log", "matches"),
+    ("graph", "checks"),
+    ("guards", "checks"),
+    ("guards", "matches"),
+    ("recompiles", "reason", "matches"),
+    ("graph_breaks", "reason", "matches"),
 )
 """Patterns in expectations. ``{{`` belongs to FileCheck there."""
 

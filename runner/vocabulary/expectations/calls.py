@@ -50,7 +50,7 @@ class Calls(OfStep):
         number = sum(_matches(entry, self.where) for entry in entries) if self.where else found.count
         judged = judge_count(required, number, here, leaf="", absent="")
         shown = "\n".join(text_of(entry) for entry in entries[:20])
-        return [Judgement(status=judged.status, expected=f"{what}: {judged.expected}", observed=judged.observed, detail=shown)]
+        return [replace(judged, expected=f"{what}: {judged.expected}", detail=shown)]
 
     def mutants(self, facts: StepFacts, here: Surroundings) -> Iterator[Mutant]:
         """More matching entries and fewer; and none, if some are required."""

@@ -9,6 +9,7 @@ from runner.core.expectation import Status
 from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, Recorded, StepFacts
 from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, check_count, count_mutants, judge_count
 from runner.vocabulary.expectations.filecheck import FileCheck
+from runner.vocabulary.expectations.specific import check_specific
 from runner.vocabulary.expectations.texts import TEXT_MUTATIONS, check_text, judge_text, parts_of, text_mutants
 
 COMPILATION = "<compilation>."
@@ -73,6 +74,7 @@ class Events(Recorded):
         if self.reason is not None:
             try:
                 check_text(self.reason)
+                check_specific(self.reason)
             except BadExpectation as error:
                 raise BadExpectation(str(error), error.hint, path=("reason", *error.path)) from error
             if self.count == 0:

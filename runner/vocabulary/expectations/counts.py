@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.core.conditions import Surroundings, choose
@@ -88,7 +88,8 @@ def judge_count(body: Any, observed: float | None, here: Surroundings, *, leaf: 
     required = parse_count(value)
     if observed is None:
         return Judgement.error(absent, expected=f"{leaf} {required}".strip(), leaf=leaf)
-    return Judgement.of(required.holds(observed), expected=f"{leaf} {required}".strip(), observed=str(observed), leaf=leaf)
+    judged = Judgement.of(required.holds(observed), expected=f"{leaf} {required}".strip(), observed=str(observed), leaf=leaf)
+    return replace(judged, is_absence=observed == 0)
 
 
 COUNT_MUTATIONS = ("one more", "one less", "just below its least", "just above its most", "none of its numbers")

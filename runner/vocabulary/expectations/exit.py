@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
 from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, OfStep, StepFacts
+from runner.vocabulary.expectations.specific import check_specific
 from runner.vocabulary.expectations.texts import judge_text, parts_of, text_mutants
 
 
@@ -27,6 +28,7 @@ class Exit(OfStep):
         if body.get("code") != 0 and not body.keys() & {"stderr", "stdout"}:
             hint = "add stderr: a text that only this failure prints; a child that fails to start has a non-zero code too"
             raise BadExpectation("a non-zero exit code without 'stderr'", hint)
+        check_specific(body, "stderr")
         return cls(**body)
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:

@@ -11,6 +11,7 @@ from runner.core.matching.generated_code import Code, code_of, commented_out, jo
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.targets import STAGES_OF_VENDOR, WRAPPER
 from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, OfStep, StepFacts
+from runner.vocabulary.expectations.specific import check_specific_checks
 from runner.vocabulary.offline import isa
 
 ALL = "all"
@@ -59,6 +60,10 @@ class FileCheck(OfStep):
             checks = parse(options["checks"])
         except ChecksError as error:
             raise BadExpectation(error.message, error.hint, path=path, line=error.line, column=error.column) from error
+        try:
+            check_specific_checks(checks)
+        except BadExpectation as error:
+            raise BadExpectation(str(error), error.hint, path=path) from error
         stage = options.get("stage")
         if stage is not None and "code" in options:
             raise BadExpectation("stage together with code", "a stage is one text: remove code", path=("code",))

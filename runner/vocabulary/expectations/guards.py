@@ -10,6 +10,7 @@ from runner.vocabulary.expectations.base import Judgement, Mutant, Recorded, Ste
 from runner.vocabulary.expectations.compile_facts import COMPILATION, NOT_MEASURED, check_counts, checks_mutants, judge_checks
 from runner.vocabulary.expectations.counts import COUNT_MUTATIONS, count_mutants, judge_count
 from runner.vocabulary.expectations.filecheck import COMMENTED_OUT, WHOLE, FileCheck
+from runner.vocabulary.expectations.specific import check_guards, check_specific_pattern
 from runner.vocabulary.expectations.texts import TEXT_MUTATIONS, check_text, judge_text, parts_of, text_mutants
 
 _OF_CHECKS = tuple(name for name in FileCheck.mutations if name not in (COMMENTED_OUT, *TEXT_MUTATIONS))
@@ -32,8 +33,10 @@ class Guards(Recorded):
         """Read count, parts, pattern and directives; raise ``BadExpectation``."""
         check_counts(body, "count")
         check_text(body)
+        check_specific_pattern(body, "matches")
         # a guard is no program: a mark of a comment in it is a part of it
         checks = FileCheck.parse({"checks": body["checks"], "text": WHOLE}) if "checks" in body else None
+        check_guards(body, checks.checks if checks else None)
         return cls(**{**body, "checks": checks})
 
     def judge(self, facts: StepFacts, here: Surroundings) -> list[Judgement]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from runner.core.conditions import Surroundings, holds
+from runner.core.expectation import Status
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import Judgement, Mutant, Recorded, StepFacts
 from runner.vocabulary.expectations.compile_facts import COMPILATION, NOT_MEASURED, check_counts
@@ -48,6 +49,8 @@ class Kernels(Recorded):
         for key, count in self._counts.items():
             why = _why_not(key, facts)
             found = judge_count(count, None if why else _number(key, facts), here, leaf=key, absent=why)
+            if found.status is Status.HELD and key == "compiled" and not facts.measured["compiled"] and not facts.measured["ran"]:
+                found = Judgement.error(_NOTHING_RAN, expected=found.expected, leaf=key)
             judged.append(found if why or key == "compiled" else replace(found, detail="\n".join(facts.measured["names"][:50])))
         return judged
 
@@ -58,6 +61,9 @@ class Kernels(Recorded):
                 yield from count_mutants(count, _number(key, facts), here, functools.partial(_with, facts, key), leaf=key)
 
 
+_NOTHING_RAN = "the step ran no compiled graph of the case's function"
+
+
 def _why_not(key: str, facts: StepFacts) -> str:
     found = facts.measured
     if found is None:
@@ -66,7 +72,7 @@ def _why_not(key: str, facts: StepFacts) -> str:
         return "the backend of the case compiles nothing"
     reasons = found["uncompiled"] if key == "compiled" else found["uncounted"]
     if not reasons and not found["ran"] and key != "compiled":
-        return "the step ran no compiled graph of the case's function"
+        return _NOTHING_RAN
     return "; ".join(reasons)
 
 

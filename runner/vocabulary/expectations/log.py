@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from runner.core.conditions import Surroundings, holds
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.base import Judgement, Mutant, Recorded, StepFacts
+from runner.vocabulary.expectations.specific import check_specific
 from runner.vocabulary.expectations.texts import (
     LACKED,
     TEXT_MUTATIONS,
@@ -37,6 +38,7 @@ class Log(Recorded):
     def parse(cls, body: Any) -> "Log":
         """Read parts and pattern."""
         check_text(body)
+        check_specific(body)
         check_lacked(body)
         return cls(**body)
 

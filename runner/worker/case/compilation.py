@@ -34,6 +34,8 @@ class Compilation:
     """For each stage its graphs in order: ``ops``, ``text``, and whether the text was ``cut``."""
     frames: int = 0
     """How many frames dynamo converted, or began to."""
+    reused: int = 0
+    """How many calls found code that was compiled before, by its guards."""
     guards: list[str] = field(default_factory=list)
     unread: str = ""
     """Why guards could not be read."""
@@ -71,7 +73,13 @@ class Compilation:
             "graph": {"stages": self.graphs, "is_available": _is_available, "is_known": graphs.is_known},
             "guards": {"frames": self.guarded, "problem": self.unread, "count": len(self.guards), "texts": self.guards[:MOST_GUARDS]},
             **{
-                kind: {"recorded": bool(_installed), "frames": self.frames, "count": len(found), "events": found[:MOST_EVENTS]}
+                kind: {
+                    "recorded": bool(_installed),
+                    "frames": self.frames,
+                    "reused": self.reused,
+                    "count": len(found),
+                    "events": found[:MOST_EVENTS],
+                }
                 for kind, found in events.items()
             },
         }
@@ -83,6 +91,8 @@ class _Recording:
 
     wanted: frozenset[str] = frozenset()
     """Kinds of expectations that the case has, and stages of graphs."""
+    has_converted: bool = False
+    """Whether dynamo converted a frame of the case's own functions: before that, the compiled code that it finds is of others."""
     compilation: Compilation = field(default_factory=Compilation)
 
 
@@ -97,7 +107,7 @@ KINDS = ("kernels", "graph", "guards", "recompiles", "graph_breaks")
 
 def watch(wanted: Collection[str]) -> None:
     """Record for a new case from now on."""
-    _recording.wanted, _recording.compilation = frozenset(wanted), Compilation()
+    _recording.wanted, _recording.compilation, _recording.has_converted = frozenset(wanted), Compilation(), False
     kernel_calls.forget_wrappers()
 
 
@@ -133,6 +143,11 @@ def install() -> None:
         (("torch.export.pt2_archive._package", "AOTICompiledModel.__call__"), _noticing_packages),
     ):
         compiling.wrap(module, name, around)
+    frames.on_lookup(_noticing_lookup)
+
+
+def _noticing_lookup(is_found: bool) -> None:
+    _recording.compilation.reused += is_found and _recording.has_converted
 
 
 def _is_available(stage: str) -> bool:
@@ -192,6 +207,7 @@ def _recording_frames(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(convert, frame, entry, *args, **kwargs)
         record, name = _recording.compilation, frames.name_of(frame)
         record.frames += 1
+        _recording.has_converted = True
         known, failed = len(frames.break_reasons()), frames.guard_failures()
         try:
             made = original(convert, frame, entry, *args, **kwargs)

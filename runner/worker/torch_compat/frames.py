@@ -1,7 +1,7 @@
 """What dynamo did with a frame: its backend, its guards, its graph breaks and the reasons of its recompiles."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -47,6 +47,20 @@ def guard_failures() -> Mapping[Any, list[str]]:
     from torch._dynamo.utils import guard_failures as found
 
     return {code: list(reasons) for code, reasons in found.items()}
+
+
+def on_lookup(note: Callable[[bool], None]) -> None:
+    """Call ``note`` each time that dynamo compared the guards of a frame's compiled codes with its arguments: whether one of them fits.
+
+    A frame without compiled code has no guards to compare.
+    """
+    from torch._C._dynamo.eval_frame import set_guard_complete_hook
+
+    def hook(is_found: bool) -> bool:
+        note(is_found)
+        return is_found
+
+    set_guard_complete_hook(hook)
 
 
 CONVERSION = ("torch._dynamo.convert_frame", "ConvertFrameAssert.__call__")
