@@ -27,6 +27,44 @@ class {name}:
     number: int = 0
 """
 
+_GEMM = """\
+from dataclasses import asdict, dataclass
+
+
+@dataclass
+class CKGemmOperation:
+    number: int = 0
+    a_layout: str = "Row"
+    b_layout: str = "Row"
+    ds_layouts: tuple = ()
+    c_layout: str = "Row"
+    a_element_dtype: str = "BF16"
+    b_element_dtype: str = "BF16"
+    ds_element_dtypes: tuple = ()
+    c_element_dtype: str = "BF16"
+    acc_dtype: str = "F32"
+    c_shuffle_dtype: str = "BF16"
+    c_elementwise_op: str = "PassThrough"
+    gemm_specialization: str = "GemmSpecialization::MNKPadding"
+    block_size: int = 256
+    m_per_block: int = 128
+    n_per_block: int = 128
+    k_per_block: int = 64
+    a_k1: int = 8
+    b_k1: int = 8
+    a_block_transfer_src_scalar_per_vector: int = 8
+    b_block_transfer_src_scalar_per_vector: int = 8
+    c_shuffle_block_transfer_scalar_per_vector_n_per_block: tuple = (8,)
+    block_gemm_pipeline_version: str = "BlockGemmPipelineVersion::v3"
+
+    def name(self):
+        return f"made_up_gemm_{self.number}"
+
+    def dict_items(self):
+        return asdict(self).items()
+"""
+"""What torch reads of an instance of a GEMM when it renders one."""
+
 _INSTANCES = """\
 from {package}.{part}.op import {name}
 
@@ -74,7 +112,7 @@ def _make_part(folder: Path, part: str, *, count: int) -> None:
     folder.mkdir()
     name = OPERATIONS[part]
     (folder / "__init__.py").write_text("")
-    (folder / "op.py").write_text(_OP.format(name=name))
+    (folder / "op.py").write_text(_GEMM if part == "universal_gemm" else _OP.format(name=name))
     names = ["gen_conv_ops_library"] if part == "grouped_conv_fwd" else ["gen_ops_library", "gen_ops_preselected"]
     bodies = [_INSTANCES.format(package=PACKAGE, part=part, name=name, function=function, count=count) for function in names]
     (folder / "gen_instances.py").write_text("\n\n".join(bodies))

@@ -7,9 +7,10 @@ from runner.core.case import Case, Expected
 from runner.core.expectation import Status
 from runner.core.folding import PROOF
 from runner.core.results import CaseResult, Verdict
-from runner.core.targets import TARGETS, evidence_of
+from runner.core.targets import TARGETS, Level, evidence_of
 from runner.judge.evidence import CarriedOut
 from runner.language.backends import Backend
+from runner.vocabulary.expectations.choices import Choices
 from runner.vocabulary.offline import isa
 from runner.vocabulary.offline.levels import level_of
 from runner.vocabulary.steps import parsed
@@ -44,9 +45,15 @@ def _problems(case: Case, known: CarriedOut) -> Iterator[str]:
 def with_level(case: Case, passed: CaseResult) -> CaseResult:
     """Return an OFFLINE_PASS with its level of evidence, the highest of its expectations, and with its reason."""
     held = [one for step in case.steps for one in step.expectations if _held(one, passed)]
-    level = max((level_of(one.kind, getattr(one.check, "stage", None)) for one in held), key=lambda found: found.value)
+    level = max(map(_level, held), key=lambda found: found.value)
     reason = f"compiled for {case.target} and not executed; evidence {evidence_of(level.value)}"
     return replace(passed, level=level.value, reason=reason)
+
+
+def _level(expected: Expected) -> Level:
+    check = expected.check
+    is_compiled = not isinstance(check, Choices) or check.compiled is not None or check.failed is not None
+    return level_of(expected.kind, getattr(check, "stage", None), is_compiled=is_compiled)
 
 
 def _held(expected: Expected, result: CaseResult) -> bool:

@@ -1,6 +1,7 @@
 """Code that Inductor really generates for a simulated GPU: what passes, what fails, what is refused while it is lowered."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.record.journal import Run, read_run
 from runner.system.capabilities import CAPABILITIES
-from tests.fakes import ROOT, program
+from runner.worker.torch_compat import simulated_shim
+from tests import ck_stand_in
+from tests.fakes import ROOT, environment, program
 
 HEAD = "summary: A function is lowered for a simulated GPU\ntargets: [hip:gfx942]\ncontext: [no_grad]\n"
 SUM = 'function: "def fn(x): return x + 1"\ninputs: [{rand: [64, 64]}]\n'
@@ -29,6 +32,7 @@ SPECS = {
     "breaks": HEAD + BREAK + SPILLS,
     "raises": HEAD + 'function: "def fn(x): raise ValueError(str(x.shape))"\ninputs: [{rand: [4]}]\n' + SPILLS,
     "no-candidate": HEAD + TEMPLATE % "no such candidate" + PRODUCT + SPILLS,
+    "timed": HEAD + PRODUCT.replace("[64, 64]}", "[1023, 1023], dtype: float16}") + SPILLS,
     "templated": HEAD + "matrix: {cpp: [true]}\nconfig: {cpp_wrapper: '{{ cpp }}'}\n" + SUM + SPILLS,
     "no-backward": HEAD + SUM + f"steps:\n  - call: {{}}\n  - backward: {{}}\n    {SPILLS}",
     "dies": HEAD + "prelude: |\n  import os\n  os.abort()\n" + SUM + SPILLS,
@@ -44,6 +48,7 @@ EXPECTED = {
     "breaks": (Outcome.OFFLINE_FAIL, "torch._dynamo.exc"),
     "raises": (Outcome.OFFLINE_FAIL, "torch._dynamo.exc.Unsupported in phase 'trace'"),
     "no-candidate": (Outcome.OFFLINE_FAIL, "raised: expected no exception"),
+    "timed": (Outcome.ERROR, "a choice that Inductor makes by timing something on the device"),
     "templated": (Outcome.ERROR, "cpp_wrapper True: its C++ needs the headers of the GPU"),
     "no-backward": (Outcome.ERROR, "no backward graph was compiled with the call"),
     "dies": (Outcome.CRASH, "SIGABRT"),
@@ -93,6 +98,18 @@ def test_nothing_counts_as_executed(ran: Run) -> None:
     assert ran.footer is not None
     assert ran.footer.totals["PASS"] == 0
     assert ran.footer.totals["OFFLINE_PASS"] == 2
+
+
+@pytest.mark.parametrize(("empty", "outcome"), [((), Outcome.OFFLINE_PASS), (("universal_gemm",), Outcome.OFFLINE_FAIL)])
+def test_instances_of_a_made_up_composable_kernel_are_rendered(tmp_path: Path, empty: tuple[str, ...], outcome: Outcome) -> None:
+    (tmp_path / "ck").mkdir()
+    ck_stand_in.make(tmp_path / "ck", simulated_shim.torch_root(), empty=empty)
+    spec = ROOT / "specs" / "simulated" / "ck-instances-rendered.yaml"
+    path = os.pathsep.join([str(tmp_path / "ck"), str(ROOT)])
+    program("run", spec, "--select", "*gfx942*", "--out", tmp_path / "out", env=environment(PYTHONPATH=path), timeout=600)
+    (result,) = read_run(tmp_path / "out" / "run.jsonl").results
+    assert result.outcome is outcome, result.reason
+    assert result.level == ("O1" if outcome is Outcome.OFFLINE_PASS else "")
 
 
 def test_every_shipped_spec_passes_or_is_waived_and_its_control_fails(tmp_path: Path) -> None:

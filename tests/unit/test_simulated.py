@@ -334,6 +334,13 @@ def test_candidates_are_counted_without_times(tmp_path: Path) -> None:
         assert result.outcome is outcome, result.reason
 
 
+def test_candidates_that_are_only_rendered_are_text(tmp_path: Path) -> None:
+    text = SPEC[: SPEC.index("expect:")] + "expect: [{choices: {backend: CK, rendered: {min: 1}}}]\n"
+    counted = {"op": "mm", "how": "untimed", "winner": "", "won_by": "", "backends": {"CK": tally(rendered=3)}}
+    result = result_of(cases_of(tmp_path, text)[0], texts_of("triton_poi_one"), tunings={"count": 1, "found": [counted]})
+    assert (result.outcome, result.level) == (Outcome.OFFLINE_PASS, "O1")
+
+
 # -- the judge ------------------------------------------------------------------------------------------------------
 
 
@@ -365,7 +372,7 @@ def test_text_alone_is_rendered(tmp_path: Path) -> None:
     ],
 )
 def test_code_of_something_else_claims_nothing(tmp_path: Path, texts: tuple[str, ...], problem: str) -> None:
-    case = cases_of(tmp_path, SPEC.replace('checks: "CHECK: triton_poi_one"', 'checks: "CHECK: {{.+}}"'))[0]
+    case = cases_of(tmp_path)[0]
     result = result_of(case, texts)
     assert result.outcome is Outcome.ERROR, result.reason
     assert problem in "\n".join(verdict.observed for verdict in result.verdicts)

@@ -21,8 +21,8 @@ KERNEL = "<kernel>"
 """The name of what the compiler recorded of a kernel; no value of a spec can have this name."""
 
 
-def level_of(kind: str, stage: str | None = None) -> Level:
-    """Return the level of an expectation; ``stage`` is what a ``filecheck`` reads."""
-    if stage == WRAPPER:
+def level_of(kind: str, stage: str | None = None, *, is_compiled: bool = True) -> Level:
+    """Return the level of an expectation; ``stage`` is what a ``filecheck`` reads. Candidates that are only counted are text."""
+    if stage == WRAPPER or not is_compiled:
         return Level.RENDERED
     return Level.INSTRUCTIONS if stage in ISA.values() else OF_SIMULATED[kind]

@@ -85,6 +85,7 @@ def install() -> None:
         ("torch._inductor.runtime.benchmarking", "Benchmarker.benchmark_gpu"),
         ("torch._inductor.runtime.benchmarking", "TritonBenchmarker.benchmark_gpu"),
         ("torch._inductor.runtime.benchmarking", "InductorBenchmarker.benchmark_gpu"),
+        ("torch._inductor.fx_passes.pad_mm", "should_pad_bench_key"),  # asked for where padding is decided by time alone
     ):
         with contextlib.suppress(AttributeError):  # the class does not override it
             compiling.wrap(module, name, _refusing_times)
