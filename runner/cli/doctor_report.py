@@ -11,6 +11,9 @@ WIDTH = 100
 
 _COLORS = {Level.OK: "32", Level.NOTE: "2", Level.WARNING: "33", Level.PROBLEM: "31"}
 
+_WORDS = {True: (Level.OK, "runs"), None: (Level.WARNING, "perhaps"), False: (Level.NOTE, "cannot")}
+"""The level and the word of what the machine allows."""
+
 _MARGIN = 10
 """The column of the text, after the word of the level."""
 
@@ -27,7 +30,7 @@ def lines(report: Report, allows: Mapping[str, Sequence[Row]], unread: str, *, c
         for _, finding in findings:
             yield from _entry(_word(finding.level, color=color), finding.level.value, finding.found)
         yield ""
-    for title, rows in allows.items():
+    for title, rows in ((title, rows) for title, rows in allows.items() if rows):
         yield title.capitalize()
         yield from (line for row in rows for line in _row(row, color=color))
         yield ""
@@ -54,25 +57,14 @@ def _wrapped(text: str, margin: int) -> list[str]:
 
 
 def _row(row: Row, *, color: bool) -> Iterator[str]:
-    level, word = (Level.OK, "runs") if row.can_run else (Level.WARNING, "perhaps") if row.perhaps else (Level.NOTE, "cannot")
+    level, word = _WORDS[row.runs]
     shown = f"\x1b[{_COLORS[level]}m{word}\x1b[0m" if color else word
-    yield from _entry(shown, word, f"{row.name}: {row.summary}")
-    yield from (" " * _MARGIN + line for line in _wrapped(_numbers(row), _MARGIN))
+    yield from _entry(shown, word, row.heading)
+    yield from (" " * _MARGIN + line for line in _wrapped(row.numbers, _MARGIN))
     for reason, count in list(row.reasons.items())[:_MOST_REASONS]:
         yield from (" " * _MARGIN + line for line in _wrapped(f"{count} case{'' if count == 1 else 's'}: {reason}", _MARGIN))
     if len(row.reasons) > _MOST_REASONS:
-        yield f"{' ' * _MARGIN}and {len(row.reasons) - _MOST_REASONS} other reasons (torch-conformance list --backend {row.name})"
-
-
-def _numbers(row: Row) -> str:
-    if not row.cases:
-        return "no spec here names it"
-    parts = [f"{row.can_run} of {row.cases} cases can run, of {row.specs} specs"]
-    if row.perhaps:
-        parts.append(f"{row.perhaps} perhaps")
-    if row.on_request:
-        parts.append(f"{row.on_request} only on request")
-    return ", ".join(parts)
+        yield f"{' ' * _MARGIN}and {len(row.reasons) - _MOST_REASONS} other reasons ({row.shown_by})"
 
 
 def _what_to_do(findings: Sequence[Finding], *, color: bool) -> Iterator[str]:

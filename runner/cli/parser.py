@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from runner import __version__
-from runner.cli import ledger_options, selecting, waive_options
+from runner.cli import ledger_options, selecting, submit_options, waive_options
 from runner.cli.option_types import factor, natural, positive, seed, times
 from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
@@ -49,7 +49,8 @@ def parser() -> argparse.ArgumentParser:
     _audit(commands)
     _merge(commands)
     _doctor(commands)
-    waive_options.add(commands.add_parser("waive", help=waive_options.HELP, description=waive_options.DESCRIPTION))
+    for name, (add, text, description) in (*waive_options.COMMANDS.items(), *submit_options.COMMANDS.items()):
+        add(commands.add_parser(name, help=text, description=description))
     return top
 
 
@@ -257,11 +258,12 @@ def _doctor(commands: "_Commands") -> None:
     command = commands.add_parser(
         "doctor",
         help="show what this machine has and lacks",
-        description="Show what this machine has, what it lacks, and which backends and specs that allows. Exit 1 when something that the "
-        "machine claims to have (torch, a package, a build, a device, a variable) does not work.",
+        description="Show what this machine has, what it lacks, and which backends, specs and profiles that allows. Exit 1 when something "
+        "that the machine claims to have (torch, a package, a build, a device, a variable) does not work.",
     )
     selecting.paths(command)
     selecting.backend_files(command)
+    selecting.profile(command, "look at this profile alone, with the specs and backends that it names")
     command.add_argument("--json", action="store_true", help="print one object")
 
 

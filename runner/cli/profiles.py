@@ -1,6 +1,8 @@
 """``--profile`` of the commands that run nothing: the specs and cases of a profile."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,11 +11,12 @@ from runner.core.conformance import ProfileRecord
 from runner.core.diagnostics import UsageError, one_line
 from runner.judge.statement import Prospect, prospect
 from runner.language.load import Suite, load
-from runner.language.profiles import Profile, read_profile
+from runner.language.profiles import Profile, read_profile, shipped_profiles
 from runner.language.waivers import load_waivers
 from runner.plan.profile_cases import Resolved
 from runner.run.profile import cases_of
-from runner.system.availability import Verdict
+from runner.system import availability
+from runner.system.capabilities import Machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +26,8 @@ class Loaded:
     profile: Profile
     suite: Suite
     resolved: Resolved
+    word: str
+    """The name or the path by which ``--profile`` finds it, quoted for a shell."""
 
 
 def load_profile(name: str, paths: Sequence[Path], backend_files: Sequence[Path]) -> Loaded:
@@ -32,7 +37,7 @@ def load_profile(name: str, paths: Sequence[Path], backend_files: Sequence[Path]
     profile = read_profile(name)
     suite = load(profile.specs, tuple(dict.fromkeys([*profile.backends, *backend_files])))
     resolved = cases_of(profile, suite, load_waivers(profile.waivers, suite.backends))
-    return Loaded(profile=profile, suite=suite, resolved=resolved)
+    return Loaded(profile=profile, suite=suite, resolved=resolved, word=shlex.quote(name))
 
 
 def levels_of(record: ProfileRecord) -> dict[str, dict[str, Any]]:
@@ -42,9 +47,19 @@ def levels_of(record: ProfileRecord) -> dict[str, dict[str, Any]]:
     return {**optional, **required}
 
 
-def prospect_of(record: ProfileRecord, verdicts: Mapping[str, Verdict]) -> Prospect:
-    """Return whether this machine could execute what a profile requires. ``verdicts`` has the availability of its cases by id."""
-    return prospect(record, {case_id: (verdict.availability, verdict.reason) for case_id, verdict in verdicts.items()})
+def load_shipped(suite: Suite) -> Iterator[Loaded]:
+    """Yield the shipped profiles, with the shipped specs as they were loaded."""
+    waivers = functools.cache(lambda files: load_waivers(files, suite.backends))
+    for name in shipped_profiles():
+        profile = read_profile(name)
+        yield Loaded(profile=profile, suite=suite, resolved=cases_of(profile, suite, waivers(profile.waivers)), word=name)
+
+
+def prospect_of(loaded: Loaded, machine: Machine) -> Prospect:
+    """Return whether a machine could execute what a profile requires."""
+    verdicts = {str(case.id): availability.of_case(case, machine) for case in loaded.resolved.cases}
+    found = {case_id: (verdict.availability, verdict.reason) for case_id, verdict in verdicts.items()}
+    return prospect(loaded.resolved.record, found, torch=machine.release)
 
 
 def lines_of(record: ProfileRecord, found: Prospect) -> Iterator[str]:
@@ -56,4 +71,7 @@ def lines_of(record: ProfileRecord, found: Prospect) -> Iterator[str]:
     words = {True: "a run here can be complete", False: "a run here is INCOMPLETE", None: "only a run here can show whether it is complete"}
     counts = f"{found.possible} can run here" + (f", {found.perhaps} perhaps" if found.perhaps else "")
     yield f"  {words[found.can_be_complete]}: of {found.required} required cases {counts}"
-    yield from (f"  {count:5}  unavailable: {one_line(reason)}" for reason, count in found.missing.items())
+    if found.problem:
+        yield f"  {one_line(found.problem)}"
+    for word, reasons in (("perhaps", found.uncertain), ("unavailable", found.missing)):
+        yield from (f"  {count:5}  {word}: {one_line(reason)}" for reason, count in reasons.items())

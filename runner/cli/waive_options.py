@@ -33,3 +33,7 @@ def add(command: argparse.ArgumentParser) -> None:
     option("--reason", default="", metavar="TEXT", help="the defect, as a sentence")
     option("--until", default="", metavar="DATE", help="the last day of the waivers (default: 90 days from now)")
     selecting.waiver_files(command)
+
+
+COMMANDS = {"waive": (add, HELP, DESCRIPTION)}
+"""What adds the options of each command, its help and its description."""

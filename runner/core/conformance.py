@@ -197,10 +197,17 @@ def _conformance(*, failed: bool, missing: bool) -> Conformance:
 
 
 def _problems(profile: ProfileRecord, torch: tuple[int, ...] | None, results: Iterable[CaseResult]) -> Iterable[str]:
-    if torch is not None and not VersionRange.parse(profile.torch).holds(torch):
-        yield f"torch {'.'.join(map(str, torch))} is not in {profile.torch}, for which the profile is"
+    if problem := wrong_torch(profile, torch):
+        yield problem
     if torch is None and any(result.outcome.is_executed for result in results):
         yield f"the run does not say which torch executed its cases; the profile is for {profile.torch}"
+
+
+def wrong_torch(profile: ProfileRecord, torch: tuple[int, ...] | None) -> str:
+    """Return what is wrong with a release of torch for a profile; empty where nothing is."""
+    if torch is None or VersionRange.parse(profile.torch).holds(torch):
+        return ""
+    return f"torch {'.'.join(map(str, torch))} is not in {profile.torch}, for which the profile is"
 
 
 def _level(level: ProfileLevel, results: Mapping[str, CaseResult], permitted: frozenset[_Key], shard: str) -> LevelStatement:

@@ -123,6 +123,7 @@ class DoctorOptions:
     paths: tuple[Path, ...]
     backends: tuple[Path, ...]
     json: bool
+    profile: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +168,48 @@ class WaiveOptions:
     match: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitOptions:
+    """The options of ``submit``."""
+
+    run: str
+    format: str
+    """The form of the submission."""
+    out: Path | None
+    key: Path | None
+    """A private key."""
+    dispatch: Path | None
+    """What a CI relay sent."""
+    artifact_url: str
+    replace: bool
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """The options of ``verify``."""
+
+    archive: Path
+    profile: str | None
+    specs: tuple[Path, ...]
+    """Published files of the author of the archive."""
+    key: Path | None
+    """A public key."""
+    json: bool
+
+
 Options: TypeAlias = (
-    RunOptions | AuditOptions | MergeOptions | ValidateOptions | ListOptions | ExplainOptions | ReproOptions | DoctorOptions | WaiveOptions
+    RunOptions
+    | AuditOptions
+    | MergeOptions
+    | ValidateOptions
+    | ListOptions
+    | ExplainOptions
+    | ReproOptions
+    | DoctorOptions
+    | WaiveOptions
+    | SubmitOptions
+    | VerifyOptions
 )
 
 OPTIONS: Mapping[str, type[Options]] = {
@@ -181,5 +222,7 @@ OPTIONS: Mapping[str, type[Options]] = {
     "merge": MergeOptions,
     "doctor": DoctorOptions,
     "waive": WaiveOptions,
+    "submit": SubmitOptions,
+    "verify": VerifyOptions,
 }
 """The class of each command's options."""

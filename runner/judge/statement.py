@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from runner.core.case import Availability, Case
-from runner.core.conformance import ProfileRecord, Statement, statement_of
+from runner.core.conformance import ProfileRecord, Statement, statement_of, wrong_torch
 from runner.core.results import CaseResult
 from runner.language.backends import Backends
 from runner.language.profiles import Profile
@@ -50,25 +50,35 @@ class Prospect:
     """How many of them only the run can decide."""
     missing: Mapping[str, int] = field(default_factory=dict)
     """Why the others cannot run here: how many cases have each reason."""
+    uncertain: Mapping[str, int] = field(default_factory=dict)
+    """Why only the run can decide: how many cases have each reason."""
+    problem: str = ""
+    """Why no run here is possible, whatever the cases: a torch that the profile is not for."""
 
     @property
     def can_be_complete(self) -> bool | None:
         """Whether a run here can be complete; None where only the run can know."""
-        if self.missing or not self.required:
+        if self.missing or self.problem or not self.required:
             return False
         return None if self.perhaps else True
 
 
-def prospect(profile: ProfileRecord, available: Mapping[str, tuple[Availability, str]]) -> Prospect:
-    """Return whether a machine can execute what a profile requires. ``available`` has availability and reason of each case by id."""
+def prospect(profile: ProfileRecord, available: Mapping[str, tuple[Availability, str]], *, torch: tuple[int, ...] | None) -> Prospect:
+    """Return whether a machine can execute what a profile requires.
+
+    ``available`` has availability and reason of each case by id; ``torch`` is the installed release, if there is one.
+    """
     lost = (Availability.NO, "lost: no spec has this case")
     found = [available.get(case_id, lost) for case_id in profile.required]
     counts = Counter(availability for availability, _ in found)
+    reasons = {kind: dict(Counter(reason for availability, reason in found if availability is kind).most_common()) for kind in Availability}
     return Prospect(
         profile=profile.name,
         version=profile.version,
         required=len(found),
         possible=counts[Availability.YES],
         perhaps=counts[Availability.UNKNOWN],
-        missing=dict(Counter(reason for availability, reason in found if availability is Availability.NO).most_common()),
+        missing=reasons[Availability.NO],
+        uncertain=reasons[Availability.UNKNOWN],
+        problem=wrong_torch(profile, torch),
     )

@@ -75,5 +75,12 @@ def lines_of(found: Sequence[VoidWaiver], documents: Iterable[Document]) -> list
         return []
     count = "1 waiver" if len(found) == 1 else f"{len(found)} waivers"
     reasons = [f"  {one.waiver.position}: {one.why} ({one.waiver.issue})" for one in found]
-    diffs = [line for patch in patches(found, documents) for line in patch.splitlines()]
-    return [f"\n{count} to remove ('waive RUN --remove' prints this patch for 'git apply'):", *reasons, *diffs]
+    diffs = [line for patch in patches(found, documents) for line in _shown(patch)]
+    applied = "'waive RUN --remove' prints the patch for 'git apply', without waivers that are for no case"
+    return [f"\n{count} to remove ({applied}):", *reasons, *diffs]
+
+
+def _shown(patch: str) -> list[str]:
+    """Return the lines of a patch for a report. Its first two are commands to a CI system, so the file is named in other words."""
+    lines = patch.splitlines()
+    return [f"in {lines[0].partition('/')[2]}:", *lines[2:]] if lines[0].startswith("--- ") else lines

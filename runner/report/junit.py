@@ -90,6 +90,13 @@ def write_junit(
     replace(path, _fitting(functools.partial(_document, header, results, truncated=truncated, folder=folder, why=why, ledgers=ledgers)))
 
 
+def document_of(header: RunHeader, results: Sequence[CaseResult], ledgers: Sequence[LedgerCount] = ()) -> bytes:
+    """Return the report of a run that has ended, without files beside it: a submission holds it."""
+    _refuse_impossible(results)
+    forget_files()
+    return _fitting(functools.partial(_document, header, results, truncated=False, folder=None, ledgers=ledgers))
+
+
 def _fitting(document: Callable[..., bytes]) -> bytes:
     """Return the document with the most text that fits into the limit, or else with the least text.
 

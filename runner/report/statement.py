@@ -17,10 +17,11 @@ _ID_LIMIT = 10_000
 
 def lines_of(footer: RunFooter) -> list[str]:
     """Return the statement for the final report; nothing for a run without a profile."""
-    return [line for statement in footer.statement for line in _lines(statement)]
+    return [line for statement in footer.statement for line in lines_of_statement(statement)]
 
 
-def _lines(statement: Statement) -> Iterator[str]:
+def lines_of_statement(statement: Statement) -> Iterator[str]:
+    """Yield the lines of one statement."""
     yield f"\nprofile {one_line(statement.profile)} {one_line(statement.version)}, sha256 {statement.digest}"
     yield from (f"  {_level(level)}" for level in statement.levels)
     yield from (f"  {one_line(problem)}" for problem in statement.problems)

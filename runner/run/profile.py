@@ -32,7 +32,7 @@ REFUSED: Mapping[str, tuple[object, str]] = {
 }
 """Options of ``run`` that do not go with ``--profile``: the default of each, and the reason."""
 
-_ISOLATION = ("case", "process")
+ISOLATION = ("case", "process")
 """In a shared worker a failure is run again alone."""
 
 
@@ -58,7 +58,7 @@ def _refusals(options: RunOptions) -> Iterator[str]:
         if getattr(options, name) != default:
             word = "PATH" if name == "paths" else f"--{name.replace('_', '-')}"
             yield f"{word} does not go with it: {reason} (remove {word})"
-    if options.isolation not in _ISOLATION:
+    if options.isolation not in ISOLATION:
         why = "in a shared worker a failure is run again alone"
         yield f"--isolation {options.isolation} does not go with it: {why} (write --isolation case)"
 

@@ -64,12 +64,20 @@ def _judged(
     case: Case, backend: Backend, here: Surroundings, result: CaseResult, files: RecordedFiles, folder: Path
 ) -> tuple[Verdict, ...] | str:
     """Return the verdicts of recorded files, or why they cannot be judged."""
+    found = judged_again(case, backend, here, result, files, folder)
+    return found if isinstance(found, str) else found.verdicts
+
+
+def judged_again(
+    case: Case, backend: Backend, here: Surroundings, result: CaseResult, files: RecordedFiles, folder: Path
+) -> CaseResult | str:
+    """Return what recorded files give, or why they cannot be judged; ``folder`` is named in that reason."""
     if result.benches_left_out:
         case = without_benches(case)
     try:
         observation, services = read_observation(files.observation()), files.services()
         evidence = Evidence(ending=Ending(exit_code=0), observation=observation, code=files.code, services=services)
-        return judge(case, backend, here, evidence).verdicts
+        return judge(case, backend, here, evidence)
     except EvidenceAltered as error:
         return str(error)
     except (OSError, ValueError, LookupError, TypeError) as error:

@@ -129,12 +129,13 @@ def _ck(machine: Machine, argument: str) -> Answer:
 
 
 def _look_for_compiler() -> tuple[str, ...]:
-    names = [os.environ.get("CXX", ""), "g++", "clang++"]
-    return tuple([found for name in names if name and (found := shutil.which(name.split()[0]))][:1])
+    """Return the program that Inductor starts: the whole of ``$CXX``, and g++ only where it is not set (``config.cpp.cxx`` in torch)."""
+    found = shutil.which(os.environ.get("CXX", "g++"))
+    return (found,) if found else ()
 
 
 def _cxx(machine: Machine, argument: str) -> Answer:
-    return YES if machine.found.get("cxx") else _no("no C++ compiler: neither $CXX nor g++ nor clang++ is one")
+    return YES if machine.found.get("cxx") else _no("no C++ compiler that torch calls: $CXX, which is one program, or else g++")
 
 
 def _look_for_redis() -> tuple[str, ...]:
@@ -290,7 +291,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "ck": Capability(
         summary="Composable Kernel's Inductor package is installed", probe=_ck, look=functools.partial(_look_for_package, "ck4inductor")
     ),
-    "cxx": Capability(summary="a C++ compiler is installed", probe=_cxx, look=_look_for_compiler),
+    "cxx": Capability(summary="the C++ compiler that torch calls is installed: $CXX, or else g++", probe=_cxx, look=_look_for_compiler),
     "redis": Capability(
         summary="a Redis client, and a server: an embedded one, or one that --service names", probe=_redis, look=_look_for_redis
     ),

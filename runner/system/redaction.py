@@ -273,7 +273,7 @@ def learn_command(argv: Sequence[str]) -> None:
     KNOWN.learn_command(argv, redacted_command(argv))
 
 
-_IDENTIFIERS = frozenset(
+IDENTIFIERS = frozenset(
     {
         "case_id",
         "spec",
@@ -303,7 +303,7 @@ def redacted_result(record: _Record) -> _Record:
     assert dataclasses.is_dataclass(record)
     assert not isinstance(record, type)
     given = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
-    changed = {name: shown for name, value in given.items() if name not in _IDENTIFIERS and (shown := _redacted_value(value)) is not value}
+    changed = {name: shown for name, value in given.items() if name not in IDENTIFIERS and (shown := _redacted_value(value)) is not value}
     return dataclasses.replace(record, **changed) if changed else record
 
 

@@ -15,6 +15,7 @@ from runner.cli.commands import doctor
 from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
 from runner.core.options import DoctorOptions
+from runner.language.profiles import shipped_profiles
 from runner.language.read import schema
 from runner.run import machine_report
 from runner.run.machine_report import WorkerReport, ask_generators, ask_worker
@@ -44,9 +45,12 @@ def specs(tmp_path: Path) -> Path:
     return folder
 
 
-def answered(capsys: pytest.CaptureFixture[str], code: int, *paths: Path, backends: tuple[Path, ...] = ()) -> dict[str, Any]:
+def answered(
+    capsys: pytest.CaptureFixture[str], code: int, *paths: Path, backends: tuple[Path, ...] = (), profile: Path | None = None
+) -> dict[str, Any]:
     """Return what ``doctor --json`` prints in this process, which must fit its schema."""
-    assert doctor.main(DoctorOptions(paths=paths, backends=backends, json=True)) == code
+    options = DoctorOptions(paths=paths, backends=backends, json=True, profile=str(profile) if profile else None)
+    assert doctor.main(options) == code
     found = json.loads(capsys.readouterr().out)
     schema._validator_of(schema.resolved("doctor")).validate(found)
     return dict(found)
@@ -82,6 +86,60 @@ def test_backends_of_a_file_have_rows(capsys: pytest.CaptureFixture[str], monkey
     found = answered(capsys, ExitCode.OK, specs, backends=(ours,))
     (row,) = [row for row in found["allows"]["backends"] if row["name"] == "ours"]
     assert row["reasons"] == [{"reason": "the module nowhere is not installed", "cases": 1}]
+
+
+PROFILE = """\
+profile: ours
+version: "1.0"
+summary: Sums on our machines
+torch: ">=2.11"
+specs: [specs]
+levels:
+  P0: {required: [{cases: "a-sum*", backend: cpu}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        (("", ""), (1, 1, 0, True, "")),
+        (("backend: cpu", "backend: [cpu, rocm]"), (2, 1, 1, False, "")),
+        (("backend: cpu", "backend: rocm"), (1, 0, 1, False, "")),
+        (('">=2.11"', '"<2.11"'), (1, 1, 0, False, "is not in <2.11, for which the profile is")),
+    ],
+)
+def test_a_profile_has_a_row(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    specs: Path,
+    changed: tuple[str, str],
+    expected: tuple[int, int, int, bool, str],
+) -> None:
+    file = specs.parent / "ours.yaml"
+    file.write_text(PROFILE.replace(*changed))
+    monkeypatch.setattr(doctor, "ask_worker", lambda machine, questions: WorkerReport(machine=machine, facts={"triton": "1"}))
+    found = answered(capsys, ExitCode.OK, profile=file)
+    (row,) = found["allows"]["profiles"]
+    assert (row["name"], row["shown_by"]) == ("ours", f"torch-conformance list --profile {file}")
+    assert (row["required"], row["can_run"], row["unavailable"], row["can_be_complete"]) == expected[:4]
+    assert row["problem"].endswith(expected[4])
+    assert sum(one["cases"] for one in row["reasons"]) == row["unavailable"] + row["perhaps"]
+    assert {row["name"] for row in found["allows"]["backends"] if row["cases"]} == {"cpu", "rocm"}
+
+
+def test_paths_beside_a_profile_are_refused(specs: Path) -> None:
+    with pytest.raises(UsageError, match="PATH does not go with it"):
+        doctor.main(DoctorOptions(paths=(specs,), backends=(), json=True, profile="rocm"))
+
+
+@pytest.mark.nightly(reason="expands every shipped spec; test_a_profile_has_a_row runs the same code on a small profile")
+def test_each_shipped_profile_has_a_row(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "ask_worker", lambda machine, questions: WorkerReport(machine=machine, facts={"triton": "1"}))
+    found = answered(capsys, ExitCode.OK)
+    rows = {row["name"]: row for row in found["allows"]["profiles"]}
+    assert set(rows) == set(shipped_profiles())
+    assert rows["inductor-cpu"]["can_run"] > 300
+    assert not [row["problem"] for row in rows.values() if row["problem"]]
 
 
 def test_a_torch_whose_version_cannot_be_read(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, specs: Path) -> None:

@@ -42,7 +42,7 @@ EXPECTED = {
     "attention": (Outcome.ERROR, "C++ code chooses its implementation by how torch was built"),
     "aten": (Outcome.ERROR, "no kernel of Triton"),
     "breaks": (Outcome.OFFLINE_FAIL, "torch._dynamo.exc"),
-    "raises": (Outcome.OFFLINE_FAIL, "ValueError"),
+    "raises": (Outcome.OFFLINE_FAIL, "torch._dynamo.exc.Unsupported in phase 'trace'"),
     "no-candidate": (Outcome.OFFLINE_FAIL, "raised: expected no exception"),
     "templated": (Outcome.ERROR, "cpp_wrapper True: its C++ needs the headers of the GPU"),
     "no-backward": (Outcome.ERROR, "no backward graph was compiled with the call"),

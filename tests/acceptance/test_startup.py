@@ -103,6 +103,7 @@ def test_help_imports_next_to_nothing(program: Program) -> None:
         "runner.cli.option_types",
         "runner.cli.parser",
         "runner.cli.selecting",
+        "runner.cli.submit_options",
         "runner.cli.waive_options",
         "runner.core",
         "runner.core.exit_codes",

@@ -20,7 +20,7 @@ backends: [madeup]
 function: |
   def fn(x, y):
       return (x * 2 + y).relu().sum(1), torch.sin(x)
-inputs: [{rand: [16, 8]}, {rand: [16, 8]}]
+inputs: [{rand: [16, 8], device: madeup}, {rand: [16, 8], device: "{{ device }}"}]
 expect:
   - close: {to: eager}
 """,

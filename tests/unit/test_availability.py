@@ -37,7 +37,7 @@ PROBES = [
     ("ck", None, AMD, YES, ""),
     ("ck", None, NVIDIA, NO, "Composable Kernel (the package ck4inductor) is not installed"),
     ("cxx", None, NVIDIA, YES, ""),
-    ("cxx", None, BARE, NO, "no C++ compiler: neither $CXX nor g++ nor clang++ is one"),
+    ("cxx", None, BARE, NO, "no C++ compiler that torch calls: $CXX, which is one program, or else g++"),
     ("python", ">=3.11", BARE, YES, ""),
     ("python", ">3.11.7", BARE, NO, "python 3.11.7 is not >3.11.7"),
     ("redis", None, replace(BARE, found={"redis": ("redis", "fakeredis")}), YES, ""),
@@ -167,17 +167,25 @@ def test_without_a_device_node_there_is_no_gpu(monkeypatch, node):
     assert availability.inspect_files(None).gpus == (None if node else 0)
 
 
-def test_the_compiler_is_what_cxx_names_first(monkeypatch, tmp_path):
-    for name in ("g++", "clang++", "my-c++"):
+@pytest.mark.parametrize(
+    ("cxx", "installed", "found"),
+    [
+        (None, "g++ clang++", "g++"),
+        (None, "clang++", None),  # torch does not look for it
+        ("clang++", "g++ clang++", "clang++"),
+        ("not-there", "g++", None),  # torch does not fall back
+        ("g++ -std=c++20", "g++", None),  # torch starts the whole value as one program
+        ("", "g++", None),
+    ],
+)
+def test_the_compiler_is_the_one_that_torch_calls(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cxx: str | None, installed: str, found: str | None
+) -> None:
+    for name in installed.split():
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("CXX", "my-c++ -std=c++20")
-    assert availability.inspect_files(None).found["cxx"] == (str(tmp_path / "my-c++"),)
-    monkeypatch.setenv("CXX", "not-there")
-    assert availability.inspect_files(None).found["cxx"] == (str(tmp_path / "g++"),)
-    monkeypatch.delenv("CXX")
-    (tmp_path / "g++").unlink()
-    assert availability.inspect_files(None).found["cxx"] == (str(tmp_path / "clang++"),)
-    (tmp_path / "clang++").unlink()
-    assert availability.inspect_files(None).found["cxx"] == ()
+    monkeypatch.delenv("CXX", raising=False)
+    if cxx is not None:
+        monkeypatch.setenv("CXX", cxx)
+    assert availability.inspect_files(None).found["cxx"] == ((str(tmp_path / found),) if found else ())

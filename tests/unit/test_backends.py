@@ -37,6 +37,7 @@ def test_the_shipped_backends() -> None:
         "host-cuda",
         "host-rocm",
         "offline",
+        "simulated",
     ]
     assert {name: backend.device for name, backend in by_name.items() if backend.device != "cpu"} == dict.fromkeys(
         ("cuda", "rocm", "rocm-ck", "rocm-cktile", "rocm-ck-conv", "rocm-mixed", "host-cuda", "host-rocm"), "cuda"

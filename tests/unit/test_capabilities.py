@@ -32,7 +32,7 @@ GIB = 1 << 30
         ("triton", "", {"found": {"triton": ("/triton",)}}, YES, ""),
         ("ck", "", {}, NO, "Composable Kernel (the package ck4inductor) is not installed"),
         ("ck", "", {"found": {"ck": ("/opt/ck",)}}, YES, ""),
-        ("cxx", "", {}, NO, "no C++ compiler: neither $CXX nor g++ nor clang++ is one"),
+        ("cxx", "", {}, NO, "no C++ compiler that torch calls: $CXX, which is one program, or else g++"),
         ("cxx", "", {"found": {"cxx": ("/usr/bin/g++",)}}, YES, ""),
         ("redis", "", {}, NO, "the Python package redis is not installed (install the extra 'remote')"),
         ("redis", "", {"found": {"redis": ("fakeredis",)}}, NO, "the Python package redis is not installed (install the extra 'remote')"),

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from runner.cli import doctor_report
 from runner.cli.commands.doctor import _as_json, _shown
-from runner.cli.doctor_subjects import SUBJECTS, Row, row_of
+from runner.cli.doctor_subjects import SUBJECTS, BackendRow, ProfileRow, row_of
 from runner.core import devices
 from runner.language.read import schema
 from runner.system.capabilities import Machine
@@ -191,6 +192,12 @@ def test_torch_does_not_fall_back_to_clang(tmp_path: Path) -> None:
     path = made(tmp_path / "bin" / "clang++", "\x7fELF")
     (found,) = compiled(tmp_path)
     assert (found.level, found.remedy) == (Level.WARNING, f"export CXX={path}")
+
+
+def test_an_empty_variable_is_no_program(tmp_path: Path) -> None:
+    made(tmp_path / "bin" / "g++", "\x7fELF")
+    (found,) = compiled(tmp_path, CXX="")
+    assert (found.level, found.found) == (Level.PROBLEM, "CXX names no program")
 
 
 def test_a_variable_of_several_words_is_no_program(tmp_path: Path) -> None:
@@ -507,8 +514,29 @@ def test_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 # -- what is printed ----------------------------------------------------------------------------------------------------
 
-ROW = Row(
-    name="rocm", summary="A backend", specs=2, can_run=0, perhaps=0, unavailable=5, on_request=1, reasons={"no AMD GPU is visible": 5}
+ROW = BackendRow(
+    name="rocm",
+    summary="A backend",
+    specs=2,
+    cases=5,
+    can_run=0,
+    perhaps=0,
+    unavailable=5,
+    on_request=1,
+    reasons={"no AMD GPU is visible": 5},
+)
+PROFILE_ROW = ProfileRow(
+    name="rocm",
+    version="1.0",
+    summary="A profile",
+    required=5,
+    can_run=1,
+    perhaps=1,
+    unavailable=3,
+    can_be_complete=False,
+    reasons={"a": 2, "b": 1, "c": 1, "d": 1},
+    problem="",
+    shown_by="torch-conformance list --profile rocm",
 )
 LONG = "a path /" + "x" * 150 + " and " + "words " * 60
 FINDINGS = [
@@ -531,6 +559,29 @@ def test_the_report_ends_with_what_to_do() -> None:
     assert "\x1b" not in "".join(lines)
 
 
+@pytest.mark.parametrize(
+    ("changes", "word", "numbers"),
+    [
+        ({}, "cannot ", "1 of 5 required cases can run, 1 perhaps, 3 cannot; a run here is INCOMPLETE"),
+        (
+            {"can_run": 4, "unavailable": 0, "can_be_complete": None, "reasons": {"a": 1}},
+            "perhaps",
+            "4 of 5 required cases can run, 1 perhaps",
+        ),
+        (
+            {"can_run": 5, "perhaps": 0, "unavailable": 0, "can_be_complete": True, "reasons": {}},
+            "runs   ",
+            "5 of 5 required cases can run",
+        ),
+        ({"problem": "torch 3 is not in <3"}, "cannot ", "1 of 5 required cases can run, 1 perhaps, 3 cannot; torch 3 is not in <3"),
+    ],
+)
+def test_a_profile_is_shown_with_what_a_run_would_lack(changes: dict[str, Any], word: str, numbers: str) -> None:
+    lines = list(doctor_report.lines([], {"backends": [], "profiles": [replace(PROFILE_ROW, **changes)]}, "", color=False))
+    assert lines[:3] == ["Profiles", f"  {word} rocm 1.0: A profile", f"          {numbers}"]
+    assert ("          and 1 other reasons (torch-conformance list --profile rocm)" in lines) == (len(changes.get("reasons", "abcd")) > 3)
+
+
 def test_colours_are_asked_for() -> None:
     lines = list(doctor_report.lines(FINDINGS[:1], {}, "", color=True))
     assert lines[1] == "  \x1b[32mok\x1b[0m      fine"
@@ -544,7 +595,7 @@ def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("findings", [FINDINGS, FINDINGS[:1]])
 def test_the_json_fits_its_schema(findings: list[tuple[str, Finding]]) -> None:
-    found = _as_json(findings, {"backends": [ROW]})
+    found = _as_json(findings, {"backends": [ROW], "profiles": [PROFILE_ROW, replace(PROFILE_ROW, can_be_complete=None)]})
     schema._validator_of(schema.resolved("doctor")).validate(json.loads(json.dumps(found)))
     assert found["healthy"] == (len(findings) == 1)
 

@@ -20,6 +20,8 @@ LINES = {
     "merge": "merge one",
     "doctor": "doctor",
     "waive": "waive one",
+    "submit": "submit one",
+    "verify": "verify one.tar.zst",
 }
 
 

@@ -513,7 +513,7 @@ def test_a_run_without_a_profile_has_no_statement(monkeypatch: pytest.MonkeyPatc
     run = read_run(Path("out/run.jsonl"))
     assert run.footer is not None
     assert (run.header.profile, run.footer.statement, run.header.statement(run.results)) == ((), (), None)
-    assert "statement" not in Path("out/junit.xml").read_text()
+    assert 'name="statement' not in Path("out/junit.xml").read_text()
 
 
 # -- list, explain ----------------------------------------------------------------------------------------------------
@@ -541,3 +541,9 @@ def test_explain_names_the_level(capsys: pytest.CaptureFixture[str]) -> None:
     assert "  profile    ours 1.0: P1, required\n" in capsys.readouterr().out
     assert main(["explain", "area/rare[backend=cpu,size=2]", "--profile", "ours.yaml"]) == ExitCode.OK
     assert "  profile    ours 1.0: not a case of it\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", shipped_profiles())
+def test_a_shipped_profile_is_of_the_shipped_specs_which_doctor_reads_once(name: str) -> None:
+    profile = read_profile(name)
+    assert (profile.name, profile.specs, profile.backends) == (name, (), ())

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from runner.core.conditions import CODE, CONDITIONS
 from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
-from runner.core.targets import ALL_STAGES, TARGETS
+from runner.core.targets import ALL_STAGES, TARGETS, WRAPPER
 from runner.execute.services import SERVICES
 from runner.language.backends import load_backends
 from runner.language.check import conditions, functions, names
@@ -250,7 +250,7 @@ def test_the_fields_of_a_kernel_are_the_keys_of_its_schema() -> None:
     assert {field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING} == set(shape["required"])
     assert set(TARGETS) == set(definition_of_spec("targets")["items"]["enum"]), "schemas/spec.schema.json against core/targets.py"
     stages = definition("expectations", "filecheck")["then"]["properties"]["stage"]["enum"]
-    assert stages == list(ALL_STAGES)
+    assert stages == [*ALL_STAGES, WRAPPER]
     resources = set(definition("expectations", "resources")["properties"])
     assert resources == {*RESOURCES, "when"}
     for example in shape["examples"]:

@@ -251,6 +251,13 @@ YES, NO, UNKNOWN = (Availability.YES, ""), (Availability.NO, "no GPU"), (Availab
     ],
 )
 def test_whether_a_machine_could_execute_a_profile(available: dict[str, tuple[Availability, str]], complete: bool | None) -> None:
-    found = prospect(profile(optional="z"), {"z": NO, **available})
+    found = prospect(profile(optional="z"), {"z": NO, **available}, torch=TORCH)
     assert (found.can_be_complete, found.required) == (complete, 2)
     assert found.possible + found.perhaps + sum(found.missing.values()) == 2
+    assert sum(found.uncertain.values()) == found.perhaps
+
+
+@pytest.mark.parametrize(("torch", "complete"), [((2, 11, 0), True), ((2, 14, 0), False), ((2, 10, 9), False), (None, True)])
+def test_a_torch_that_the_profile_is_not_for_completes_no_run(torch: tuple[int, ...] | None, complete: bool) -> None:
+    found = prospect(profile(), {"a": YES, "b": YES}, torch=torch)
+    assert (found.can_be_complete, bool(found.problem), found.possible) == (complete, not complete, 2)

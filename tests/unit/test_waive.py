@@ -287,6 +287,8 @@ def test_a_proposal_makes_the_run_green_and_a_repaired_torch_gets_the_patch_that
     report = capsys.readouterr().out
     assert "4 waivers to remove" in report  # three of them are for no case
     assert "1 of its cases passed, and no failure matched (JIRA-9)" in report
+    assert "\nin known.yaml:\n@@ " in report  # the lines above it, of a patch, would be commands to a CI system
+    assert "\\x2d" not in report
     assert "\n-  - cases: " in report
     assert main(["waive", "repaired", "--remove"]) == ExitCode.OK
     printed = capsys.readouterr()
@@ -434,6 +436,8 @@ def test_the_lists_of_torch_xpu_ops() -> None:
     one, two = entries("xpu-issue", ISSUE)
     assert one.fields == {"category": "op_ut", "class": "third_party.torch-xpu-ops.test.TestA", "test": "test_one"}
     assert (one.issue, two.position.line) == ("#12", 5)
+    (parametrized,) = entries("xpu-issue", "Cases:\n```\nop_ut,a.TestB,test_two[x,y]\n```\n")
+    assert parametrized.fields["test"] == "test_two[x,y]"
 
 
 def test_a_condition_that_no_waiver_can_say_is_not_dropped() -> None:

@@ -1,4 +1,4 @@
-"""``doctor``: what this machine has, what it lacks, and which backends and specs that allows."""
+"""``doctor``: what this machine has, what it lacks, and which backends, specs and profiles that allows."""
 
 import dataclasses
 import os
@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from runner.cli import doctor_report
 from runner.cli.doctor_report import Report
-from runner.cli.doctor_subjects import SUBJECTS, Row
+from runner.cli.doctor_subjects import SUBJECTS, Read, Row, read
 from runner.core.diagnostics import UsageError
 from runner.core.escaping import one_line
 from runner.core.exit_codes import ExitCode
 from runner.core.options import DoctorOptions
-from runner.language.load import Suite, load
 from runner.report.console import wants_color
 from runner.run.machine_report import WorkerReport, ask_generators, ask_worker
 from runner.system import availability, output
@@ -38,9 +37,9 @@ class _Torch:
 def main(options: DoctorOptions) -> ExitCode:
     """Look at the machine and print what was found; exit 1 when something that the machine claims to have does not work."""
     torch = _torch()
-    suite = None if torch.problem else load(options.paths, options.backends)
+    specs = None if torch.problem else read(options)
     machine = availability.inspect_files(torch.installed)
-    report = _ask(machine, suite)
+    report = _ask(machine, specs)
     scene = Scene(
         machine=report.machine,
         torch=torch.installed,
@@ -50,7 +49,7 @@ def main(options: DoctorOptions) -> ExitCode:
         generators=ask_generators() if machine.found.get("ck") and torch.installed else None,
     )
     found = [(group, _shown(finding)) for group, finding in examine(scene)]
-    allows = {} if suite is None else {name: rows(suite, report.machine) for name, rows in SUBJECTS.items()}
+    allows = {} if specs is None else {name: rows(specs, report.machine) for name, rows in SUBJECTS.items()}
     if options.json:
         output.document(_as_json(found, allows))
     else:
@@ -67,13 +66,13 @@ def _torch() -> _Torch:
         return _Torch(installed=None, problem=str(error))
 
 
-def _ask(machine: Machine, suite: Suite | None) -> WorkerReport:
+def _ask(machine: Machine, found: Read | None) -> WorkerReport:
     """Return the report of a worker; without torch there is none."""
     if machine.torch is None:
         return WorkerReport(machine=machine)
     output.note("a worker imports torch and looks at the devices")
     try:
-        return ask_worker(machine, availability.questions_of(suite.cases if suite else ()))
+        return ask_worker(machine, availability.questions_of(found.suite.cases if found else ()))
     except (UsageError, OSError) as error:  # no folder for temporary files, for example: a check of its own reports it
         return WorkerReport(machine=machine, problem=str(error))
 
@@ -99,4 +98,4 @@ def _as_json(found: Report, allows: Mapping[str, Sequence[Row]]) -> dict[str, ob
 
 def _row_as_json(row: Row) -> dict[str, object]:
     reasons = [{"reason": _shown_text(reason), "cases": count} for reason, count in row.reasons.items()]
-    return {**dataclasses.asdict(row), "cases": row.cases, "reasons": reasons}
+    return {**dataclasses.asdict(row), "reasons": reasons}

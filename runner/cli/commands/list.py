@@ -29,7 +29,6 @@ def main(options: ListOptions) -> ExitCode:
     wants_ledger = ledger_listing.wants_ledger(options)
     profile = load_profile(options.profile, options.paths, options.backends) if options.profile else None
     suite = load(options.paths, options.backends) if profile is None else profile.suite
-    record = None if profile is None else profile.resolved.record
     if wants_ledger:
         return ledger_listing.main(options, suite.cases)
     shard = Shard.parse(options.shard) if options.shard else None
@@ -47,7 +46,7 @@ def main(options: ListOptions) -> ExitCode:
     machine = availability.inspect_files(installed_torch())
     judged = [(case, availability.of_case(case, machine)) for case in cases]
     if options.json:
-        levels = {} if record is None else levels_of(record)
+        levels = {} if profile is None else levels_of(profile.resolved.record)
         for part in _array({**as_json(case, verdict), **levels.get(case.id, {})} for case, verdict in judged):
             output.raw(part)
     else:
@@ -55,8 +54,8 @@ def main(options: ListOptions) -> ExitCode:
         output.lines(_lines(judged, whole=names_cases))
         if judged:
             output.lines(_totals(judged))
-        if record is not None:
-            output.lines(lines_of(record, prospect_of(record, {case.id: availability.of_case(case, machine) for case in read})))
+        if profile is not None:
+            output.lines(lines_of(profile.resolved.record, prospect_of(profile, machine)))
     if not cases:
         output.note(why_nothing_selected(len(read), names=options.backend, globs=options.select, tags=options.tag, shard=options.shard))
     return ExitCode.OK if cases else ExitCode.NOTHING

@@ -83,7 +83,7 @@ FUNCTION_KEYS: Mapping[str, tuple[str, ...]] = {"module": ("args", "kwargs", "ev
 
 def input_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
     """Yield keys that belong to another kind of input or function, which the worker would ignore."""
-    places: list[tuple[DataPath, Any, Mapping[str, tuple[str, ...]]]] = [(path, entry, INPUT_KEYS) for path, entry in _values(anatomy)]
+    places: list[tuple[DataPath, Any, Mapping[str, tuple[str, ...]]]] = [(path, entry, INPUT_KEYS) for path, entry in input_values(anatomy)]
     places.extend((function.path, function.value, FUNCTION_KEYS) for function in anatomy.functions.values())
     for path, entry, table in places:
         if isinstance(entry, dict):
@@ -101,7 +101,7 @@ def input_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]
                 yield anatomy.document.problem((*path, key), message, hint, key=True)
 
 
-def _values(anatomy: Anatomy) -> Iterator[tuple[DataPath, Any]]:
+def input_values(anatomy: Anatomy) -> Iterator[tuple[DataPath, Any]]:
     """Yield every map that describes an input, at any depth of inputs, let and arguments."""
     roots: list[tuple[DataPath, Any]] = [*_input_lists(anatomy)]
     roots.extend((("let", name), entry) for name, entry in anatomy.data.get("let", {}).items())
@@ -182,7 +182,7 @@ def _dotted_paths(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:
         if isinstance(function.value, dict):
             key = next(word for word in FUNCTION_KEYS if word in function.value)
             yield (*function.path, key), function.value[key]
-    for path, entry in _values(anatomy):
+    for path, entry in input_values(anatomy):
         for word, kind in INPUTS.items():
             if kind.names and isinstance(entry.get(word), str):
                 yield (*path, word), entry[word]

@@ -10,6 +10,7 @@ from runner.language.check.audit import audit_problems
 from runner.language.check.conditional_steps import conditional_step_problems, repeat_problems
 from runner.language.check.conditions import all_condition_problems
 from runner.language.check.functions import function_problems, input_problems, path_problems, required_packages
+from runner.language.check.input_devices import device_problems
 from runner.language.check.names import name_problems
 from runner.language.check.names import value_problems as option_value_problems
 from runner.language.check.python import python_problems
@@ -29,7 +30,7 @@ from runner.vocabulary.steps import TRITON
 def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
     """Return all problems of a spec that fits the schema, except those of its templates' values (``check_templates``)."""
     problems = list(anatomy.problems)
-    for part in (matrix_problems, _shape, requirement_problems, python_problems):
+    for part in (matrix_problems, _shape, requirement_problems, python_problems, device_problems):
         problems.extend(part(anatomy, backends))
     return [*problems, *check_values(anatomy, backends, names), *audit_problems(anatomy, backends)]
 

@@ -6,6 +6,7 @@ from typing import Any
 from runner.core.diagnostics import Diagnostic, unknown
 from runner.language.backends import Backend, Backends
 from runner.language.check.conditions import condition_problems
+from runner.language.check.input_devices import problems_of as device_problems_of
 from runner.language.check.names import OPTION_KINDS, name_problem, option_names, section_problems
 from runner.language.check.spec import check_values, matrix_problems, process_problems, requirement_problems
 from runner.language.check.steps import expectation_problems, named_value_problems
@@ -129,7 +130,9 @@ class _Points:
 
     def problems(self, point: matrix.Point) -> list[Diagnostic]:
         names = point.names
-        fresh = [path for path, template in self.parsed.items() if self._is_new(path, [names.get(name) for name in sorted(template.names)])]
+        fresh = [
+            path for path, template in self.parsed.items() if self._is_new(path, [names.get(name) for name in _names_of(path, template)])
+        ]
         if not fresh:
             return []
         document = self.anatomy.document
@@ -150,6 +153,8 @@ class _Points:
             found.extend(process_problems(filled.document, ()))
             if any(path[0] == "requires" for path in fresh):
                 found.extend(requirement_problems(filled, self.backends))
+            if among := [path for path in fresh if path[-1] == "device" or path in self.structural]:
+                found.extend(device_problems_of(filled, (point.backend,), among))
         if not found and self.affects_steps:
             is_whole = not self.structural.isdisjoint(fresh)
             found.extend(check_values(filled, self.backends, self.names) if is_whole else self._meaning(filled))
@@ -167,6 +172,11 @@ class _Points:
         before = len(self.seen)
         self.seen.add((key, repr(value)))
         return len(self.seen) > before
+
+
+def _names_of(path: DataPath, template: templates.Template) -> list[str]:
+    """Return the names on which the validity of a template's value depends: which device is one depends on the backend too."""
+    return sorted({*template.names, "backend"} if path[-1] == "device" else template.names)
 
 
 def _at(problem: Diagnostic, point: matrix.Point) -> Diagnostic:

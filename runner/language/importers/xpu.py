@@ -95,7 +95,7 @@ def read_issue(path: Path) -> list[Imported]:
     found: list[Imported] = []
     problems: list[Diagnostic] = []
     for number, line in enumerate(lines[start + 1 :], start=start + 2):
-        words = [word.strip() for word in line.split(",")]
+        words = [word.strip() for word in line.split(",", 2)]  # the name of a parametrized test can have commas of its own
         if not line.strip() or line.strip().startswith("```"):
             if found and not line.strip():
                 break  # the list ends at the first empty line below it

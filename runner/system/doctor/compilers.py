@@ -20,20 +20,19 @@ _SCRIPT_BYTES = 4096
 
 def cxx(scene: Scene) -> Iterator[Finding]:
     """Name the compiler that torch calls: ``$CXX`` as one word, else g++."""
-    named = scene.environ.get("CXX", "")
-    wanted = named or "g++"
-    found = scene.which(wanted)
+    named = scene.environ.get("CXX")
+    found = scene.which("g++" if named is None else named)
     if found is None:
         yield _without_compiler(scene, named)
         return
     printed = scene.asked(found, "--version")
     if printed.problem:
-        remedy = "set CXX to a compiler that answers --version" if named else "reinstall g++, or set CXX to another compiler"
+        remedy = "set CXX to a compiler that answers --version" if named is not None else "reinstall g++, or set CXX to another compiler"
         yield problem(
             "cxx.version", f"torch calls {found}, which does not answer --version", _why(printed.problem, printed.text), remedy=remedy
         )
         return
-    origin = "named by CXX" if named else "the first g++ on PATH"
+    origin = "named by CXX" if named is not None else "the first g++ on PATH"
     yield ok("cxx.version", f"torch calls {found} ({origin}): {one_line(printed.first_line, 120)}")
     wrapper = wrapper_of(found)
     if wrapper:
@@ -42,8 +41,8 @@ def cxx(scene: Scene) -> Iterator[Finding]:
     yield from _openmp(scene, found)
 
 
-def _without_compiler(scene: Scene, named: str) -> Finding:
-    if named:
+def _without_compiler(scene: Scene, named: str | None) -> Finding:
+    if named is not None:
         # the value itself is not shown: it is not among the variables that are recorded
         cause = "torch starts its whole value as one program, and the value has several words" if len(named.split()) > 1 else ""
         return problem("cxx.version", "CXX names no program", cause, remedy="set CXX to the path of one program, or unset it")

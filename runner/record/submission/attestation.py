@@ -1,0 +1,190 @@
+"""The attestation of a submission: an in-toto Statement v1 of what the run claims, and its signature in a DSSE envelope.
+
+It has no time and no random number, so that the same run and key give the same bytes.
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runner.core.diagnostics import UsageError, one_line, shown_path
+from runner.record.evidence import digest
+from runner.record.journal import Run
+from runner.record.journal.lines import encode
+from runner.record.submission.layout import ENVIRONMENT, JOURNAL, JUNIT, MANIFEST
+from runner.record.submission.manifest import as_json
+from runner.system.safe_open import open_untrusted
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://github.com/torch-conformance/torch-conformance/blob/main/docs/reference/submission.md#predicate-v1"
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+
+_MOST_KEY = 1 << 16
+_SHOWN = 200
+
+
+def environment_of(run: Run) -> bytes:
+    """Return the facts of the machine and the recorded variables, as a member."""
+    return as_json({"environment": dict(run.header.environment), "variables": dict(run.header.variables)})
+
+
+def statement_of(run: Run, members: Mapping[str, bytes], signer: str) -> bytes:
+    """Return the Statement of a run that has ended; ``signer`` is the id of the key, empty for an unsigned submission."""
+    assert run.footer is not None, "a run without a footer is not packed"
+    subject = [{"name": name, "digest": {"sha256": digest(members[name])}} for name in (ENVIRONMENT, JUNIT, MANIFEST, JOURNAL)]
+    profile = [{"name": one.name, "version": one.version, "sha256": one.digest} for one in run.header.profile]
+    predicate = {
+        "tool": {"name": "torch-conformance", "version": run.header.version},
+        "run": {"id": run.header.run_id, "started": run.header.started, "ended": run.footer.ended, "merged": list(run.header.merged)},
+        "environment": {"sha256": digest(members[ENVIRONMENT]), "facts": dict(run.header.environment)},
+        "files": dict(run.header.specs),
+        "selection": {"sha256": run.header.selection, "cases": len(run.results)},
+        "totals": dict(run.footer.totals),
+        "exit_code": run.footer.exit_code,
+        "profile": profile,
+        "statement": encode(run.footer.statement),
+        "signer": signer,
+    }
+    return as_json({"_type": STATEMENT_TYPE, "subject": subject, "predicateType": PREDICATE_TYPE, "predicate": predicate})
+
+
+def signer_in(statement: bytes) -> str:
+    """Return the id of the key that a Statement says it is signed with; empty for none."""
+    try:
+        return str(json.loads(statement)["predicate"]["signer"])
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return ""
+
+
+def difference(found: bytes, expected: bytes) -> str:
+    """Return which part of a Statement is not what the other members give; empty if none."""
+    if found == expected:
+        return ""
+    try:
+        return _first_difference(json.loads(found), json.loads(expected), "") or "it is not written as 'submit' writes it"
+    except (ValueError, RecursionError):
+        return "it is no JSON"
+
+
+def _first_difference(found: object, expected: object, where: str) -> str:
+    if isinstance(found, dict) and isinstance(expected, dict):
+        for key in sorted(expected.keys() | found.keys()):
+            if key not in found or key not in expected:
+                return f"{where}{one_line(str(key))} is {'missing' if key in expected else 'too much'}"
+            if words := _first_difference(found[key], expected[key], f"{where}{key}."):
+                return words
+        return ""
+    return (
+        ""
+        if found == expected
+        else f"{where.rstrip('.')} is {one_line(json.dumps(found)[:_SHOWN])}, not {one_line(json.dumps(expected)[:_SHOWN])}"
+    )
+
+
+# -- signatures -----------------------------------------------------------------------------------------------------
+
+
+def read_private_key(path: Path) -> "Ed25519PrivateKey":
+    """Return the private key of a PEM file; raise ``UsageError`` for anything else."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(_key_file(path), None)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"--key {shown_path(path)}: this is no private key in PEM form without a passphrase ({_MAKE})") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise UsageError(f"--key {shown_path(path)}: this key is not of the kind Ed25519 ({_MAKE})")
+    return key
+
+
+def read_public_key(path: Path) -> "Ed25519PublicKey":
+    """Return the public key of a PEM file; raise ``UsageError`` for anything else."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    try:
+        key = load_pem_public_key(_key_file(path))
+    except ValueError as error:
+        raise UsageError(f"--key {shown_path(path)}: this is no public key in PEM form (openssl pkey -in KEY -pubout)") from error
+    if not isinstance(key, Ed25519PublicKey):
+        raise UsageError(f"--key {shown_path(path)}: this key is not of the kind Ed25519 (openssl pkey -in KEY -pubout)")
+    return key
+
+
+_MAKE = "openssl genpkey -algorithm ed25519 -out KEY"
+
+
+def _key_file(path: Path) -> bytes:
+    try:
+        import cryptography  # noqa: F401 - only whether it is there: the caller's imports then hold
+    except ImportError as error:
+        raise UsageError("--key needs the package cryptography (install the extra: pip install 'torch-conformance[submit]')") from error
+    try:
+        with open_untrusted(path.resolve()) as stream:
+            return stream.read(_MOST_KEY)
+    except OSError as error:
+        raise UsageError(f"--key {shown_path(path)}: it cannot be read: {error.strerror or error}") from error
+
+
+def key_id(key: "Ed25519PublicKey") -> str:
+    """Return the id of a key: the sha256 of its raw bytes."""
+    return digest(key.public_bytes_raw())
+
+
+def _to_sign(payload: bytes) -> bytes:
+    """Return the pre-authentication encoding of DSSE v1."""
+    kind = PAYLOAD_TYPE.encode("ascii")
+    return b" ".join([b"DSSEv1", str(len(kind)).encode(), kind, str(len(payload)).encode(), payload])
+
+
+def signed(statement: bytes, key: "Ed25519PrivateKey") -> bytes:
+    """Return the envelope of a Statement."""
+    signature = key.sign(_to_sign(statement))
+    public = key.public_key()
+    return as_json(
+        {
+            "payloadType": PAYLOAD_TYPE,
+            "payload": base64.b64encode(statement).decode("ascii"),
+            "signatures": [{"keyid": key_id(public), "sig": base64.b64encode(signature).decode("ascii")}],
+        }
+    )
+
+
+def why_not_signed(envelope: bytes, statement: bytes, key: "Ed25519PublicKey | None") -> str:
+    """Return why an envelope is no signature of a Statement by a key; empty if it is. Without a key only its form is checked."""
+    try:
+        given = json.loads(envelope)
+        (entry,) = given["signatures"]
+        payload, signature = (base64.b64decode(text, validate=True) for text in (given["payload"], entry["sig"]))
+        form = {
+            "payloadType": PAYLOAD_TYPE,
+            "payload": given["payload"],
+            "signatures": [{"keyid": str(entry["keyid"]), "sig": entry["sig"]}],
+        }
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        return f"it is no envelope with one signature: {type(error).__name__}"
+    if as_json(form) != envelope:
+        return "it is not written as 'submit' writes it"
+    if payload != statement:
+        return "it signs another Statement"
+    if entry["keyid"] != signer_in(statement):
+        return "its key is not the one that the Statement names"
+    return "" if key is None else _wrong_signature(entry["keyid"], signature, statement, key)
+
+
+def _wrong_signature(named: str, signature: bytes, statement: bytes, key: "Ed25519PublicKey") -> str:
+    from cryptography.exceptions import InvalidSignature
+
+    if named != key_id(key):
+        return "it is signed with another key than that of --key"
+    try:
+        key.verify(signature, _to_sign(statement))
+    except InvalidSignature:
+        return "its signature is not of the key of --key"
+    return ""

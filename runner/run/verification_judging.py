@@ -1,0 +1,344 @@
+"""Judges the cases of a submission again, and computes what the run claims from what that gives."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from runner.core.case import Case
+from runner.core.conformance import ProfileRecord, Statement
+from runner.core.diagnostics import InvalidSpecs, UsageError, one_line
+from runner.core.exit_codes import ExitCode, exit_code
+from runner.core.expectation import Status
+from runner.core.header import LedgerCount, RunHeader
+from runner.core.observation import Observation
+from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult, Verdict, executed
+from runner.judge.cross_checks import disagreements
+from runner.judge.evidence import carried_out
+from runner.judge.reading import read_observation
+from runner.judge.waivers import apply
+from runner.language.expand.cases import surroundings
+from runner.language.load import load, surroundings_of
+from runner.language.profiles import read_profile
+from runner.language.waivers import load_waivers
+from runner.plan.case_ledger import read_ledger
+from runner.plan.selection import without_benches
+from runner.plan.worker_plan import digest_of
+from runner.record.consistency import of_machine
+from runner.record.evidence import EvidenceAltered, RecordedFiles
+from runner.record.journal import Run, digest_of_selection, totals
+from runner.record.submission.layout import SHIPPED
+from runner.run import observed, rejudge, verification_claims, verification_files
+from runner.run.profile import ISOLATION, REFUSED, cases_of
+from runner.run.recorded import files_of
+from runner.run.verification_claims import Known
+from runner.run.verification_files import Then
+from runner.run.verification_report import Finding, Verification
+from runner.system.data_dirs import folder
+from runner.system.known_secrets import MASK
+from runner.system.redaction import redacted
+
+_BY_FACTS = (*rejudge.JUDGED_BY_FACTS, Outcome.XFAIL, Outcome.XPASS, Outcome.FLAKY)
+
+
+def judged_again(
+    run: Run, place: Path, found: tuple[Finding, ...], *, signature: tuple[str, bool], profile: str | None, specs: Sequence[Path]
+) -> Verification:
+    """Return what is found of a run whose members lie in the folder ``place``; ``found`` was found before."""
+    published = [*specs, *verification_files.of_profile(profile)]
+    findings = [*found, *(Finding("files", problem) for problem in verification_files.problems(run.header, place, published))]
+    findings += [Finding("cases", problem) for problem in verification_files.stolen(run.results)]
+    results, problems, unjudged = _loaded_and_judged(run, place)
+    mine = _mine(run.header, profile)
+    statement, others, why = _statement(run.header, results, mine)
+    findings += [*problems, *others, *_other_statement(run, statement if not (unjudged or others) else None)]
+    known = Known(signer=signature[0], is_signed=signature[1], has_files=bool(published), has_profile=bool(mine))
+    claims = verification_claims.claims(run, results, known)
+    return Verification(
+        findings=tuple(findings),
+        unjudged=(*unjudged, *why),
+        follows=() if findings or unjudged else claims.follows,
+        words=claims.words,
+        run=run.header.run_id,
+        signer=signature[0],
+        totals=totals(results),
+        statement=statement,
+        code_of_cases=_code(run.header, results),
+    )
+
+
+def _loaded_and_judged(run: Run, place: Path) -> tuple[Sequence[CaseResult], list[Finding], list[str]]:
+    """Return the results as they are judged now, the contradictions, and why they could not be judged."""
+    assert run.footer is not None, "checked by the caller"
+    try:
+        then = verification_files.loaded(run.header, run.results, place)
+    except verification_files.NotOfTheRun as error:
+        return run.results, [Finding("files", str(error))], ["the cases cannot be loaded: the journal names other files than there are"]
+    except (InvalidSpecs, UsageError, ValueError) as error:
+        why = _first(error).replace(f"{place}/", "")
+        return run.results, [*_ledgers(run.footer.ledgers, run.results)], [f"the cases cannot be loaded here: {why}"]
+    results, findings = _results(run, then, place)
+    return results, [*findings, *_ledgers(run.footer.ledgers, results)], []
+
+
+def _first(error: Exception) -> str:
+    """Return the first problem of an error on one line."""
+    return one_line(str(error.diagnostics[0] if isinstance(error, InvalidSpecs) and error.diagnostics else error).splitlines()[0])
+
+
+def _other_statement(run: Run, computed: Statement | None) -> Iterator[Finding]:
+    """Yield how the recorded statement differs from the one that was computed; nothing where it could not be."""
+    for stated in run.footer.statement if run.footer and computed else ():
+        if computed and computed.conformance is not stated.conformance:
+            yield Finding("statement", f"it states {stated.conformance.value}, and its cases give {computed.conformance.value}")
+
+
+def _code(header: RunHeader, results: Sequence[CaseResult]) -> ExitCode:
+    least = header.options.get("min-executed", "1")
+    wanted = int(least) if least.isdecimal() else 1
+    outcomes = (result.outcome for result in results)
+    return exit_code(outcomes, wanted, lets_flaky_pass=header.lets_flaky_pass, executed=executed(results))
+
+
+# -- cases ----------------------------------------------------------------------------------------------------------
+
+
+def _results(run: Run, then: Then, place: Path) -> tuple[list[CaseResult], list[Finding]]:
+    """Return each result as judging it again gives it, and every contradiction."""
+    found: list[CaseResult] = []
+    findings: list[Finding] = []
+    cases = then.cases
+    backends = {name: backend.device for name, backend in then.suite.backends.by_name.items()}
+    if problem := of_machine(run.results, run.header.environment, backends):
+        findings.append(Finding("machine", problem))
+    for result in run.results:
+        case = cases.get(result.case_id)
+        problem = "it is no case of the files" if case is None else _identity(case, result, then)
+        if case is None or problem:
+            findings.append(Finding("cases", f"{result.case_id}: {problem}"))
+            found.append(result)
+            continue
+        now, problems = _again(case, result, run.header, then, place)
+        findings += [Finding(check, f"{result.case_id}: {problem}") for check, problem in problems]
+        found.append(now)
+    digests = {str(case_id): digest_of(case) for case_id, case in cases.items()}
+    chosen: dict[str, str] = {result.case_id: digests.get(result.case_id, "") for result in run.results}
+    if run.header.selection != digest_of_selection(chosen):
+        findings.append(Finding("cases", "its cases are not those that the run selected"))
+    return found, findings
+
+
+def _identity(case: Case, result: CaseResult, then: Then) -> str:
+    """Return which field of a result is not that of its case; empty if none."""
+    requires = tuple(dict.fromkeys(requirement.name for requirement in case.requires))
+    said = {
+        "digest": (result.digest, digest_of(case)),
+        "spec": (result.spec, then.names.get(case.spec, case.spec)),
+        "area": (result.area, case.area),
+        "name": (result.name, case.name),
+        "backend": (result.backend, case.backend),
+        "target": (result.target, case.target),
+        "covers": (result.covers, case.covers),
+        "requires": (result.requires, requires),
+    }
+    return next((f"its {name} is not that of the case in the files" for name, (one, other) in said.items() if one != other), "")
+
+
+def _again(case: Case, result: CaseResult, header: RunHeader, then: Then, place: Path) -> tuple[CaseResult, list[tuple[str, str]]]:
+    """Return a result as it is judged now, and each contradiction as a check with its problem."""
+    if result.outcome not in _BY_FACTS or "observation.json" not in result.evidence:
+        return result, []
+    backend = then.suite.backends.by_name[case.backend]
+    here = surroundings(backend, then.known, case.target)
+    where = place / result.folder
+    files = RecordedFiles(where, result.evidence)
+    problems = [("facts", problem) for problem in _disagreements(case, result, header, then, files)]
+    if result.attempts:
+        found = rejudge.disagreement(case, backend, here, result, where) or rejudge.of_attempts(case, backend, here, result, place)
+        return result, [*problems, *([("verdicts", found)] if found else [])]
+    judged = rejudge.judged_again(case, backend, here, result, files, Path(result.folder))
+    if isinstance(judged, str):
+        return result, [*problems, ("verdicts", judged)]
+    now = apply(judged, case.id, here, then.waivers)
+    given = replace(
+        result,
+        outcome=now.outcome,
+        reason=now.reason,
+        failure_type=now.failure_type,
+        verdicts=now.verdicts,
+        waivers=tuple(replace(one, position=replace(one.position, file=then.place(one.position)[0])) for one in now.waivers),
+        level=now.level,
+    )
+    return given, [*problems, *(("verdicts", problem) for problem in _differences(result, now, then))]
+
+
+def _disagreements(case: Case, result: CaseResult, header: RunHeader, then: Then, files: RecordedFiles) -> Iterator[str]:
+    if case.target:
+        return
+    try:
+        observation = read_observation(files.observation())
+        if not isinstance(observation, Observation) or observation.error is not None:
+            return
+        whole = without_benches(case) if result.benches_left_out else case
+        steps = list(carried_out(whole, observation, files.code))
+    except (EvidenceAltered, OSError, ValueError, LookupError, TypeError):
+        return  # the judge says what is wrong with them
+    if (result.objects_served, result.objects_built) != tuple(map(observed.count, (observation.objects.served, observation.objects.built))):
+        yield "the counts of compiled objects are not those of the observation"
+    if dict(result.phases) != observed.phases(observation):
+        yield "the times of its phases are not those of the observation"
+    backend = then.suite.backends.by_name[case.backend]
+    yield from dict.fromkeys(disagreements(backend, header.environment, observation, steps))
+
+
+def _differences(then: CaseResult, now: CaseResult, files: Then) -> Iterator[str]:
+    """Yield how a recorded result differs from what judging it again gives."""
+    if any("pattern too slow" in verdict.observed for verdict in now.verdicts if verdict.status is Status.ERROR):
+        return  # this machine was too slow for a verdict
+    if (then.outcome, then.failure_type, then.level) != (now.outcome, now.failure_type, now.level):
+        yield f"{then.outcome.label} is recorded, and judging it again gives {now.outcome.label}{_because(now)}"
+        return
+    if len(then.verdicts) != len(now.verdicts):
+        yield f"{len(then.verdicts)} verdicts are recorded, and judging it again gives {len(now.verdicts)}"
+        return
+    for old, new in zip(then.verdicts, now.verdicts, strict=True):
+        if _of(old, then) != _of(new, files):
+            was = f"{old.kind} {old.status.value} at line {old.position.line}"
+            yield f"{was} is recorded, and judging it again gives {new.kind} {new.status.value}"
+        elif not _is_text(old.expected, new.expected) or not _is_text(old.observed, new.observed) or not _is_text(old.detail, new.detail):
+            yield f"the text of {old.kind} at line {old.position.line} is not what judging it again gives"
+    place = (then.position.file, then.position.line, then.position.column)
+    if place not in (files.place(now.position), files.place(first.position) if (first := next(iter(now.waivers), None)) else None):
+        yield "its position is not that of its first failure"
+    said = [(one.effect, one.cases, one.issue, one.until) for one in then.waivers]
+    if said != [(one.effect, one.cases, one.issue, one.until) for one in now.waivers]:
+        yield "its waivers are not those of the files"
+    if not then.waivers and not _is_text(then.reason, now.reason):
+        yield "its reason is not what judging it again gives"
+
+
+def _of(verdict: Verdict, files: Then | CaseResult) -> tuple[str, Status, tuple[str, int, int]]:
+    position = verdict.position
+    place = files.place(position) if isinstance(files, Then) else (position.file, position.line, position.column)
+    return verdict.kind, verdict.status, place
+
+
+def _is_text(recorded: str, now: str) -> bool:
+    """Whether a recorded text is the one of now; what is masked may differ."""
+    now = redacted(now)
+    return MASK in recorded or MASK in now or recorded == now
+
+
+def _because(now: CaseResult) -> str:
+    return f": {now.reason}" if now.reason else ""
+
+
+# -- coverage, profile, statement -----------------------------------------------------------------------------------
+
+
+def _ledgers(ledgers: Sequence[LedgerCount], results: Sequence[CaseResult]) -> Iterator[Finding]:
+    ran = {str(result.case_id) for result in results if result.is_executed}
+    for count in ledgers:
+        if count.cases - count.executed != sum(count.not_executed.values()):
+            yield Finding("coverage", f"the counts of '{count.file}' do not add up")
+        if count.file != f"{SHIPPED}/ledger.txt":
+            continue
+        ids = read_ledger(folder("specs") / "ledger.txt").ids
+        if (count.cases, count.executed) != (len(ids), len(ran & ids.keys())):
+            words = f"{count.executed} of {count.cases} cases of the ledger are said to be executed; it has {len(ids)}"
+            yield Finding("coverage", f"{words}, and the results have {len(ran & ids.keys())} of them")
+
+
+_Stated = tuple[Statement | None, list[Finding], list[str]]
+
+
+def _mine(header: RunHeader, name: str | None) -> str:
+    """Return the reader's profile to compare with: the one that is named, or the shipped one that the run names; empty for none."""
+    shipped = f"{SHIPPED}/profiles/"
+    files = [one.file.removeprefix(shipped) for one in header.profile if one.file.startswith(shipped)]
+    return name or next((Path(file).stem for file in files), "")
+
+
+def _statement(header: RunHeader, results: Sequence[CaseResult], mine: str) -> _Stated:
+    """Return the statement of a profile, the contradictions, and why it could not be compared with the reader's own profile."""
+    recorded = next(iter(header.profile), None)
+    if recorded is None:
+        return None, [Finding("profile", f"the run is not one of a profile, and --profile asks for {mine}")] if mine else [], []
+    findings = [Finding("profile", problem) for problem in _options(header)]
+    record = recorded
+    if mine:
+        try:
+            own = _own_profile(mine, header)
+        except InvalidSpecs as error:
+            return None, findings, [f"the profile {mine} cannot be read here: {_first(error)}"]
+        record = own.record
+        findings += [Finding("profile", problem) for problem in (*_other_profile(recorded, record), *_other_files(header, own))]
+        findings += [Finding("cases", problem) for problem in _other_cases(results, own)]
+    return replace(header, profile=(record,)).statement(results), findings, []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Own:
+    """The reader's profile."""
+
+    record: ProfileRecord
+    digests: Mapping[str, str]
+    """The digest of each case that it names."""
+    waivers: frozenset[str]
+    """The sha256 of each file of waivers that it permits."""
+
+
+def _own_profile(name: str, header: RunHeader) -> _Own:
+    """Return what a profile of the reader requires, from the reader's own files, of the torch of the run."""
+    profile = read_profile(name)
+    suite = load(profile.specs, profile.backends, surroundings_of(header.environment.get("torch"), None))
+    waivers = load_waivers(profile.waivers, suite.backends)
+    found = cases_of(profile, suite, waivers)
+    digests = {str(case.id): digest_of(case) for case in found.cases}
+    return _Own(record=found.record, digests=digests, waivers=frozenset(document.digest for document in waivers.documents))
+
+
+def _other_files(header: RunHeader, mine: _Own) -> Iterator[str]:
+    """Yield each file of waivers that the run read, and that the profile does not permit."""
+    for name in map(str, files_of(header, "waivers")):
+        if header.specs.get(name) not in mine.waivers:
+            yield f"the run read the waivers of '{name}', which the profile does not permit"
+
+
+def _other_cases(results: Sequence[CaseResult], mine: _Own) -> Iterator[str]:
+    for result in results:
+        if result.digest != mine.digests.get(result.case_id, result.digest):
+            yield f"{result.case_id}: it is not the case of this name in your files"
+
+
+def _other_profile(said: ProfileRecord, mine: ProfileRecord) -> Iterator[str]:
+    """Yield how the profile that a run recorded differs from the reader's."""
+    for what, one, other in (("name", said.name, mine.name), ("version", said.version, mine.version), ("sha256", said.digest, mine.digest)):
+        if one != other:
+            yield f"the {what} of the run's profile is '{one[:40]}', and that of yours is '{other[:40]}'"
+    if said.torch != mine.torch:
+        yield "the run's profile is for another range of torch"
+    levels = {level.name: level for level in said.levels}
+    for level in mine.levels:
+        theirs = levels.pop(level.name, None)
+        left_out = sorted(set(level.required) - set(theirs.required if theirs else ()))
+        if left_out:
+            yield f"the run's profile leaves out {len(left_out)} required cases of {level.name}: {left_out[0]}"
+        elif theirs is None or set(theirs.required) != set(level.required) or set(theirs.optional) != set(level.optional):
+            yield f"the run's profile has other cases in {level.name}"
+    yield from (f"the run's profile has the level {name}, and yours has not" for name in levels)
+    if more := set(said.waivers) - set(mine.waivers):
+        yield f"the run's profile permits {len(more)} waivers that yours does not: {sorted(one.cases for one in more)[0]}"
+
+
+def _options(header: RunHeader) -> Iterator[str]:
+    """Yield the options of the run that do not go with a profile."""
+    for name, (default, why) in REFUSED.items():
+        option = name.replace("_", "-")
+        given = header.options.get(option)
+        if name == "paths" or given is None:
+            continue  # those of the profile stand there
+        if given != ("" if default in (None, ()) else str(default)):
+            yield f"the run has --{option} {given}, which does not go with a profile: {why}"
+    if header.options.get("isolation", "case") not in ISOLATION:
+        yield f"the run has --isolation {header.options['isolation']}, in which a failure is run again"

@@ -1,0 +1,174 @@
+"""The vendor guide, step by step: every command of ``docs/guides/vendor.md`` in its order, with the exit code that the guide promises."""
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from runner.cli.commands import doctor
+from runner.cli.parser import main
+from runner.core.exit_codes import ExitCode
+from runner.execute.base import Execution, Job
+from runner.run.machine_report import WorkerReport
+from tests import vendor_device
+from tests.fakes import ENDED, close_facts, close_leaf, environment, observation, program, seen, use_executor
+from tests.fences import FILES, ROOT, Fence, fences, write
+
+PAGE = ROOT / "docs" / "guides" / "vendor.md"
+
+EXITS = {"run --profile npu-profile.yaml --out first": ExitCode.FAILED}
+"""The exit codes that are not 0: the first run has the failure that step 6 waives."""
+
+NOT_OURS = ("pip", "openssl")
+"""Programs that the tests do not run: the environment is installed, and ``keys`` makes the keys."""
+
+CODE = """\
+from torch._inductor.async_compile import AsyncCompile
+async_compile = AsyncCompile()
+cpp_fused_0 = async_compile.cpp_pybinding(['const float*', 'float*'], r'''
+extern "C" void kernel(const float* in_ptr0, float* out_ptr0) { out_ptr0[0] = in_ptr0[0]; }
+''')
+def call(args):
+    cpp_fused_0(args[0], buf0)
+    return (buf0, )
+"""
+
+
+def commands(rename: Callable[[str], str] = str) -> Iterator[list[str]]:
+    """Yield the arguments of each command of the program, in the order of the page."""
+    for fence in fences(PAGE):
+        if fence.mark == "commands":
+            for line in fence.text.splitlines():
+                words = shlex.split(rename(line), comments=True)
+                if words and words[0] not in NOT_OURS:
+                    assert words[0] == "torch-conformance", line
+                    yield words[1:]
+
+
+def write_files(folder: Path, rename: Callable[[str], str] = str) -> None:
+    """Write the files of the page, and a pair of keys, into an empty folder."""
+    for fence in fences(PAGE):
+        if fence.mark in FILES:
+            text, name = rename(fence.text), rename(fence.name)
+            write(Fence(fence.page, fence.line, fence.language, fence.mark, name, text), folder)
+    key = Ed25519PrivateKey.generate()
+    (folder / "private.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    (folder / "public.pem").write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+
+
+# -- with a worker that is made up ------------------------------------------------------------------------------------
+
+
+def npu_worker(folder: Path, *, wrong: str) -> Callable[[Job], Execution]:
+    """Return what a worker of the device answers: right results, but for the ids that ``wrong`` matches."""
+
+    def answer(job: Job) -> Execution:
+        assert job.plan is not None
+        place = Path(folder, job.folder)
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "code-0-0.txt").write_text(CODE)
+        differs = {"mismatches": 3, "excess": 0.5, "max_abs": 0.5} if re.search(wrong, job.plan["id"]) else {}
+        leaf = close_leaf(device="npu:0", reference_device="npu:0", **differs)
+        facts = seen(
+            code=1,
+            counters={"stats": {"unique_graphs": 1}, "inductor": {"fxgraph_cache_miss": 1}},
+            graphs=[["npu"]],
+            executed={"npu": 1},
+            measured={"0": close_facts(leaf)},
+        )
+        sent = observation(facts, id=job.plan["id"])
+        return Execution(job=job, observation=sent, ending=ENDED, seconds=1.0, isolation="fork", files=("code-0-0.txt",))
+
+    return answer
+
+
+@pytest.fixture
+def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty folder of a vendor whose package is installed, on a machine with the device."""
+    site = tmp_path / "site" / "our_npu"
+    site.mkdir(parents=True)
+    for name in ("__init__.py", "torch_conformance.py"):
+        (site / name).write_text("raise SystemExit('the runner imported a module of the vendor')\n")
+    monkeypatch.syspath_prepend(str(site.parent))
+    has_device = {"torch": "2.13.0", "gpus": 0, "torch_git": "c0ffee", "answers": {"npu=our_npu.torch_conformance": "returned True"}}
+    monkeypatch.setattr("tests.fakes.FACTS", has_device)
+    monkeypatch.setattr(doctor, "ask_worker", lambda machine, questions: WorkerReport(machine=machine, facts={"triton": "1"}))
+    folder = tmp_path / "npu"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    write_files(folder)
+    return folder
+
+
+def test_every_step_of_the_guide(vendor: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """From the empty folder to the verified submission. ``doctor`` without a path reads every shipped spec, which other tests do."""
+    said: dict[str, str] = {}
+    for words in commands():
+        line = shlex.join(words)
+        if line in ("--version", "doctor"):
+            continue
+        if words[0] == "run":
+            use_executor(monkeypatch, npu_worker(Path(words[-1]), wrong="float64"))
+        assert main(words) == EXITS.get(line, ExitCode.OK), (line, capsys.readouterr())
+        said[line] = capsys.readouterr().out
+    runs = [text for line, text in said.items() if line.startswith("run ")]
+    assert "P1  NOT CONFORMANT: 2 executed of 2 required, 1 passed, 1 failed" in runs[0]
+    assert "CONFORMANT: 3 executed of 3 required" in runs[1].splitlines()
+    assert "NPU-12" in (vendor / "known.yaml").read_text()
+    assert "CONFORMANT" in next(text for line, text in said.items() if line.startswith("verify "))
+    relayed = json.loads((vendor / "callbacks" / "completed.json").read_text())["workflow"]
+    assert (relayed["conclusion"], relayed["test_results"]["known_failures"]) == ("success", 1)
+
+
+def test_without_the_device_the_submission_is_incomplete(
+    vendor: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Everything is unavailable: nothing on the way to the sceptic says that it passed."""
+    monkeypatch.setattr("tests.fakes.FACTS", {"torch": "2.13.0", "gpus": 0, "torch_git": "c0ffee", "answers": {}})
+    use_executor(monkeypatch, lambda job: pytest.fail(f"a job of a case: {job}"))
+    codes = {}
+    for words in commands():
+        if words[0] in ("run", "submit", "verify"):
+            codes[shlex.join(words[:2])] = main(words)
+    assert codes == {
+        "run --profile": ExitCode.NOTHING,
+        "submit second": ExitCode.OK,
+        "verify npu.tar.zst": ExitCode.NOTHING,
+    }, capsys.readouterr()
+    relayed = json.loads((vendor / "callbacks" / "completed.json").read_text())["workflow"]
+    assert (relayed["conclusion"], relayed["test_results"]["passed"], relayed["test_results"]["unavailable"]) == ("failure", 0, 3)
+
+
+# -- with a device ----------------------------------------------------------------------------------------------------
+
+
+def madeup(text: str) -> str:
+    """Rename the device of the page to the one that the tests can compile."""
+    return re.sub(r"\bnpu\b(?!\.tar|-profile|\.yaml)", "madeup", text.replace("our_npu", "madeup_vendor"))
+
+
+@pytest.mark.nightly(reason="compiles a C++ extension and cases; test_every_step_of_the_guide runs the same commands without a device")
+@pytest.mark.torch
+def test_the_guide_with_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = tmp_path / "site"
+    vendor_device.build(site)
+    folder = tmp_path / "vendor"
+    folder.mkdir()
+    write_files(folder, madeup)
+    monkeypatch.chdir(folder)
+    variables = environment()
+    variables["PYTHONPATH"] = os.pathsep.join([str(site), variables["PYTHONPATH"]])
+    found: dict[str, Any] = {}
+    for words in commands(madeup):
+        if words[0] not in ("waive", "--version"):  # nothing fails on this device
+            done = program(*words, env=variables, timeout=800, cwd=folder)
+            found[shlex.join(words)] = done.returncode
+            assert done.returncode == ExitCode.OK, (words, done.stdout, done.stderr)
+    assert len(found) >= 12

@@ -1,0 +1,179 @@
+"""What ``submit`` packs, what it cuts, which runs it refuses; and the command ``verify``."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zstandard
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from jsonschema import Draft202012Validator
+
+from runner.cli.parser import main
+from runner.core.exit_codes import ExitCode
+from runner.language.read import schema
+from runner.record.submission import tape
+from runner.record.submission.attestation import PREDICATE_TYPE, STATEMENT_TYPE
+from runner.system.known_secrets import KNOWN
+from tests.submissions import CODE, a_run
+
+SECRET = "hunter2-is-a-secret"
+
+
+@pytest.fixture(scope="module")
+def author(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return a folder with a run in ``out``, made once; its code names the folder and a secret."""
+    place = tmp_path_factory.mktemp("author")
+    with a_run(place, code=CODE + f"# {place}/cache/a.py, ~{os.path.expanduser('~')}/b.py, {SECRET}\n"):
+        yield place
+
+
+@pytest.fixture
+def folder(author: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a copy of that folder as the working folder."""
+    shutil.copytree(author, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+def keys(place: Path) -> None:
+    key = Ed25519PrivateKey.from_private_bytes(bytes(32))
+    (place / "private.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    (place / "public.pem").write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+
+
+def test_a_submission_is_the_same_bytes_and_verifies(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys(folder)
+    assert main(["submit", "out", "--out", "one.tar.zst", "--key", "private.pem"]) == ExitCode.OK
+    assert main(["submit", "out", "--out", "two.tar.zst", "--key", "private.pem", "--json"]) == ExitCode.OK
+    said = json.loads(capsys.readouterr().out.partition("\n")[2])
+    assert not list(Draft202012Validator(schema.load("submit")).iter_errors(said))
+    data = (folder / "one.tar.zst").read_bytes()
+    assert data == (folder / "two.tar.zst").read_bytes()
+    assert (said["bytes"], said["statement"], said["unjudged"]) == (len(data), "CONFORMANT", [])
+    statement = json.loads(tape.unpacked(data)["attestation.json"])
+    assert (statement["_type"], statement["predicateType"]) == (STATEMENT_TYPE, PREDICATE_TYPE)
+    assert [one["name"] for one in statement["subject"]] == ["environment.json", "junit.xml", "manifest.json", "run.jsonl"]
+    assert statement["predicate"]["signer"] == said["signer"]
+    assert main(["verify", "one.tar.zst", "--key", "public.pem", "--profile", "ours.yaml"]) == ExitCode.OK
+    printed = capsys.readouterr()
+    assert "verified: CONFORMANT" in printed.err
+    assert printed.out.index("follows from evidence:") < printed.out.index("the author's word:")
+    assert "CONFORMANT: 4 executed of 4 required" in printed.out
+
+
+def test_neither_folders_nor_secrets_are_packed(folder: Path, author: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.rmtree(folder)
+    monkeypatch.chdir(author)
+    monkeypatch.setattr(KNOWN, "_values", {SECRET: None})
+    monkeypatch.setattr(KNOWN, "_pattern", None)
+    assert main(["submit", "out", "--out", str(folder) + ".tar.zst"]) == ExitCode.OK
+    members = tape.unpacked(Path(f"{folder}.tar.zst").read_bytes())
+    for name, data in members.items():
+        for word in (str(author), os.path.expanduser("~") + "/", SECRET):
+            assert word.encode() not in data, name
+    assert b"# ./cache/a.py, ~~/b.py, ***\n" in members["cases/00001/code-0-0.txt"]
+    assert {name for name in members if name.startswith("files/own/")} == {
+        "files/own/known.yaml",
+        "files/own/ours.yaml",
+        "files/own/specs/area/one.yaml",
+        "files/own/specs/area/two.yaml",
+    }
+
+
+def test_a_file_stays_unless_it_is_to_be_replaced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "a.tar.zst").write_text("mine")
+    assert main(["submit", "out", "--out", "a.tar.zst"]) == ExitCode.USAGE
+    assert "add --replace" in capsys.readouterr().err
+    assert (folder / "a.tar.zst").read_text() == "mine"
+    assert main(["submit", "out", "--out", "a.tar.zst", "--replace"]) == ExitCode.OK
+    assert main(["verify", "a.tar.zst", "--json", "--specs", "."]) == ExitCode.OK
+    found = json.loads(capsys.readouterr().out.partition("\n")[2])
+    assert not list(Draft202012Validator(schema.load("verify")).iter_errors(found))
+    assert (found["verified"], found["findings"], found["statement"]["conformance"]) == (True, [], "CONFORMANT")
+    assert any("files of the author are the published ones that you named" in claim for claim in found["follows"])
+
+
+def lines(folder: Path) -> list[str]:
+    return (folder / "out" / "run.jsonl").read_text().splitlines(keepends=True)
+
+
+def write(folder: Path, found: list[str]) -> None:
+    (folder / "out" / "run.jsonl").write_text("".join(found))
+
+
+def spoil(folder: Path, kind: str) -> None:
+    piece = folder / "out" / "cases" / "00001" / "code-0-0.txt"
+    match kind:
+        case "truncated":
+            write(folder, lines(folder)[:-1])
+        case "edited":
+            write(folder, [line.replace('"outcome": "XFAIL"', '"outcome": "PASS"') for line in lines(folder)])
+        case "code":
+            piece.write_text("other")
+        case "link":
+            (folder / "secret").write_text(piece.read_text())
+            piece.unlink()
+            piece.symlink_to(folder / "secret")
+        case "folder link":
+            piece.parent.rename(folder / "elsewhere")
+            piece.parent.symlink_to(folder / "elsewhere")
+        case "pipe":
+            piece.unlink()
+            os.mkfifo(piece)
+        case "spec":
+            (folder / "specs" / "area" / "one.yaml").write_text("summary: x\n")
+        case "no waivers":
+            (folder / "known.yaml").unlink()
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "words"),
+    [
+        ("truncated", ExitCode.USAGE, "was cut off; resume it"),
+        ("edited", ExitCode.FAILED, "nothing was written"),
+        ("code", ExitCode.FAILED, "not the file that area/one"),
+        ("link", ExitCode.FAILED, "cannot be read"),
+        ("folder link", ExitCode.FAILED, "a link in the place of the files"),
+        ("pipe", ExitCode.FAILED, "cannot be read"),
+        ("spec", ExitCode.USAGE, "this is not the file that the run read"),
+        ("no waivers", ExitCode.USAGE, "cannot be packed"),
+    ],
+)
+def test_a_run_that_cannot_be_submitted_is_refused(
+    kind: str, code: ExitCode, words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil(folder, kind)
+    assert main(["submit", "out", "--out", "a.tar.zst"]) == code
+    assert words in capsys.readouterr().err
+    assert not (folder / "a.tar.zst").exists()
+
+
+def test_an_incomplete_run_is_submitted_and_stays_incomplete(tmp_path: Path) -> None:
+    with a_run(tmp_path, more="requires: [rocm]\n"):
+        assert main(["submit", "out", "--out", "a.tar.zst"]) == ExitCode.OK
+        assert main(["verify", "a.tar.zst", "--profile", "ours.yaml"]) == ExitCode.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("verify no.tar.zst", "cannot be read"),
+        ("verify .", "cannot be read"),
+        ("submit out --key ours.yaml", "no private key"),
+        ("submit out --key no.pem", "cannot be read"),
+        ("submit no", "no run 'no'"),
+    ],
+)
+def test_wrong_usage_says_what_to_do(arguments: str, words: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments.split()) == ExitCode.USAGE
+    assert words in capsys.readouterr().err
+
+
+def test_what_is_no_archive_is_red(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "a.tar.zst").write_bytes(zstandard.compress(b"hello"))
+    assert main(["verify", "a.tar.zst"]) == ExitCode.FAILED
+    assert "NOT VERIFIED: 1 contradiction" in capsys.readouterr().err
