@@ -95,7 +95,8 @@ extern "C" void simulate_guard() {
 COMPILER = "g++"
 
 CUDNN = 91900
-"""The version of cuDNN that the hooks report: 9.19. Each target of the table has the features that torch asks of the device for it."""
+"""The version of cuDNN that the hooks report: 9.19, which the wheel of torch 2.11.0 with CUDA 13.0 requires. Each of NVIDIA's targets has
+every feature for which torch asks the device."""
 
 _SECONDS = 300.0
 _MOST = 400
@@ -127,7 +128,20 @@ def built(torch_root: Path, folder: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         source, made = Path(scratch, "shim.cpp"), Path(scratch, "shim.so")
         source.write_text(SOURCE)
-        _run([compiler, "-std=c++20", "-O0", "-fPIC", "-shared", f"-DCUDNN={CUDNN}", f"-I{torch_root / 'include'}", str(source), "-o", str(made)])
+        _run(
+            [
+                compiler,
+                "-std=c++20",
+                "-O0",
+                "-fPIC",
+                "-shared",
+                f"-DCUDNN={CUDNN}",
+                f"-I{torch_root / 'include'}",
+                str(source),
+                "-o",
+                str(made),
+            ]
+        )
         os.replace(made, library)  # another process may build it at the same time: each name is either absent or whole
     return library
 
