@@ -245,7 +245,7 @@ def load(source: Source) -> Any:
 
 
 def _choose_assembler() -> None:
-    """Let torch choose the assembler, as it does before it compiles a kernel: some wheels have their own, whose version of PTX Triton writes."""
+    """Let torch choose the assembler, as before it compiles a kernel: some wheels have their own, and Triton writes its version of PTX."""
     from torch._inductor.runtime.compile_tasks import _set_triton_ptxas_path
 
     _set_triton_ptxas_path()
