@@ -8,26 +8,27 @@ On a machine with the GPU, from the root of the project (about a minute; torch, 
 
 ``dump --mode real`` compiles and runs each case on the GPU; ``dump --mode simulated`` generates and compiles the same with the device
 hidden, by the same torch. Both write the wrappers, the candidates of autotuning, and PTX and metadata of each configuration of each
-kernel. ``compare`` normalizes folders and hashes, prints what differs, and exits with 1 where something does.
+kernel. ``compare`` prints what differs, and what it normalized (``calibration.NORMALIZED``), and exits with 1 where something differs;
+``--record FILE`` writes digests and counts.
 """
 
 import argparse
 import contextlib
-import difflib
 import json
 import os
-import re
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+import calibration  # noqa: E402 - it stands beside this file
 
 _ONE_TEMPLATE = "BLOCK_K=32, BLOCK_M=64, BLOCK_N=64.*num_stages=2, num_warps=4"
 """Of the candidates of a GEMM this one is left, so that nothing is timed."""
@@ -194,7 +195,7 @@ def _real_case(case: Case) -> dict[str, Any]:
     wrappers: list[str] = []
     GraphLowering.save_output_code = staticmethod(wrappers.append)
     choices = _recorded_choices()
-    before = set(_modules())
+    loads = _recorded_loads()
     with _options(case, simulated=False):
         with contextlib.nullcontext() if case.backward else torch.no_grad():
             function, given = case.function(torch), case.inputs(torch)
@@ -202,7 +203,7 @@ def _real_case(case: Case) -> dict[str, Any]:
             if case.backward:
                 result.sum().backward()
         torch.cuda.synchronize()
-        launched = _launched(before)
+        launched = dict(loads)
         return {"wrappers": wrappers, "choices": list(choices), "kernels": _kernels(wrappers), "launched": launched}
 
 
@@ -240,7 +241,7 @@ def _kernels(wrappers: list[str]) -> list[dict[str, Any]]:
                     {
                         "graph": index,
                         "name": source.name,
-                        "config": f"{dict(sorted(config.kwargs.items()))} warps {config.num_warps} stages {config.num_stages}",
+                        "config": _config(config),
                         "shared": metadata.shared,
                         "ptx": made.asm.get("ptx", ""),
                     }
@@ -248,117 +249,49 @@ def _kernels(wrappers: list[str]) -> list[dict[str, Any]]:
     return found
 
 
-def _modules() -> Iterator[str]:
-    from torch._inductor.codecache import PyCodeCache
-
-    for module in PyCodeCache.modules:
-        yield module.__file__ or ""
+def _config(config: Any) -> str:
+    return f"{dict(sorted(config.kwargs.items()))} warps {config.num_warps} stages {config.num_stages}"
 
 
-def _launched(before: set[str]) -> dict[str, list[str]]:
-    """Return, by kernel, the configurations that Inductor had compiled when it launched: it may have added some."""
-    from torch._inductor.codecache import PyCodeCache
+def _recorded_loads() -> dict[str, list[str]]:
+    """Begin to record, by kernel, the configurations that can be launched: Inductor may add some when it loads a kernel."""
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
-    found: dict[str, list[str]] = {}
-    for module in PyCodeCache.modules:
-        if (module.__file__ or "") in before:
-            continue
-        for name, value in vars(module).items():
-            if isinstance(value, CachingAutotuner):
-                configs = [result.config for result in value.compile_results]
-                found[name] = [f"{dict(sorted(one.kwargs.items()))} warps {one.num_warps} stages {one.num_stages}" for one in configs]
-    return found
+    if not hasattr(CachingAutotuner, "calibrated"):
+        original = CachingAutotuner.precompile
+
+        def recording(kernel: Any, *args: Any, **kwargs: Any) -> None:
+            original(kernel, *args, **kwargs)
+            found = [launcher.config for launcher in kernel.launchers]
+            _loads[kernel.fn.__name__] = [
+                f"{dict(sorted(one.kwargs.items()))} warps {one.num_warps} stages {one.num_stages}" for one in found
+            ]
+
+        CachingAutotuner.precompile = recording
+        CachingAutotuner.calibrated = True
+    _loads.clear()
+    return _loads
+
+
+_loads: dict[str, list[str]] = {}
 
 
 # -- compare --------------------------------------------------------------------------------------------------------
 
-_NOISE = (
-    (re.compile(r"/\S*/(?:torchinductor_\w+|calibrate-\w+|inductor)/\S+"), "PATH"),
-    (re.compile(r"# kernel path: .*"), "# kernel path"),
-    (re.compile(r"'kernel_num_gb': [\d.e-]+"), "'kernel_num_gb': N"),
-    (re.compile(r"'backend_hash': '\w+'"), "'backend_hash': HASH"),
-    (re.compile(r"# AOT ID: .*"), "# AOT ID"),
-    (re.compile(r"\bgraph_id=\S+"), "graph_id"),
-    (re.compile(r"^\s*#.*$", re.MULTILINE), ""),
-    (re.compile(r"[ \t]+$", re.MULTILINE), ""),
-    (re.compile(r"\n{2,}"), "\n"),
-)
-"""What differs between two processes whatever they compile: folders, hashes, numbers of a run, comments."""
-
-
-def _plain(text: str, scratch: str) -> str:
-    text = text.replace(scratch, "SCRATCH")
-    for pattern, put in _NOISE:
-        text = pattern.sub(put, text)
-    return text.strip()
-
-
-def _difference(one: str, other: str, most: int) -> list[str]:
-    lines = difflib.unified_diff(one.splitlines(), other.splitlines(), "real", "simulated", lineterm="", n=0)
-    return [line[:300] for line in lines][:most]
-
 
 def compare(options: argparse.Namespace) -> int:
-    """Print what differs, by case."""
+    """Print the table, what differs, and what was normalized; write the record."""
     real, simulated = (json.loads(Path(name).read_text()) for name in (options.real, options.simulated))
-    print(f"real: torch {real['torch']}, triton {real['triton']}; simulated: torch {simulated['torch']}, triton {simulated['triton']}")
-    wrong = 0
-    for name, value in real["properties"].items():
-        if value != simulated["properties"].get(name):
-            wrong += 1
-            print(f"property {name}: real {value}, simulated {simulated['properties'].get(name)}")
-    print("| case | graphs | wrapper | candidates | kernels | configurations | PTX |")
-    print("|---|---|---|---|---|---|---|")
-    details: list[str] = []
-    for name, one in real["cases"].items():
-        row, more = _compared(one, simulated["cases"].get(name, {"raised": "absent"}), real["scratch"], simulated["scratch"], options.most)
-        wrong += bool(more)
-        print(f"| {name} | {' | '.join(row)} |")
-        details.extend([f"\n## {name}", *more] if more else [])
+    record, details = calibration.compared(real, simulated, options.most)
+    for side in ("real", "simulated"):
+        print(f"{side}: torch {record[side]['torch']}, triton {record[side]['triton']}")
+    print("\n".join(calibration.table(record)))
     print("\n".join(details))
-    return 1 if wrong else 0
-
-
-def _compared(one: dict[str, Any], other: dict[str, Any], scratch: str, its: str, most: int) -> tuple[list[str], list[str]]:
-    if "raised" in one or "raised" in other:
-        return ["raised"] * 6, [
-            f"{side}: {found['raised'][-800:]}" for side, found in (("real", one), ("simulated", other)) if "raised" in found
-        ]
-    details: list[str] = []
-    wrappers = [_difference(_plain(a, scratch), _plain(b, its), most) for a, b in zip(one["wrappers"], other["wrappers"], strict=False)]
-    details.extend(line for lines in wrappers for line in lines)
-    same_choices = one["choices"] == other["choices"]
-    if not same_choices:
-        details.extend(_difference("\n".join(map(str, one["choices"])), "\n".join(map(str, other["choices"])), most))
-    names = [[kernel["name"] for kernel in side["kernels"]] for side in (one, other)]
-    configs = [[(kernel["name"], kernel["config"]) for kernel in side["kernels"]] for side in (one, other)]
-    if configs[0] != configs[1]:
-        details.append(f"configurations: real {configs[0]}, simulated {configs[1]}")
-    added = _added(one, configs[1])
-    details.extend(added)
-    texts = [{(k["graph"], k["name"], k["config"]): k for k in side["kernels"]} for side in (one, other)]
-    both = [key for key in texts[0] if key in texts[1]]
-    differ = [key for key in both if _plain(texts[0][key]["ptx"], scratch) != _plain(texts[1][key]["ptx"], its)]
-    for key in differ:
-        details.extend([f"ptx of {key}", *_difference(_plain(texts[0][key]["ptx"], scratch), _plain(texts[1][key]["ptx"], its), most)])
-    row = [
-        f"{len(one['wrappers'])} and {len(other['wrappers'])}",
-        "equal" if not any(wrappers) and len(one["wrappers"]) == len(other["wrappers"]) else "differs",
-        f"{sum(map(len, one['choices']))} equal" if same_choices else "differ",
-        f"{len(set(names[0]))} equal" if names[0] == names[1] else "differ",
-        f"{len(configs[1])} equal" if configs[0] == configs[1] and not added else f"{len(added)} added on the GPU" if added else "differ",
-        f"{len(both) - len(differ)} of {len(both)} equal",
-    ]
-    return row, details
-
-
-def _added(real: dict[str, Any], simulated: list[tuple[str, str]]) -> list[str]:
-    """Return the configurations that Inductor added when the kernel was loaded, by registers that only the device reports."""
-    found = []
-    for name, configs in real.get("launched", {}).items():
-        found.extend(f"added when loaded: {name} {config}" for config in configs if (name, config) not in simulated)
-    return found
+    for name, count in record["normalized"].items():
+        print(f"normalized, {name}: differed in {count} pairs of texts ({calibration.NORMALIZED[name].why})")
+    if options.record:
+        Path(options.record).write_text(json.dumps(record, indent=1) + "\n")
+    return 0 if not record["properties"]["differ"] and all(map(calibration.is_whole, record["cases"].values())) else 1
 
 
 def main() -> int:
@@ -374,6 +307,7 @@ def main() -> int:
     shown.add_argument("real")
     shown.add_argument("simulated")
     shown.add_argument("--most", type=int, default=40)
+    shown.add_argument("--record", default="")
     options = parser.parse_args()
     return dump(options) if options.command == "dump" else compare(options)
 

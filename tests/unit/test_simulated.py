@@ -1,6 +1,7 @@
 """Code that Inductor generates for a simulated GPU, judged by texts made by hand: what is refused, and what can never pass."""
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from runner.core.expectation import Status, StepFacts
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.core.simulated import FIXED, PROPERTIES, REFUSED_CONFIG, TESTED_MINORS, VERSIONS, refusals
-from runner.core.targets import SIMULATED, TARGETS, Level
+from runner.core.targets import SIMULATED, TARGETS, Level, Target
 from runner.execute.offline.executor import OfflineStarter
 from runner.language.expand.cases import surroundings
 from runner.language.load import load
@@ -25,7 +26,7 @@ from runner.vocabulary.expectations import EXPECTATIONS, MEASURES
 from runner.vocabulary.offline import isa
 from runner.vocabulary.offline.levels import LEVELS, OF_SIMULATED, level_of
 from runner.vocabulary.offline.resources import NotReported, of_compiler, with_amount
-from runner.worker.offline import simulated_canaries, simulated_kernels
+from runner.worker.offline import simulated_canaries, simulated_kernels, simulated_zygote
 from runner.worker.torch_compat import simulated_codegen, simulated_patches, simulated_shim
 from tests.fakes import HERE, backend, observation, seen, verdict_of
 
@@ -222,6 +223,38 @@ def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(simulated_shim.NoShim, match="fatal error: no header"):
         simulated_shim.built(tmp_path, tmp_path / "made")
     assert list((tmp_path / "made").iterdir()) == []
+
+
+@pytest.mark.parametrize(("target", "cudnn"), [(NVIDIA, True), (AMD, False)])
+def test_a_target_of_nvidia_alone_has_cudnn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Target, cudnn: bool) -> None:
+    given: list[bool] = []
+
+    def load(root: Path, library: Path, *, cudnn: bool) -> None:
+        given.append(cudnn)
+        raise simulated_shim.NoShim("far enough")
+
+    monkeypatch.setattr(simulated_shim, "torch_root", lambda: tmp_path)
+    monkeypatch.setattr(simulated_shim, "built", lambda root, folder: tmp_path / "library")
+    monkeypatch.setattr(simulated_shim, "load", load)
+    with pytest.raises(simulated_shim.NoShim, match="far enough"):
+        simulated_zygote.install(target, tmp_path)
+    assert given == [cudnn]
+
+
+def test_torch_chooses_the_assembler_before_a_kernel_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+
+    class Code:
+        @staticmethod
+        def load(text: str) -> SimpleNamespace:
+            called.append(text)
+            return SimpleNamespace(triton_poi_one="the kernel")
+
+    tasks = SimpleNamespace(_set_triton_ptxas_path=lambda: called.append("assembler"))
+    monkeypatch.setitem(sys.modules, "torch._inductor.runtime.compile_tasks", tasks)
+    monkeypatch.setitem(sys.modules, "torch._inductor.codecache", SimpleNamespace(PyCodeCache=Code))
+    assert simulated_codegen.load(simulated_codegen.Source("triton_poi_one", "the text")) == "the kernel"
+    assert called == ["assembler", "the text"]
 
 
 def _compiler(folder: Path, script: str) -> None:

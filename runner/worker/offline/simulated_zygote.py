@@ -51,7 +51,7 @@ def install(target: Target, folder: Path) -> None:
     from runner.worker.torch_compat import imports, simulated_codegen, simulated_patches, simulated_shim
 
     root = simulated_shim.torch_root()
-    loaded = simulated_shim.load(root, simulated_shim.built(root, folder))
+    loaded = simulated_shim.load(root, simulated_shim.built(root, folder), cudnn=target.backend == "cuda")
     import torch
 
     torch.set_num_threads(1)

@@ -201,6 +201,7 @@ def _compile_candidate(choice: Any, tally: Tally) -> None:
     from torch._inductor.codecache import PyCodeCache
 
     request = choice.bmreq
+    _choose_assembler()
     try:
         module = PyCodeCache.load_by_key_path(request.module_cache_key, request.module_path, set_sys_modules=False)
         list(compiled_configs(getattr(module, request.kernel_name)))
@@ -236,10 +237,18 @@ def sources(wrapper: str) -> list[Source]:
 
 
 def load(source: Source) -> Any:
-    """Return the kernel of a source with Inductor's own options: its heuristics and its configurations."""
+    """Return the kernel of a source with Inductor's own options: its heuristics, its configurations and its assembler."""
     from torch._inductor.codecache import PyCodeCache
 
+    _choose_assembler()
     return getattr(PyCodeCache.load(source.text), source.name)
+
+
+def _choose_assembler() -> None:
+    """Let torch choose the assembler, as before it compiles a kernel: some wheels have their own, and Triton writes its version of PTX."""
+    from torch._inductor.runtime.compile_tasks import _set_triton_ptxas_path
+
+    _set_triton_ptxas_path()
 
 
 def compiled_configs(kernel: Any) -> Iterator[Any]:

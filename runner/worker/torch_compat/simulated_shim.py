@@ -1,7 +1,8 @@
 """The C++ side of a simulated GPU: a device guard and hooks that do nothing, built on demand and loaded before torch is imported.
 
 torch's C++ code asks for a CUDA device in places that Python cannot replace. The autograd engine, for example, ends the process where
-no guard is registered. One device is reported; streams and events have no effect.
+no guard is registered. One device is reported; streams and events have no effect. For a target of NVIDIA the hooks say that torch was
+built with cuDNN: the layout of a convolution's result, which Inductor reads from a fake tensor, depends on it.
 """
 
 import ctypes
@@ -47,8 +48,19 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   static Stream stream() { return Stream(Stream::DEFAULT, Device(DeviceType::CUDA, 0)); }
 };
 
+bool has_cudnn = false;
+
 struct Hooks final : at::CUDAHooksInterface {
   explicit Hooks(at::CUDAHooksArgs) {}
+  bool hasCuDNN() const override { return has_cudnn; }
+  bool compiledWithCuDNN() const override { return has_cudnn; }
+  bool supportsDilatedConvolutionWithCuDNN() const override { return has_cudnn; }
+  bool supportsDepthwiseConvolutionWithCuDNN() const override { return has_cudnn; }
+  bool supportsBFloat16ConvolutionWithCuDNNv8() const override { return has_cudnn; }
+  bool supportsBFloat16RNNWithCuDNN() const override { return has_cudnn; }
+  long versionCuDNN() const override { return CUDNN; }
+  long versionRuntimeCuDNN() const override { return CUDNN; }
+  double batchnormMinEpsilonCuDNN() const override { return 0.0; }
   void init() const override {}
   bool hasCUDA() const override { return true; }
   bool isBuilt() const override { return true; }
@@ -70,7 +82,10 @@ const Guard guard;
 }  // namespace
 
 // A wheel with CUDA registers hooks of its own while it is imported: these have priority.
-extern "C" void simulate_hooks() { at::CUDAHooksRegistry()->Register("CUDAHooks", make_hooks, c10::REGISTRY_PREFERRED); }
+extern "C" void simulate_hooks(bool cudnn) {
+  has_cudnn = cudnn;
+  at::CUDAHooksRegistry()->Register("CUDAHooks", make_hooks, c10::REGISTRY_PREFERRED);
+}
 
 extern "C" void simulate_guard() {
   c10::impl::device_guard_impl_registry[static_cast<size_t>(DeviceType::CUDA)].store(&guard);
@@ -78,6 +93,10 @@ extern "C" void simulate_guard() {
 """
 
 COMPILER = "g++"
+
+CUDNN = 91900
+"""The version of cuDNN that the hooks report: 9.19, which the wheel of torch 2.11.0 with CUDA 13.0 requires. Each of NVIDIA's targets has
+every feature for which torch asks the device."""
 
 _SECONDS = 300.0
 _MOST = 400
@@ -101,7 +120,7 @@ def built(torch_root: Path, folder: Path) -> Path:
     compiler = shutil.which(COMPILER)
     if compiler is None:
         raise NoShim(f"{COMPILER} is not installed, which builds the C++ side of a simulated GPU")
-    digest = hashlib.sha256(f"{SOURCE}\0{_version(torch_root)}\0{torch_root}\0{compiler}".encode()).hexdigest()[:24]
+    digest = hashlib.sha256(f"{SOURCE}\0{CUDNN}\0{_version(torch_root)}\0{torch_root}\0{compiler}".encode()).hexdigest()[:24]
     library = folder / f"simulated-{digest}.so"
     if library.is_file():
         return library
@@ -109,7 +128,20 @@ def built(torch_root: Path, folder: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         source, made = Path(scratch, "shim.cpp"), Path(scratch, "shim.so")
         source.write_text(SOURCE)
-        _run([compiler, "-std=c++20", "-O0", "-fPIC", "-shared", f"-I{torch_root / 'include'}", str(source), "-o", str(made)])
+        _run(
+            [
+                compiler,
+                "-std=c++20",
+                "-O0",
+                "-fPIC",
+                "-shared",
+                f"-DCUDNN={CUDNN}",
+                f"-I{torch_root / 'include'}",
+                str(source),
+                "-o",
+                str(made),
+            ]
+        )
         os.replace(made, library)  # another process may build it at the same time: each name is either absent or whole
     return library
 
@@ -129,10 +161,10 @@ def _run(command: list[str]) -> None:
         raise NoShim(f"{COMPILER} could not build the C++ side of a simulated GPU: {first.strip()[:_MOST]}")
 
 
-def load(torch_root: Path, library: Path) -> ctypes.CDLL:
+def load(torch_root: Path, library: Path, *, cudnn: bool) -> ctypes.CDLL:
     """Load torch's libraries, then this one, and register the hooks. Call it before torch is imported: torch asks once."""
     for name in _LIBRARIES:
         ctypes.CDLL(str(torch_root / "lib" / name), mode=ctypes.RTLD_GLOBAL)
     loaded = ctypes.CDLL(str(library))
-    loaded.simulate_hooks()
+    loaded.simulate_hooks(ctypes.c_bool(cudnn))
     return loaded
