@@ -53,9 +53,7 @@ def recorded(name: str) -> tuple[Path, Run]:
     return path, run
 
 
-def members_of(
-    path: Path, run: Run, junit: JUnitOf, key: "Ed25519PrivateKey | None", told: ToldAgain = lambda *_: {}
-) -> dict[str, bytes]:
+def members_of(path: Path, run: Run, junit: JUnitOf, key: "Ed25519PrivateKey | None", told: ToldAgain = lambda *_: {}) -> dict[str, bytes]:
     """Return the members of the submission of a run, whose folder is ``path``. ``junit`` writes its report.
 
     ``told`` judges: without it each text is the recorded one, without folders.
