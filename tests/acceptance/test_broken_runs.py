@@ -191,8 +191,17 @@ def test_one_interrupt_finishes_what_runs_and_begins_nothing(start, spec):
     assert not run.run.footer.interrupted
 
 
+OTHER_SIGNALS = pytest.mark.nightly(reason="two interrupts, and one SIGTERM, are tested by every run of the tests")
+
+
 @pytest.mark.parametrize(
-    "signals", [[signal.SIGINT, signal.SIGINT], [signal.SIGTERM], [signal.SIGHUP], [signal.SIGINT, signal.SIGTERM, signal.SIGTERM]]
+    "signals",
+    [
+        [signal.SIGINT, signal.SIGINT],
+        [signal.SIGTERM],
+        pytest.param([signal.SIGHUP], marks=OTHER_SIGNALS),
+        pytest.param([signal.SIGINT, signal.SIGTERM, signal.SIGTERM], marks=OTHER_SIGNALS),
+    ],
 )
 def test_a_second_interrupt_stops_now_and_reports_all_the_same(start, signals):
     run = start()
@@ -256,7 +265,7 @@ def test_a_killed_run_that_is_gone_on_with_gives_the_report_of_an_unbroken_one(s
     assert without_place[0] == without_place[1]
 
 
-@pytest.mark.parametrize("lines", [1, 3])
+@pytest.mark.parametrize("lines", [1, pytest.param(3, marks=pytest.mark.nightly(reason="one line is tested by every run of the tests"))])
 def test_a_run_that_was_killed_while_it_wrote_its_end_goes_on(start, spec, lines):
     """Between the lines of what was not run and the footer."""
     run = start()

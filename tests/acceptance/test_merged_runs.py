@@ -224,7 +224,10 @@ UNEXERCISED = [
 ]
 
 
-@pytest.mark.parametrize(("names", "lines"), [(["torch"], []), (["cxx", "triton"], UNEXERCISED)])
+NIGHTLY = pytest.mark.nightly(reason="required names that are missing are tested by every run of the tests")
+
+
+@pytest.mark.parametrize(("names", "lines"), [pytest.param(["torch"], [], marks=NIGHTLY), (["cxx", "triton"], UNEXERCISED)])
 def test_what_is_required_of_the_run_is_required_of_its_merged_shards(tmp_path: Path, names: list[str], lines: list[str]) -> None:
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "one.yaml").write_text(SPEC.replace("[1, 2, 3, 4]", "[1, 4, 7, 10]"))

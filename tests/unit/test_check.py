@@ -195,7 +195,7 @@ def test_a_condition_may_name_a_backend_that_joins_one_of_the_specs(good: str, p
     assert problems_of(text, backends=VENDOR) == []
     assert [line.split(": ", 1)[1] for line in problems_of(text)] == [
         "unknown backend 'vendor' (allowed: cpu, cuda, dynamo, eager, host, host-cuda, host-rocm, offline, rocm, rocm-ck, rocm-ck-conv,"
-        " rocm-cktile, ... (13 in all))"
+        " rocm-cktile, ... (14 in all))"
     ]
 
 

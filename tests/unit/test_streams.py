@@ -135,8 +135,18 @@ def undisturbed(*arguments: object) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(command(*arguments), cwd=ROOT, env=environment(), capture_output=True, check=False, timeout=240)
 
 
-@pytest.mark.parametrize("arguments", CLOSED, ids=lambda arguments: " ".join(map(str, arguments)))
-@pytest.mark.parametrize("closed", [(1,), (2,), (0, 1, 2)], ids=str)
+NIGHTLY = pytest.mark.nightly(reason="each command with standard output closed, and 'list' with each, are tested by every run of the tests")
+
+
+@pytest.mark.parametrize(
+    ("closed", "arguments"),
+    [
+        pytest.param(closed, arguments, marks=() if closed == (1,) or arguments == CLOSED[0] else NIGHTLY)
+        for closed in [(1,), (2,), (0, 1, 2)]
+        for arguments in CLOSED
+    ],
+    ids=str,
+)
 def test_closed_stream_is_reported_without_traceback(arguments: list[object], closed: tuple[int, ...], tmp_path: Path) -> None:
     """Exit 1 where what was asked for went nowhere; messages alone may be lost; and no file takes the number of a closed stream."""
     whole = undisturbed(*arguments)
