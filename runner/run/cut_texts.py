@@ -1,7 +1,7 @@
 """The texts of verdicts that an author's facts give once folders and secrets are cut from them.
 
-A verdict shows an excerpt or a length of a longer text. Where that text names a folder of the machine, the excerpt of the cut text is another
-one, and who judges the submission again gets that one. So a submission states it too, but only where the facts as the worker sent them
+A verdict shows an excerpt or a length of a longer text. Where that text names a folder of the machine, the cut text has another
+excerpt, and who judges the submission again gets that one. So a submission states it too, but only where the facts as the worker sent them
 give the texts that the run recorded: a journal that was edited keeps its texts, and is contradicted.
 """
 
