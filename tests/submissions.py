@@ -68,8 +68,8 @@ ONE, TWO = (f"area/{name}[backend=cpu,size=2]" for name in ("one", "two"))
 WAIVED = "area/two[backend=cpu,size=3]"
 
 
-def _answer(folder: Path, code: str) -> Callable[[Job], Execution]:
-    """Return what a worker answers: one graph with one kernel; the waived case misses the cache twice."""
+def _answer(folder: Path, code: str, measured: Mapping[str, Any]) -> Callable[[Job], Execution]:
+    """Return what a worker answers: one graph with one kernel, and what it measured; the waived case misses the cache twice."""
 
     def answer(job: Job) -> Execution:
         assert job.plan is not None
@@ -77,7 +77,7 @@ def _answer(folder: Path, code: str) -> Callable[[Job], Execution]:
         place.mkdir(parents=True, exist_ok=True)
         (place / "code-0-0.txt").write_text(code)
         misses = 2 if job.plan["id"] == WAIVED else 1
-        facts = seen(code=1, counters={"inductor": {"fxgraph_cache_miss": misses}}, graphs=[["cpu"]] * misses)
+        facts = seen(code=1, counters={"inductor": {"fxgraph_cache_miss": misses}}, graphs=[["cpu"]] * misses, measured=measured)
         sent = observation(facts, id=job.plan["id"])
         return Execution(job=job, observation=sent, ending=ENDED, seconds=1.0, isolation="fork", files=("code-0-0.txt",))
 
@@ -85,10 +85,12 @@ def _answer(folder: Path, code: str) -> Callable[[Job], Execution]:
 
 
 @contextmanager
-def a_run(place: Path, profile: str = PROFILE, code: str = CODE, more: str = "") -> Iterator[Path]:
+def a_run(
+    place: Path, profile: str = PROFILE, code: str = CODE, more: str = "", measured: Mapping[str, Any] | None = None
+) -> Iterator[Path]:
     """Make a run of the profile in the folder ``place``, which is the working folder meanwhile; yield the folder of the run.
 
-    ``more`` is added to the first spec.
+    ``more`` is added to the first spec, and ``measured`` is what its workers measured for it.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
@@ -97,7 +99,7 @@ def a_run(place: Path, profile: str = PROFILE, code: str = CODE, more: str = "")
             (place / "specs" / "area" / f"{name}.yaml").write_text(SPEC.replace("TAG", tag) + (more if name == "one" else ""))
         (place / "known.yaml").write_text(WAIVERS)
         (place / "ours.yaml").write_text(profile)
-        use_executor(patch, _answer(place / "out", code))
+        use_executor(patch, _answer(place / "out", code, measured or {}))
         main(["run", "--profile", "ours.yaml", "--out", "out"])
         yield place / "out"
 

@@ -18,11 +18,15 @@ from runner.judge.reading import read_observation
 from runner.judge.waivers import Waivers, apply
 from runner.language.backends import Backend
 from runner.plan.selection import without_benches
-from runner.record.evidence import EvidenceAltered, RecordedFiles, alterations
+from runner.record.evidence import OBSERVATION, EvidenceAltered, RecordedFiles, alterations
 from runner.system.known_secrets import MASK
+from runner.system.redaction import redacted
 
 JUDGED_BY_FACTS = (Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.OFFLINE_PASS, Outcome.OFFLINE_FAIL)
 """Outcomes that follow from the worker's facts; after a crash there may be no facts."""
+
+BY_FACTS = (*JUDGED_BY_FACTS, Outcome.XFAIL, Outcome.XPASS, Outcome.FLAKY)
+"""The same with what waivers and retries make of them."""
 
 _TOO_SLOW = "pattern too slow"
 
@@ -111,3 +115,29 @@ def not_excused(case: Case, result: CaseResult, here: Surroundings, waivers: Wai
     judged = replace(result, outcome=folded.outcome, failure_type=folded.failure_type, waivers=())
     found = apply(judged, case.id, here, replace(waivers, today=date.min)).outcome
     return "" if found is result.outcome else f"{case.id}: {result.outcome.label} is recorded, and no waiver gives this outcome"
+
+
+def is_text(recorded: str, now: str) -> bool:
+    """Whether a recorded text is the one of now; what is masked may differ."""
+    now = redacted(now)
+    return MASK in recorded or MASK in now or recorded == now
+
+
+def is_same_text(old: Verdict, new: Verdict) -> bool:
+    """Whether two verdicts have the same texts. The frames of a traceback are folded by their folders, which a submission does not have."""
+    texts = [(old.expected, new.expected), (old.observed, new.observed), *([] if old.kind == "raised" else [(old.detail, new.detail)])]
+    return all(is_text(recorded, now) for recorded, now in texts)
+
+
+__all__ = [
+    "BY_FACTS",
+    "JUDGED_BY_FACTS",
+    "OBSERVATION",
+    "disagreement",
+    "is_same_text",
+    "is_text",
+    "judged_again",
+    "not_excused",
+    "of_attempts",
+    "problems",
+]

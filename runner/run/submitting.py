@@ -8,6 +8,7 @@ from runner.core.options import SubmitOptions
 from runner.record.submission.attestation import key_id, read_private_key
 from runner.record.submission.packing import Altered, JUnitOf, members_of, recorded
 from runner.record.submission.tape import packed
+from runner.run.cut_texts import texts_of_cut_facts
 from runner.run.verification import JUnitDifference, verified
 from runner.run.verification_report import Verification
 
@@ -31,7 +32,7 @@ def submission(options: SubmitOptions, junit: JUnitOf, difference: JUnitDifferen
     """
     key = read_private_key(options.key) if options.key else None
     folder, run = recorded(options.run)
-    members = members_of(folder, run, junit, key)
+    members = members_of(folder, run, junit, key, lambda packed, members: texts_of_cut_facts(folder, run, packed, members))
     try:
         data = packed(members)
     except ValueError as error:

@@ -11,7 +11,6 @@ from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.expectation import Status
 from runner.core.header import LedgerCount, RunHeader
 from runner.core.observation import Observation
-from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict, executed
 from runner.judge.cross_checks import disagreements
 from runner.judge.evidence import carried_out
@@ -35,10 +34,6 @@ from runner.run.verification_claims import Known
 from runner.run.verification_files import Then
 from runner.run.verification_report import Finding, Verification
 from runner.system.data_dirs import folder
-from runner.system.known_secrets import MASK
-from runner.system.redaction import redacted
-
-_BY_FACTS = (*rejudge.JUDGED_BY_FACTS, Outcome.XFAIL, Outcome.XPASS, Outcome.FLAKY)
 
 
 def judged_again(
@@ -146,7 +141,7 @@ def _identity(case: Case, result: CaseResult, then: Then) -> str:
 
 def _again(case: Case, result: CaseResult, header: RunHeader, then: Then, place: Path) -> tuple[CaseResult, list[tuple[str, str]]]:
     """Return a result as it is judged now, and each contradiction as a check with its problem."""
-    if result.outcome not in _BY_FACTS or "observation.json" not in result.evidence:
+    if result.outcome not in rejudge.BY_FACTS or rejudge.OBSERVATION not in result.evidence:
         return result, []
     backend = then.suite.backends.by_name[case.backend]
     here = surroundings(backend, then.known, case.target)
@@ -205,7 +200,7 @@ def _differences(then: CaseResult, now: CaseResult, files: Then) -> Iterator[str
         if _of(old, then) != _of(new, files):
             was = f"{old.kind} {old.status.value} at line {old.position.line}"
             yield f"{was} is recorded, and judging it again gives {new.kind} {new.status.value}"
-        elif not _is_text(old.expected, new.expected) or not _is_text(old.observed, new.observed) or not _is_detail(old, new):
+        elif not rejudge.is_same_text(old, new):
             yield f"the text of {old.kind} at line {old.position.line} is not what judging it again gives"
     place = (then.position.file, then.position.line, then.position.column)
     if place not in (files.place(now.position), files.place(first.position) if (first := next(iter(now.waivers), None)) else None):
@@ -213,7 +208,7 @@ def _differences(then: CaseResult, now: CaseResult, files: Then) -> Iterator[str
     said = [(one.effect, one.cases, one.issue, one.until) for one in then.waivers]
     if said != [(one.effect, one.cases, one.issue, one.until) for one in now.waivers]:
         yield "its waivers are not those of the files"
-    if not then.waivers and not _is_text(then.reason, now.reason):
+    if not then.waivers and not rejudge.is_text(then.reason, now.reason):
         yield "its reason is not what judging it again gives"
 
 
@@ -221,17 +216,6 @@ def _of(verdict: Verdict, files: Then | CaseResult) -> tuple[str, Status, tuple[
     position = verdict.position
     place = files.place(position) if isinstance(files, Then) else (position.file, position.line, position.column)
     return verdict.kind, verdict.status, place
-
-
-def _is_text(recorded: str, now: str) -> bool:
-    """Whether a recorded text is the one of now; what is masked may differ."""
-    now = redacted(now)
-    return MASK in recorded or MASK in now or recorded == now
-
-
-def _is_detail(old: Verdict, new: Verdict) -> bool:
-    """Whether two verdicts have one detail. The frames of a traceback are folded by their folders, which a submission does not have."""
-    return old.kind == "raised" or _is_text(old.detail, new.detail)
 
 
 def _because(now: CaseResult) -> str:

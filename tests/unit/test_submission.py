@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,31 @@ def test_neither_folders_nor_secrets_are_packed(folder: Path, author: Path, monk
         "files/own/specs/area/one.yaml",
         "files/own/specs/area/two.yaml",
     }
+
+
+@contextmanager
+def a_run_with_a_long_text(place: Path) -> Iterator[None]:
+    """Make a run whose verdicts show the length and the beginning of a text with a folder of this machine: both change with the cut."""
+    text = f"nvcc -I{place}/packages/include {'x' * 200}"
+    with a_run(place, more="  - log: {contains: nvcc}\n", measured={"2": {"text": text}}) as out:
+        assert f"{len(text)} characters: nvcc -I{place}/" in (out / "run.jsonl").read_text()
+        yield
+
+
+def test_an_excerpt_of_a_text_with_a_folder_is_that_of_the_cut_text(tmp_path: Path) -> None:
+    with a_run_with_a_long_text(tmp_path):
+        assert main(["submit", "out", "--out", "a.tar.zst"]) == ExitCode.OK
+        lines = map(json.loads, tape.unpacked(Path("a.tar.zst").read_bytes())["run.jsonl"].splitlines())
+        shown = [verdict["observed"] for line in lines for verdict in line.get("verdicts", ()) if verdict["kind"] == "log"]
+        assert shown == [f"{len('nvcc -I./packages/include ') + 200} characters: nvcc -I./packages/include {'x' * 134}..."] * 2
+        assert main(["verify", "a.tar.zst", "--profile", "ours.yaml"]) == ExitCode.OK
+
+
+def test_an_edited_excerpt_is_not_replaced_by_the_right_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with a_run_with_a_long_text(tmp_path):
+        write(tmp_path, [line.replace(" characters: nvcc", " characters: gcc") for line in lines(tmp_path)])
+        assert main(["submit", "out", "--out", "a.tar.zst"]) == ExitCode.FAILED
+        assert "the text of log at line 12 is not what judging it again gives" in capsys.readouterr().err
 
 
 def test_a_file_stays_unless_it_is_to_be_replaced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,7 @@
 """Packs a recorded run into the members of a submission."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeAlias
@@ -15,6 +15,7 @@ from runner.record.submission.attestation import environment_of, key_id, signed,
 from runner.record.submission.layout import ATTESTATION, ENVELOPE, ENVIRONMENT, JUNIT, MANIFEST, MOST_CONTENT, member_of
 from runner.record.submission.manifest import manifest_of
 from runner.record.submission.portable import Portable, ReadFile, read_files
+from runner.system.redaction import redacted
 from runner.system.safe_open import open_untrusted
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 JUnitOf: TypeAlias = Callable[[Run], bytes]
 """Writes the report of a journal."""
+
+ToldAgain: TypeAlias = Callable[[Run, Mapping[str, bytes]], Mapping[str, CaseResult]]
+"""Returns the results, by case id, whose texts the cut facts change; it is given the packed journal and the members so far."""
 
 _MOST_FILE = 64 << 20
 
@@ -49,8 +53,11 @@ def recorded(name: str) -> tuple[Path, Run]:
     return path, run
 
 
-def members_of(path: Path, run: Run, junit: JUnitOf, key: "Ed25519PrivateKey | None") -> dict[str, bytes]:
+def members_of(path: Path, run: Run, junit: JUnitOf, key: "Ed25519PrivateKey | None", told: ToldAgain = lambda *_: {}) -> dict[str, bytes]:
     """Return the members of the submission of a run, whose folder is ``path``. ``junit`` writes its report.
+
+    ``told`` judges: without it each text is the recorded one, without folders.
+
 
     Raises ``UsageError`` where a file that the run read is not there, or is another one now.
     """
@@ -64,8 +71,11 @@ def members_of(path: Path, run: Run, junit: JUnitOf, key: "Ed25519PrivateKey | N
             digests.setdefault(name.rpartition("/")[0], {})[name.rpartition("/")[2]] = digest(data)
             if sum(map(len, members.values())) > MOST_CONTENT and len(members) % 100 == 0:
                 raise UsageError(f"the run has more than {MOST_CONTENT >> 20} MiB to submit")
-    members[JOURNAL] = _journal(path, portable, digests)
+    members[JOURNAL] = _journal(path, portable, digests, {})
     packed = _read(members[JOURNAL])
+    if texts := told(packed, members):
+        members[JOURNAL] = _journal(path, portable, digests, texts)
+        packed = _read(members[JOURNAL])
     members[ENVIRONMENT] = environment_of(packed)
     members[JUNIT] = junit(packed)
     members[MANIFEST] = manifest_of(members)
@@ -102,8 +112,8 @@ def _evidence(path: Path, result: CaseResult, portable: Portable) -> Iterator[tu
             yield f"{part.folder}/{name}", portable.facts(data) if name in (OBSERVATION, SERVICES) else portable.code(data)
 
 
-def _journal(path: Path, portable: Portable, digests: dict[str, dict[str, str]]) -> bytes:
-    """Return the journal with the names of the submission and the digests of its files."""
+def _journal(path: Path, portable: Portable, digests: dict[str, dict[str, str]], texts: Mapping[str, CaseResult]) -> bytes:
+    """Return the journal with the names of the submission, the digests of its files, and the texts of results in the place of theirs."""
     with open_untrusted(path / JOURNAL) as stream:
         lines = [portable.line(line) for line in stream]
     for line in lines:
@@ -111,6 +121,10 @@ def _journal(path: Path, portable: Portable, digests: dict[str, dict[str, str]])
             if part.get("evidence"):
                 known = digests.get(part["folder"], {})
                 part["evidence"] = {name: known.get(name, given) for name, given in part["evidence"].items()}
+        if line["kind"] == "case" and (told := texts.get(line["case_id"])) is not None:
+            line["reason"] = redacted(told.reason)
+            for verdict, now in zip(line["verdicts"], told.verdicts, strict=True):
+                verdict.update(expected=redacted(now.expected), observed=redacted(now.observed), detail=redacted(now.detail))
     return b"".join(json.dumps(line, allow_nan=False, ensure_ascii=True).encode("ascii") + b"\n" for line in lines)
 
 
