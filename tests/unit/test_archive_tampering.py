@@ -26,7 +26,7 @@ from runner.record.submission.layout import ATTESTATION, ENVELOPE, ENVIRONMENT, 
 from runner.record.submission.packing import members_of, recorded
 from runner.report.junit import document_of
 from runner.report.junit_check import difference
-from runner.run import verification_judging
+from runner.run import rejudge
 from runner.run.verification import verified
 from runner.run.verification_files import stolen
 from runner.run.verification_report import CHECKS, Verification
@@ -656,5 +656,5 @@ def test_there_are_many_kinds() -> None:
 def test_a_traceback_is_folded_by_folders_that_a_submission_lacks(honest: Honest) -> None:
     folded = Verdict(kind="raised", status=Status.FAILED, position=Position(file="a.yaml", line=1), detail="  ... 6 frames ...")
     whole = replace(folded, detail="  File a.py\n  File b.py")
-    assert verification_judging._is_detail(folded, whole)
-    assert not verification_judging._is_detail(replace(folded, kind="filecheck"), replace(whole, kind="filecheck"))
+    assert rejudge.is_same_text(folded, whole)
+    assert not rejudge.is_same_text(replace(folded, kind="filecheck"), replace(whole, kind="filecheck"))
