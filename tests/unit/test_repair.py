@@ -134,6 +134,8 @@ def test_each_follow_up_pattern_matches_a_real_message(pattern: re.Pattern[str])
         ),
         ("expect: [{close: {to: eager}}]", "let: [a]\nsteps: [{call: {}, expect: [{close: {to: a}}]}]", ["expected a map, found a list"]),
         ("backends: [cpu]", "backends: [[cpu]]\nexclude: [{backend: cpu, reason: No reason at all}]", ["expected text, found a list"]),
+        ("inputs: [{rand: [4, 4]}, {rand: [4, 4]}]", "inputs: [{rand: [4, 4], repeat: []}]", ["expected a whole number"]),
+        ("inputs: [{rand: [4, 4]}, {rand: [4, 4]}]", "inputs: [{full: '', value: 0.1, requires_grad: true}, 1]", ["expected a list"]),
         ("rand: [4, 4]}, ", 'rand: ["{{ n }}", 4]}, ', ["expected a list, found the number 4"]),
     ],
 )

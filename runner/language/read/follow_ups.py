@@ -8,6 +8,9 @@ from typing import Any
 from runner.core.diagnostics import Diagnostic, Position
 from runner.language.read.document import DataPath, Document
 
+_REPEAT = "repeat"
+"""The key that says how many inputs a description stands for."""
+
 _NAMED = ("let", "functions", "spies", "matrix")
 """Sections whose keys define names for other parts of a spec."""
 
@@ -30,13 +33,15 @@ def _gaps(path: DataPath, data: Any) -> Iterator[str]:
     elif section in _NAMED:
         yield f"name {path[1]}" if len(path) == 2 else f"part of {section}"
     elif section in ("inputs", "function"):
-        # an incomplete input still counts as an input
-        yield section if len(path) == 2 else f"part of {section}"
+        # an incomplete input still counts as an input, unless it is not known how often it is repeated
+        yield section if len(path) == 2 or path[-1] == _REPEAT else f"part of {section}"
     else:
         yield section
 
 
 def _gaps_of_step(path: DataPath, data: Any) -> Iterator[str]:
+    if path[-1] == _REPEAT and len(path) > 3:
+        yield "inputs"
     if "expect" in path:
         yield "expect"
     elif path[3:4] in (("inputs",), ("functions",)):
