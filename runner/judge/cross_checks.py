@@ -135,7 +135,7 @@ def _census_adds_up(_: Backend, __: Mapping[str, str], ___: Observation, steps: 
 def _problems(one: Tuning) -> Iterator[str]:
     whole = one.tally("")
     if whole.won != bool(one.won_by) or (one.won_by and one.tally(one.won_by).won != 1):
-        yield f"{one.won_by or 'nobody'} won, and the counts say otherwise"
+        yield f"the winner is {one.won_by or 'no candidate'}, but the counts of candidates show another"
     if one.how == "timed" and not whole.timed:
         yield "it was timed, and no candidate was"
     for name, tally in one.by_backend.items():

@@ -18,10 +18,18 @@ def difference(report: bytes, header: RunHeader, results: Sequence[CaseResult], 
     if len(report) > 2 * FILE_LIMIT or b"<!" in report:
         return "it is larger than a report, or has a declaration of a type"
     try:
-        found = ET.fromstring(report)  # noqa: S314 - without a declaration no entity can be defined
+        # Read as UTF-8 whatever it declares: in another encoding the bytes of a declaration are others. UTF-16 has zero bytes.
+        found = ET.fromstring(_without_zeros(report.decode("utf-8")))  # noqa: S314 - without a declaration no entity can be defined
     except (ET.ParseError, ValueError) as error:
         return f"it is no XML: {one_line(str(error))}"
-    return _difference(found, ET.fromstring(document_of(header, results, ledgers)), "")  # noqa: S314 - our own document
+    return _difference(found, ET.fromstring(document_of(header, results, ledgers)), "")  # noqa: S314 - this program has just written the text
+
+
+def _without_zeros(text: str) -> str:
+    """Return the text; raise ``ValueError`` if it has a NUL, by which the parser would recognise UTF-16."""
+    if "\0" in text:
+        raise ValueError("it has a zero byte")
+    return text
 
 
 def _difference(found: ET.Element, expected: ET.Element, where: str) -> str:

@@ -55,7 +55,7 @@ def _follows(run: Run, results: Sequence[CaseResult], known: Known) -> Iterator[
 def _words(run: Run, results: Sequence[CaseResult], known: Known) -> Iterator[str]:
     facts = run.header.environment
     yield f"that the observations were made by torch {facts.get('torch', '?')}, unmodified, on {_machine(facts)}"
-    yield "that the worker of this program measured each observation: nobody else saw the numbers"
+    yield "that the worker of this program measured each observation, which only the author's machine can repeat"
     yield "that no case was run more often than the journal says"
     yield f"the times: when the run began ({run.header.started}), by which waivers end, and how long each case took"
     unshown = [result for result in results if result.folder and not _is_shown(result)]

@@ -297,7 +297,7 @@ def test_a_process_that_dies_is_a_problem(tmp_path: Path, monkeypatch: pytest.Mo
 @SLOW
 @pytest.mark.torch
 def test_the_whole_command(tmp_path: Path, specs: Path) -> None:
-    """Composable Kernel without its generated header, beside a torch for the CPU: a problem, exit 1, and everything else is told."""
+    """Composable Kernel without its generated header, beside a torch for the CPU: a problem and exit 1; other checks are printed too."""
     ck_stand_in.make(tmp_path / "site", INSTALLED.root, without=["ck/config.h"])
     variables = environment() | {"PYTHONPATH": str(tmp_path / "site"), "NO_COLOR": "1"}
     done = program("doctor", specs, env=variables)

@@ -476,6 +476,9 @@ CONTENTS: Mapping[str, Kind] = {
     "a failure is left out of the report": Kind("report", edited(JUNIT, r"(?s)<skipped.*?</skipped>", "")),
     "a case is left out of the report": Kind("report", edited(JUNIT, r"<testcase [^>]*/>", "")),
     "the report has an entity": Kind("report", edited(JUNIT, r"\?>", '?><!DOCTYPE a [<!ENTITY b "c">]>')),
+    "the report is in UTF-16 and has an entity": Kind(
+        "report", put(JUNIT, '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "c">]><testsuites name="&b;"/>'.encode("utf-16"))
+    ),
     "the report is no XML": Kind("report", put(JUNIT, b"\xff")),
     "the machine of the report is another": Kind("report", edited(JUNIT, 'name="torch" value="2', 'name="torch" value="3')),
     "the facts of the machine are others": Kind("attestation", edited(ENVIRONMENT, '"torch": "2', '"torch": "3')),
@@ -647,6 +650,16 @@ def test_a_spec_of_the_author_takes_no_published_id(honest: Honest, tmp_path: Pa
     assert not list(stolen(results))
     (problem,) = stolen([replace(results[0], area="codecache", name="fx-cache-hit")])
     assert "takes the ids of the published spec codecache/fx-cache-hit" in problem
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "cp037"])
+def test_a_report_is_read_as_utf_8_alone(encoding: str, honest: Honest, tmp_path: Path) -> None:
+    (tmp_path / "run.jsonl").write_bytes(honest.archive.members[JOURNAL])
+    declared = f'<?xml version="1.0" encoding="{encoding}"?>'
+    rest = '<!DOCTYPE a [<!ENTITY b "c">]><testsuites name="&b;"/>'
+    bomb = declared.encode("ascii") + rest.encode(encoding) if encoding == "cp037" else rest.encode(encoding)
+    assert b"<!" not in bomb, "the bytes alone do not show the declaration"
+    assert difference(bomb, read_run(tmp_path / "run.jsonl").header, (), ()).startswith("it is no XML")
 
 
 def test_there_are_many_kinds() -> None:

@@ -122,7 +122,7 @@ _MAKE = "openssl genpkey -algorithm ed25519 -out KEY"
 
 def _key_file(path: Path) -> bytes:
     try:
-        import cryptography  # noqa: F401 - only whether it is there: the caller's imports then hold
+        import cryptography  # noqa: F401 - tests that it is installed; the callers import its parts
     except ImportError as error:
         raise UsageError("--key needs the package cryptography (install the extra: pip install 'torch-conformance[submit]')") from error
     try:

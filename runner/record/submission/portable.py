@@ -87,7 +87,7 @@ class Portable:
     def text(self, text: str) -> str:
         """Return a text without folders of this machine."""
         for pattern, short in self._places:
-            text = pattern.sub(lambda _, short=short: short, text)  # type: ignore[misc]  # mypy cannot infer the type of a default
+            text = pattern.sub(short.replace("\\", r"\\"), text)
         return _KERNEL.sub(r"\1", _SCRATCH.sub(".../scratch", text))
 
     def code(self, data: bytes) -> bytes:

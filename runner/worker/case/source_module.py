@@ -30,7 +30,7 @@ class SpecModule:
     def __init__(
         self, key: str, given: Mapping[str, Any], name_lines: Callable[[str, Mapping[int, str]], None] = compiling.name_lines
     ) -> None:
-        """``name_lines`` is told the functions of each file by line; that of torch imports torch."""
+        """``name_lines`` receives the names of the functions of each file, by line; torch's implementation of it imports torch."""
         name = _PREFIX + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         self.module = types.ModuleType(name)
         vars(self.module).update(given)

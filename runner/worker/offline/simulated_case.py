@@ -85,7 +85,7 @@ class Lowering:
                     torch.compile(function, **{**options, "fullgraph": True})(*values)
             except codegen.Lowered:
                 pass
-            except Exception:
+            except Exception:  # torch may raise anything when it meets what the simulation refuses: the refusal is the cause
                 _raise_refused(codegen.take())
                 raise
         recording = codegen.take()
