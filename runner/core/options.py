@@ -85,6 +85,22 @@ class MergeOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions:
+    """The options of ``diff``."""
+
+    before: str
+    after: str
+    map_backend: tuple[str, ...]
+    """``A=B``: a backend of the first run, and one of the second."""
+    fail_on: tuple[str, ...]
+    """Words with commas between them."""
+    slower: float
+    code: bool
+    html: Path | None
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ValidateOptions:
     """The options of ``validate``."""
 
@@ -202,6 +218,7 @@ Options: TypeAlias = (
     RunOptions
     | AuditOptions
     | MergeOptions
+    | DiffOptions
     | ValidateOptions
     | ListOptions
     | ExplainOptions
@@ -220,6 +237,7 @@ OPTIONS: Mapping[str, type[Options]] = {
     "repro": ReproOptions,
     "audit": AuditOptions,
     "merge": MergeOptions,
+    "diff": DiffOptions,
     "doctor": DoctorOptions,
     "waive": WaiveOptions,
     "submit": SubmitOptions,

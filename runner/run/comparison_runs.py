@@ -16,7 +16,7 @@ from runner.record.journal import JournalError, Run, read_run
 from runner.record.run_folder import JOURNAL, find_run, require_still
 from runner.judge.reading import NoObservation, recorded_observation
 from runner.run.comparison import NamedRun
-from runner.run.comparison_texts import is_same
+from runner.core.stable_text import is_same
 
 _CODE = re.compile(r"code-([0-9]{1,6})-([0-9]{1,6})\.txt")
 _WITH_TEXTS = (Change.BROKEN, Change.CHANGED, Change.STILL_FAILING, Change.FIXED, Change.WAIVED)
@@ -107,7 +107,7 @@ def _texts(folder: Path | None, result: CaseResult) -> dict[str, str]:
 
 def _graphs(steps: Sequence[ObservedStep]) -> Iterator[tuple[str, str]]:
     for number, step in enumerate(steps):
-        for index, measured in step.measured.items():
+        for index, measured in step.facts.items():
             graphs = measured.get("graphs") if isinstance(measured, dict) else None
             for at, graph in enumerate(graphs if isinstance(graphs, list) else ()):
                 if isinstance(graph, dict) and isinstance(graph.get("text"), str):

@@ -18,6 +18,7 @@ LINES = {
     "repro": "repro id --sample 3",
     "audit": "audit",
     "merge": "merge one",
+    "diff": "diff one two",
     "doctor": "doctor",
     "waive": "waive one",
     "submit": "submit one",
