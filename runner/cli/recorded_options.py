@@ -38,8 +38,8 @@ def add_diff(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="A=B",
-        help="compare the cases of backend A of the first run with those of backend B of the second, and no others; the two runs may be one "
-        "(repeatable)",
+        help="compare the cases of backend A of the first run with those of backend B of the second, and no others; "
+        "the two runs may be one (repeatable)",
     )
     option(
         "--fail-on",
@@ -54,7 +54,8 @@ def add_diff(command: argparse.ArgumentParser) -> None:
         type=over_one,
         default=2.0,
         metavar="F",
-        help="a case is slower if it took more than F times as long, and a second more, after the pace of the whole run is taken out (default: 2)",
+        help="a case is slower if it took more than F times as long, and a second more, after the pace of the whole run is taken "
+        "out (default: 2)",
     )
     option("--code", action="store_true", help="print what differs in the generated code and the graphs of changed cases")
     option("--html", type=Path, metavar="FILE", help="also write one HTML page, with generated code and graphs side by side")

@@ -8,8 +8,9 @@
 | excused         | fixed        | same, changed| broken                   | no-longer-executed | gone   |
 | fails           | fixed        | waived       | still-failing, changed   | no-longer-executed | gone   |
 
-A case passes with PASS, XPASS or OFFLINE_PASS, and is excused with XFAIL. UNAVAILABLE and NOT_RUN are not executed, so a failure that became
-unavailable is not fixed. OFFLINE_PASS is weaker than a pass: after an executed case it is no-longer-executed, before a pass now-executed.
+A case passes with PASS, XPASS or OFFLINE_PASS, and is excused with XFAIL. UNAVAILABLE and NOT_RUN are not executed, so a failure that
+became unavailable is not fixed. OFFLINE_PASS is weaker than a pass: after an executed case it is no-longer-executed, before a pass
+now-executed.
 """
 
 import re
@@ -75,6 +76,7 @@ def compare(before: NamedRun, after: NamedRun, *, backends: Sequence[tuple[str, 
     ``backends`` pairs a backend of the first run with one of the second. ``slower`` is the factor that a case must exceed to be slower.
     """
     first, second = _paired(before, after, backends)
+    pairs: dict[str, tuple[CaseResult | None, CaseResult | None]]
     pairs = {case_id: (first.get(case_id), result) for case_id, result in second.items()}
     pairs |= {case_id: (result, None) for case_id, result in first.items() if case_id not in second}
     timed = [(one, other) for one, other in pairs.values() if one is not None and other is not None]
@@ -114,7 +116,8 @@ def _paired(before: NamedRun, after: NamedRun, backends: Sequence[tuple[str, str
                 has = f"it has {one_of(there)}" if there else "it has no case"
                 raise UsageError(f"--map-backend {'='.join(pair)}: {named.name} has no case of the backend '{pair[index]}' ({has})")
     others = dict(backends)
-    renamed = {_renamed(case_id, result.backend, others[result.backend]): result for case_id, result in first.items() if result.backend in others}
+    mapped = [result for result in first.values() if result.backend in others]
+    renamed = {_renamed(result.case_id, result.backend, others[result.backend]): result for result in mapped}
     return renamed, {case_id: result for case_id, result in second.items() if result.backend in others.values()}
 
 
@@ -174,8 +177,10 @@ def signature(result: CaseResult) -> tuple[object, ...]:
 def _remarks(change: Change, before: CaseResult | None, after: CaseResult | None, header: RunHeader) -> Iterator[str]:
     if change is Change.GONE and before is not None:
         read = before.spec in header.specs
-        yield f"{before.spec} was read by the second run: the case was not selected, or the spec lost it" if read else (
-            f"{before.spec} was not read by the second run"
+        yield (
+            f"{before.spec} was read by the second run: the case was not selected, or the spec lost it"
+            if read
+            else (f"{before.spec} was not read by the second run")
         )
     if after is not None and after.outcome is Outcome.XPASS:
         yield "passes although a waiver names it: remove the waiver"

@@ -1,9 +1,9 @@
 """Whether cases, their benches, or a run as a whole took longer than noise explains. Pure.
 
-Measured on three pairs of runs of one machine (336 to 388 cases, 12 in parallel): the time of a case divided by that of the other run had a
-median from 0.94 to 1.05; divided by this median, 1 % of the cases exceeded 1.6 and none 1.85. So a case is slower if it took more than ``--slower``
-times as long (2), and a second more, after the pace of the whole run is taken out. A bench is slower if its least time exceeds the earlier
-run's greatest by a fifth.
+Measured on three pairs of runs of one machine (336 to 388 cases, 12 in parallel): the time of a case divided by that of the other run had
+a median from 0.94 to 1.05; divided by this median, 1 % of the cases exceeded 1.6 and none 1.85. So a case is slower if it took more than
+``--slower`` times as long (2), and a second more, after the pace of the whole run is taken out. A bench is slower if its least time
+exceeds the earlier run's greatest by a fifth.
 """
 
 import statistics

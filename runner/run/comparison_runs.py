@@ -1,4 +1,4 @@
-"""Reads the runs that ``diff`` and ``history`` are given: a folder, an id, ``latest``, or a journal alone. Refuses truncated and altered journals."""
+"""Reads the runs that ``diff`` is given: a folder, an id, ``latest``, or a journal alone. Refuses truncated and altered journals."""
 
 import os
 import re
@@ -10,13 +10,12 @@ from runner.core.comparison import CaseChange, CaseTexts, Change, FilePair, Mark
 from runner.core.diagnostics import UsageError, shown_path
 from runner.core.observation import ObservedStep
 from runner.core.results import CaseResult
+from runner.core.stable_text import is_same
 from runner.judge.reading import NoObservation, recorded_observation
 from runner.record.evidence import OBSERVATION, EvidenceAltered, RecordedFiles
-from runner.record.journal import JournalError, Run, read_run
+from runner.record.journal import JournalError, read_run
 from runner.record.run_folder import JOURNAL, find_run, require_still
-from runner.judge.reading import NoObservation, recorded_observation
 from runner.run.comparison import NamedRun
-from runner.core.stable_text import is_same
 
 _CODE = re.compile(r"code-([0-9]{1,6})-([0-9]{1,6})\.txt")
 _WITH_TEXTS = (Change.BROKEN, Change.CHANGED, Change.STILL_FAILING, Change.FIXED, Change.WAIVED)
