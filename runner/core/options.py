@@ -101,6 +101,19 @@ class DiffOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryOptions:
+    """The options of ``history``."""
+
+    action: str
+    targets: tuple[str, ...]
+    """Runs to add, a glob of cases to show, or the file of the page."""
+    history: Path | None
+    """The file of the history; None for the default."""
+    limit: int
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ValidateOptions:
     """The options of ``validate``."""
 
@@ -219,6 +232,7 @@ Options: TypeAlias = (
     | AuditOptions
     | MergeOptions
     | DiffOptions
+    | HistoryOptions
     | ValidateOptions
     | ListOptions
     | ExplainOptions
@@ -238,6 +252,7 @@ OPTIONS: Mapping[str, type[Options]] = {
     "audit": AuditOptions,
     "merge": MergeOptions,
     "diff": DiffOptions,
+    "history": HistoryOptions,
     "doctor": DoctorOptions,
     "waive": WaiveOptions,
     "submit": SubmitOptions,

@@ -19,6 +19,7 @@ LINES = {
     "audit": "audit",
     "merge": "merge one",
     "diff": "diff one two",
+    "history": "history show",
     "doctor": "doctor",
     "waive": "waive one",
     "submit": "submit one",

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
+from runner.core.outcomes import Outcome
 from runner.record.history.stats import CaseStats
 
 _STATS = tuple(field.name for field in fields(CaseStats))
@@ -90,7 +91,7 @@ def slowest(connection: sqlite3.Connection) -> list[HistoryCase]:
 
 
 def failing(connection: sqlite3.Connection) -> list[HistoryCase]:
-    """Return the cases that failed when they were last executed; those that failed last begin first."""
+    """Return the cases that failed and have not passed since; those that broke last come first."""
     return sorted(cases(connection, "first_bad > 0"), key=lambda one: -one.stats.first_bad)
 
 
@@ -115,4 +116,4 @@ def estimates(connection: sqlite3.Connection) -> dict[str, tuple[float, float, b
         "SELECT id, estimate, (failed + flaky) * 1.0 / max(executed, 1), last_outcome, first_bad FROM stats JOIN cases USING (number) "
         "WHERE executed > 0 ORDER BY last_run"
     )
-    return {case_id: (seconds, rate, bool(bad) or last == "FLAKY") for case_id, seconds, rate, last, bad in connection.execute(query)}
+    return {case_id: (seconds, rate, (bool(bad) and last != Outcome.XFAIL.label) or last == Outcome.FLAKY.label) for case_id, seconds, rate, last, bad in connection.execute(query)}
