@@ -101,5 +101,9 @@ def of_run(command: argparse.ArgumentParser) -> None:
     add("--failed-in", metavar="RUN", help="select the cases that failed in this run: its folder, its id, or latest")
 
 
-COMMANDS = {"merge": (add_merge, MERGE_HELP, MERGE_DESCRIPTION), "diff": (add_diff, DIFF_HELP, DIFF_DESCRIPTION), "history": (add_history, HISTORY_HELP, HISTORY_DESCRIPTION)}
+COMMANDS = {
+    "merge": (add_merge, MERGE_HELP, MERGE_DESCRIPTION),
+    "diff": (add_diff, DIFF_HELP, DIFF_DESCRIPTION),
+    "history": (add_history, HISTORY_HELP, HISTORY_DESCRIPTION),
+}
 """What adds the options of each command, its help and its description."""

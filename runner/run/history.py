@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner.core.diagnostics import UsageError, one_line
-from runner.plan.selection import glob
+from runner.core.globs import glob
 from runner.record.history import queries
 from runner.record.history.adding import Added, EndedRun, add
 from runner.record.history.database import file_of as history_file
 from runner.record.history.database import file_of_run, opened
 from runner.record.history.queries import HistoryCase, HistoryResult, HistoryRun
-from runner.run.comparison_runs import read_placed
 from runner.system import output
 
 __all__ = ["history_file"]  # for commands, which do not import ``record``
@@ -36,6 +35,8 @@ class Shown:
 
 def add_runs(path: Path, names: Sequence[str]) -> Iterator[tuple[str, Added | UsageError]]:
     """Add runs one after another; yield what became of each. A run that cannot be read is refused, and the others are added."""
+    from runner.run.comparison_runs import read_placed  # loads the judge: not for the commands that only show
+
     with opened(path, writes=True):
         pass  # a file that is no history is refused before a run is read
     for name in names:

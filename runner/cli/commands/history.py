@@ -5,7 +5,6 @@ from pathlib import Path
 from runner.core.diagnostics import UsageError, shown_path
 from runner.core.exit_codes import ExitCode
 from runner.core.options import HistoryOptions
-from runner.report.history_html import page_of
 from runner.report.history_json import document_of
 from runner.report.history_text import case_lines, failing_lines, ranked_lines, run_lines
 from runner.report.pages import write_page
@@ -68,6 +67,8 @@ def _document(found: Shown, of: Shown) -> None:
 
 
 def _html(path: Path, target: Path) -> ExitCode:
+    from runner.report.history_html import page_of
+
     found = whole(path)
     page = page_of(shown_path(path), found.runs, failing=found.failing, flaky=found.flaky, slowest=found.slowest)
     write_page("history html", target, page)

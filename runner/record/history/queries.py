@@ -116,4 +116,7 @@ def estimates(connection: sqlite3.Connection) -> dict[str, tuple[float, float, b
         "SELECT id, estimate, (failed + flaky) * 1.0 / max(executed, 1), last_outcome, first_bad FROM stats JOIN cases USING (number) "
         "WHERE executed > 0 ORDER BY last_run"
     )
-    return {case_id: (seconds, rate, (bool(bad) and last != Outcome.XFAIL.label) or last == Outcome.FLAKY.label) for case_id, seconds, rate, last, bad in connection.execute(query)}
+    return {
+        case_id: (seconds, rate, (bool(bad) and last != Outcome.XFAIL.label) or last == Outcome.FLAKY.label)
+        for case_id, seconds, rate, last, bad in connection.execute(query)
+    }
