@@ -27,6 +27,8 @@ from runner.judge.judge import judge
 from runner.judge.reading import read_observation
 from runner.language.backends import Backend, Proof, load_backends
 from runner.plan.resources import Capacity
+from runner.system.availability import ANSWERS
+from runner.system.capabilities import HOLDS
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.base import Judgement, StepFacts
 from tests import prestart
@@ -290,7 +292,8 @@ class FakeExecutor:
                 return
             job = self._waiting.popleft()
             if job.plan is None:
-                yield Execution(job=job, observation=dict(FACTS), ending=ENDED, seconds=1.0, isolation="fork")
+                facts = {**FACTS, ANSWERS: dict.fromkeys(job.questions, HOLDS)}
+                yield Execution(job=job, observation=facts, ending=ENDED, seconds=1.0, isolation="fork")
             else:
                 self.jobs.append(job)
                 yield self.answer(job)
