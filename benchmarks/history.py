@@ -1,10 +1,10 @@
 """Whether a history of many runs answers in under a second: ``python benchmarks/history.py``.
 
-A generated history of 1,000 runs of 10,000 cases each, with the tables and the figures that ``history add`` writes. Measured are the queries
-of the commands, the commands as processes, and adding one more run. Exit 1 where a query takes more than a second.
+A generated history of 1,000 runs of 10,000 cases each, with the tables and the figures that ``history add`` writes. Measured are the
+queries of the commands, the commands as processes, and adding one more run. Exit 1 where a query takes more than a second.
 
-With ``--duckdb`` (and the package ``duckdb``, which the project does not use) the same results are put into DuckDB, without kept figures, and
-the same questions are asked of all ten million results.
+With ``--duckdb`` (and the package ``duckdb``, which the project does not use) the same results are put into DuckDB, without kept figures,
+and the same questions are asked of all ten million results.
 """
 
 import argparse

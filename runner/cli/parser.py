@@ -97,6 +97,7 @@ def _run(commands: "_Commands") -> None:
     _caches(command)
     command.add_argument("--resume", metavar="RUN", help="resume a run that was killed or interrupted: its folder, its id, or latest")
     ledger_options.of_run(command)
+    recorded_options.of_run(command)
     _isolation(command)
 
 

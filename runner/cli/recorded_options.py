@@ -65,7 +65,8 @@ def add_diff(command: argparse.ArgumentParser) -> None:
 
 HISTORY_HELP = "keep recorded runs, and show the pass rate, time, flake rate and first bad run of each case"
 HISTORY_DESCRIPTION = (
-    "Keep recorded runs in one SQLite file: add RUN... (again, merged and from other machines too), show [GLOB], flaky, slowest, or html FILE. "
+    "Keep recorded runs in one SQLite file: add RUN... (again, merged and from other machines too), show [GLOB], flaky, slowest, or html "
+    "FILE. "
     "Example: torch-conformance history add latest && torch-conformance history show 'padding/*'"
 )
 

@@ -53,6 +53,13 @@ class RunOptions(ExecutionOptions):
     """The name of a shipped profile, or the file of one."""
     against: str | None = None
     """A run whose executed cases are compared with this one's."""
+    history: Path | None = None
+    """The file of the history; None for the default."""
+    order: str = "longest-first"
+    last_failed: bool = False
+    """Select what failed in the run ``latest``; ``check`` turns it into ``failed_in`` with that run's id."""
+    failed_in: str | None = None
+    """A run: its failed cases are selected."""
 
     @property
     def lets_flaky_pass(self) -> bool:

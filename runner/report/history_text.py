@@ -19,7 +19,8 @@ def run_lines(runs: Sequence[HistoryRun]) -> Iterator[str]:
     for run in runs[-_RUNS:]:
         about = f"{percent(run.pass_rate)} of {run.executed} executed passed, {run.failed} failed, {run.seconds:.0f} s"
         merged = f", merged from {len(run.merged)} runs" if run.merged else ""
-        yield f"  {one_line(run.started[:16])}  {one_line(run.id)}  torch {one_line(run.torch) or 'none'}, {one_line(run.machine)}: {about}{merged}"
+        where = f"torch {one_line(run.torch) or 'none'}, {one_line(run.machine)}"
+        yield f"  {one_line(run.started[:16])}  {one_line(run.id)}  {where}: {about}{merged}"
 
 
 def failing_lines(cases: Sequence[HistoryCase], runs: Sequence[HistoryRun]) -> Iterator[str]:

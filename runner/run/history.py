@@ -8,8 +8,8 @@ from runner.core.diagnostics import UsageError, one_line
 from runner.core.globs import glob
 from runner.record.history import queries
 from runner.record.history.adding import Added, EndedRun, add
+from runner.record.history.database import HistoryLocked, file_of_run, opened
 from runner.record.history.database import file_of as history_file
-from runner.record.history.database import file_of_run, opened
 from runner.record.history.queries import HistoryCase, HistoryResult, HistoryRun
 from runner.system import output
 
@@ -83,6 +83,17 @@ def whole(path: Path) -> Shown:
             flaky=tuple(queries.flaky(connection)),
             slowest=tuple(queries.slowest(connection)[:MOST_DETAILED]),
         )
+
+
+def check_history(named: Path | None) -> None:
+    """Raise ``UsageError`` for a named file that is no history, before anything runs. One that is locked or not named is no error."""
+    if named is None or not named.exists():
+        return
+    try:
+        with opened(named):
+            pass
+    except HistoryLocked:
+        pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from runner.core.diagnostics import UsageError
 from runner.core.header import RunFooter, RunHeader
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
-from runner.record.history.stats import BAD, GOOD, CaseStats, folded, of
+from runner.record.history.stats import GOOD, CaseStats, folded, of
 from runner.record.journal import totals
 
 

@@ -49,6 +49,10 @@ class HistoryProblem(UsageError):
     """The history cannot be read or written; the run folders are not affected."""
 
 
+class HistoryLocked(HistoryProblem):
+    """Another process is writing the history."""
+
+
 def file_of(named: Path | None) -> Path:
     """Return the file of the history: the named one, that of the environment variable, or the default."""
     return named or Path(os.environ.get(VARIABLE) or DEFAULT)
@@ -121,7 +125,8 @@ def _problems_of(path: Path) -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code of an extended one
         if code == sqlite3.SQLITE_FULL:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
-        raise HistoryProblem(f"{shown_path(path)}: {_MESSAGES.get(code, f'the history cannot be used: {error}')}") from error
+        kind = HistoryLocked if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else HistoryProblem
+        raise kind(f"{shown_path(path)}: {_MESSAGES.get(code, f'the history cannot be used: {error}')}") from error
 
 
 _MESSAGES = {
