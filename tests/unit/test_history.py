@@ -246,7 +246,7 @@ def test_a_locked_history_is_named_after_a_while(writes: bool, locked: None) -> 
 def test_a_full_disk_loses_no_run_that_was_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """SQLite's own limit of pages gives the error of a full disk."""
     put(day(1, recorded("one")))
-    write_run(Path("a"), day(2, *(recorded(f"case-{number}") for number in range(2000))))
+    write_run(Path("a"), day(2, *(recorded(f"case-{number}") for number in range(300))))
     connect = sqlite3.connect
 
     def small(*arguments: object, **options: object) -> sqlite3.Connection:
