@@ -18,6 +18,9 @@ __all__ = ["history_file"]  # for commands, which do not import ``record``
 MOST_DETAILED = 20
 """How many cases are shown with every result."""
 
+_HINT_SECONDS = 0.5
+"""How long a run waits at its beginning for a process that writes the history: it is a hint."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
@@ -90,7 +93,7 @@ def check_history(named: Path | None) -> None:
     if named is None or not named.exists():
         return
     try:
-        with opened(named):
+        with opened(named, wait=_HINT_SECONDS):
             pass
     except HistoryLocked:
         pass
@@ -112,7 +115,7 @@ def expectations(named: Path | None) -> Expectations:
     if path is None or not path.exists():
         return Expectations()
     try:
-        with opened(path) as connection:
+        with opened(path, wait=_HINT_SECONDS) as connection:
             found = queries.estimates(connection)
     except (UsageError, OSError) as error:
         output.note(f"warning: the order of the cases ignores the history: {error}")

@@ -65,7 +65,7 @@ def file_of_run(named: Path | None) -> Path | None:
 
 
 @contextmanager
-def opened(path: Path, *, writes: bool = False, wait: float = _WAIT_SECONDS) -> Iterator[sqlite3.Connection]:
+def opened(path: Path, *, writes: bool = False, wait: float | None = None) -> Iterator[sqlite3.Connection]:
     """Open a history; with ``writes`` it is made where there is none, and what the block writes is committed as a whole at its end.
 
     Raise ``HistoryProblem`` for a file that is locked, damaged or no history, and ``OSError`` on a full disk.
@@ -73,7 +73,7 @@ def opened(path: Path, *, writes: bool = False, wait: float = _WAIT_SECONDS) -> 
     _require_file(path, writes=writes)
     with _problems_of(path):
         mode = "rwc" if writes else "ro"
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=wait, isolation_level=None)
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=_WAIT_SECONDS if wait is None else wait, isolation_level=None)
         try:
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
