@@ -73,7 +73,9 @@ def opened(path: Path, *, writes: bool = False, wait: float | None = None) -> It
     _require_file(path, writes=writes)
     with _problems_of(path):
         mode = "rwc" if writes else "ro"
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=_WAIT_SECONDS if wait is None else wait, isolation_level=None)
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=_WAIT_SECONDS if wait is None else wait, isolation_level=None
+        )
         try:
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
