@@ -228,6 +228,19 @@ def test_each_problem_of_the_file_has_a_message(make: object, message: str, caps
     assert before == (FILE.read_bytes() if FILE.is_file() else b"")
 
 
+@pytest.mark.parametrize("change", ["UPDATE results SET outcome = 'GREAT'", "UPDATE runs SET merged = '{'", "UPDATE runs SET totals = '?'"])
+def test_values_of_somebody_else_are_no_bug_of_ours(change: str, capsys: pytest.CaptureFixture[str]) -> None:
+    put(day(2, recorded("one")))
+    connection = sqlite3.connect(FILE)
+    connection.execute(change)
+    connection.commit()
+    connection.close()
+    write_run(Path("a"), day(1, recorded("one")))  # an earlier run: the figures are computed again
+    code = main(["history", "show"]) if "totals" in change else main(["history", "add", "a"])
+    assert code == 2
+    assert "this history has values that no version of this program writes" in capsys.readouterr().err
+
+
 @pytest.fixture
 def locked() -> Iterator[None]:
     put(day(1, recorded("one")))

@@ -123,7 +123,9 @@ def _problems_of(path: Path) -> Iterator[None]:
     """Turn errors of SQLite into messages with what to do."""
     try:
         yield
-    except sqlite3.DatabaseError as error:
+    except (ValueError, KeyError) as error:  # of JSON and outcomes that were read
+        raise HistoryProblem(f"{shown_path(path)}: this history has values that no version of this program writes: {error}") from error
+    except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code of an extended one
         if code == sqlite3.SQLITE_FULL:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
