@@ -12,7 +12,7 @@ MOST_CASES = 500
 MOST_RUNS = 200
 """Runs of a machine that a plot shows: the latest."""
 
-_WIDTH, _HEIGHT, _LEFT, _TOP = 720, 130, 46, 12
+_WIDTH, _HEIGHT, _LEFT, _TOP = 720, 130, 60, 14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,8 @@ class Plot:
     marks: tuple[Mark, ...]
     ticks: tuple[tuple[float, str], ...]
     """The height and the text of each line of the grid."""
+    versions: tuple[tuple[float, str], ...]
+    """Where torch is another one than in the run before, and its version."""
     width: int = _WIDTH
     height: int = _HEIGHT
     left: int = _LEFT
@@ -114,4 +116,7 @@ def _plot(title: str, points: Sequence[tuple[HistoryRun, float]], *, unit: str, 
         Mark(x=_LEFT + index * step, y=height(value), title=f"{run.started[:16]} {run.id}, torch {run.torch}: {value:.4g}{unit}")
         for index, (run, value) in enumerate(points)
     )
-    return Plot(title=title, marks=marks, ticks=tuple((height(value), f"{value:.4g}{unit}") for value in (high, (high + low) / 2, low)))
+    ticks = tuple((height(value), f"{value:.3g}{unit}") for value in (high, (high + low) / 2, low))
+    pairs = zip(points, points[1:], marks[1:], strict=False)
+    versions = tuple((mark.x - step / 2, now.torch) for (then, _), (now, _), mark in pairs if then.torch != now.torch)
+    return Plot(title=title, marks=marks, ticks=ticks, versions=versions)

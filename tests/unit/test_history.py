@@ -386,8 +386,21 @@ def test_the_page_has_trends_and_nothing_hostile_becomes_markup(capsys: pytest.C
     assert "first bad run-2" in page.text
     assert text.count("<polyline") == 3
     assert text.count("<circle") == 9
+    assert text.count("stroke-dasharray") == 0
     assert not page.tags & {"script", "img", "link", "iframe", "object", "base", "form", "a"}
     assert not any(name.startswith("on") or name in ("src", "href", "srcset") for name in page.attributes)
     assert not any("\x1b" in part or "\u202e" in part for part in (page.text, *page.values, capsys.readouterr().out))
     assert "http:" not in text
     assert "https:" not in text
+
+
+def test_plots_mark_another_torch() -> None:
+    runs = [
+        day(number, recorded("one"), environment={**MACHINE, "torch": torch})
+        for number, torch in enumerate(("2.13.0", "2.13.0", "2.14.0"), 1)
+    ]
+    put(*runs)
+    assert main(["history", "html", "x.html"]) == 0
+    text = Path("x.html").read_text("utf-8")
+    assert text.count(">torch 2.14.0</text>") == text.count("<polyline") == 3
+    assert ">torch 2.13.0</text>" not in text
