@@ -9,7 +9,8 @@ from runner.report.console import shown_id
 
 _RUNS = 10
 _FAILING = 20
-_RESULTS = 15
+RESULTS = 15
+"""How many results of a case the text shows."""
 
 
 def run_lines(runs: Sequence[HistoryRun]) -> Iterator[str]:
@@ -61,13 +62,13 @@ def case_lines(
         yield f"  {executed}: {percent(stats.pass_rate)} passed, {stats.flaky} FLAKY (flake rate {percent(stats.flake_rate)}), mean {mean}"
         yield f"  {stats.recent}  {first_bad(case, names)}"
         found = [result for result in results.get(case.number, ()) if result.machine == case.machine]
-        for result in found[-_RESULTS:]:
+        for result in found[-RESULTS:]:
             yield (
                 f"    {one_line(result.started[:16])}  {result.outcome:12} {result.seconds:8.1f} s  torch {one_line(result.torch)}  "
                 f"{one_line(result.run)}"
             )
-        if len(found) > _RESULTS:
-            yield f"    and {len(found) - _RESULTS} earlier (--json lists all)"
+        if stats.runs > RESULTS:
+            yield f"    and {stats.runs - RESULTS} earlier (--json lists all)"
     if len(cases) > limit:
         yield f"and {len(cases) - limit} more (--limit N shows more, --json all)"
 
@@ -83,7 +84,8 @@ def ranked_lines(cases: Sequence[HistoryCase], by: str, limit: int) -> Iterator[
         more = f"{stats.flaky} FLAKY, {stats.changes} changes in {stats.executed} executions" if by == "flaky" else f"{stats.timed} passes"
         yield f"{figure:>12}  {shown_id(case.id)} on {one_line(case.machine)} ({more})  {stats.recent}"
     if len(cases) > limit:
-        yield f"and {len(cases) - limit} more (--limit N shows more, --json all)"
+        more = f"{len(cases) - limit} more" if by == "flaky" else "more"
+        yield f"and {more} (--limit N shows more, --json all)"
 
 
 def percent(share: float | None) -> str:

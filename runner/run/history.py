@@ -1,7 +1,7 @@
 """The history as commands use it: adding runs, choosing cases by a glob, and what a run takes from it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from runner.core.diagnostics import UsageError, one_line
@@ -17,6 +17,9 @@ __all__ = ["history_file"]  # for commands, which do not import ``record``
 
 MOST_DETAILED = 20
 """How many cases are shown with every result."""
+
+MOST = 1 << 30
+"""A limit that no history reaches."""
 
 _HINT_SECONDS = 0.5
 """How long a run waits at its beginning for a process that writes the history: it is a hint."""
@@ -54,25 +57,27 @@ def add_runs(path: Path, names: Sequence[str]) -> Iterator[tuple[str, Added | Us
             yield name, add(connection, run)
 
 
-def shown(path: Path, pattern: str = "") -> Shown:
-    """Return the runs, the failing cases, and those that a glob matches; raise ``UsageError`` where it matches none."""
+def shown(path: Path, pattern: str = "", *, results: int = MOST) -> Shown:
+    """Return the runs, the failing cases, and those that a glob matches with their last results; raise ``UsageError`` for no match."""
     with opened(path) as connection:
         found = Shown(file=path, runs=tuple(queries.runs(connection)), failing=tuple(queries.failing(connection)))
         if not pattern:
             return found
         matches = glob(pattern).fullmatch
-        chosen = tuple(case for case in queries.cases(connection) if matches(case.id))
-        if not chosen:
+        numbers = [number for case_id, number in sorted(queries.ids(connection).items()) if matches(case_id)]
+        if not numbers:
             raise UsageError(f"no case of the history matches '{one_line(pattern)}' (only * and ? are special; '*NAME*' finds a part)")
-        numbers = list(dict.fromkeys(case.number for case in chosen))
-        results = queries.results(connection, numbers) if len(numbers) <= MOST_DETAILED else {}
-        return Shown(file=path, runs=found.runs, cases=chosen, results=results, failing=found.failing)
+        return replace(
+            found,
+            cases=tuple(queries.cases(connection, numbers)),
+            results=queries.results(connection, numbers, results) if len(numbers) <= MOST_DETAILED else {},
+        )
 
 
-def ranked(path: Path, by: str) -> Shown:
-    """Return the cases by one figure: ``flaky`` or ``slowest``."""
+def ranked(path: Path, by: str, limit: int = MOST) -> Shown:
+    """Return the cases by one figure: all that are ``flaky``, or the ``slowest``."""
     with opened(path) as connection:
-        chosen = {"flaky": queries.flaky, "slowest": queries.slowest}[by](connection)
+        chosen = queries.flaky(connection) if by == "flaky" else queries.slowest(connection, limit)
         return Shown(file=path, runs=tuple(queries.runs(connection)), cases=tuple(chosen))
 
 
@@ -84,7 +89,7 @@ def whole(path: Path) -> Shown:
             runs=tuple(queries.runs(connection)),
             failing=tuple(queries.failing(connection)),
             flaky=tuple(queries.flaky(connection)),
-            slowest=tuple(queries.slowest(connection)[:MOST_DETAILED]),
+            slowest=tuple(queries.slowest(connection, MOST_DETAILED)),
         )
 
 

@@ -6,9 +6,9 @@ from runner.core.diagnostics import UsageError, shown_path
 from runner.core.exit_codes import ExitCode
 from runner.core.options import HistoryOptions
 from runner.report.history_json import document_of
-from runner.report.history_text import case_lines, failing_lines, ranked_lines, run_lines
+from runner.report.history_text import RESULTS, case_lines, failing_lines, ranked_lines, run_lines
 from runner.report.pages import write_page
-from runner.run.history import Shown, add_runs, history_file, ranked, shown, whole
+from runner.run.history import MOST, Shown, add_runs, history_file, ranked, shown, whole
 from runner.system import output
 
 _TARGETS = {"add": (1, 9999, "RUN"), "show": (0, 1, "GLOB"), "flaky": (0, 0, ""), "slowest": (0, 0, ""), "html": (1, 1, "FILE")}
@@ -26,11 +26,11 @@ def main(options: HistoryOptions) -> ExitCode:
         case "add":
             return _add(path, options)
         case "show":
-            return _show(shown(path, *options.targets), options)
+            return _show(shown(path, *options.targets, results=MOST if options.json else RESULTS + 1), options)
         case "html":
             return _html(path, Path(options.targets[0]))
         case _:
-            found = ranked(path, options.action)
+            found = ranked(path, options.action, MOST if options.json else options.limit + 1)
             if options.json:
                 _document(found, found)
             else:

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
 from runner.core.outcomes import Outcome
@@ -68,42 +68,52 @@ def runs(connection: sqlite3.Connection) -> list[HistoryRun]:
     return [HistoryRun(**{**one, "totals": json.loads(one["totals"]), "merged": tuple(json.loads(one["merged"]))}) for one in found]
 
 
-def cases(connection: sqlite3.Connection, where: str = "1", values: Sequence[object] = ()) -> list[HistoryCase]:
-    """Return the cases on each machine with their figures, by id. ``where`` is a condition of this module on ``stats``."""
+def ids(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return the number of every case, by its id."""
+    return dict(connection.execute("SELECT id, number FROM cases"))
+
+
+def cases(connection: sqlite3.Connection, numbers: Iterable[int]) -> list[HistoryCase]:
+    """Return some cases on each machine, by their numbers."""
+    return [case for number in numbers for case in _cases(connection, f"number = {int(number)} ORDER BY name")]
+
+
+def _cases(connection: sqlite3.Connection, rest: str) -> list[HistoryCase]:
+    """Return the cases on each machine for which a condition of this module holds, in its order."""
     columns = ", ".join(f"stats.{name}" for name in _STATS)
-    query = f"SELECT number, id, name, {columns} FROM stats JOIN cases USING (number) JOIN machines USING (machine) WHERE {where}"
+    query = f"SELECT number, id, name, {columns} FROM stats JOIN cases USING (number) JOIN machines USING (machine) WHERE {rest}"
     return [
         HistoryCase(number=number, id=case_id, machine=machine, stats=CaseStats(**dict(zip(_STATS, row, strict=True))))
-        for number, case_id, machine, *row in connection.execute(f"{query} ORDER BY id, name", values)
+        for number, case_id, machine, *row in connection.execute(query)
     ]
 
 
 def flaky(connection: sqlite3.Connection) -> list[HistoryCase]:
     """Return the cases that were FLAKY, or changed more often than by one failure and its repair; the flakiest first."""
-    found = cases(connection, "flaky > 0 OR changes > 2")
+    found = _cases(connection, "flaky > 0 OR changes > 2 ORDER BY id, name")
     return sorted(found, key=lambda one: -one.stats.flake_rate)
 
 
-def slowest(connection: sqlite3.Connection) -> list[HistoryCase]:
-    """Return the cases that ever passed, by their mean time; the slowest first."""
-    found = cases(connection, "timed > 0")
-    return sorted(found, key=lambda one: -(one.stats.mean or 0.0))
+def slowest(connection: sqlite3.Connection, limit: int) -> list[HistoryCase]:
+    """Return the cases that ever passed, by their mean time; the slowest first, and at most ``limit``."""
+    return _cases(connection, f"timed > 0 ORDER BY stats.seconds / timed DESC, id, name LIMIT {int(limit)}")
 
 
 def failing(connection: sqlite3.Connection) -> list[HistoryCase]:
     """Return the cases that failed and have not passed since; those that broke last come first."""
-    return sorted(cases(connection, "first_bad > 0"), key=lambda one: -one.stats.first_bad)
+    return _cases(connection, "first_bad > 0 ORDER BY first_bad DESC, id, name")
 
 
-def results(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, list[HistoryResult]]:
-    """Return every result of some cases, by the number of the case, in the order in which the runs began."""
+def results(connection: sqlite3.Connection, numbers: Iterable[int], limit: int) -> dict[int, list[HistoryResult]]:
+    """Return the last ``limit`` results of some cases, by the number of the case, in the order in which the runs began."""
     query = (
         "SELECT runs.id, started, torch, name, outcome, results.seconds FROM results JOIN runs USING (run) "
-        "JOIN machines ON machines.machine = results.machine WHERE number = ? ORDER BY started, runs.id"
+        "JOIN machines ON machines.machine = results.machine WHERE number = ? ORDER BY started DESC, runs.id DESC LIMIT ?"
     )
     names = tuple(field.name for field in fields(HistoryResult))
     return {
-        number: [HistoryResult(**dict(zip(names, row, strict=True))) for row in connection.execute(query, (number,))] for number in numbers
+        number: [HistoryResult(**dict(zip(names, row, strict=True))) for row in connection.execute(query, (number, limit))][::-1]
+        for number in numbers
     }
 
 
