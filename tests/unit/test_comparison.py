@@ -271,6 +271,8 @@ def test_a_bench_is_slower_where_its_times_do_not_overlap() -> None:
     [
         ("# kernel path: /tmp/a1/00001/cv/x.py\nx = 1", "# kernel path: /tmp/b2/00002/zz/y.py\nx = 1", True),
         ("p = 0x7f001122", "p = 0x7f99aabb", True),
+        ("c = None  # (32,) (1,) 7f79180fc5f0", "c = None  # (32,) (1,) 55d860254550", True),
+        ("c = 550000000000", "c = 550000000001", False),
         ("x = 1", "x = 2", False),
         ("a / b", "a / c", False),
         ("x0 = 0x10", "x0 = 0x20", False),
