@@ -13,6 +13,7 @@ from runner.core.case import CaseId
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.language.read import schema
+from tests.fakes import observation, seen
 from tests.recorded import recorded, run_of, write_run
 
 FAIL, PASS, UNAVAILABLE = Outcome.FAIL, Outcome.PASS, Outcome.UNAVAILABLE
@@ -218,3 +219,17 @@ def test_code_stands_side_by_side_and_equal_parts_are_left_out() -> None:
     assert '<td class="n"></td><td class="left"></td><td class="n">102</td><td class="right">y = 3</td>' in text
     assert "96 equal lines" in text
     assert "line 3<" not in text
+
+
+def test_captured_graphs_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    def facts(text: str) -> str:
+        graphs = {"graphs": [{"text": text, "ops": {}}]}
+        return json.dumps(observation(seen(measured={"0": graphs, "1": {"graphs": "none"}, "2": [1]}), id="area/one[backend=cpu]"))
+
+    write_run(Path("c"), run_of(recorded("one")), {"observation.json": facts("mm\nrelu\n")})
+    write_run(Path("d"), run_of(recorded("one", FAIL)), {"observation.json": facts("mm\ngelu\n")})
+    assert main(["diff", "c", "d", "--code", "--html", "x.html"]) == 0
+    text = capsys.readouterr().out
+    assert "generated code and graphs: graph 0 of step 0, expectation 0 differs, 0 the same" in text
+    assert "      -relu\n      +gelu\n" in text
+    assert '<td class="right">gelu</td>' in Path("x.html").read_text("utf-8")
