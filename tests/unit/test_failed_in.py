@@ -227,3 +227,28 @@ def test_ranks_come_before_durations_and_exclusive_cases_stay_last() -> None:
     assert ordered() == "bcad"
     assert ordered(a=1.0) == "abcd"
     assert ordered(d=1.0, c=0.5, a=0.1) == "cabd"
+
+
+def test_failed_first_looks_at_the_latest_run_too(executor: FakeExecutor) -> None:
+    made = [
+        recorded(name, outcome, case_id=f"{name}[backend=cpu]", area="", seconds=seconds)
+        for name, outcome, seconds in (("one", Outcome.PASS, 9.0), ("two", Outcome.FAIL, 1.0))
+    ]
+    for arguments, expected in (((), ["one", "two"]), (("--order", "failed-first"), ["two", "one"])):
+        for path in REPORTS.glob("*"):
+            path.unlink() if path.is_symlink() else None
+        name = f"reports/old-{len(arguments)}"
+        write_run(Path(name), run_of(*made))
+        (REPORTS / "latest").symlink_to(Path(name).name)
+        assert order(*arguments) == expected
+
+
+def test_a_run_of_failed_cases_is_resumed(executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
+    name = recorded_run("old", one=Outcome.FAIL, two=Outcome.FAIL)
+    assert main(["run", "--failed-in", name, "--fail-fast", "--out", "new"]) == ExitCode.FAILED
+    lines = Path("new/run.jsonl").read_text().splitlines()
+    Path("new/run.jsonl").write_text("\n".join(lines[:2]) + "\n")  # as after a kill: no result of the second case, no footer
+    assert main(["run", "--failed-in", name, "--fail-fast", "--resume", "new"]) == ExitCode.FAILED, capsys.readouterr().err
+    kinds = [json.loads(line)["kind"] for line in Path("new/run.jsonl").read_text().splitlines()]
+    assert kinds == ["header", "case", "case", "footer"]
+    assert main(["run", "specs", "--fail-fast", "--resume", "new"]) == ExitCode.USAGE
