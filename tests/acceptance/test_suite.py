@@ -1,8 +1,8 @@
 """What the README's first command runs: each shipped case that this machine can run passes, and no case is left out in silence.
 
 CI installs once and runs the tests alone, so this is where it runs the shipped specs: all but those tagged ``slow``, about half of the
-cases that a machine without a GPU can run. A nightly test runs the other half. It is the longest test by far: it is begun first, beside the other tests, and
-leaves them the other cores. ``SUITE_REPORT`` names a second file for its JUnit report.
+cases that a machine without a GPU can run. A nightly test runs the other half. It is the longest test by far: it is begun first, beside
+the other tests, and leaves them the other cores. ``SUITE_REPORT`` names a second file for its JUnit report.
 """
 
 import os
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.timeout(2400)]
 
 
 SLOW = "slow"
-"""The tag of specs of which a case takes a core for 1.5 s or more. The cheapest ten cases of an area stay without it, whatever they take."""
+"""The tag of specs of which a case takes a core for 1.5 s or more; the cheapest ten cases of an area stay without it."""
 
 COVERED_BESIDE = {
     ("step", "aot"): "tests/acceptance/test_words.py",
