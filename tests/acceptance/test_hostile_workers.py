@@ -78,6 +78,7 @@ LONG = {"gigabyte-output": "binary-output", "fork-bomb": "hundred-daemons"}
 
 IN_CI = {name: expected for name, expected in OUTCOMES.items() if name not in LONG}
 
+
 class Ran:
     """The run of some attacks, and what was left right after it."""
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
 from runner.language.load import load
 from runner.language.read import schema
