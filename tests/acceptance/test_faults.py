@@ -196,7 +196,8 @@ class Company:
         self.out = folder / "out"
         chosen = [word for name in names for word in ("--select", f"{name}*")]
         options = ("--isolation", isolation, "--jobs", 1, "--timeout", 60, "--out", self.out)
-        self.done = program("run", SPECS / "hostile-shared", *options, *chosen)
+        start = prestarted_program if isolation == "case" else program
+        self.done = start("run", SPECS / "hostile-shared", *options, *chosen)
         self.results = results_of(self.out)
 
     def of(self, name: str, turn: str) -> CaseResult:
