@@ -84,6 +84,7 @@ IN_CI = (
     "lying-tensor-subclass",
     "replaced-measure-table",
     "replaced-step-method",
+    "replaced-step-trait",
     "replaced-torch-function",
     "deepcopy-returns-self",
     # what is right passes
