@@ -47,7 +47,8 @@ def with_failed(options: RunOptions) -> tuple[RunOptions, Failed | None]:
     if run.footer is None:
         output.note(f"{failed.run} was cut off: what it would have run later is not known")
     if not_run:
-        output.note(f"{not_run} case{'' if not_run == 1 else 's'} of {failed.run} were not run, and are not selected (--resume runs them)")
+        cases = "1 case was" if not_run == 1 else f"{not_run} cases were"
+        output.note(f"{cases} not run in {failed.run}, and {'is' if not_run == 1 else 'are'} not selected (--resume runs what is left)")
     options = replace(options, last_failed=False, failed_in=failed.run)
     return (options if options.paths else _with_files(options, run.header.options)), failed
 

@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 
-from runner.cli.parser import main
+from runner.cli.parser import main, parse
 from runner.core.exit_codes import ExitCode
 from runner.core.observation import Ending
+from runner.core.options import RunOptions
 from runner.core.outcomes import Outcome
 from runner.execute.base import Execution, Job
 from runner.plan import schedule
 from runner.record.history import database, queries
 from runner.record.history.database import opened
 from runner.record.run_folder import REPORTS
+from runner.run.earlier_runs import with_failed
 from tests.conftest import GOOD
 from tests.fakes import FakeExecutor, case, use_executor
 from tests.recorded import recorded, run_of, write_run
@@ -75,17 +77,23 @@ def test_what_failed_in_the_latest_run_is_selected(executor: FakeExecutor, capsy
     assert "no case is selected: none of the 2 cases that failed in" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.FLAKY])  # FLAKY needs lines of attempts
-def test_only_what_fails_a_run_is_selected(outcome: Outcome, executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
-    name = recorded_run("old", one=outcome, two=Outcome.PASS)
-    fails = outcome.is_failure and outcome is not Outcome.NOT_RUN
-    assert main(["run", "--failed-in", name]) == (ExitCode.FAILED if fails else ExitCode.NOTHING)
-    err = capsys.readouterr().err
-    if fails:
-        assert ran() == {"one"}
-    else:
-        assert "no case is selected: no case failed in earlier\n" in err
-    assert ("1 case of earlier were not run" in err) is (outcome is Outcome.NOT_RUN)
+def test_only_what_fails_a_run_is_selected(executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
+    every = [outcome for outcome in Outcome if outcome is not Outcome.FLAKY]  # FLAKY needs lines of attempts
+    name = recorded_run("old", **{outcome.label: outcome for outcome in every})
+    _, options = parse(["run", "--failed-in", name])
+    assert isinstance(options, RunOptions)
+    changed, failed = with_failed(options)
+    assert failed is not None
+    assert (changed.failed_in, changed.paths) == ("earlier", (Path("specs"),))
+    assert {case_id.partition("[")[0] for case_id in failed.ids} == {
+        outcome.label for outcome in every if outcome.is_failure and outcome is not Outcome.NOT_RUN
+    }
+    assert "1 case was not run in earlier, and is not selected (--resume runs what is left)" in capsys.readouterr().err
+
+
+def test_nothing_failed(executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--failed-in", recorded_run("old", one=Outcome.XFAIL, two=Outcome.PASS)]) == ExitCode.NOTHING
+    assert "no case is selected: no case failed in earlier\n" in capsys.readouterr().err
 
 
 def test_a_case_on_request_was_requested_then(executor: FakeExecutor) -> None:

@@ -173,7 +173,7 @@ def test_what_fails_while_it_is_added_is_not_added_in_part(monkeypatch: pytest.M
 
 
 def damaged() -> None:
-    put(*(day(number, *(recorded(f"case-{one}") for one in range(200))) for number in range(1, 4)))
+    put(*(day(number, *(recorded(f"case-{one}") for one in range(60))) for number in range(1, 3)))
     data = bytearray(FILE.read_bytes())
     data[4096:] = b"\xff" * (len(data) - 4096)
     FILE.write_bytes(data)
@@ -367,7 +367,7 @@ def test_the_json_is_valid(line: str, filled: None, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("line", ["add", "show a b", "flaky x", "html", "html a b", "remove x", "show --limit 0"])
-def test_wrong_usage(line: str, filled: None) -> None:
+def test_wrong_usage(line: str) -> None:
     assert main(["history", *line.split()]) == 2
 
 
