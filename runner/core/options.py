@@ -150,6 +150,14 @@ class ReproOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """The options of ``report``."""
+
+    run: str
+    open: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaiveOptions:
     """The options of ``waive``."""
 
@@ -207,6 +215,7 @@ Options: TypeAlias = (
     | ExplainOptions
     | ReproOptions
     | DoctorOptions
+    | ReportOptions
     | WaiveOptions
     | SubmitOptions
     | VerifyOptions
@@ -221,6 +230,7 @@ OPTIONS: Mapping[str, type[Options]] = {
     "audit": AuditOptions,
     "merge": MergeOptions,
     "doctor": DoctorOptions,
+    "report": ReportOptions,
     "waive": WaiveOptions,
     "submit": SubmitOptions,
     "verify": VerifyOptions,
