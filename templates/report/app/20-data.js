@@ -50,9 +50,27 @@ T.load = (index) => {
   D.facets.push({ ...facet("tag", "Tag", tags, D.tags, null), sets: sets.map((set) => set.map((tag) => tags.indexOf(tag))) });
   D.tagSets = sets;
   D.byOutcome = sorted(D.n, D.outcome, D.outcomes.length);
+  kinds();
 };
 
-const facet = (key, title, values, column, of) => ({ key, title, values, column, of });
+// The kinds of cases: the different combinations of the facets' values. There are few; filters look at these, not at each case.
+const kinds = () => {
+  const found = new Map(), sizes = D.facets.map((facet) => (facet.sets || facet.of || facet.values).length + 1);
+  D.kind = new Uint32Array(D.n);
+  D.kinds = [];
+  for (let i = 0; i < D.n; i++) {
+    let key = 0;
+    for (let f = 0; f < D.facets.length; f++) { const facet = D.facets[f], value = facet.column[i]; key = key * sizes[f] + (facet.short ? facet.of[value] : value); }
+    let kind = found.get(key);
+    if (kind === undefined) {
+      found.set(key, (kind = D.kinds.length));
+      D.kinds.push(D.facets.map((facet) => (facet.sets ? facet.sets[facet.column[i]] : [facet.of ? facet.of[facet.column[i]] : facet.column[i]])));
+    }
+    D.kind[i] = kind;
+  }
+};
+
+const facet = (key, title, values, column, of) => ({ key, title, values, column, of, short: of !== null });
 
 const unique = (values) => {
   const found = [...new Set(values)].sort();
@@ -90,12 +108,6 @@ T.find = (id) => {
   const head = bracket < 0 ? id : id.slice(0, bracket);
   for (let i = 0; i < D.n; i++) if ((D.prefix[D.spec[i]] === head || D.odd[i]) && T.id(i) === id) return i;
   return -1;
-};
-
-// The lower-case ids, made at the first search.
-T.haystack = () => {
-  if (!D.hay) { D.hay = new Array(D.n); for (let i = 0; i < D.n; i++) D.hay[i] = T.id(i).toLowerCase(); }
-  return D.hay;
 };
 
 T.details = async (i) => {

@@ -27,54 +27,49 @@ T.go = (state, { quietly = false } = {}) => {
 
 // Returns the cases that pass all filters, in order, and for each facet how many pass all others.
 T.filtered = (state) => {
-  const begun = performance.now();
-  const counts = D.facets.map((facet) => new Uint32Array(facet.values.length));
-  const allows = D.facets.map((facet) => allowed(facet, state[facet.key]));
-  const text = matcher(state);
-  const order = T.order(state.sort);
-  const found = new Uint32Array(D.n);
+  const allows = D.facets.map((facet) => (state[facet.key].length ? new Set(state[facet.key].map((value) => facet.values.indexOf(value))) : null));
+  // of each kind of case: how many facets refuse it, and the last that does
+  const refusals = D.kinds.map((values) => values.reduce((all, own, f) => (allows[f] && !own.some((value) => allows[f].has(value)) ? [all[0] + 1, f] : all), [0, -1]));
+  const passes = Uint8Array.from(refusals, ([count]) => (count === 0 ? 1 : 0));
+  const text = matcher(state), order = T.order(state.sort);
+  const found = new Uint32Array(D.n), sizes = new Uint32Array(D.kinds.length);
   let length = 0;
   for (let at = 0; at < D.n; at++) {
     const i = order[at];
     if (text && !text(i)) continue;
-    let failed = -1, failures = 0;
-    for (let f = 0; f < allows.length; f++) {
-      if (allows[f] && !allows[f][D.facets[f].column[i]]) { failed = f; if (++failures > 1) break; }
-    }
-    if (failures > 1) continue;
-    if (failures === 0) found[length++] = i;
-    for (let f = 0; f < counts.length; f++) {
-      if (failures && f !== failed) continue;
-      const facet = D.facets[f], value = facet.column[i];
-      if (facet.sets) for (const tag of facet.sets[value]) counts[f][tag]++;
-      else counts[f][facet.of ? facet.of[value] : value]++;
-    }
+    const kind = D.kind[i];
+    sizes[kind]++;
+    if (passes[kind]) found[length++] = i;
   }
-  T.lastFilter = performance.now() - begun;
+  const counts = D.facets.map((facet) => new Uint32Array(facet.values.length));
+  refusals.forEach(([refused, by], kind) => {
+    if (refused > 1 || !sizes[kind]) return;
+    D.kinds[kind].forEach((values, f) => { if (!refused || f === by) for (const value of values) counts[f][value] += sizes[kind]; });
+  });
   return { cases: found.subarray(0, length), counts };
 };
 
-// For each number of a facet's column, whether it passes; null where everything does.
-const allowed = (facet, chosen) => {
-  if (!chosen || !chosen.length) return null;
-  const places = new Set(chosen.map((value) => facet.values.indexOf(value)));
-  if (facet.sets) return Uint8Array.from(facet.sets, (set) => (set.some((tag) => places.has(tag)) ? 1 : 0));
-  const size = facet.of ? facet.of.length : facet.values.length;
-  return Uint8Array.from({ length: size }, (_, at) => (places.has(facet.of ? facet.of[at] : at) ? 1 : 0));
-};
-
+// Returns a test of a case for the text of the search: every word must be in its id, its reason or a tag.
 const matcher = (state) => {
   const tests = [];
-  if (state.spec) tests.push((i) => D.prefix[D.spec[i]] === state.spec);
-  if (state.reason) tests.push((i) => D.reasons[D.reason[i]][1] === state.reason);
-  for (const word of state.q.toLowerCase().split(/\s+/).filter(Boolean)) {
-    const hay = T.haystack();
-    const reasons = Uint8Array.from(D.reasons, ([kind, why]) => (`${kind} ${why}`.toLowerCase().includes(word) ? 1 : 0));
-    const tags = Uint8Array.from(D.tagSets, (set) => (set.some((tag) => tag.toLowerCase().includes(word)) ? 1 : 0));
-    tests.push((i) => hay[i].includes(word) || reasons[D.reason[i]] === 1 || tags[D.tags[i]] === 1);
-  }
+  if (state.spec) { const passes = flags(D.prefix, (prefix) => prefix === state.spec); tests.push((i) => passes[D.spec[i]] === 1); }
+  if (state.reason) { const passes = flags(D.reasons, ([, reason]) => reason === state.reason); tests.push((i) => passes[D.reason[i]] === 1); }
+  for (const word of state.q.toLowerCase().split(/\s+/).filter(Boolean)) tests.push(containing(word));
   if (!tests.length) return null;
   return tests.length === 1 ? tests[0] : (i) => tests.every((test) => test(i));
+};
+
+const flags = (values, test) => Uint8Array.from(values, (value) => (test(value) ? 1 : 0));
+
+// A word without the signs between the parts of an id can only be in one part; the parts are few.
+const containing = (word) => {
+  const within = (text) => text.toLowerCase().includes(word);
+  const reasons = flags(D.reasons, (reason) => reason.some(within)), tags = flags(D.tagSets, (set) => set.some(within));
+  const beside = (i) => reasons[D.reason[i]] === 1 || tags[D.tags[i]] === 1;
+  if (/[[\],=]/.test(word)) return (i) => beside(i) || T.id(i).toLowerCase().includes(word);
+  const specs = flags(D.prefix, within), points = flags(D.points, within), backends = flags(D.backends, (name) => within(name) || within("backend"));
+  const odd = Object.keys(D.odd).length > 0;
+  return (i) => specs[D.spec[i]] === 1 || points[D.point[i]] === 1 || backends[D.backend[i]] === 1 || beside(i) || (odd && within(D.odd[i] || ""));
 };
 
 T.sidebar = (state, counts) => {

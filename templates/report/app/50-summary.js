@@ -70,13 +70,21 @@ const causes = (groups, failed) => {
       found.length > MOST_CAUSES && T.to({ view: "cases", outcome: D.names.filter((_, at) => D.failure[at]) }, { class: "cause" }, T.el("span", {}), T.el("span", {}, `${found.length - MOST_CAUSES} more reasons: all failures`))));
 };
 
-const fold = (group, open) => T.el("details", { class: "fold", open },
-  T.el("summary", {}, T.el("span", { class: "count" }, group.count.toLocaleString("en")), T.linked(group.reason)),
-  T.el("div", { class: "in" }, T.el("ul", { class: "ids" }, group.ids.map((i) => T.el("li", {}, T.to({ view: "case", id: T.id(i) }, {}, T.idNode(i))))),
-    group.count > group.ids.length && T.to({ view: "cases", outcome: [group.outcome], reason: group.reason }, {}, `all ${group.count}`)));
+const fold = (group) => (group.count === 1 ? T.el("div", { class: "cause" }, T.el("span", {}, T.chip(group.outcome)), T.to({ view: "case", id: T.id(group.first) }, {}, T.idNode(group.first)), T.el("span", {}), T.el("span", { class: "why" }, T.linked(group.reason))) : folder(group));
+
+const folder = (group) => {
+  const inside = T.el("div", { class: "in" });
+  const fill = () => {
+    if (inside.firstChild) return;
+    T.add(inside, [T.el("ul", { class: "ids" }, group.ids.map((i) => T.el("li", {}, T.to({ view: "case", id: T.id(i) }, {}, T.idNode(i))))),
+      group.count > group.ids.length && T.to({ view: "cases", outcome: [group.outcome], reason: group.reason }, {}, `all ${group.count.toLocaleString("en")}`)]);
+  };
+  return T.el("details", { class: "fold", ontoggle: fill }, T.el("summary", {}, T.el("span", { class: "count" }, group.count.toLocaleString("en")), T.linked(group.reason)), inside);
+};
 
 const folded = (title, groups, note) => (groups.length ? T.el("section", { "aria-label": title }, T.el("h2", {}, title), note && T.el("p", { class: "dim", style: { margin: "0 0 8px" } }, note),
-  T.el("div", { class: "card" }, groups.sort((a, b) => b.count - a.count).map((group) => fold(group, false)))) : null);
+  T.el("div", { class: "card" }, groups.sort((a, b) => b.count - a.count).slice(0, MOST_CAUSES).map(fold),
+    groups.length > MOST_CAUSES && T.to({ view: "cases", outcome: [groups[0].outcome] }, { class: "cause" }, T.el("span", {}), T.el("span", {}, `${(groups.length - MOST_CAUSES).toLocaleString("en")} more reasons`)))) : null);
 
 const waived = (groups) => folded("Known failures", groups.filter((group) => group.outcome === "XFAIL"), "A waiver with an issue and an end date covers each of them.");
 const unavailable = (groups) => folded("Unavailable here, by reason", groups.filter((group) => group.outcome === "UNAVAILABLE"), "These cases were not executed. They count as neither passed nor failed.");

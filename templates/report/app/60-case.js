@@ -47,7 +47,7 @@ const main = (i, detail, source) => {
 
 const failure = (verdict, s) => {
   const [kind, status, file, line, column, expected, observed, text] = verdict;
-  return T.el("div", { class: `fail ${STATUSES[status]}` },
+  return T.el("div", { class: status === 2 ? "fail unjudged" : "fail" },
     T.el("div", { class: "h" }, T.el("b", {}, s(kind)), status === 2 && T.el("span", { class: "chip t-warn" }, "could not be judged"), T.el("span", { class: "mono dim" }, `${s(file)}:${line}:${column}`)),
     T.el("dl", {}, expected ? [T.el("dt", {}, "expected"), T.el("dd", {}, T.el("pre", { class: "want" }, s(expected)))] : null, observed ? [T.el("dt", {}, "observed"), T.el("dd", {}, T.el("pre", { class: "got" }, s(observed)))] : null),
     text ? T.el("pre", { class: "detail" }, s(text)) : null);
@@ -79,13 +79,22 @@ const tinted = (line) => {
   return key ? [key[1], T.el("span", { class: "k" }, key[2]), key[3]] : line;
 };
 
+// The line of the spec that a verdict is about: of a FileCheck the directive, of anything else its expectation.
+const lineOf = (source, verdict, s) => {
+  const directive = s(verdict[0]) === "filecheck" && source.text ? s(verdict[5]).match(/^line \d+: (.+)$/) : null;
+  if (!directive) return verdict[3];
+  const lines = source.text.split("\n");
+  const at = lines.findIndex((line, number) => number + 1 >= verdict[3] && line.trim() === directive[1].trim());
+  return at < 0 ? verdict[3] : at + 1;
+};
+
 const spec = (i, { c, s }, source, found) => {
   const file = D.specs[D.spec[i]][0];
   const notes = new Map(), elsewhere = new Map();
   for (const { verdict } of found) {
     const said = [verdict[5] && `expected ${s(verdict[5])}`, verdict[6] && `observed ${s(verdict[6])}`].filter(Boolean).join("\n");
     const into = s(verdict[2]) === file ? notes : elsewhere;
-    const key = into === notes ? verdict[3] : `${s(verdict[2])}:${verdict[3]}`;
+    const key = into === notes ? lineOf(source, verdict, s) : `${s(verdict[2])}:${verdict[3]}`;
     into.set(key, [...(into.get(key) || []), `${s(verdict[0])}: ${said}`.slice(0, 600)]);
   }
   const marks = new Map([...notes].map(([line, all]) => [line, all.slice(0, 6)]));

@@ -4,17 +4,17 @@ const numbers = (c, s) => {
   const figure = (value) => (typeof value === "number" ? (value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e5) ? value.toExponential(2) : String(Number(value.toPrecision(4)))) : value === null || value === undefined ? "" : String(value));
   const one = (found) => {
     const where = `step ${found.step}${found.path ? `, ${found.path}` : ""}`;
-    const times = typeof found.max_ulp === "number" && typeof found.eager_max_ulp === "number" && found.eager_max_ulp > 0 ? found.max_ulp / found.eager_max_ulp : null;
+    const times = typeof found.max_error === "number" && typeof found.whole_error === "number" && found.whole_error > 0 ? found.max_error / found.whole_error : null;
     const outside = typeof found.outside === "number" && found.outside > 0;
     return T.el("div", { class: "hist" },
       T.el("div", { class: "filehead", style: { marginTop: "0" } }, T.el("b", {}, where), T.el("span", { class: "dim mono" }, [found.dtype, found.shape].filter(Boolean).join(" ")), outside && T.el("span", { class: "chip t-bad" }, `${found.outside.toLocaleString("en")} of ${Number(found.numel).toLocaleString("en")} outside`)),
       found.why_not ? T.el("p", { class: "dim" }, found.why_not) : [
         T.el("div", {}, times !== null && T.el("b", { class: outside ? "failed" : "" }, `${figure(times)} × eager's error. `), T.el("span", { class: "dim" }, `Greatest error ${figure(found.max_ulp)} ulp (${figure(found.max_error)}), eager's ${figure(found.eager_max_ulp)} ulp (${figure(found.eager_max_error)}), against a float64 reference.`)),
         found.histogram ? histogram(found.histogram) : null,
-        outside && found.worst ? T.el("div", { class: "dim mono" }, `worst element ${found.worst.index || ""}: compiled ${figure(found.worst.value)}, eager ${figure(found.worst.eager_value)}, reference ${figure(found.worst.reference)}`) : null]);
+        outside && found.worst ? T.el("div", { class: "dim mono" }, `worst element ${found.worst.index || ""}: compiled ${found.worst.value}, eager ${found.worst.eager_value}, float64 ${found.worst.reference_value}`) : null]);
   };
   const bad = c.numbers.filter((found) => found.outside > 0), rest = c.numbers.filter((found) => !(found.outside > 0));
-  return T.el("section", {}, T.el("h2", {}, "Errors of numbers, in units of eager's"), bad.map(one), bad.length ? T.el("details", { class: "card fold" }, T.el("summary", {}, `${rest.length} within their bounds`), T.el("div", { class: "in" }, rest.map(one))) : rest.slice(0, 3).map(one),
+  return T.el("section", {}, T.el("h2", {}, "Errors of numbers, in units of eager's"), bad.map(one), bad.length ? rest.length > 0 && T.el("details", { class: "card fold" }, T.el("summary", {}, `${rest.length} within their bounds`), T.el("div", { class: "in" }, rest.map(one))) : rest.slice(0, 3).map(one),
     !bad.length && rest.length > 3 && T.el("details", {}, T.el("summary", {}, `${rest.length - 3} more`), rest.slice(3).map(one)), c.numbers_left && T.el("p", { class: "dim" }, `${c.numbers_left} more are in observation.json`));
 };
 
@@ -31,7 +31,7 @@ const histogram = ({ first, compiled, eager }) => {
     const own = tall(compiled[low + at]), reference = tall(eager[low + at]);
     if (own) svg.append(T.svg("rect", { class: "own", x: at * step + 2, y: height - own, width: Math.max(step - 4, 2), height: own }, T.svg("title", {}, `${compiled[low + at]} elements of the compiled result`)));
     if (reference) svg.append(T.svg("rect", { class: "eager", x: at * step + 2, y: height - reference, width: Math.max(step - 4, 2), height: reference }));
-    if (bins < 24 || at % 2 === 0) svg.append(T.svg("text", { x: at * step + step / 2, y: height + 13, "text-anchor": "middle" }, `2^${first + low + at}`));
+    if (bins <= 14 || at % 2 === 0) svg.append(T.svg("text", { x: at * step + step / 2, y: height + 13, "text-anchor": "middle" }, `2^${first + low + at}`));
   }
   svg.append(T.svg("line", { class: "axis", x1: 0, x2: width, y1: height, y2: height }));
   svg.append(T.svg("rect", { class: "own", x: 0, y: height + 22, width: 9, height: 9 }), T.svg("text", { x: 14, y: height + 30 }, "compiled"),

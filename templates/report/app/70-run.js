@@ -14,7 +14,7 @@ T.runView = () => {
 const table = (heads, rows, numeric = []) => T.el("div", { class: "card" }, T.el("table", { class: "grid" }, T.el("thead", {}, T.el("tr", {}, heads.map((name, at) => T.el("th", { scope: "col", class: numeric.includes(at) ? "num" : "" }, name)))),
   T.el("tbody", {}, rows.map((row) => T.el("tr", {}, row.map((value, at) => T.el("td", { class: numeric.includes(at) ? "num" : "" }, value)))))));
 
-const slowest = () => T.el("section", {}, T.el("h2", {}, "Slowest cases"), table(["outcome", "case", "time"], [...T.order("time").subarray(0, SLOWEST)].map((i) => [T.chip(D.names[D.outcome[i]]), T.to({ view: "case", id: T.id(i), sort: "time" }, {}, T.idNode(i)), T.seconds(D.ms[i] / 1000)]), [2]));
+const slowest = () => T.el("section", {}, T.el("h2", {}, "Slowest cases"), table(["outcome", "case", "time"], [...T.order("time").subarray(0, SLOWEST)].filter((i) => D.ms[i]).map((i) => [T.chip(D.names[D.outcome[i]]), T.to({ view: "case", id: T.id(i), sort: "time" }, {}, T.idNode(i)), T.seconds(D.ms[i] / 1000)]), [2]));
 
 const profile = ([found]) => (found ? T.el("section", {}, T.el("h2", {}, `Profile ${found.profile} ${found.version}: ${found.conformance}`),
   table(["level", "", "required", "executed", "passed", "waived", "failed", "not executed"], found.levels, [2, 3, 4, 5, 6, 7]), found.problems.map((problem) => T.el("p", {}, problem)),

@@ -8,8 +8,6 @@ T.start = (index) => {
   window.addEventListener("hashchange", T.render);
   document.addEventListener("keydown", T.pressed);
   T.render();
-  T.startedAfter = performance.now();
-  setTimeout(T.haystack, 50);
 };
 
 T.frame = () => {
@@ -57,7 +55,7 @@ T.render = () => {
   document.title = `${state.view === "case" ? state.id : TITLES[state.view]} · ${D.head.run}`;
   made.ready();
   const now = T.main.querySelector(".side");
-  if (now) now.scrollTop = scrolled;
+  if (now && scrolled) now.scrollTop = scrolled;
   if (known.facet && now) { const box = [...now.querySelectorAll("input")].find((one) => one.dataset.facet === known.facet && one.value === known.value); if (box) box.focus({ preventScroll: true }); }
   T.focusList = false;
   T.renderedAt = performance.now();
