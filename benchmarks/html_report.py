@@ -2,8 +2,9 @@
 
     python benchmarks/html_report.py --cases 150000 --chromium /usr/bin/chromium
 
-The results are synthetic: specs with a matrix of dtypes and sizes on four backends, 2 % of them with failures of 12 kinds. A time in the browser
-is the whole of it, from the click or the key to the frame that shows its effect. Needs ``pip install playwright`` and a Chromium.
+The results are synthetic: specs with a matrix of dtypes and sizes on four backends; 2 % of the cases failed, each with a reason of
+its own. A time in the browser is the whole of it, from the change of a filter to the frame that shows its effect. Needs
+``pip install playwright`` and a Chromium.
 """
 
 import argparse
@@ -50,7 +51,9 @@ def results(count: int) -> Iterator[CaseResult]:
         area, backend = AREAS[spec % len(AREAS)], BACKENDS[point % 4]
         name, file = f"claim-number-{spec}", f"specs/{AREAS[spec % len(AREAS)]}/claim-number-{spec}.yaml"
         params = f"dtype={DTYPES[point % 5]},size={point // 4}"
-        outcome = FAILED[number // 50 % len(FAILED)] if number % 50 == 7 else Outcome.UNAVAILABLE if backend in ("rocm", "xpu") else Outcome.PASS
+        outcome = (
+            FAILED[number // 50 % len(FAILED)] if number % 50 == 7 else Outcome.UNAVAILABLE if backend in ("rocm", "xpu") else Outcome.PASS
+        )
         yield result(number, f"{area}/{name}[backend={backend},{params}]", outcome, (file, area, name, backend))
 
 
@@ -175,7 +178,13 @@ def main() -> int:
         seconds = written(folder, options.cases)
         size = sum(path.stat().st_size for path in (folder / "report").iterdir())
         index = (folder / "report" / "index.js").stat().st_size
-        found = {"cases": options.cases, "write_s": round(seconds, 2), "bytes": size, "index_bytes": index, **measured(folder, options.chromium)}
+        found = {
+            "cases": options.cases,
+            "write_s": round(seconds, 2),
+            "bytes": size,
+            "index_bytes": index,
+            **measured(folder, options.chromium),
+        }
     json.dump(found, sys.stdout, indent=2)
     print()
     slow = [name for name, one in found["filter_ms"].items() if one["median"] > FILTER_LIMIT_MS]

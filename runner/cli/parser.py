@@ -49,8 +49,7 @@ def parser() -> argparse.ArgumentParser:
     _audit(commands)
     _merge(commands)
     _doctor(commands)
-    others = (report_options.COMMANDS, waive_options.COMMANDS, submit_options.COMMANDS)
-    for name, (add, text, description) in (one for family in others for one in family.items()):
+    for name, (add, text, description) in {**report_options.COMMANDS, **waive_options.COMMANDS, **submit_options.COMMANDS}.items():
         add(commands.add_parser(name, help=text, description=description))
     return top
 

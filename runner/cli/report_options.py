@@ -4,8 +4,8 @@ import argparse
 
 HELP = "write the HTML report of a run again"
 DESCRIPTION = (
-    "Write the HTML report of a recorded run again, from its journal and the files beside it: index.html in the run's folder, and the folder "
-    "report that it loads. Example: torch-conformance report latest --open"
+    "Write the HTML report of a recorded run again, from its journal and the files beside it: index.html in the run's folder, and the "
+    "folder 'report', which the page loads. Example: torch-conformance report latest --open"
 )
 
 

@@ -19,6 +19,7 @@ LINES = {
     "audit": "audit",
     "merge": "merge one",
     "doctor": "doctor",
+    "report": "report latest --open",
     "waive": "waive one",
     "submit": "submit one",
     "verify": "verify one.tar.zst",

@@ -87,9 +87,7 @@ class Details:
             "attachments": [*map(of, result.attachments)],
             "benches": result.benches_left_out,
             "waivers": [_waiver(waiver, strings) for waiver in result.waivers],
-            "timings": [
-                [of(one.name), of(one.form), one.median_ms, one.least_ms, one.most_ms, one.count] for one in result.timings
-            ],
+            "timings": [[of(one.name), of(one.form), one.median_ms, one.least_ms, one.most_ms, one.count] for one in result.timings],
             "attempts": [{**_attempt(one, strings), "reason": of(one.reason)} for one in result.attempts],
             "code": self._code(result),
             **self._facts(result),

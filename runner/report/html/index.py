@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from runner.core.escaping import one_line
 from runner.core.outcomes import Outcome
@@ -30,13 +31,16 @@ _FIRST = (
 """The order of the page: what needs a person first."""
 
 
+_Value = TypeVar("_Value", str, tuple[str, ...])
+
+
 @dataclass
-class _Table:
+class _Table(Generic[_Value]):
     """The different values of a column."""
 
-    numbers: dict[Json, int] = field(default_factory=dict)
+    numbers: dict[_Value, int] = field(default_factory=dict)
 
-    def of(self, value: Json) -> int:
+    def of(self, value: _Value) -> int:
         """Return the number of a value."""
         return self.numbers.setdefault(value, len(self.numbers))
 
@@ -44,7 +48,8 @@ class _Table:
 def index_of(results: Sequence[CaseResult], chunks: Sequence[int]) -> dict[str, Json]:
     """Return the index; ``chunks`` has the number of the first case of each chunk of details."""
     places = {outcome: place for place, outcome in enumerate(_FIRST)}
-    specs, backends, points, reasons, tags = _Table(), _Table(), _Table(), _Table(), _Table()
+    specs, reasons, tags = _Table[tuple[str, ...]](), _Table[tuple[str, ...]](), _Table[tuple[str, ...]]()
+    backends, points = _Table[str](), _Table[str]()
     columns: dict[str, list[int]] = {name: [] for name in ("outcome", "spec", "backend", "point", "reason", "tags", "ms")}
     odd: dict[str, str] = {}
     for number, result in enumerate(results):

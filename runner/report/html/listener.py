@@ -32,7 +32,8 @@ class HtmlReporter:
         except OSError as error:
             where = f" {error.filename}" if error.filename else ""
             self._warn(f"cannot write{where}: {error.strerror or error}")
-        except Exception as error:  # noqa: BLE001 - the journal is complete and says how the run ended; a defect of the page must not change its exit code
+        except Exception as error:
+            # the journal is complete and says how the run ended: a defect of the page must not change the exit code
             self._warn(f"{type(error).__name__}: {error}; this is a bug of torch-conformance, please report it")
         else:
             output.note(f"page: {one_line(shown_page(self._folder))}")

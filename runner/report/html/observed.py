@@ -77,11 +77,13 @@ def _histogram(value: Json) -> dict[str, Json] | None:
 
 def _tunings(value: Json) -> Iterator[dict[str, Json]]:
     for one in _list(_get(value, "found")):
-        backends = {
-            _word(name): [*(_figure(_get(tally, key)) for key in ("rendered", "compiled", "failed", "timed", "won")), _word(_get(tally, "error"))]
-            for name, tally in _items(_get(one, "backends"))
-        }
+        backends = {_word(name): _tally(tally) for name, tally in _items(_get(one, "backends"))}
         yield {**{name: _word(_get(one, name)) for name in ("op", "how", "winner", "won_by")}, "backends": backends}
+
+
+def _tally(value: Json) -> list[Json]:
+    counts = [_figure(_get(value, key)) for key in ("rendered", "compiled", "failed", "timed", "won")]
+    return [*counts, _word(_get(value, "error"))]
 
 
 def pieces_of(folder: Path, attempt: Attempt, names: Sequence[str], room: int) -> list[Json]:

@@ -3,13 +3,15 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
-from runner.core.header import RunFooter, RunHeader
+from runner.core.header import MissedCases, RunFooter, RunHeader
 from runner.core.protocol import Json
 from runner.core.results import CaseResult
 from runner.report.html.index import totals_of
 from runner.report.html.scripts import shown
+
+_LISTED = 1_000
+"""Cases that an earlier run executed and this one did not."""
 
 
 def head_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None) -> dict[str, Json]:
@@ -48,7 +50,7 @@ def facts_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter
         "coverage": [*_coverage(results)],
         "operators": [*_operators(results)],
         "ledgers": [_shown(asdict(ledger)) for ledger in footer.ledgers] if footer else [],
-        "against": [_against(asdict(earlier)) for earlier in footer.against] if footer else [],
+        "against": [_against(earlier) for earlier in footer.against] if footer else [],
         "statement": [_statement(footer)] if footer and footer.statement else [],
     }
 
@@ -81,9 +83,9 @@ def _operators(results: Sequence[CaseResult]) -> Iterator[Json]:
         yield [shown(name), dict(found[name])]
 
 
-def _against(earlier: dict[str, Any]) -> Json:
-    missed = earlier["missed"]
-    return _shown({**earlier, "missed": [[name, reason] for name, reason in list(missed.items())[:1000]], "count": len(missed)})
+def _against(earlier: MissedCases) -> Json:
+    listed = [[name, reason] for name, reason in list(earlier.missed.items())[:_LISTED]]
+    return _shown({"run": earlier.run, "executed": earlier.executed, "missed": listed, "count": len(earlier.missed)})
 
 
 def _statement(footer: RunFooter) -> Json:
@@ -104,7 +106,7 @@ def _statement(footer: RunFooter) -> Json:
     )
 
 
-def _shown(value: Json) -> Json:
+def _shown(value: object) -> Json:
     """Return JSON whose strings have visible escapes."""
     match value:
         case str():

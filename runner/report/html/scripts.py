@@ -4,7 +4,6 @@ import functools
 import json
 
 from runner.core.escaping import plain
-from runner.core.protocol import Json
 
 CALL = "conformance"
 """The function of the page that a script calls."""
@@ -13,7 +12,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\x27", "<": "\\x3c", ">": "\\x3e"
 """Of ASCII text within a JavaScript string in single quotes."""
 
 
-def script(name: str, value: Json) -> bytes:
+def script(name: str, value: object) -> bytes:
     """Return a script that hands a value to the page: ASCII, one line, with nothing that could end a script or begin markup."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return f"{CALL}('{name}','{text.translate(_ESCAPES)}');\n".encode("ascii")

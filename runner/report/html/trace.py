@@ -2,7 +2,7 @@
 
 import heapq
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -100,7 +100,7 @@ def trace_of(intervals: Sequence[Interval], results: Sequence[CaseResult]) -> It
     yield b"\n]}\n"
 
 
-def _event(process: int, row: int, one: Interval, result: CaseResult) -> Json:
+def _event(process: int, row: int, one: Interval, result: CaseResult) -> dict[str, Json]:
     return {
         "ph": "X",
         "pid": process,
@@ -113,9 +113,9 @@ def _event(process: int, row: int, one: Interval, result: CaseResult) -> Json:
     }
 
 
-def _name(process: int, name: str) -> Json:
+def _name(process: int, name: str) -> dict[str, Json]:
     return {"ph": "M", "pid": process, "name": "process_name", "args": {"name": name}}
 
 
-def _line(event: Json) -> bytes:
+def _line(event: Mapping[str, object]) -> bytes:
     return json.dumps(event, ensure_ascii=True, allow_nan=False).encode("ascii")

@@ -18,7 +18,6 @@ from runner.report.html.trace import columns_of, intervals_of, trace_of
 from runner.system import data_dirs
 from runner.system.streams import naming
 
-
 PAGE, PARTS = "index.html", "report"
 """The page, and the folder of what it loads, in the folder of a run."""
 
@@ -49,9 +48,7 @@ def remove_page(folder: Path) -> None:
         (folder / PAGE).unlink()
 
 
-def _write_parts(
-    parts: Path, folder: Path, header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None
-) -> None:
+def _write_parts(parts: Path, folder: Path, header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None) -> None:
     details = Details(folder, results)
     for number, chunk in enumerate(details.chunks()):
         _write(parts / f"cases-{number}.js", chunk)
