@@ -22,7 +22,7 @@ VIEWS = ("summary", "cases", "matrix", "run")
 def browser() -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip("no Chromium is installed")
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (the extra browser)")
     with api.sync_playwright() as playwright:
         yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
 
