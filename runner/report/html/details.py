@@ -85,6 +85,7 @@ class Details:
             "digest": of(result.digest),
             "notes": [*map(of, result.notes)],
             "attachments": [*map(of, result.attachments)],
+            "files": [of(name) for name in result.evidence if name not in names_of(result)],
             "benches": result.benches_left_out,
             "waivers": [_waiver(waiver, strings) for waiver in result.waivers],
             "timings": [[of(one.name), of(one.form), one.median_ms, one.least_ms, one.most_ms, one.count] for one in result.timings],

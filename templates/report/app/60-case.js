@@ -48,7 +48,7 @@ const main = (i, detail, source) => {
 const failure = (verdict, s) => {
   const [kind, status, file, line, column, expected, observed, text] = verdict;
   return T.el("div", { class: status === 2 ? "fail unjudged" : "fail" },
-    T.el("div", { class: "h" }, T.el("b", {}, s(kind)), status === 2 && T.el("span", { class: "chip t-warn" }, "could not be judged"), T.el("span", { class: "mono dim" }, `${s(file)}:${line}:${column}`)),
+    T.el("div", { class: "h" }, T.el("b", {}, s(kind)), status === 2 && !["crash", "timeout"].includes(s(kind)) && T.el("span", { class: "chip t-warn" }, "could not be judged"), T.el("span", { class: "mono dim" }, `${s(file)}:${line}:${column}`)),
     T.el("dl", {}, expected ? [T.el("dt", {}, "expected"), T.el("dd", {}, T.el("pre", { class: "want" }, s(expected)))] : null, observed ? [T.el("dt", {}, "observed"), T.el("dd", {}, T.el("pre", { class: "got" }, s(observed)))] : null),
     text ? T.el("pre", { class: "detail" }, s(text)) : null);
 };
