@@ -48,13 +48,13 @@ REPORTERS: tuple[Reporter, ...] = (
         (HeaderCompleted, AttemptFinished, CaseFinished, CaseUnfinished, ExecutionEnded, RunEnded, RunAbandoned),
         writes_files=True,
     ),
+    Reporter("html", HtmlReporter, (RunEnded, RunAbandoned), writes_files=True),
     Reporter(
         "terminal",
         TerminalReporter,
         (RunStarted, Waiting, AttemptFinished, CaseFinished, Note, Warned, ExecutionEnded, RunEnded, RunAbandoned),
     ),
     Reporter("junit", JUnitReporter, (RunStarted, HeaderCompleted, ResultsCompleted, RunAbandoned), writes_files=True),
-    Reporter("html", HtmlReporter, (RunEnded, RunAbandoned), writes_files=True),
 )
 """In the order in which they receive each event. The journal is the first: a result that cannot be recorded is not reported."""
 

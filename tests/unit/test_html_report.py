@@ -31,6 +31,8 @@ from runner.report.html.sources import sources_of
 from runner.report.html.trace import intervals_of, trace_of
 from runner.report.html.writing import write_page
 from runner.report.setup import ReportSetup
+from runner.report.table import REPORTERS
+from runner.report.terminal import TerminalReporter
 from tests.fences import ROOT
 from tests.results import as_outcome, footer_of
 
@@ -397,13 +399,16 @@ def ended(*results: CaseResult) -> RunEnded:
     return RunEnded(header=HEADER, results=results, footer=footer_of(results))
 
 
-def test_a_run_prints_the_page_on_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    reporter(tmp_path / "a\n::error::b").on_event(ended(case()))
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    assert err.startswith("page: ")
-    assert "/index.html" in err
+def test_a_run_names_the_page_on_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = RunFolder(path=tmp_path / "a\n::error::b", run_id="x", junit_files=[Path("junit.xml")])
+    folder.path.mkdir()
+    for make in (listener.HtmlReporter, TerminalReporter):
+        make(ReportSetup(folder=folder)).on_event(ended(case()))
+    *_, page, last = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"page: \S.*a \\x3a:error::b/index\.html", page), page
+    assert last.startswith("executed 1 of 1 selected")
+    names = [reporter.name for reporter in REPORTERS]
+    assert names.index("journal") < names.index("html") < names.index("terminal"), "the run is recorded first, and the page named last"
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device", "index.js"), ValueError("a defect of the page")])

@@ -1,16 +1,16 @@
-"""The HTML report as a listener: it writes the page once the journal has its footer."""
+"""The HTML report as a listener: it writes the page once the journal has its footer, before the terminal names it."""
 
 from runner.core.diagnostics import shown_path
 from runner.core.escaping import one_line
 from runner.core.events import RunAbandoned, RunEnded, RunEvent
-from runner.record.run_folder import LATEST, REPORTS, RunFolder
+from runner.record.run_folder import LATEST, REPORTS
 from runner.report.html.writing import PAGE, remove_page, write_page
 from runner.report.setup import ReportSetup
 from runner.system import output
 
 
 class HtmlReporter:
-    """Writes the page, and prints its path. The run has ended by then: a page that cannot be written is a warning."""
+    """Writes the page; the terminal names it. The run has ended by then: a page that cannot be written is a warning."""
 
     def __init__(self, setup: ReportSetup) -> None:
         self._folder = setup.folder
@@ -29,20 +29,15 @@ class HtmlReporter:
     def _write(self, ended: RunEnded) -> None:
         try:
             write_page(self._folder.path, ended.header, ended.results, ended.footer)
+            self._folder.page = shown_path((REPORTS / LATEST if self._folder.is_latest else self._folder.path) / PAGE)
         except OSError as error:
             where = f" {error.filename}" if error.filename else ""
             self._warn(f"cannot write{where}: {error.strerror or error}")
         except Exception as error:
             # the journal is complete and says how the run ended: a defect of the page must not change the exit code
             self._warn(f"{type(error).__name__}: {error}; this is a bug of torch-conformance, please report it")
-        else:
-            output.note(f"page: {one_line(shown_page(self._folder))}")
 
     def _warn(self, why: str) -> None:
+        """Remove a page of an earlier part of the run, which has other results."""
         remove_page(self._folder.path)
         output.note(f"warning: the HTML report was not written: {one_line(why)}")
-
-
-def shown_page(folder: RunFolder) -> str:
-    """Return the path of the page as messages show it."""
-    return shown_path((REPORTS / LATEST if folder.is_latest else folder.path) / PAGE)
