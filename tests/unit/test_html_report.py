@@ -268,6 +268,13 @@ def test_errors_histogram_and_census_come_from_the_observation() -> None:
     assert found["tunings"][0]["backends"] == {"CK": [3, 2, 1, 2, 1, shown(HOSTILE)]}
 
 
+def test_numbers_outside_of_their_bounds_come_first_and_those_left_out_are_counted() -> None:
+    steps = [observation(max_ulp=float(number), outside=int(number == 39))["steps"][0] for number in range(40)]
+    found = observed.facts_of({"steps": steps})
+    assert [one["max_ulp"] for one in found["numbers"]] == [39.0, *map(float, range(23))]
+    assert (found["numbers_left"], "tunings_left" in found) == (16, False)
+
+
 @pytest.mark.parametrize(
     "lie",
     [None, 7, "text", [], {"steps": 3}, {"steps": [None, 1, "x"]}, {"steps": [{"measured": [1], "tunings": "x"}]}]

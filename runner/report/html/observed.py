@@ -26,6 +26,7 @@ CODE_OF_CASE, PIECE = 200_000, 60_000
 _ROW = re.compile(r">\s*(?P<number>[0-9]{1,8}) \| ?(?P<text>.*)")
 _CODE = re.compile(r"(?:code|graph)-[0-9]{1,4}(?:-[a-z_]{1,20})?-[0-9]{1,4}\.txt")
 _FIGURES = ("max_error", "max_ulp", "eager_max_error", "eager_max_ulp", "numel", "outside", "nonfinite", "factor", "whole_error")
+_OF_WORST = ("index", "value", "eager_value", "reference_value")
 
 
 def observation_of(folder: Path, attempt: Attempt) -> Json:
@@ -39,34 +40,43 @@ def observation_of(folder: Path, attempt: Attempt) -> Json:
 
 
 def facts_of(observation: Json) -> dict[str, Json]:
-    """Return the facts that the page shows; keys without a fact are absent."""
-    numbers: list[Json] = []
-    tunings: list[Json] = []
-    for step, facts in enumerate(_list(_get(observation, "steps"))):
-        numbers += _numbers(step, facts)
-        tunings += [{"step": step, **one} for one in _tunings(_get(facts, "tunings"))]
-    found = {"numbers": numbers[:_MOST_NUMBERS], "tunings": tunings[:_MOST_TUNINGS]}
-    left = {"numbers": len(numbers) - _MOST_NUMBERS, "tunings": len(tunings) - _MOST_TUNINGS}
-    more = {f"{name}_left": count for name, count in left.items() if count > 0}
-    return {**{name: value for name, value in found.items() if value}, **more}
+    """Return the facts that the page shows; keys without a fact are absent. Numbers outside of their bounds come first."""
+    steps = list(enumerate(_list(_get(observation, "steps"))))
+    leaves = [(step, index, leaf) for step, facts in steps for index, leaf in _leaves(facts)]
+    leaves.sort(key=lambda one: not _is_outside(one[2]))
+    tunings = [(step, one) for step, facts in steps for one in _list(_get(_get(facts, "tunings"), "found"))]
+    found = {
+        "numbers": [_number(*one) for one in leaves[:_MOST_NUMBERS]],
+        "tunings": [_tuning(*one) for one in tunings[:_MOST_TUNINGS]],
+        "numbers_left": max(len(leaves) - _MOST_NUMBERS, 0),
+        "tunings_left": max(len(tunings) - _MOST_TUNINGS, 0),
+    }
+    return {name: value for name, value in found.items() if value}
 
 
-def _numbers(step: int, facts: Json) -> Iterator[dict[str, Json]]:
+def _leaves(facts: Json) -> Iterator[tuple[str, Json]]:
     for index, measured in _items(_get(facts, "measured")):
-        for leaf in _list(_get(measured, "leaves")):
-            calibrated = _get(leaf, "calibrated")
-            if not isinstance(calibrated, dict):
-                continue
-            one: dict[str, Json] = {"step": step, "expectation": _word(index), "path": _word(_get(leaf, "path"))}
-            one |= {"dtype": _word(_get(leaf, "dtype")), "shape": _word(_get(leaf, "shape"))}
-            one |= {name: _figure(calibrated.get(name)) for name in _FIGURES if name in calibrated}
-            if why := calibrated.get("why_not"):
-                one["why_not"] = _word(why)
-            if (worst := calibrated.get("worst")) and isinstance(worst, dict):
-                one["worst"] = {_word(name): _figure(value) for name, value in list(worst.items())[:12]}
-            if histogram := _histogram(calibrated.get("histogram")):
-                one["histogram"] = histogram
-            yield one
+        yield from ((index, leaf) for leaf in _list(_get(measured, "leaves")) if isinstance(_get(leaf, "calibrated"), dict))
+
+
+def _is_outside(leaf: Json) -> bool:
+    outside = leaf["calibrated"].get("outside")
+    return _is_count(outside) and outside > 0
+
+
+def _number(step: int, index: str, leaf: Json) -> dict[str, Json]:
+    calibrated = leaf["calibrated"]
+    one: dict[str, Json] = {"step": step, "expectation": _word(index)}
+    one |= {name: _word(_get(leaf, name)) for name in ("path", "dtype", "shape")}
+    one |= {name: _figure(calibrated[name]) for name in _FIGURES if name in calibrated}
+    if why := calibrated.get("why_not"):
+        one["why_not"] = _word(why)
+    worst = calibrated.get("worst")
+    if isinstance(worst, dict):
+        one["worst"] = {name: _figure(worst[name]) for name in _OF_WORST if name in worst}
+    if histogram := _histogram(calibrated.get("histogram")):
+        one["histogram"] = histogram
+    return one
 
 
 def _histogram(value: Json) -> dict[str, Json] | None:
@@ -75,10 +85,9 @@ def _histogram(value: Json) -> dict[str, Json] | None:
     return {"first": first, **bins} if _is_count(first, negative=True) and any(map(any, bins.values())) else None
 
 
-def _tunings(value: Json) -> Iterator[dict[str, Json]]:
-    for one in _list(_get(value, "found")):
-        backends = {_word(name): _tally(tally) for name, tally in _items(_get(one, "backends"))}
-        yield {**{name: _word(_get(one, name)) for name in ("op", "how", "winner", "won_by")}, "backends": backends}
+def _tuning(step: int, one: Json) -> dict[str, Json]:
+    backends = {_word(name): _tally(tally) for name, tally in _items(_get(one, "backends"))}
+    return {"step": step, **{name: _word(_get(one, name)) for name in ("op", "how", "winner", "won_by")}, "backends": backends}
 
 
 def _tally(value: Json) -> list[Json]:
