@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from runner import __version__
-from runner.cli import ledger_options, recorded_options, selecting, submit_options, waive_options
+from runner.cli import ledger_options, recorded_options, report_options, selecting, submit_options, waive_options
 from runner.cli.option_types import factor, natural, positive, seed, times
 from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
     _repro(commands)
     _audit(commands)
     _doctor(commands)
-    for table in (recorded_options.COMMANDS, waive_options.COMMANDS, submit_options.COMMANDS):
+    for table in (recorded_options.COMMANDS, report_options.COMMANDS, waive_options.COMMANDS, submit_options.COMMANDS):
         for name, (add, text, description) in table.items():
             add(commands.add_parser(name, help=text, description=description))
     return top

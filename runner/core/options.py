@@ -186,6 +186,14 @@ class ReproOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """The options of ``report``."""
+
+    run: str
+    open: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaiveOptions:
     """The options of ``waive``."""
 
@@ -245,6 +253,7 @@ Options: TypeAlias = (
     | ExplainOptions
     | ReproOptions
     | DoctorOptions
+    | ReportOptions
     | WaiveOptions
     | SubmitOptions
     | VerifyOptions
@@ -261,6 +270,7 @@ OPTIONS: Mapping[str, type[Options]] = {
     "diff": DiffOptions,
     "history": HistoryOptions,
     "doctor": DoctorOptions,
+    "report": ReportOptions,
     "waive": WaiveOptions,
     "submit": SubmitOptions,
     "verify": VerifyOptions,

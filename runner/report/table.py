@@ -23,6 +23,7 @@ from runner.core.events import (
 from runner.core.options import RunOptions
 from runner.record.run_folder import RunFolder
 from runner.report.history import HistoryReporter
+from runner.report.html.listener import HtmlReporter
 from runner.report.journal import JournalReporter
 from runner.report.junit import JUnitReporter
 from runner.report.setup import ReportSetup
@@ -48,6 +49,7 @@ REPORTERS: tuple[Reporter, ...] = (
         (HeaderCompleted, AttemptFinished, CaseFinished, CaseUnfinished, ExecutionEnded, RunEnded, RunAbandoned),
         writes_files=True,
     ),
+    Reporter("html", HtmlReporter, (RunEnded, RunAbandoned), writes_files=True),
     Reporter(
         "terminal",
         TerminalReporter,

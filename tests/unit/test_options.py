@@ -21,6 +21,7 @@ LINES = {
     "diff": "diff one two",
     "history": "history show",
     "doctor": "doctor",
+    "report": "report latest --open",
     "waive": "waive one",
     "submit": "submit one",
     "verify": "verify one.tar.zst",
