@@ -22,6 +22,7 @@ LINES = {
     "waive": "waive one",
     "submit": "submit one",
     "verify": "verify one.tar.zst",
+    "export": "export one",
 }
 
 
@@ -70,12 +71,17 @@ def test_the_journal_records_every_option_under_its_name() -> None:
         "against": "",
         "backend": "",
         "backends": "",
+        "badge": "",
         "bench": "",
+        "code-quality": "",
+        "ctrf": "",
         "fail-fast": "",
         "flaky": "fail",
+        "github": "auto",
         "isolation": "case",
         "jobs": "auto",
         "junit": "",
+        "junit-flavour": "default",
         "memory-limit": "auto",
         "min-executed": "1",
         "no-kept": "",
@@ -87,6 +93,7 @@ def test_the_journal_records_every_option_under_its_name() -> None:
         "require": "",
         "resume": "",
         "retries": "0",
+        "sarif": "",
         "select": "",
         "service": "",
         "shard": "",
