@@ -13,20 +13,25 @@ from runner.report.junit import write_junit
 from runner.report.run_report import RunReport
 
 
-def recorded(name: str) -> RunReport:
-    """Return the run that is named by its folder, its id or ``latest``; raise ``UsageError`` if it cannot be read, or is still written."""
+def export(name: str, files: Mapping[str, Path], junit_flavour: str = "default") -> RunReport:
+    """Write the files of a recorded run; raise ``UsageError`` if a file cannot be written, or the run cannot be read, or is still written.
+
+    ``name`` is the run's folder, its id or ``latest``.
+    """
+    require_free_reports(files)
     folder = find_run(name)
     require_still(name, folder)
     try:
         run = read_run(folder / JOURNAL)
     except JournalError as error:
         raise UsageError(f"{folder / JOURNAL}:{error.line}: {error.reason}") from error
-    return RunReport(header=run.header, results=run.results, footer=run.footer, folder=folder)
+    report = RunReport(header=run.header, results=run.results, footer=run.footer, folder=folder)
+    write_reports(report, files, junit_flavour)
+    return report
 
 
-def export(report: RunReport, files: Mapping[str, Path], junit_flavour: str = "default") -> None:
+def write_reports(report: RunReport, files: Mapping[str, Path], junit_flavour: str = "default") -> None:
     """Write the report of a run to each file, by its option: ``{"--sarif": Path("results.sarif")}``."""
-    require_free_reports(files)
     if (path := files.get("--junit")) is not None:
         write_junit(
             path,

@@ -268,8 +268,8 @@ def spec_file(shown: str) -> str:
     here = Path.cwd()
     root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
     whole = Path(os.path.abspath(here / shown))
-    # a path of another folder or machine is not changed
-    return whole.relative_to(root).as_posix() if whole.is_relative_to(root) and whole.exists() else shown
+    # a path of another folder or machine is not changed, nor a name that no file can have
+    return whole.relative_to(root).as_posix() if whole.is_relative_to(root) and os.path.exists(whole) else shown
 
 
 _spec_file = functools.lru_cache(maxsize=1 << 16)(spec_file)

@@ -47,6 +47,7 @@ def document(report: RunReport, limit: int) -> dict[str, object]:
     driver = {
         "name": NAME,
         "version": one_line(report.header.version) or "0",
+        "informationUri": "https://github.com/torch-conformance/torch-conformance",
         "rules": [
             {"id": rule, "shortDescription": {"text": _RULES.get(rule, f"An expectation of the kind {rule} does not hold")}}
             for rule in rules

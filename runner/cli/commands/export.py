@@ -3,7 +3,7 @@
 from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
 from runner.core.options import REPORT_FILES, ExportOptions, option_of, report_files
-from runner.report.exporting import export, recorded
+from runner.report.exporting import export
 from runner.system import output
 
 
@@ -13,8 +13,7 @@ def main(options: ExportOptions) -> ExitCode:
     if not files:
         names = ", ".join(map(option_of, ("junit", *REPORT_FILES)))
         raise UsageError(f"export writes the files that you name, and none is named (add one of {names}, each with a file)")
-    report = recorded(options.run)
-    export(report, files, options.junit_flavour)
+    report = export(options.run, files, options.junit_flavour)
     for option, path in files.items():
         output.line(f"{option.removeprefix('--')}: {path}")
     for problem in report.problems:
