@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from runner import __version__
-from runner.cli import ledger_options, report_options, selecting, submit_options, waive_options
+from runner.cli import export_options, ledger_options, selecting, submit_options, waive_options
 from runner.cli.option_types import factor, natural, positive, seed, times
 from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     _audit(commands)
     _merge(commands)
     _doctor(commands)
-    others = (waive_options.COMMANDS, submit_options.COMMANDS, report_options.COMMANDS)
+    others = (waive_options.COMMANDS, submit_options.COMMANDS, export_options.COMMANDS)
     for name, (add, text, description) in (entry for table in others for entry in table.items()):
         add(commands.add_parser(name, help=text, description=description))
     return top
@@ -91,7 +91,7 @@ def _run(commands: "_Commands") -> None:
     selecting.choice(command)
     selecting.profile(command, "run the cases of this profile and state CONFORMANT (exit 0), NOT CONFORMANT (1) or INCOMPLETE (4)")
     _machine(command)
-    report_options.of_run(command)
+    export_options.of_run(command)
     _verdict(command)
     _attempts(command)
     _services(command)
@@ -243,7 +243,7 @@ def _merge(commands: "_Commands") -> None:
     )
     add = command.add_argument
     add("runs", nargs="+", metavar="RUN", help="a run of a shard: its folder, its id, or latest")
-    report_options.of_merge(command)
+    export_options.of_merge(command)
     add("--json", action="store_true", help="print one object")
 
 

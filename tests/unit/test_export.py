@@ -19,7 +19,7 @@ from tests.conftest import GOOD
 from tests.fakes import ROOT
 from tests.readers import XSD
 from tests.unit.test_ci_formats import is_green
-from tests.unit.test_events import Go, Runner, go, passes
+from tests.unit.test_events import Go, Runner, go
 from tests.unit.test_junit import etree
 
 FILES = {"ctrf": "c.json", "sarif": "s.sarif", "code_quality": "q.json", "badge": "b.json"}
@@ -51,19 +51,7 @@ def fails(runner: Runner, case: Case) -> Iterator[CaseResult]:
     yield done(runner, case, Outcome.FAIL if case.name == "two" else Outcome.PASS)
 
 
-def test_a_run_writes_each_file(go: Go) -> None:
-    assert go(passes, *OPTIONS) == ExitCode.OK
-    assert all_are(True)
-    assert len(json.loads(Path("c.json").read_text())["results"]["tests"]) == 2
-    assert sorted(os.listdir()) == sorted(["out", "specs", "j.xml", *FILES.values()])  # no temporary file, no lock
-
-
-def test_a_red_run_is_red_in_each_file(go: Go) -> None:
-    assert go(fails, *OPTIONS) == ExitCode.FAILED
-    assert all_are(False)
-
-
-def test_from_the_first_second_each_file_says_that_the_run_did_not_end(go: Go) -> None:
+def test_a_run_writes_each_file_and_from_the_first_second_one_that_is_red(go: Go) -> None:
     seen: list[dict[str, bool]] = []
 
     def play(runner: Runner, case: Case) -> Iterator[CaseResult]:
@@ -73,6 +61,9 @@ def test_from_the_first_second_each_file_says_that_the_run_did_not_end(go: Go) -
 
     assert go(play, *OPTIONS) == ExitCode.OK
     assert [set(one.values()) for one in seen] == [{False}, {False}]
+    assert all_are(True)
+    assert len(json.loads(Path("c.json").read_text())["results"]["tests"]) == 2
+    assert sorted(os.listdir()) == sorted(["out", "specs", "j.xml", *FILES.values()])  # no temporary file, no lock
 
 
 def test_an_interrupted_run_is_green_in_no_file(go: Go) -> None:
@@ -96,31 +87,35 @@ def test_a_run_whose_journal_was_altered_is_green_in_no_file(go: Go) -> None:
     assert all_are(False)
 
 
-def test_the_strict_flavour_is_that_of_every_junit_file(go: Go) -> None:
-    assert go(fails, "--junit", "j.xml", "--junit-flavour", "strict") == ExitCode.FAILED
+def test_a_red_run_is_red_in_each_file_and_export_makes_them_again(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
+    strict = [*OPTIONS, "--junit-flavour", "strict"]
+    assert go(fails, *strict) == ExitCode.FAILED
+    assert all_are(False)
     for name in ("j.xml", "out/junit.xml"):
         assert XSD.validate(etree.parse(name)), XSD.error_log
-
-
-def test_export_makes_the_files_of_the_run_again(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
-    assert go(fails, *OPTIONS) == ExitCode.FAILED
-    Path("before").mkdir()
-    for name in ("j.xml", *FILES.values()):
-        Path(name).rename(Path("before") / name)
+    before = {name: Path(name).read_text() for name in ("j.xml", *FILES.values())}
+    for name in before:
+        Path(name).unlink()
     capsys.readouterr()
-    assert main(["export", "out", *OPTIONS]) == ExitCode.OK
+    assert main(["export", "out", *strict]) == ExitCode.OK
     assert capsys.readouterr().out.splitlines()[0] == "junit: j.xml"
-    for name in ("j.xml", *FILES.values()):
-        now, then = Path(name).read_text(), (Path("before") / name).read_text()
-        if name == "c.json":  # the end of the run is in it, and the journal has the time that the files took too
+    for name, then in before.items():
+        now = Path(name).read_text()
+        if name == "c.json":  # it has the end of the run, and the journal's is later by the time that the files took
             now, then = (json.dumps({**json.loads(text)["results"], "summary": 0}) for text in (now, then))
         assert now == then, name
+    export_of_a_journal_that_was_changed(Path("out/run.jsonl"), capsys)
 
 
-def test_export_of_a_run_that_was_killed(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
-    assert go(lambda runner, case: iter([done(runner, case, Outcome.PASS)])) == ExitCode.OK
-    journal = Path("out/run.jsonl")
-    journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:-1]))
+def export_of_a_journal_that_was_changed(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a run that was killed, the files say so; a journal that contradicts itself is refused."""
+    text = journal.read_text()
+    journal.write_text(text.replace('"outcome": "FAIL"', '"outcome": "PASS"'))
+    assert main(["export", "out", "--badge", "new.json"]) == ExitCode.USAGE
+    assert "out/run.jsonl:" in capsys.readouterr().err
+    assert not Path("new.json").exists()
+    lines = text.splitlines(keepends=True)
+    journal.write_text("".join(line for line in lines[:-1] if '"FAIL"' not in line))
     assert read_run(journal).truncated
     assert main(["export", "out", *OPTIONS]) == ExitCode.OK
     assert all_are(False)
@@ -151,15 +146,6 @@ def test_a_mistake_is_refused_before_anything_is_written(
     assert main([str(SAMPLE) if word == "RUN" else word for word in words]) == ExitCode.USAGE
     assert said in capsys.readouterr().err
     assert {name for name in os.listdir() if name != "old"} == {"specs"}
-
-
-def test_a_journal_that_contradicts_itself_is_not_exported(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
-    assert go(fails) == ExitCode.FAILED
-    journal = Path("out/run.jsonl")
-    journal.write_text(journal.read_text().replace('"outcome": "FAIL"', '"outcome": "PASS"'))
-    assert main(["export", "out", "--badge", "b.json"]) == ExitCode.USAGE
-    assert "out/run.jsonl:" in capsys.readouterr().err
-    assert not Path("b.json").exists()
 
 
 def test_the_recorded_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
