@@ -16,6 +16,7 @@ from runner.core.events import RunEvent
 from runner.core.exit_codes import ExitCode
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
+from runner.record.run_folder import RunFolder
 from runner.report import table
 from runner.report.setup import ReportSetup
 from runner.report.table import REPORTERS, Reporter
@@ -61,13 +62,14 @@ class Runner:
         suite: object,
         waivers: object,
         cases: object,
-        folder: object,
+        folder: RunFolder,
         workers: int,
         machine: Machine,
         scheduling: object,
     ) -> None:
         self._machine = machine
         self._number = 0
+        self.folder = folder.path
 
     def __enter__(self) -> "Runner":
         return self

@@ -41,7 +41,7 @@ def all_are(green: bool) -> bool:
 def done(runner: Runner, case: Case, outcome: Outcome) -> CaseResult:
     """Return a result with the file that it was judged by."""
     made = runner.result(case, outcome)
-    path = Path("out") / made.folder / "observation.json"
+    path = runner.folder / made.folder / "observation.json"
     path.parent.mkdir(parents=True)
     path.write_text("{}")
     return replace(made, evidence={path.name: hashlib.sha256(b"{}").hexdigest()})
