@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from runner.core.case import CaseId
 from runner.core.conformance import Conformance, LevelStatement, ProfileRecord, Statement
 from runner.core.exit_codes import ExitCode
 from runner.core.header import RunFooter
@@ -310,13 +311,18 @@ def test_a_badge(report: RunReport, message: str, color: str) -> None:
 TEXTS = [field.name for field in fields(CaseResult) if field.type is str and field.name not in ("target", "level")]
 
 
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("text", HOSTILE)
-def test_no_text_breaks_a_format(name: str, text: str) -> None:
+def hostile_case(text: str) -> CaseResult:
+    """Return a failed case in which every text is this one."""
     verdict = replace(COUNTER, expected=text, observed=text, detail=text)
     changes: dict[str, Any] = {field: text for field in TEXTS if field not in ("case_id", "spec", "reason")}
     made = result(1, verdicts=(verdict,), **changes, reason=text, options=(text,), code=(text,), attachments=(text,), notes=(text,))
-    hostile = replace(made, case_id=text, spec=text, position=replace(made.position, file=text))
+    return replace(made, case_id=CaseId(text), spec=text, position=replace(made.position, file=text))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_breaks_a_format(name: str, text: str) -> None:
+    hostile = hostile_case(text)
     header = replace(HEADER, run_id=text, version=text, command=(text,), environment={text: text, "torch": text}, specs={text: "0" * 64})
     data = text_of(FORMATS[name], run(PASSES, hostile, header=header))
     assert data.isascii()
