@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from runner.core.escaping import line
 from runner.core.events import RunAbandoned, RunEnded, RunEvent, RunStarted
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
@@ -149,7 +150,7 @@ def _of_group(kind: str, group: list[CaseResult]) -> str:
     text += f"\n{first_words(group, _IDS)}"
     if first.repro:
         text += f"\nrepro: {one_line(first.repro)}"
-    title = f"{first.outcome.label} {first.name}: {failure_type(first)}"
+    title = one_line(f"{first.outcome.label} {first.name}: {failure_type(first)}", _TITLE)
     file, at = file_of(first), first.position
     return _command(kind, text, file=file, line=str(max(at.line, 1)), col=str(max(at.column, 1)), title=title)
 
@@ -164,8 +165,8 @@ def _said(result: CaseResult) -> Iterator[tuple[str, str]]:
 def _command(kind: str, text: str, **properties: str) -> str:
     """Return a workflow command on one line."""
     said = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    lines = [one_line(line, _MESSAGE) for line in text[: 4 * _MESSAGE].split("\n")]
-    return f"::{kind} {said}::{_data(chr(10).join(filter(None, lines)))}"
+    shown = filter(None, (one_line(part, _MESSAGE) for part in text[: 4 * _MESSAGE].split("\n")))
+    return f"::{kind} {said}::{_data(chr(10).join(shown))}"
 
 
 def _data(text: str) -> str:
@@ -173,7 +174,7 @@ def _data(text: str) -> str:
 
 
 def _property(text: str) -> str:
-    return _data(one_line(text, _TITLE if "/" not in text else _MESSAGE)).replace(":", "%3A").replace(",", "%2C")
+    return _data(line(text)).replace(":", "%3A").replace(",", "%2C")
 
 
 # -- summary ----------------------------------------------------------------------------------------------------------
