@@ -19,7 +19,7 @@ from tests.fences import FILES, ROOT, Fence, every_fence, home, pages, run_in, w
 
 FENCES = every_fence()
 TESTED = {
-    "yaml": (*FILES, "examples", "workflow", "gitlab"),
+    "yaml": (*FILES, "examples", "shipped-spec", "workflow", "gitlab"),
     "groovy": ("jenkins",),
     "sh": ("commands", "command-run", "command-test"),
     "json": ("journal",),
@@ -47,6 +47,11 @@ def block(mark: str) -> str:
 def test_every_fence_is_tested(fence: Fence) -> None:
     assert fence.language in TESTED, f"{fence}: no test knows the language '{fence.language}'"
     assert fence.mark in TESTED[fence.language], f"{fence}: mark the fence with one of {TESTED[fence.language]} (tests/fences.py)"
+
+
+@pytest.mark.parametrize("fence", [fence for fence in FENCES if fence.mark == "shipped-spec"], ids=str)
+def test_a_shipped_spec_is_shown_as_it_is(fence: Fence) -> None:
+    assert (ROOT / fence.name).read_text("utf-8") == fence.text, "run: python docs/generate_gallery.py"
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -66,6 +66,7 @@ class Runner:
         workers: int,
         machine: Machine,
         scheduling: object,
+        recorded: object,
     ) -> None:
         self._machine = machine
         self._number = 0
