@@ -142,6 +142,23 @@ def test_no_format_shows_a_run_that_is_no_success_as_one(name: str, report: RunR
     assert not report.is_success
 
 
+def test_each_run_that_is_no_success_has_its_problem() -> None:
+    kinds = {name: [problem.kind for problem in report.problems] for name, report in NOT_GREEN.items()}
+    assert {name: found for name, found in kinds.items() if found} == {
+        "truncated": ["truncated"],
+        "truncated at its begin": ["truncated"],
+        "interrupted": ["interrupted"],
+        "nothing selected": ["nothing-executed"],
+        "nothing executed": ["nothing-executed"],
+        "fewer than --min-executed": ["too-few-executed"],
+        "a name of --require": ["too-few-executed"],
+        "an exit code without a reason": ["exit-code"],
+        "INCOMPLETE": ["incomplete"],
+        "NOT CONFORMANT": ["not-conformant"],
+    }
+    assert NOT_GREEN["a name of --require"].problems[0].text == "no executed case uses what --require names: cuda"
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_success_is_green(name: str) -> None:
     """Otherwise the test above would hold for anything."""
