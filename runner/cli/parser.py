@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from runner import __version__
-from runner.cli import ledger_options, recorded_options, report_options, selecting, submit_options, waive_options
+from runner.cli import export_options, ledger_options, recorded_options, report_options, selecting, submit_options, waive_options
 from runner.cli.option_types import factor, natural, positive, seed, times
 from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
@@ -48,7 +48,13 @@ def parser() -> argparse.ArgumentParser:
     _repro(commands)
     _audit(commands)
     _doctor(commands)
-    for table in (recorded_options.COMMANDS, report_options.COMMANDS, waive_options.COMMANDS, submit_options.COMMANDS):
+    for table in (
+        recorded_options.COMMANDS,
+        report_options.COMMANDS,
+        export_options.COMMANDS,
+        waive_options.COMMANDS,
+        submit_options.COMMANDS,
+    ):
         for name, (add, text, description) in table.items():
             add(commands.add_parser(name, help=text, description=description))
     return top
@@ -90,7 +96,7 @@ def _run(commands: "_Commands") -> None:
     selecting.choice(command)
     selecting.profile(command, "run the cases of this profile and state CONFORMANT (exit 0), NOT CONFORMANT (1) or INCOMPLETE (4)")
     _machine(command)
-    _outputs(command)
+    export_options.of_run(command)
     _verdict(command)
     _attempts(command)
     _services(command)
@@ -133,13 +139,6 @@ def _machine(command: argparse.ArgumentParser) -> None:
         metavar="SEED",
         help="run the cases in a random order that depends on SEED only (without SEED: one is chosen and printed)",
     )
-
-
-def _outputs(command: argparse.ArgumentParser) -> None:
-    """Add the options for the output files of a run."""
-    add = command.add_argument
-    add("--junit", type=Path, metavar="FILE", help="also write the JUnit report to this file")
-    add("--out", type=Path, metavar="DIR", help="folder of the run (default: reports/<utc>-<id>)")
 
 
 def _verdict(command: argparse.ArgumentParser) -> None:

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from runner.cli import export_options
 from runner.cli.option_types import over_one, times
 
 MERGE_HELP = "join the runs of shards"
@@ -24,8 +25,7 @@ def add_merge(command: argparse.ArgumentParser) -> None:
     """Add the options of ``merge``."""
     add = command.add_argument
     add("runs", nargs="+", metavar="RUN", help="a run of a shard: its folder, its id, or latest")
-    add("--out", type=Path, metavar="DIR", help="folder of the merged run (default: reports/<utc>-<id>)")
-    add("--junit", type=Path, metavar="FILE", help="also write the JUnit report to this file")
+    export_options.of_merge(command)
     add("--json", action="store_true", help="print one object")
 
 

@@ -41,6 +41,13 @@ class RunOptions(ExecutionOptions):
     """A seed, or ``random``."""
     junit: Path | None
     out: Path | None
+    junit_flavour: str = "default"
+    ctrf: Path | None = None
+    sarif: Path | None = None
+    code_quality: Path | None = None
+    badge: Path | None = None
+    github: str = "auto"
+    """``on``, ``off``, or ``auto``: on where ``GITHUB_ACTIONS`` is ``true``."""
     require: tuple[str, ...]
     bench: bool
     min_executed: int
@@ -88,6 +95,12 @@ class MergeOptions:
     runs: tuple[str, ...]
     out: Path | None
     junit: Path | None
+    junit_flavour: str = "default"
+    ctrf: Path | None = None
+    sarif: Path | None = None
+    code_quality: Path | None = None
+    badge: Path | None = None
+    github: str = "auto"
     json: bool
 
 
@@ -118,6 +131,19 @@ class HistoryOptions:
     """The file of the history; None for the default."""
     limit: int
     json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """The options of ``export``."""
+
+    run: str
+    junit: Path | None
+    junit_flavour: str = "default"
+    ctrf: Path | None = None
+    sarif: Path | None = None
+    code_quality: Path | None = None
+    badge: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +283,7 @@ Options: TypeAlias = (
     | WaiveOptions
     | SubmitOptions
     | VerifyOptions
+    | ExportOptions
 )
 
 OPTIONS: Mapping[str, type[Options]] = {
@@ -274,5 +301,20 @@ OPTIONS: Mapping[str, type[Options]] = {
     "waive": WaiveOptions,
     "submit": SubmitOptions,
     "verify": VerifyOptions,
+    "export": ExportOptions,
 }
 """The class of each command's options."""
+
+REPORT_FILES = ("ctrf", "sarif", "code_quality", "badge")
+"""The fields that name the file of a report, besides ``junit``. ``report/formats`` has what writes each."""
+
+
+def option_of(field: str) -> str:
+    """Return the option of a field: ``--code-quality``."""
+    return f"--{field.replace('_', '-')}"
+
+
+def report_files(options: RunOptions | MergeOptions | ExportOptions) -> dict[str, Path]:
+    """Return the files of reports that options name, ``--junit`` first, by their option."""
+    found = {option_of(name): getattr(options, name) for name in ("junit", *REPORT_FILES)}
+    return {option: path for option, path in found.items() if path is not None}
