@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from runner.core.diagnostics import UsageError, shown_path
-from runner.record.run_folder import REPORTS, special
+from runner.record.report_paths import special
+from runner.record.run_folder import REPORTS
 
 VARIABLE = "TORCH_CONFORMANCE_HISTORY"
 """The environment variable with the path of the file."""
