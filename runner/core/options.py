@@ -150,6 +150,19 @@ class ReproOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShrinkOptions(ExecutionOptions):
+    """The options of ``shrink``."""
+
+    case: str
+    paths: tuple[Path, ...]
+    backends: tuple[Path, ...]
+    out: Path
+    seconds: float
+    tries: int
+    no_stage: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaiveOptions:
     """The options of ``waive``."""
 
@@ -206,6 +219,7 @@ Options: TypeAlias = (
     | ListOptions
     | ExplainOptions
     | ReproOptions
+    | ShrinkOptions
     | DoctorOptions
     | WaiveOptions
     | SubmitOptions
@@ -218,6 +232,7 @@ OPTIONS: Mapping[str, type[Options]] = {
     "run": RunOptions,
     "explain": ExplainOptions,
     "repro": ReproOptions,
+    "shrink": ShrinkOptions,
     "audit": AuditOptions,
     "merge": MergeOptions,
     "doctor": DoctorOptions,

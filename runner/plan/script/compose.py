@@ -256,6 +256,8 @@ class _Composer:
         """Name what no script says."""
         if self._body["compiles"]:
             self._parts.leave_out("the proof that the backend ran, and not eager in its place (FELL_BACK)")
+        if not self._body["compiles"] and any("class " in block["text"] for block in self._body["preludes"]):
+            self._parts.leave_out("classes of the prelude in processes that torch starts itself: they cannot import this script")
         if any(step.get("effects") is not None for step in self._plan["steps"]):
             self._parts.leave_out("side effects on generators, attributes and aliases: arguments, parameters and buffers are compared")
         for service in self._body["services"]:

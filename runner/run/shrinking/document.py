@@ -1,0 +1,132 @@
+"""A case as the document of a spec that has this one case: what the matrix, the defaults and the spec decided is written out. Pure."""
+
+import copy
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from runner.core.case import Case, OwnProcess, Step, WrittenFunction
+from runner.core.diagnostics import UsageError
+from runner.core.protocol import Json
+from runner.language.flow import block, flow
+from runner.language.read.substitution import as_text
+from runner.plan.worker_plan import python_of, seed_of
+from runner.vocabulary.steps import SAMPLES, TRITON, traits_of
+
+Document = dict[str, Any]
+
+_PLAIN = (str, int, float, bool)
+
+
+def document_of(case: Case) -> Document:
+    """Return the document; raise ``UsageError`` for a case that is not one of a function and steps."""
+    if case.target or any(step.kind in (SAMPLES, TRITON) for step in case.steps):
+        raise UsageError("shrink works on cases of a function or of steps, not on operators of torch's database or on offline targets")
+    body = case.body
+    found: Document = {"summary": case.summary, "backends": [case.backend]}
+    used = _used_params(case)
+    if used:
+        found["matrix"] = {name: [_point(value)] for name, value in case.params.items() if name in used}
+    found.update(_settings(case))
+    if body.preludes:
+        found["prelude"] = "\n".join(prelude.text.rstrip("\n") + "\n" for prelude in body.preludes)
+    for name in ("let", "spies", "handlers"):
+        if getattr(body, name):
+            found[name] = _plain(getattr(body, name))
+    functions = {name: _function(one) for name, one in body.functions.items()}
+    entries = {name: one.entry for name, one in body.functions.items() if isinstance(one, WrittenFunction)}
+    if list(functions) == ["function"]:
+        found["function"] = functions["function"]
+        if entries.get("function") is not None and functions["function"].count("\ndef ") + functions["function"].startswith("def ") > 1:
+            found["entry"] = entries["function"]
+    elif functions:
+        found["functions"] = functions
+    if body.inputs:
+        found["inputs"] = _plain(list(body.inputs))
+    if body.context:
+        found["context"] = _plain(list(body.context))
+    if body.services:
+        found["services"] = list(body.services)
+    if body.isolation is not OwnProcess.CASE:
+        found["isolation"] = body.isolation.value
+    found["steps"] = [_step(step) for step in case.steps]
+    return found
+
+
+def text_of(document: Mapping[str, Any]) -> str:
+    """Return the document as YAML."""
+    lines = [line for name, value in document.items() if name != "steps" for line in block(name, value)]
+    for step in document.get("steps", []):
+        lines += ["steps:"] if "steps:" not in lines else []
+        lines += _lines_of(step)
+    return "\n".join(lines) + "\n"
+
+
+def _lines_of(step: Mapping[str, Any]) -> list[str]:
+    lines: list[str] = []
+    for name, value in step.items():
+        first = "  - " if not lines else "    "
+        if name == "expect":
+            lines.append(f"{first}expect:")
+            for one in value:
+                kind, body = next(iter(one.items()))
+                inner = list(block(kind, body))
+                lines += [f"      {'- ' if number == 0 else '  '}{line}" for number, line in enumerate(inner)]
+        else:
+            inner = list(block(name, value))
+            lines += [f"{first if number == 0 else '    '}{line}" for number, line in enumerate(inner)]
+    return lines
+
+
+def _used_params(case: Case) -> set[str]:
+    """Return the values of the matrix that Python reads; those in other places are written out."""
+    scripts = [written["text"] for step in case.steps if (written := python_of(step)) is not None]
+    texts = [*(one.text for one in case.body.blocks), *scripts]
+    return {name for name in case.params if any(re.search(rf"\bparams\s*\.\s*{re.escape(name)}\b", text) for text in texts)}
+
+
+def _point(value: Json) -> Json:
+    if value is None or isinstance(value, _PLAIN):
+        return value
+    return {"id": "only", "value": _plain(value)}
+
+
+def _plain(value: Any) -> Any:
+    return copy.deepcopy(as_text(value))
+
+
+def _settings(case: Case) -> Document:
+    """Return the options that the backend does not set itself, and the seed: it must not depend on the name of the file."""
+    found: Document = {}
+    for section, options in case.body.settings.by_section.items():
+        own = {name: value for name, value in options.items() if not case.options[section][name].layer.startswith("backend")}
+        if own:
+            found[section] = _plain(own)
+    found["torch"] = {**found.get("torch", {}), "seed": seed_of(case)}
+    return found
+
+
+def _function(one: Any) -> Any:
+    return one.block.text if isinstance(one, WrittenFunction) else _plain(one.value)
+
+
+def _step(step: Step) -> Document:
+    arguments: Any = _plain({name: value for name, value in step.arguments.items() if name != "entry"})
+    written = python_of(step)
+    if written is not None:
+        arguments[traits_of(step).python] = written["text"]
+    if step.kind == "reset":
+        arguments = arguments["items"]
+    found: Document = {step.kind: arguments}
+    if step.repeat != 1:
+        found["repeat"] = step.repeat
+    if step.when is not None:
+        found["when"] = _plain(dict(step.when))
+    if step.expectations:
+        found["expect"] = [{one.kind: _plain(one.body)} for one in step.expectations]
+    return found
+
+
+def size_of(document: Mapping[str, Any]) -> int:
+    """Return how large a document is: the characters of its YAML without the numbers, and its numbers."""
+    return len(flow(document))
