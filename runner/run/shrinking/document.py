@@ -8,7 +8,7 @@ from typing import Any
 from runner.core.case import Case, OwnProcess, Step, WrittenFunction
 from runner.core.diagnostics import UsageError
 from runner.core.protocol import Json
-from runner.language.flow import block, flow
+from runner.language.flow import block
 from runner.language.read.substitution import as_text
 from runner.plan.worker_plan import python_of, seed_of
 from runner.vocabulary.steps import SAMPLES, TRITON, traits_of
@@ -23,34 +23,31 @@ def document_of(case: Case) -> Document:
     if case.target or any(step.kind in (SAMPLES, TRITON) for step in case.steps):
         raise UsageError("shrink works on cases of a function or of steps, not on operators of torch's database or on offline targets")
     body = case.body
-    found: Document = {"summary": case.summary, "backends": [case.backend]}
     used = _used_params(case)
-    if used:
-        found["matrix"] = {name: [_point(value)] for name, value in case.params.items() if name in used}
-    found.update(_settings(case))
-    if body.preludes:
-        found["prelude"] = "\n".join(prelude.text.rstrip("\n") + "\n" for prelude in body.preludes)
-    for name in ("let", "spies", "handlers"):
-        if getattr(body, name):
-            found[name] = _plain(getattr(body, name))
-    functions = {name: _function(one) for name, one in body.functions.items()}
-    entries = {name: one.entry for name, one in body.functions.items() if isinstance(one, WrittenFunction)}
-    if list(functions) == ["function"]:
-        found["function"] = functions["function"]
-        if entries.get("function") is not None and functions["function"].count("\ndef ") + functions["function"].startswith("def ") > 1:
-            found["entry"] = entries["function"]
-    elif functions:
-        found["functions"] = functions
-    if body.inputs:
-        found["inputs"] = _plain(list(body.inputs))
-    if body.context:
-        found["context"] = _plain(list(body.context))
-    if body.services:
-        found["services"] = list(body.services)
-    if body.isolation is not OwnProcess.CASE:
-        found["isolation"] = body.isolation.value
-    found["steps"] = [_step(step) for step in case.steps]
-    return found
+    found: Document = {
+        "summary": case.summary,
+        "backends": [case.backend],
+        "matrix": {name: [_point(value)] for name, value in case.params.items() if name in used},
+        **_settings(case),
+        "prelude": "\n".join(prelude.text.rstrip("\n") + "\n" for prelude in body.preludes),
+        **{name: _plain(getattr(body, name)) for name in ("let", "spies", "handlers")},
+        **_functions(case),
+        "inputs": _plain(list(body.inputs)),
+        "context": _plain(list(body.context)),
+        "services": list(body.services),
+        "isolation": "" if body.isolation is OwnProcess.CASE else body.isolation.value,
+    }
+    return {**{name: value for name, value in found.items() if value}, "steps": [_step(step) for step in case.steps]}
+
+
+def _functions(case: Case) -> Document:
+    functions = {name: _function(one) for name, one in case.body.functions.items()}
+    if list(functions) != ["function"]:
+        return {"functions": functions}
+    only = case.body.functions["function"]
+    if isinstance(only, WrittenFunction) and len(re.findall(r"^def ", only.block.text, re.MULTILINE)) > 1:
+        return {"function": functions["function"], "entry": only.entry}
+    return {"function": functions["function"]}
 
 
 def text_of(document: Mapping[str, Any]) -> str:
@@ -125,8 +122,3 @@ def _step(step: Step) -> Document:
     if step.expectations:
         found["expect"] = [{one.kind: _plain(one.body)} for one in step.expectations]
     return found
-
-
-def size_of(document: Mapping[str, Any]) -> int:
-    """Return how large a document is: the characters of its YAML without the numbers, and its numbers."""
-    return len(flow(document))

@@ -5,8 +5,6 @@ An edit is one or several changes of parts of the document, by path. Edits of on
 
 import contextlib
 import copy
-import functools
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,9 +55,16 @@ def applied(document: Document, edits: Sequence[Edit]) -> Document:
     for path in {change.path for change in changes if isinstance(change.value, Segment)}:
         with contextlib.suppress(KeyError, IndexError, TypeError):  # another edit removed the text
             *above, last = path
-            owner = functools.reduce(operator.getitem, above, made)  # type: ignore[arg-type]  # maps and lists of a document
+            owner = _owner(made, above)
             owner[last] = without_passes(owner[last])
     return _tidied(made)
+
+
+def _owner(document: Any, above: Sequence[str | int]) -> Any:
+    """Return the part at a path; raise ``KeyError``, ``IndexError`` or ``TypeError`` where it is gone."""
+    for part in above:
+        document = document[part]
+    return document
 
 
 def _order(change: Change) -> tuple[Any, ...]:
@@ -70,10 +75,8 @@ def _order(change: Change) -> tuple[Any, ...]:
 
 def _apply(document: Document, change: Change) -> None:
     *above, last = change.path
-    owner: Any = document
     try:
-        for part in above:
-            owner = owner[part]
+        owner = _owner(document, above)
         now = owner[last]
     except (KeyError, IndexError, TypeError):
         return
@@ -246,7 +249,8 @@ def _sizes(document: Document) -> dict[int, list[Path]]:
             if word in entry:
                 note(entry[word], (*path, word))
         note(entry.get("jagged"), (*path, "jagged"))
-    functions = {("function",): document.get("function"), **{("functions", n): f for n, f in document.get("functions", {}).items()}}
+    functions: dict[Path, Any] = {("function",): document.get("function")}
+    functions.update({("functions", name): function for name, function in document.get("functions", {}).items()})
     for place, function in functions.items():
         if isinstance(function, Mapping):
             note(function.get("args"), (*place, "args"))
