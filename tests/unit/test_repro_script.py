@@ -125,7 +125,7 @@ def test_python_that_hides_or_takes_names_is_executed_from_a_literal(tmp_path: P
         "x = 'a\u202eb'",
         "from __future__ import annotations",
         "os = None",
-        "def fn(x):\n    return repro_now",
+        "repro_now = 1",
     ]
 
     def spec(block: str) -> str:
@@ -142,8 +142,8 @@ def test_values_of_secrets_are_not_in_a_script(tmp_path: Path, request: pytest.F
     request.addfinalizer(KNOWN.forget)
     KNOWN.learn("hunter2-planted-secret")
     text = (
-        f"summary: A case with variables\nbackends: [cpu]\nenv: {{HF_TOKEN: hf_abcdefghijklmnop, PLANTED: hunter2-planted-secret}}\n{FUNCTION}{EAGER}"
-        "expect: [{runs: {}}]\n"
+        "summary: A case with variables\nbackends: [cpu]\nenv: {HF_TOKEN: hf_abcdefghijklmnop, PLANTED: hunter2-planted-secret}\n"
+        f"{FUNCTION}{EAGER}expect: [{{runs: {{}}}}]\n"
     )
     script = script_for(tmp_path, text)
     assert "hf_abcdef" not in script.text
