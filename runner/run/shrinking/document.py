@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.core.case import Case, OwnProcess, Step, WrittenFunction
+from runner.core.conditions import Surroundings, choose, holds, without_code
 from runner.core.diagnostics import UsageError
 from runner.core.protocol import Json
 from runner.language.flow import block
@@ -18,8 +19,11 @@ Document = dict[str, Any]
 _PLAIN = (str, int, float, bool)
 
 
-def document_of(case: Case) -> Document:
-    """Return the document; raise ``UsageError`` for a case that is not one of a function and steps."""
+def document_of(case: Case, here: Surroundings) -> Document:
+    """Return the document; raise ``UsageError`` for a case that is not one of a function and steps.
+
+    Conditions are decided for ``here``: a spec may not name a device that none of its backends has.
+    """
     if case.target or any(step.kind in (SAMPLES, TRITON) for step in case.steps):
         raise UsageError("shrink works on cases of a function or of steps, not on operators of torch's database or on offline targets")
     body = case.body
@@ -37,7 +41,17 @@ def document_of(case: Case) -> Document:
         "services": list(body.services),
         "isolation": "" if body.isolation is OwnProcess.CASE else body.isolation.value,
     }
-    return {**{name: value for name, value in found.items() if value}, "steps": [_step(step) for step in case.steps]}
+    steps = [_step(step, here) for step in case.steps if step.runs(here)]
+    return without_idle_spies({**{name: value for name, value in found.items() if value}, "steps": steps})
+
+
+def without_idle_spies(document: Document) -> Document:
+    """Return a document without the spies that only observe and of which nothing is expected: a spec may not have them."""
+    claimed = {one["calls"]["of"] for step in document["steps"] for one in step.get("expect", []) if "calls" in one}
+    spies = document.get("spies", {})
+    kept = {name: spy for name, spy in spies.items() if name in claimed or {"result", "instead", "around"} & set(spy)}
+    rest = {name: value for name, value in document.items() if name != "spies"}
+    return {**rest, "spies": kept} if kept else rest
 
 
 def _functions(case: Case) -> Document:
@@ -107,7 +121,7 @@ def _function(one: Any) -> Any:
     return one.block.text if isinstance(one, WrittenFunction) else _plain(one.value)
 
 
-def _step(step: Step) -> Document:
+def _step(step: Step, here: Surroundings) -> Document:
     arguments: Any = _plain({name: value for name, value in step.arguments.items() if name != "entry"})
     written = python_of(step)
     if written is not None:
@@ -117,8 +131,28 @@ def _step(step: Step) -> Document:
     found: Document = {step.kind: arguments}
     if step.repeat != 1:
         found["repeat"] = step.repeat
-    if step.when is not None:
-        found["when"] = _plain(dict(step.when))
-    if step.expectations:
-        found["expect"] = [{one.kind: _plain(one.body)} for one in step.expectations]
+    bodies = [(one.kind, _decided(_plain(one.body), here)) for one in step.expectations if _holds(one.body, here)]
+    kept = [{kind: body} for kind, body in bodies if body != {} or kind == "runs"]
+    if kept:
+        found["expect"] = kept
+    return found
+
+
+def _holds(body: Json, here: Surroundings) -> bool:
+    when = body.get("when") if isinstance(body, Mapping) else None
+    return holds(without_code(when), here)
+
+
+def _decided(body: Json, here: Surroundings) -> Json:
+    """Return the arguments of an expectation without conditions on the machine: those on generated code stay."""
+    applies, body = choose(body, here)
+    if not applies or not isinstance(body, Mapping):
+        return body if applies else {}
+    found = {}
+    for name, value in body.items():
+        if name == "when":
+            kept = {word: wanted for word, wanted in value.items() if word not in without_code(value)}
+            found.update({name: kept} if kept else {})
+        elif choose(value, here)[0]:
+            found[name] = _decided(value, here)
     return found

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.run.shrinking.code_edits import Segment, expressions, parameters, statements, without_passes
-from runner.run.shrinking.document import Document
+from runner.run.shrinking.document import Document, without_idle_spies
 from runner.vocabulary.inputs import INPUTS, kind_of
 
 Path = tuple[str | int, ...]
@@ -105,9 +105,9 @@ def _tidied(document: Document) -> Document:
     )
     found = {name: value for name, value in document.items() if value or name not in optional}
     found["steps"] = [{name: value for name, value in step.items() if name != "expect" or value} for step in document.get("steps", [])]
-    if not found.get("prelude", " ").strip():
-        del found["prelude"]
-    return found
+    if not str(found.get("prelude", "")).strip():
+        found.pop("prelude", None)
+    return without_idle_spies(found)
 
 
 # -- what is removed ---------------------------------------------------------------------------------------------------

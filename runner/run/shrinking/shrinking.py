@@ -7,7 +7,6 @@ from pathlib import Path
 from runner.core.case import Case
 from runner.core.diagnostics import UsageError
 from runner.core.options import ShrinkOptions
-from runner.language.expand.cases import surroundings
 from runner.language.load import Suite
 from runner.plan.script import NothingChecked, script_of
 from runner.run.shrinking.document import Document, document_of, text_of
@@ -37,9 +36,9 @@ def shrink(case: Case, suite: Suite, options: ShrinkOptions, folder: Path, say: 
     spec = options.out / f"{NAME}.yaml"
     if spec.exists():
         raise UsageError(f"{spec} is there already: name another folder with --out, or remove it")
-    document = document_of(case)
     with Trials(options, suite, options.backends, folder) as trials:
         wanted = _failure(case, trials, say)
+        document = document_of(case, trials.here(case))
         attempts = Attempts(trials, wanted, options.seconds, options.tries)
         if not attempts(document):
             why = trials.problems_of(document)
@@ -51,7 +50,7 @@ def shrink(case: Case, suite: Suite, options: ShrinkOptions, folder: Path, say: 
         search.run()
         options.out.mkdir(parents=True, exist_ok=True)
         spec.write_text(_with_origin(case, search.best), encoding="utf-8")
-        return _with_script(search, wanted, spec, trials, options, attempts.made, say, suite, folder)
+        return _with_script(search, wanted, spec, trials, options, attempts.made, say, folder)
 
 
 def _failure(case: Case, trials: Trials, say: Say) -> Signature:
@@ -81,16 +80,14 @@ def _with_script(
     options: ShrinkOptions,
     runs: int,
     say: Say,
-    suite: Suite,
     folder: Path,
 ) -> Shrunk:
     found = trials.case_of(search.best)
     assert found is not None, "the best document was run"
     machine = trials.machine_of(found)
-    here = surroundings(suite.backends.by_name[found.backend], trials.known(machine), found.target)
     script, why, stage = None, "", "not looked for"
     try:
-        text = script_of(found, here, machine.facts, machine.torch or "unknown").text
+        text = script_of(found, trials.here(found), machine.facts, machine.torch or "unknown").text
     except NothingChecked as error:
         text, why = "", str(error)
     if text:

@@ -13,6 +13,7 @@ from runner.core.diagnostics import InvalidSpecs, UsageError
 from runner.core.options import ExecutionOptions
 from runner.core.results import CaseResult
 from runner.judge.waivers import Waivers
+from runner.language.expand.cases import surroundings
 from runner.language.load import Suite, load, surroundings_of
 from runner.language.waivers import WaiverFiles
 from runner.plan import schedule
@@ -54,12 +55,13 @@ class Trials:
         verdict = availability.of_case(case, machine)
         if verdict.reason:
             raise UsageError(f"{case.id} cannot run here: {verdict.reason}")
-        (result,) = runner.run([without_benches(case)], self.known(machine), _repro)
+        (result,) = runner.run([without_benches(case)], surroundings_of(machine.torch, machine), _repro)
         return result
 
-    def known(self, machine: Machine) -> Surroundings:
-        """Return the facts of the machine that conditions ask for."""
-        return surroundings_of(machine.torch, machine)
+    def here(self, case: Case) -> Surroundings:
+        """Return what the conditions of a case ask for."""
+        machine = self._runner(case)[1]
+        return surroundings(self._suite.backends.by_name[case.backend], surroundings_of(machine.torch, machine), case.target)
 
     def machine_of(self, case: Case) -> Machine:
         """Return the facts of the machine."""
