@@ -47,6 +47,8 @@ class Search:
             while at < len(edits := one.propose(self.best)):
                 if not self._takes(edits[at : at + size]):
                     at += size
+                elif not one.together:
+                    at = 0  # alternatives: another list, of which the first ones are the smallest
             size //= 2
 
     def _takes(self, edits: Sequence[Edit]) -> bool:
