@@ -59,13 +59,14 @@ def test_a_planted_pass_is_shrunk_and_its_stage_is_named(tmp_path: Path) -> None
 
 
 def test_what_cannot_be_shrunk_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    (tmp_path / "planted-pass.yaml").write_text(SPEC)
+    spec = tmp_path / "planted-pass.yaml"
+    spec.write_text(SPEC)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "shrunk.yaml").write_text("kept")
-    done = prestarted_program("shrink", "planted-pass*", tmp_path, "--out", tmp_path / "out", cwd=tmp_path)
+    done = prestarted_program("shrink", "planted-pass*", spec, "--out", tmp_path / "out", cwd=tmp_path)
     assert done.returncode == 2
     assert "is there already" in done.stderr
     assert (tmp_path / "out" / "shrunk.yaml").read_text() == "kept"
-    done = prestarted_program("shrink", "nothing*", tmp_path, cwd=tmp_path)
+    done = prestarted_program("shrink", "nothing*", spec, cwd=tmp_path)
     assert done.returncode == 2
     assert "nothing*" in done.stderr
