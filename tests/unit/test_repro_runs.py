@@ -39,7 +39,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Script | Noth
     return scripts_for(tmp_path_factory.mktemp("rows"), texts)
 
 
-def run(path: Path, text: str, seconds: int = 120) -> tuple[int, str]:
+def run(path: Path, text: str, seconds: int = 400) -> tuple[int, str]:
     """Run a script in a fork of this process; return its exit code and what it printed."""
     path.write_text(text)
     printed = path.with_suffix(".txt")

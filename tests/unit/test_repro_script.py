@@ -158,3 +158,11 @@ def test_a_literal_is_ascii_and_has_the_value(value: object) -> None:
     assert "\n" not in text
     found = eval(text)
     assert found == value or (found != found and value != value)
+
+
+def test_a_module_that_a_case_requires_is_asked_for(tmp_path: Path) -> None:
+    text = f"summary: A case with a module\nbackends: [cpu]\nrequires: [{{module: planted}}]\n{FUNCTION}{EAGER}expect: [{{runs: {{}}}}]\n"
+    script = script_for(tmp_path, text)
+    assert (
+        "if importlib.util.find_spec('planted') is None:\n    print('cannot run here: no module planted')\n    sys.exit(2)" in script.text
+    )

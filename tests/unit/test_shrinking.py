@@ -293,3 +293,11 @@ def test_a_case_that_passes_is_refused() -> None:
 def test_a_flaky_failure_is_refused(second: Any) -> None:
     with pytest.raises(UsageError, match=r"is flaky: FAIL \(close\), then "):
         shrinking._failure(case(), Trials(failing(), second), lambda text: None)  # type: ignore[arg-type]  # a stand-in
+
+
+def test_a_budget_that_ends_at_once_is_a_wrong_use() -> None:
+    def attempt(candidate: Document) -> bool:
+        raise OutOfBudget("--seconds 0.1 are over")
+
+    with pytest.raises(UsageError, match=r"--seconds 0\.1 are over before the search began"):
+        shrinking._require_same_failure(case(), document(), attempt, Trials())  # type: ignore[arg-type]  # stand-ins

@@ -83,6 +83,10 @@ class Rendering:
         if kind != CPU:
             yield f"if not (hasattr(torch, {literal(kind)}) and getattr(torch, {literal(kind)}).is_available()):"
             yield from (f"    print({literal(f'cannot run here: no device {kind}')})", "    sys.exit(2)")
+        for requirement in self._case.requires:
+            if requirement.name == "module" and (requirement.argument or "").isidentifier():
+                yield f"if importlib.util.find_spec({literal(requirement.argument)}) is None:"
+                yield from (f"    print({literal(f'cannot run here: no module {requirement.argument}')})", "    sys.exit(2)")
         if self._body["services"]:
             yield 'if not os.environ.get("TORCHINDUCTOR_REDIS_URL"):'
             yield from ('    print("cannot run here: set TORCHINDUCTOR_REDIS_URL to a Redis server")', "    sys.exit(2)")

@@ -10,7 +10,7 @@ from runner.core.options import ShrinkOptions
 from runner.language.load import Suite
 from runner.plan.script import NothingChecked, script_of
 from runner.run.shrinking.document import Document, document_of, text_of
-from runner.run.shrinking.search import Search
+from runner.run.shrinking.search import OutOfBudget, Search
 from runner.run.shrinking.signature import Signature, signature_of
 from runner.run.shrinking.stages import COMPARED, stage_of
 from runner.run.shrinking.trials import NAME, Attempts, Trials
@@ -48,7 +48,6 @@ def shrink(case: Case, suite: Suite, options: ShrinkOptions, folder: Path, say: 
         say(f"{wanted}: looking for a smaller case, at most {options.seconds:g} s and {options.tries} runs")
         search = Search(document, attempts, lambda words: say(f"run {attempts.made}: {words}"))
         search.run()
-        options.out.mkdir(parents=True, exist_ok=True)
         spec.write_text(_with_origin(case, search.best), encoding="utf-8")
         return _with_script(search, wanted, spec, trials, options, attempts.made, say, folder)
 
@@ -66,6 +65,17 @@ def _failure(case: Case, trials: Trials, say: Say) -> Signature:
         other = "PASS" if again is None else str(again)
         raise UsageError(f"{case.id} is flaky: {first}, then {other}: 'run --repeat' says how often it fails")
     return first
+
+
+def _require_same_failure(case: Case, document: Document, attempts: Attempts, trials: Trials) -> None:
+    """Raise ``UsageError`` where the case, written out as a spec of its own, does not fail as it did."""
+    try:
+        fails = attempts(document)
+    except OutOfBudget as error:
+        raise UsageError(f"{error} before the search began: allow more") from error
+    if not fails:
+        why = trials.problems_of(document)
+        raise UsageError(f"{case.id}, written as a spec of its own, {f'is not valid: {why}' if why else 'does not fail in the same way'}")
 
 
 def _with_origin(case: Case, document: Document) -> str:
