@@ -1,8 +1,9 @@
 """The text of a script, by jinja2: its header, its variables and options, and the parts that were collected."""
 
+import functools
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runner.core.case import Case
 from runner.core.devices import CPU, kind_of
@@ -15,6 +16,9 @@ from runner.plan.script.values import literal, resolved
 from runner.system import data_dirs
 from runner.system.redaction import redacted
 from runner.system.secret_names import is_secret_name
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 
 class Rendering:
@@ -29,18 +33,9 @@ class Rendering:
 
     def text(self, torch: str) -> str:
         """Return the script; ``torch`` is the version that conditions were decided for."""
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-        environment = Environment(  # noqa: S701 - the result is Python, not markup: every text comes in as a literal or an escaped comment
-            loader=FileSystemLoader(data_dirs.folder("templates")),
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            keep_trailing_newline=False,
-        )
         self._blocks.texts.append(f"def repro_compile_options():\n    return {resolved(self._body['compile'])}")
         return (
-            environment.get_template("repro.py.j2").render(
+            _template().render(
                 docstring="Shows one case of torch.compile with torch alone.",
                 header=[line(redacted(text)) for text in self._header(torch)],
                 environment=list(self._environment()),
@@ -98,3 +93,16 @@ class Rendering:
             for name, value in self._body[section].items():
                 if not names_something(value):
                     yield f"{option(module, name)} = {literal(value)}"
+
+
+@functools.cache
+def _template() -> "Template":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(  # noqa: S701 - the result is Python, not markup: every text comes in as a literal or an escaped comment
+        loader=FileSystemLoader(data_dirs.folder("templates")),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("repro.py.j2")
