@@ -31,9 +31,20 @@ def test_every_kind_has_a_writer_and_a_row():
 
 
 def imported(text: str) -> set[str]:
-    tree = ast.parse(text)
-    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    return {name.partition(".")[0] for name in names | {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}}
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module or "")
+    return {name.partition(".")[0] for name in names}
+
+
+def test_python_that_imports_the_runner_is_refused(tmp_path: Path) -> None:
+    prelude = "prelude: |\n  from runner.core import case\n"
+    text = f"summary: A case that imports us\nbackends: [cpu]\n{prelude}{FUNCTION}{EAGER}expect: [{{runs: {{}}}}]\n"
+    with pytest.raises(NothingChecked, match="imports the runner"):
+        script_for(tmp_path, text)
 
 
 def steps_of(text: str) -> str:

@@ -19,6 +19,8 @@ class PythonBlocks:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.sources: list[str] = []
+        """The Python of the spec as it is written there."""
         self.executes = False
         """Whether a block is executed from a literal."""
         self._taken: set[str] = set(RESERVED)
@@ -26,6 +28,7 @@ class PythonBlocks:
     def prelude(self, block: Mapping[str, Any]) -> None:
         """Add a block of which every later one sees the names."""
         text = block["text"]
+        self.sources.append(text)
         names = _bound(text)
         if names is None or not _is_safe(text) or names & self._taken:
             self.texts.append(f"exec(compile({literal(text)}, {literal(_place(block))}, 'exec', dont_inherit=True), globals())")
@@ -36,6 +39,7 @@ class PythonBlocks:
     def function(self, block: Mapping[str, Any], entry: str) -> str:
         """Return the expression of a function. Its block sees the preludes, and no later block sees its names."""
         text = block["text"]
+        self.sources.append(text)
         names = _bound(text)
         if names is None or entry not in names or not _is_safe(text) or names & self._taken:
             self.executes = True
