@@ -42,6 +42,7 @@ WIRE = (
         "vocabulary",
         "report/html/observed.py",
     ),
+    *("plan/script", "run/shrinking"),  # the JSON of a plan as code, the YAML of a spec as a document
 )
 """Where values are untyped by nature: what YAML, JSON and torch give. Elsewhere a parameter has a type."""
 

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from runner import __version__
-from runner.cli import export_options, ledger_options, recorded_options, report_options, selecting, submit_options, waive_options
+from runner.cli import (
+    export_options,
+    ledger_options,
+    recorded_options,
+    report_options,
+    repro_options,
+    selecting,
+    submit_options,
+    waive_options,
+)
 from runner.cli.option_types import factor, natural, positive, seed, times
 from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
@@ -45,13 +54,13 @@ def parser() -> argparse.ArgumentParser:
     _list(commands)
     _run(commands)
     _explain(commands)
-    _repro(commands)
     _audit(commands)
     _doctor(commands)
     for table in (
         recorded_options.COMMANDS,
         report_options.COMMANDS,
         export_options.COMMANDS,
+        repro_options.COMMANDS,
         waive_options.COMMANDS,
         submit_options.COMMANDS,
     ):
@@ -195,18 +204,6 @@ def _explain(commands: "_Commands") -> None:
     selecting.sample(command)
     selecting.profile(command, "name the case's level in this profile")
     command.add_argument("--json", action="store_true", help="print an array of objects")
-
-
-def _repro(commands: "_Commands") -> None:
-    command = commands.add_parser(
-        "repro",
-        help="print a Python script that shows one sample of an operator",
-        description="Print a script that imports torch alone and compares one sample of an operator, compiled, with eager.",
-    )
-    command.add_argument("case", metavar="CASE", help="a case's id")
-    selecting.paths(command)
-    selecting.backend_files(command)
-    selecting.sample(command)
 
 
 def _audit(commands: "_Commands") -> None:

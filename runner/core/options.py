@@ -212,6 +212,19 @@ class ReproOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShrinkOptions(ExecutionOptions):
+    """The options of ``shrink``."""
+
+    case: str
+    paths: tuple[Path, ...]
+    backends: tuple[Path, ...]
+    out: Path
+    seconds: float
+    tries: int
+    no_stage: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
     """The options of ``report``."""
 
@@ -278,6 +291,7 @@ Options: TypeAlias = (
     | ListOptions
     | ExplainOptions
     | ReproOptions
+    | ShrinkOptions
     | DoctorOptions
     | ReportOptions
     | WaiveOptions
@@ -292,6 +306,7 @@ OPTIONS: Mapping[str, type[Options]] = {
     "run": RunOptions,
     "explain": ExplainOptions,
     "repro": ReproOptions,
+    "shrink": ShrinkOptions,
     "audit": AuditOptions,
     "merge": MergeOptions,
     "diff": DiffOptions,

@@ -16,11 +16,13 @@ from runner.execute.executors import EXECUTORS
 from runner.execute.routing import RoutingExecutor
 from runner.execute.services import named_servers
 from runner.judge.waivers import Waivers
+from runner.language.expand.cases import surroundings
 from runner.language.load import Suite
 from runner.language.read.templates import TemplateError
 from runner.plan import schedule
 from runner.plan.jobs import Isolation, compiler_of
 from runner.record.run_folder import RunFolder
+from runner.run.case_script import write_script
 from runner.run.jobs import FACTS, Jobs, exclusive
 from runner.run.results import Results, result_of_unavailable
 from runner.run.shared_workers import Retries, may_be_of_others, why_retried
@@ -50,6 +52,7 @@ class CaseRunner:
         self._workers = 1 if Isolation(options.isolation) is Isolation.NONE else workers
         self._folder = folder
         self._machine = machine
+        self._backends = suite.backends.by_name
         self._jobs = Jobs(options, self._scheduling, suite.backends.by_name, folder, cases, machine, recorded)
         self._results = Results(folder.path, suite.backends.by_name, waivers)
         self._retries = Retries()
@@ -129,6 +132,8 @@ class CaseRunner:
         case = self._jobs.case_of(execution.job.name)
         assert case is not None
         result = self._results.of(case, execution, known, repro(case))
+        here = surroundings(self._backends[case.backend], known, case.target)
+        write_script(case, here, self._machine, result, self._folder.path)
         if may_be_of_others(result, execution):
             self._executor.retire(execution.worker)
         if reason := why_retried(result, execution):

@@ -16,6 +16,7 @@ LINES = {
     "run": "run",
     "explain": "explain a-case",
     "repro": "repro id --sample 3",
+    "shrink": "shrink id --tries 3",
     "audit": "audit",
     "merge": "merge one",
     "diff": "diff one two",

@@ -1,26 +1,52 @@
-"""``repro``: a script that imports torch alone and shows one sample of a case of torch's database of operators."""
+"""``repro``: a script that needs torch alone and shows one case. A case of torch's database of operators has a script for each sample."""
 
 import shlex
 
+from runner.core.case import Case
 from runner.core.diagnostics import UsageError
 from runner.core.exit_codes import ExitCode
 from runner.core.options import ReproOptions
-from runner.language.load import load
+from runner.language.expand.cases import surroundings
+from runner.language.load import Suite, load, surroundings_of
+from runner.language.read.templates import TemplateError
 from runner.plan.operator_script import is_of_operator, script
-from runner.plan.selection import select, unmatched
-from runner.system import output
+from runner.plan.selection import select, unmatched, without_benches
+from runner.system import availability, output
+from runner.system.installed_torch import installed_torch
+from runner.system.known_secrets import KNOWN
 
 
 def main(options: ReproOptions) -> ExitCode:
-    """Print the script of the one case that the id selects."""
+    """Print the script of the one case that the id selects; what it does not say goes to standard error too."""
     suite = load(options.paths, options.backends)
     cases = select(suite.cases, suite.backends, globs=[options.case])
     if len(cases) != 1:
         raise UsageError(
             f"{len(cases)} cases match '{options.case}': name one by its id" if cases else unmatched([options.case], suite.cases)[0]
         )
-    if not is_of_operator(cases[0]):
-        again = shlex.join(["torch-conformance", "run", *map(str, options.paths), "--select", cases[0].id])
-        raise UsageError(f"repro writes the scripts of operators alone ('{again}' runs this case)")
-    output.raw(script(cases[0], options.sample or 0))
+    case = cases[0]
+    if is_of_operator(case):
+        output.raw(script(case, options.sample or 0))
+        return ExitCode.OK
+    if options.sample is not None:
+        raise UsageError("--sample goes with a case of torch's database of operators")
+    _print(case, suite, options)
     return ExitCode.OK
+
+
+def _print(case: Case, suite: Suite, options: ReproOptions) -> None:
+    from runner.plan.script import NothingChecked, script_of
+
+    KNOWN.learn_options(case.body.settings.env)
+    again = shlex.join(["torch-conformance", "run", *map(str, options.paths), "--select", case.id])
+    machine = availability.inspect_files(installed_torch())
+    here = surroundings(suite.backends.by_name[case.backend], surroundings_of(machine.torch, machine), case.target)
+    try:
+        found = script_of(without_benches(case), here, machine.facts, machine.torch or "unknown")
+    except NothingChecked as error:
+        raise UsageError(f"no script: {error} ('{again}' runs this case)") from error
+    except TemplateError as error:
+        raise UsageError(f"no script: this machine lacks a fact: {error} ('{again}' runs this case)") from error
+    output.raw(found.text)
+    for text in found.left_out:
+        output.note(f"not said by the script: {text}")
