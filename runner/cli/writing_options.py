@@ -7,7 +7,7 @@ from runner.cli import selecting
 BLESS = "print a patch of specs that says what recorded runs observed"
 BLESS_DESCRIPTION = (
     "Print a patch under which the red cases of recorded runs pass: counts, strides and FileCheck directives as they were observed, with "
-    "the smallest condition or matrix value that explains the cases and machines. Wrong numbers, crashes, hangs and proofs are never blessed; "
+    "the smallest condition or matrix value that explains the cases and machines. Wrong numbers, crashes and proofs are never blessed; "
     "each red case that is not blessed has a line that says why. The recorded runs are judged again by the patch before it is printed."
 )
 LINT = "print what is valid in specs and waivers, but unsound"

@@ -4,14 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.core.diagnostics import UsageError
 from runner.core.options import BlessOptions
 from runner.language.load import inspect_specs, surroundings_of
 from runner.language.read.anatomy import SOURCE, Anatomy
 from runner.language.read.document import DataPath, Document
 from runner.language.read.substitution import replaced
 from runner.language.text_edits import CannotEdit, Edit, Layout, changed
-from runner.plan.selection import select, unmatched
+from runner.plan.selection import select
 from runner.run.blessing.checking import problem_of
 from runner.run.blessing.proposing import Change, SpecFacts, propose
 from runner.run.blessing.samples import Recorded, Sample, read_samples
@@ -68,13 +67,10 @@ def bless(options: BlessOptions) -> Blessing:
 def _chosen(recorded: Recorded, options: BlessOptions) -> frozenset[str]:
     """Return the ids that the options select, among those of the runs."""
     cases = list({one.case.id: one.case for one in recorded.samples}.values())
-    ids = {str(result.case_id) for _, result in recorded.red}
-    if options.select and (wrong := unmatched(options.select, cases)) and not ids:
-        raise UsageError(wrong[0])
+    cases += [case for case, _ in recorded.others]
     chosen = select(cases, recorded.backends, names=options.backend, globs=options.select, tags=options.tag)
-    if not (options.backend or options.select or options.tag):
-        return frozenset(ids | {str(case.id) for case in chosen})
-    return frozenset(str(case.id) for case in chosen)
+    whole = () if options.backend or options.select or options.tag else (str(result.case_id) for _, result in recorded.red)
+    return frozenset([*whole, *(str(case.id) for case in chosen)])
 
 
 def _of_spec(
@@ -112,14 +108,15 @@ def _checked(
     if not changes:
         return None, "its cases come from a database of operators" if SOURCE in document.data else "nothing in its spec can be blessed"
     try:
-        after = _edited(document, changes)
+        after = edited(document, changes)
     except CannotEdit as error:
         return None, str(error)
     why = problem_of(after, samples, blessed)
     return (None, why) if why else (after, "")
 
 
-def _edited(document: Document, changes: Sequence[Change]) -> Document:
+def edited(document: Document, changes: Sequence[Change]) -> Document:
+    """Return a spec with changes; raise ``CannotEdit`` unless the text then means exactly them."""
     layout = Layout(document)
     data: Any = document.data
     for change in changes:

@@ -1,4 +1,4 @@
-"""What a changed spec must fulfil: it validates, and the runs judged by it give PASS for blessed cases and the same as before for others."""
+"""What a changed spec must fulfil: it validates, and runs judged by it give PASS for blessed cases and no change for others."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

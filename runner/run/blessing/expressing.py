@@ -79,16 +79,22 @@ def _template(cells: Sequence[Cell], keys: Sequence[str]) -> str | None:
         if by_point.setdefault(json.dumps(point), (point, cell.value))[1] != cell.value:
             return None
     numbers = [value for _, value in by_point.values()]
-    usual = max(dict.fromkeys(numbers), key=numbers.count)
+    usual = [number for number in dict.fromkeys(numbers) if numbers.count(number) == max(map(numbers.count, numbers))]
+    texts = [text for number in usual if (text := _chain(list(by_point.values()), keys, number)) is not None]
+    best = min(texts, key=len, default=None)
+    return best if best is not None and len(best) <= MAX_EXPRESSION else None
+
+
+def _chain(points: Sequence[tuple[tuple[Json, ...], int]], keys: Sequence[str], usual: int) -> str | None:
+    """Return the template that names each point without the usual value; None where one cannot be named."""
     pieces = []
-    for point, value in by_point.values():
+    for point, value in points:
         tests = [_test(key, wanted) for key, wanted in zip(keys, point, strict=True)]
         if None in tests:
             return None
         if value != usual:
             pieces.append(f"{value} if {' and '.join(str(test) for test in tests)} else ")
-    text = f"{{{{ {''.join(pieces)}{usual} }}}}"
-    return text if len(text) <= MAX_EXPRESSION else None
+    return f"{{{{ {''.join(pieces)}{usual} }}}}"
 
 
 _WORD = re.compile(r"[A-Za-z0-9_.+ -]{1,60}")

@@ -103,7 +103,11 @@ def applies(case: Case, leaf: Leaf, here: Surroundings) -> Expected | None:
 
 
 class NotBlessed(Exception):
-    """Why a leaf cannot be blessed."""
+    """Why a leaf cannot be blessed: in one case, or in all."""
+
+    def __init__(self, why: str, case_id: str = "") -> None:
+        super().__init__(why)
+        self.case_id = case_id
 
 
 def number_of(one: Observed) -> int:

@@ -114,6 +114,8 @@ def _changes(facts: SpecFacts) -> tuple[list[Change], dict[tuple[str, str], str]
             found += _of_leaf(facts, leaf, raw)
         except NotBlessed as why:
             for one in facts.blessed:
+                if why.case_id not in ("", one.case.id):
+                    continue
                 if (seen := facts.seen[_key(one)].get(leaf)) is not None and leaves.is_failed(seen):
                     wrong[_key(one)] = f"{raw.kind} {leaf.name}".rstrip() + f": {why}"
     return found, wrong
@@ -194,7 +196,10 @@ def _recorded(facts: SpecFacts, leaf: Leaf, own: Sequence[Sample], expected: Exp
     opens = facts.narrow and leaves.narrowed(now)
     if not seen or not (needs or opens) or expected.kind not in (*leaves.COUNTED, STRIDES):
         return Row(case=own[0].case, here=here, old=old, value=now, is_recorded=True)
-    value, comment = _needed(seen, now, expected.kind)
+    try:
+        value, comment = _needed(seen, now, expected.kind)
+    except NotBlessed as why:
+        raise NotBlessed(str(why), str(own[0].case.id)) from why
     return Row(case=own[0].case, here=here, old=old, value=value, is_recorded=True, comment=comment)
 
 
