@@ -14,13 +14,13 @@ from datetime import date, timedelta
 from typing import TypeAlias
 
 from runner.core.conditions import Surroundings, holds
+from runner.core.matching.globs import glob
 from runner.core.matching.patterns import is_unspecific
 from runner.core.outcomes import WAIVABLE, Outcome
 from runner.core.protocol import Json
 from runner.core.results import CaseResult
 from runner.judge.waivers import Failure, failures_of
 from runner.language.waiver_text import FILL_IN, Draft
-from runner.plan.selection import glob
 
 DAYS = 90
 """How long a proposed waiver holds, where nothing else was asked for."""
