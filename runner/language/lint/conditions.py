@@ -123,20 +123,14 @@ def _unjudged(spec: Spec, step: RawStep, raw: RawExpectation) -> Finding:
 
 
 def _unchosen(spec: Spec, raw: RawExpectation, cases: list[Case], backends: Backends) -> Iterator[Finding]:
-    """Yield the values under conditions that no case chooses: none fulfils the condition, or an entry above applies to each."""
+    """Yield the values under conditions that no case can choose."""
     for path, entries in _conditional(raw.body, raw.path):
         for index, entry in enumerate(entries):
             chosen = [case for case in cases if may_hold(entry.get("when"), case, backends)]
-            above = next((at for at, one in enumerate(entries[:index]) if not one.get("when")), None)
-            if above is not None:
-                message = f"entry {above + 1} of these values has no condition, so this one is never chosen"
-            elif not chosen and cases:
-                message = "no case of the spec fulfils the condition of this value"
-            else:
-                continue
-            place = spec.document.position((*path, index))
-            hint = "move the entry without a condition to the end" if above is not None else "correct the condition, or remove the value"
-            yield Finding(rule="unjudged-expectation", position=place, message=message, hint=hint)
+            if cases and not chosen:
+                message, hint = "no case of the spec fulfils the condition of this value", "correct the condition, or remove the value"
+                place = spec.document.position((*path, index))
+                yield Finding(rule="unjudged-expectation", position=place, message=message, hint=hint)
 
 
 def _conditional(value: Any, path: DataPath) -> Iterator[tuple[DataPath, list[Any]]]:

@@ -9,8 +9,8 @@ _HEAD = """# Rules of `lint`
 
 <!-- Written by: python -m runner.language.lint.reference. Do not edit. -->
 
-`validate` refuses what cannot mean anything. `lint` finds what is valid and unsound. [Keep specs sound](../guides/keep-specs-sound.md) shows
-how to use it.
+`validate` refuses what cannot mean anything. `lint` finds what is valid, but unsound. [Keep specs sound](../guides/keep-specs-sound.md)
+shows how to use it.
 
 `# lint: ignore RULE -- REASON` on the line of a finding, or on a line of its own above it, suppresses the finding. Several rules stand with
 commas between them. A suppression is checked itself: without a reason, with an unknown rule, or without a finding it is a finding.

@@ -16,7 +16,7 @@ def unrequested_spec(scene: Scene) -> Iterator[Finding]:
         return
     entries = [entry for profile in scene.profiles for level in profile.levels for entry in (*level.required, *level.optional)]
     for spec in scene.specs:
-        if spec.anatomy.data.get("on_request") is True and not (any(_names(entry, spec) for entry in entries) or _is_documented(spec)):
+        if spec.anatomy.data.get("on_request") is True and not (_is_documented(spec) or any(_names(entry, spec) for entry in entries)):
             place = spec.document.position(("on_request",), key=True)
             message = "the spec runs on request only, and neither a profile nor the README of its folder says when"
             hint = "add an entry to a profile of specs/profiles, or name its tag in the README: run --tag NAME"

@@ -19,9 +19,9 @@ def loose_tolerance(scene: Scene) -> Iterator[Finding]:
     """Yield tolerances far above the default of every dtype of the case, of which neither a covered test nor a comment says why."""
     for spec in scene.specs:
         found: dict[tuple[int, int], tuple[Expected, float, tuple[str, ...]]] = {}
-        for case in spec.cases:
-            dtypes = _dtypes(case)
-            for expected in (one for step in case.steps for one in step.expectations):
+        for case, expected in ((one, judged) for one in spec.cases for step in one.steps for judged in step.expectations):
+            if isinstance(expected.check, Close) and (expected.check.atol or expected.check.rtol):
+                dtypes = _dtypes(case)
                 times = _times(expected, dtypes)
                 place = (expected.position.line, expected.position.column)
                 if times > FACTOR and times > found.get(place, (None, 0.0, ()))[1]:
@@ -86,7 +86,10 @@ def _lines_with_reasons(spec: Spec) -> set[int]:
 
 def needless_tolerance(scene: Scene) -> Iterator[Finding]:
     """Yield tolerances far above the differences that a recorded run saw."""
+    linted = {spec.document.file for spec in scene.specs}
     for one in scene.run.closeness if scene.run else ():
+        if one.position.file not in linted:
+            continue
         if one.atol > FACTOR * one.observed:
             seen = f"{one.observed:.3g}" if one.observed else "0"
             cases = "1 case" if one.cases == 1 else f"{one.cases} cases"
@@ -98,9 +101,10 @@ def needless_tolerance(scene: Scene) -> Iterator[Finding]:
 def weak_spec(scene: Scene) -> Iterator[Finding]:
     """Yield the expectations that could not have failed in a recorded run: mutants of their facts survive, and no ``audit:`` says why."""
     seen: set[Any] = set()
+    linted = {spec.document.file for spec in scene.specs}
     for one in scene.run.weaknesses if scene.run else ():
         key = (one.position, one.kind, one.leaf, one.mutant)
-        if key not in seen:
+        if key not in seen and one.position.file in linted:
             seen.add(key)
             message = f"{one.kind} {one.leaf}".rstrip() + f" holds for the mutant '{one.mutant}' of its facts (in {one.case_id})"
             yield Finding(

@@ -64,9 +64,8 @@ def unused_prelude_name(scene: Scene) -> Iterator[Finding]:
     shared: dict[str, tuple[Document, ast.Module, list[Spec]]] = {}
     for spec in scene.specs:
         for document in (*spec.anatomy.spec.defaults, spec.document):
-            block = next((one for one in spec.anatomy.preludes if one.file == document.file), None)
-            tree = spec.anatomy.prelude_trees.get(document.file)
-            if block is not None and tree is not None:
+            tree = spec.anatomy.prelude_trees.get(str(document.path.absolute()))
+            if tree is not None:
                 shared.setdefault(document.file, (document, tree, []))[2].append(spec)
     for document, tree, specs in shared.values():
         own = document is specs[0].document
@@ -75,7 +74,7 @@ def unused_prelude_name(scene: Scene) -> Iterator[Finding]:
         words = _uses(tree) | {word for spec in specs for word in _others(spec, document)}
         for name, line in _definitions(tree):
             if name not in words:
-                block = next(one for one in specs[0].anatomy.preludes if one.file == document.file)
+                block = next(one for one in specs[0].anatomy.preludes if one.file == str(document.path.absolute()))
                 place = python.place(document, ("prelude",), block, line, 1)
                 what = "in the spec" if own else f"in the {len(specs)} specs that inherit the prelude"
                 message = f"nothing {what} uses '{name}'"

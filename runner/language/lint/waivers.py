@@ -28,8 +28,8 @@ def dead_waiver(scene: Scene) -> Iterator[Finding]:
     """Yield waivers that are for no case: by their glob, by their condition, or by the types of their failures."""
     cases = [case for spec in scene.specs for case in spec.cases]
     for waiver, document, index in _compared(scene):
-        matches = glob(waiver.cases).fullmatch
-        own = [case for case in cases if matches(case.id)]
+        matches, begin = glob(waiver.cases).fullmatch, re.split(r"[*?]", waiver.cases)[0]
+        own = [case for case in cases if case.id.startswith(begin) and matches(case.id)]
         fix = None
         if not own:
             message = f"the waiver is for none of the {len(cases)} cases"
