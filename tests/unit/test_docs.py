@@ -19,13 +19,13 @@ from tests.fences import FILES, ROOT, Fence, every_fence, home, pages, run_in, w
 
 FENCES = every_fence()
 TESTED = {
-    "yaml": (*FILES, "examples", "workflow"),
+    "yaml": (*FILES, "examples", "workflow", "lint"),
     "sh": ("commands", "command-run", "command-test"),
     "json": ("journal",),
     "python": ("", "program"),
     "": ("failure",),
 }
-"""The marks that tests claim, here, in ``test_doc_commands`` and in ``test_defects``, by the language of their fences."""
+"""The marks that tests claim, here, in ``test_doc_commands``, ``test_lint_rules`` and ``test_defects``, by the language of their fences."""
 
 
 def fences(*marks: str) -> list[Fence]:

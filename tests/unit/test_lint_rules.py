@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from runner.cli.parser import main
 from runner.core.diagnostics import Position
@@ -14,7 +15,7 @@ from runner.core.options import LintOptions
 from runner.execute.base import Execution, Job
 from runner.language.backends import load_backends
 from runner.language.lint import reference
-from runner.language.lint.base import Closeness, Finding, RunFacts, Scene, Spec, Weakness
+from runner.language.lint.base import Closeness, Finding, Rule, RunFacts, Scene, Spec, Weakness
 from runner.language.lint.conditions import may_hold
 from runner.language.lint.table import RULES, findings_of
 from runner.language.load import inspect, load
@@ -387,6 +388,30 @@ def test_spec_name(name: str, count: int) -> None:
 def test_summary_form(summary: str, count: int) -> None:
     write(a__one_two=spec(("A product of two matrices is right", summary)))
     assert len(found("summary-form")) == count
+
+
+# -- the examples of the reference -------------------------------------------------------------------------------------
+
+OF_SPECS = [rule for rule in RULES.values() if not rule.needs_run and not rule.bad.startswith("#") and "lint:" not in rule.bad + rule.good]
+
+
+@pytest.mark.parametrize("rule", OF_SPECS, ids=lambda rule: rule.id)
+def test_the_examples_of_a_rule_are_a_finding_and_none(rule: Rule) -> None:
+    counts = []
+    for text in (rule.bad, rule.good):
+        own = yaml.safe_load(text)
+        dtype = {"dtype": "{{ dtype }}"} if "dtype" in own.get("matrix", {}) else {}
+        base = {**yaml.safe_load(GOOD), "inputs": [{"rand": [4, 4], **dtype}] * 2, **own}
+        for gone in (["function"] if "functions" in own else []) + (["expect"] if "steps" in own else []):
+            del base[gone]
+        write(a__one_two=json.dumps(base))
+        counts.append(len(found(rule.id)))
+    assert counts == [1, 0]
+
+
+def test_most_rules_have_such_examples() -> None:
+    assert len(OF_SPECS) >= 8
+    assert all(isinstance(yaml.safe_load(text), dict | list | None) for rule in RULES.values() for text in (rule.bad, rule.good))
 
 
 # -- suppressions -----------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """What the rules share: findings, fixes, and the specs, waivers, profiles and facts that they look at."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from runner.core.case import Case
@@ -117,12 +117,13 @@ class Rule:
     summary: str
     why: str
     bad: str
+    """Lines of YAML with a finding; of a spec, unless a comment in them says of what."""
     good: str
+    """The same without the finding."""
     check: Callable[[Scene], Iterable[Finding]]
     fixes: str = ""
     """What ``--fix`` does; empty where it does nothing."""
     needs_run: bool = False
-    language: str = field(default="yaml")
 
 
 Rules = Mapping[str, Rule]

@@ -66,7 +66,7 @@ RULES = (
         summary="Two specs claim the same of the same function, on the same backends",
         why="The second one costs time and finds nothing. A change of one of them leaves the other behind. Comments, form, summary, "
         "tags and `covers` do not make a difference; inputs, options and expectations do.",
-        bad="# two files with\nfunction: 'def fn(x): return x.relu()'\nexpect: [{close: {to: eager}}]",
+        bad="# two files with these lines\nfunction: 'def fn(x): return x.relu()'\nexpect: [{close: {to: eager}}]",
         good="# one file with the 'covers' of both",
         check=same_body,
     ),

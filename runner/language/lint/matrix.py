@@ -103,8 +103,9 @@ RULES = (
         id="redundant-exclusion",
         summary="An entry of `exclude` leaves out only points that other entries leave out",
         why="Its reason is never the reason. When the other entry goes, this one hides cases that nobody meant.",
-        bad="exclude:\n  - {backend: cpu, reason: no kernel}\n  - {backend: cpu, dtype: float16, reason: slow}",
-        good="exclude: [{backend: cpu, reason: no kernel}]",
+        bad="backends: [cpu, cuda]\nmatrix: {dtype: [float16, float32]}\n"
+        "exclude:\n  - {backend: cpu, reason: no kernel}\n  - {backend: cpu, dtype: float16, reason: slow}",
+        good="backends: [cpu, cuda]\nmatrix: {dtype: [float16, float32]}\nexclude: [{backend: cpu, reason: no kernel}]",
         check=redundant_exclusion,
         fixes="removes the entry",
     ),

@@ -35,7 +35,7 @@ def _section(rule: Rule) -> list[str]:
     lines += [f"`--fix` {rule.fixes}."] if rule.fixes else []
     lines += ["It needs the facts of a recorded run: `--run RUN`."] if rule.needs_run else []
     for title, text in (("A finding:", rule.bad), ("None:", rule.good)):
-        lines += ["", title, "", "<!-- part: yaml -->", "```yaml", text, "```"]
+        lines += ["", title, "", "<!-- lint -->", "```yaml", text, "```"]
     return [*lines, ""]
 
 

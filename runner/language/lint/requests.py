@@ -54,7 +54,7 @@ RULES = (
         summary="A spec with `on_request: true` that no shipped profile names, and no README of its folder says how to run",
         why="`run` leaves it out, and so does every profile: it is run when somebody thinks of it. A README beside it that has `--tag TAG` "
         "or `run specs/AREA` says who does. Only the shipped specs are compared with the shipped profiles.",
-        bad="on_request: true   # and no profile names the spec, nor README.md a command",
+        bad="# a shipped spec\non_request: true   # and no profile names the spec, nor README.md a command",
         good="# specs/profiles/operators-core.yaml\nrequired: [{cases: 'operators/opinfo-functions[*'}]",
         check=unrequested_spec,
     ),

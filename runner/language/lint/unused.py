@@ -31,7 +31,12 @@ def _words(value: Any, path: DataPath, without: DataPath) -> Iterator[str]:
 
 def _is_used(name: str, spec: Spec, without: DataPath) -> bool:
     documents = (*spec.anatomy.spec.defaults, spec.document)
-    return any(name in _words(one.data, (), without if one is spec.document else ("no such path",)) for one in documents)
+    return any(name in _words(_meant(one), (), without if one is spec.document else ("no such path",)) for one in documents)
+
+
+def _meant(document: Document) -> dict[str, Any]:
+    """Return the data of a file without what is written for people."""
+    return {key: value for key, value in document.data.items() if key not in ("summary", "covers", "tags")}
 
 
 def unused_value(scene: Scene) -> Iterator[Finding]:
@@ -84,7 +89,7 @@ def unused_prelude_name(scene: Scene) -> Iterator[Finding]:
 def _others(spec: Spec, document: Document) -> Iterable[str]:
     """Yield the words of a spec and its defaults, except those of one file's prelude."""
     for one in (*spec.anatomy.spec.defaults, spec.document):
-        yield from _words(one.data, (), ("prelude",) if one.file == document.file else ("no such path",))
+        yield from _words(_meant(one), (), ("prelude",) if one.file == document.file else ("no such path",))
 
 
 def _definitions(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -119,24 +124,28 @@ RULES = (
         why="The reader looks for what it does to the claim. A check that was meant to be called is often lost this way. A prelude of "
         "`_defaults.yaml` is compared with all specs that inherit it, and only where all of them are linted. What has a decorator, and "
         "`import NAME`, may act by itself and is not reported.",
-        bad="prelude: |\n  def is_right(found): ...\nexpect: [{runs: {}}]",
-        good="steps:\n  - api: {call: is_right, args: [{ref: found}], as: right}\n    expect: [{equals: {right: true}}]",
+        bad="prelude: |\n  def is_right(found): return found > 0\nexpect: [{close: {to: eager}}]",
+        good="prelude: |\n  def is_right(found): return bool((found > 0).all())\n"
+        "steps:\n  - {call: {}, expect: [{close: {to: eager}}]}\n"
+        "  - {api: {call: is_right, args: [{ref: output}], as: right}, expect: [{equals: {right: true}}]}",
         check=unused_prelude_name,
     ),
     Rule(
         id="unused-value",
         summary="A value of `let` that nothing names",
         why="The worker makes it in each case, and nothing is claimed of it. A value with `close` may be made for what it does.",
-        bad="let: {pool: {call: make_pool}}\nexpect: [{close: {to: eager}}]",
-        good="let: {pool: {call: make_pool}}\nsteps: [{api: {call: use, args: [{ref: pool}]}, expect: [{runs: {}}]}]",
+        bad="let: {factor: {value: 3}}\ninputs: [{rand: [4]}, {rand: [4]}]",
+        good="let: {factor: {value: 3}}\ninputs: [{rand: [4]}, {ref: factor}]",
         check=unused_value,
     ),
     Rule(
         id="unused-function",
         summary="An entry of `functions` that no step calls",
         why="The spec seems to claim something of it. (That nothing is expected of a spy is an error of `validate`.)",
-        bad="functions: {one: ..., two: ...}\nsteps: [{call: {function: one}, expect: [{close: {to: eager}}]}]",
-        good="steps:\n  - {call: {function: one}, expect: [{close: {to: eager}}]}\n"
+        bad="functions: {one: 'def one(x, y): return x + y', two: 'def two(x, y): return x * y'}\n"
+        "steps: [{call: {function: one}, expect: [{close: {to: eager}}]}]",
+        good="functions: {one: 'def one(x, y): return x + y', two: 'def two(x, y): return x * y'}\n"
+        "steps:\n  - {call: {function: one}, expect: [{close: {to: eager}}]}\n"
         "  - {call: {function: two}, expect: [{close: {to: eager}}]}",
         check=unused_function,
     ),

@@ -75,8 +75,8 @@ RULES = (
         summary="A waiver is for no case: its glob, its condition or its type of failure fits none",
         why="It looks like a known defect, and excuses nothing; the next case with a fitting name inherits it. Shipped ones are compared "
         "only where all shipped specs are linted.",
-        bad="waivers:\n  - {cases: 'codecache/fx-cach-hit*', failure: {type: counter, match: observed 0}, ...}",
-        good="waivers:\n  - {cases: 'codecache/fx-cache-hit*', failure: {type: counter, match: observed 0}, ...}",
+        bad="# a file of waivers\nwaivers:\n  - {cases: 'codecache/fx-cach-hit*', failure: {type: counter, match: observed 0}}",
+        good="# a file of waivers\nwaivers:\n  - {cases: 'codecache/fx-cache-hit*', failure: {type: counter, match: observed 0}}",
         check=dead_waiver,
         fixes="removes a waiver whose glob matches no case",
     ),
@@ -85,8 +85,8 @@ RULES = (
         summary="The issue of a waiver is no link, or the link of an example",
         why="A waiver ends when its defect is repaired. Readers outside of the company cannot look up an id. Ignore the rule where only "
         "people with the tracker read the waivers.",
-        bad="issue: JIRA-123",
-        good="issue: https://github.com/pytorch/pytorch/issues/149743",
+        bad="# a waiver\nissue: JIRA-123",
+        good="# a waiver\nissue: https://github.com/pytorch/pytorch/issues/149743",
         check=issue_link,
     ),
 )
