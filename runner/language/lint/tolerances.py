@@ -119,7 +119,7 @@ RULES = (
         why="Without `atol` and `rtol`, the error is compared with eager's own against a float64 reference, which is tighter. "
         "A reason is a comment on the line or above it, or an upstream test under `covers` (or `restates` in a comment), whose tolerance "
         "the spec has.",
-        bad="expect: [{close: {to: eager, atol: 1e-2, rtol: 1e-2}}]",
+        bad="expect: [{close: {to: eager, atol: 0.01, rtol: 0.01}}]",
         good="expect: [{close: {to: eager}}]",
         check=loose_tolerance,
     ),
