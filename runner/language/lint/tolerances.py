@@ -11,8 +11,11 @@ from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.close_words import Judge
 from runner.vocabulary.expectations.tolerances import DEFAULTS, default_tolerance
 
-FACTOR = 100
-"""How many times the default, or the observed error, a tolerance may be without a reason."""
+OVER_DEFAULT = 1000
+"""How many times the default of its dtypes a tolerance may be without a reason: 1e-3 for float32 is usual in PyTorch's tests."""
+
+OVER_OBSERVED = 100
+"""How many times the observed difference a tolerance may be."""
 
 
 def loose_tolerance(scene: Scene) -> Iterator[Finding]:
@@ -24,7 +27,7 @@ def loose_tolerance(scene: Scene) -> Iterator[Finding]:
                 dtypes = _dtypes(case)
                 times = _times(expected, dtypes)
                 place = (expected.position.line, expected.position.column)
-                if times > FACTOR and times > found.get(place, (None, 0.0, ()))[1]:
+                if times > OVER_DEFAULT and times > found.get(place, (None, 0.0, ()))[1]:
                     found[place] = (expected, times, dtypes)
         if not found or _has_origin(spec):
             continue
@@ -90,7 +93,7 @@ def needless_tolerance(scene: Scene) -> Iterator[Finding]:
     for one in scene.run.closeness if scene.run else ():
         if one.position.file not in linted:
             continue
-        if one.atol > FACTOR * one.observed:
+        if one.atol > OVER_OBSERVED * one.observed:
             seen = f"{one.observed:.3g}" if one.observed else "0"
             cases = "1 case" if one.cases == 1 else f"{one.cases} cases"
             message = f"atol is {one.atol:g}, and the greatest difference in {cases} of the run was {seen}"
@@ -115,7 +118,7 @@ def weak_spec(scene: Scene) -> Iterator[Finding]:
 RULES = (
     Rule(
         id="loose-tolerance",
-        summary=f"A tolerance is more than {FACTOR} times the default of the dtypes, and nothing says why",
+        summary=f"A tolerance is more than {OVER_DEFAULT} times the default of the dtypes, and nothing says why",
         why="Without `atol` and `rtol`, the error is compared with eager's own against a float64 reference, which is tighter. "
         "A reason is a comment on the line or above it, or an upstream test under `covers` (or `restates` in a comment), whose tolerance "
         "the spec has.",
@@ -125,7 +128,7 @@ RULES = (
     ),
     Rule(
         id="needless-tolerance",
-        summary=f"`atol` is more than {FACTOR} times the greatest difference that a recorded run saw",
+        summary=f"`atol` is more than {OVER_OBSERVED} times the greatest difference that a recorded run saw",
         why="An error as large as the tolerance would pass. The run shows one machine: look at the others before you lower it.",
         bad="expect: [{close: {to: eager, atol: 1e-2, rtol: 0}}]   # observed: 3e-7",
         good="expect: [{close: {to: eager}}]",
