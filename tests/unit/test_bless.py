@@ -20,7 +20,7 @@ from runner.language.text_edits import CannotEdit
 from runner.run.blessing.blessing import edited
 from runner.run.blessing.directives import Line, changed_lines, with_lines
 from runner.run.blessing.expressing import Cell, Column, expression
-from runner.run.blessing.leaves import Leaf, NotBlessed, Observed, strides_of
+from runner.run.blessing.leaves import Leaf, NotBlessed, Observed, counted, strides_of
 from runner.run.blessing.proposing import Change
 from tests import fakes
 from tests.fakes import ENDED, HERE, close_facts, close_leaf, exception, expected, observation, seen, use_executor
@@ -158,6 +158,7 @@ def test_values_of_the_matrix_that_no_template_can_name_are_not_written() -> Non
         expression([Column(here=HERE, cells=(Cell({"s": "a' or '"}, 1), Cell({"s": [1]}, 2)), is_recorded=True)])
 
 
+@pytest.mark.nightly(reason="it runs cases, as the other tests of patches do")
 def test_what_a_matrix_cannot_say_is_not_blessed(runs: Runs, bless: Bless) -> None:
     runs.write(SPEC.replace("cache_miss: 1}", "cache_miss: {max: 1}}"))
     runs.record("red", lambda name: misses(2 if "dynamic=true" in name else 1))
@@ -194,6 +195,7 @@ def test_what_varies_on_one_machine_is_a_range_with_a_comment(runs: Runs, bless:
     )
 
 
+@pytest.mark.nightly(reason="it runs cases, as the other tests of patches do")
 def test_machines_that_no_condition_tells_apart_are_not_averaged(runs: Runs, bless: Bless) -> None:
     runs.record("a", lambda _: misses(2))
     runs.on(cpu="another")
@@ -203,17 +205,28 @@ def test_machines_that_no_condition_tells_apart_are_not_averaged(runs: Runs, ble
     assert "no condition of the language tells them apart" in note
 
 
-@pytest.mark.parametrize(("first", "second", "why"), [(0, 0, "it never happens"), (0, 2, "unstable: 0 to 2|it never happens")])
-def test_a_claim_that_something_happens_never_becomes_that_nothing_does(
-    runs: Runs, bless: Bless, first: int, second: int, why: str
-) -> None:
-    runs.record("a", lambda _: misses(first))
-    runs.record("b", lambda _: misses(second))
-    code, patch, note = bless("a", "b")
-    assert (code, patch) == (ExitCode.FAILED, "")
-    assert any(words in note for words in why.split("|"))
+@pytest.mark.parametrize(
+    ("numbers", "old", "value"),
+    [
+        ([2], 1, 2),
+        ([2, 4, 3], 1, {"min": 2, "max": 4}),
+        ([0], 0, 0),
+        ([0], {"max": 3}, 0),
+        ([0], 1, "it never happens"),
+        ([0, 2], 1, "it never happens"),
+        ([0], {"min": 1}, "it never happens"),
+        ([0, 2], {"max": 1}, "unstable: 0 to 2"),
+    ],
+)
+def test_a_claim_that_something_happens_never_becomes_that_nothing_does(numbers: list[int], old: Any, value: Any) -> None:
+    if isinstance(value, str):
+        with pytest.raises(NotBlessed, match=value):
+            counted(numbers, old)
+    else:
+        assert counted(numbers, old) == value
 
 
+@pytest.mark.nightly(reason="it runs cases, as the other tests of patches do")
 def test_all_narrows_ranges_of_cases_that_passed(runs: Runs, bless: Bless) -> None:
     runs.write(SPEC.replace("cache_miss: 1}", "cache_miss: {min: 1}}"))
     assert runs.record("green", lambda _: misses(3)) == ExitCode.OK
@@ -272,6 +285,7 @@ def test_an_observation_that_was_changed_is_refused(runs: Runs, bless: Bless) ->
     assert bless("red")[:2] == (ExitCode.USAGE, "")
 
 
+@pytest.mark.nightly(reason="it runs cases, as the other tests of patches do")
 def test_json_has_patch_and_reasons(runs: Runs, bless: Bless) -> None:
     runs.record("red", lambda name: misses(0 if "dynamic=true,dtype=float64" in name else 2))
     code, text, _ = bless("red", "--json")
@@ -359,6 +373,7 @@ def test_a_directive_is_changed_on_its_line(runs: Runs, bless: Bless) -> None:
     assert applied(runs, bless("red")[1]) == SPEC + CHECKS.replace(".mm(", ".addmm(")
 
 
+@pytest.mark.nightly(reason="it runs cases, as the other tests of patches do")
 def test_a_directive_for_cases_without_code_is_not_changed(runs: Runs, bless: Bless) -> None:
     runs.write(SPEC.replace("backends: [cpu]", "backends: [cpu, cuda]") + CHECKS)
     runs.record("red", lambda _: misses(1), "--backend", "cpu", code=CODE)

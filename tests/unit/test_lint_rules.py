@@ -15,7 +15,7 @@ from runner.core.options import LintOptions
 from runner.execute.base import Execution, Job
 from runner.language.backends import load_backends
 from runner.language.lint import reference
-from runner.language.lint.base import Closeness, Finding, Rule, RunFacts, Scene, Spec, Weakness
+from runner.language.lint.base import Closeness, Finding, RunFacts, Scene, Spec, Weakness
 from runner.language.lint.conditions import may_hold
 from runner.language.lint.table import RULES, findings_of
 from runner.language.load import inspect, load
@@ -50,6 +50,13 @@ def found(rule: str, **changes: Any) -> list[str]:
     return [one.message for one in lint(replace(OPTIONS, select=(rule,), **changes)).findings]
 
 
+def counts(rule: str, *texts: str) -> list[int]:
+    """Return how many findings of one rule each of some specs has."""
+    write(**{f"a__spec_{number}": text for number, text in enumerate(texts)})
+    places = [one.position.file for one in lint(replace(OPTIONS, select=(rule,))).findings]
+    return [places.count(f"specs/a/spec-{number}.yaml") for number in range(len(texts))]
+
+
 def spec(*changes: tuple[str, str], more: str = "") -> str:
     text = GOOD + more
     for old, new in changes:
@@ -70,21 +77,23 @@ def test_same_summary() -> None:
     assert message.startswith("a/one-three says the same")
 
 
-@pytest.mark.parametrize(
-    ("change", "is_same"),
-    [
-        (("  def fn(x, y):\n", "  def fn(x, y):  # a comment\n\n"), True),
-        (("backends: [cpu]", "backends: [cpu]\ntags: [gemm]\ncovers: ['test_a.py::T::test_a']"), True),
-        (("x @ y", "y @ x"), False),
-        (("[4, 4]", "[5, 5]"), False),
-        (("backends: [cpu]", "backends: [cuda]"), False),
-        (("backends: [cpu]", "backends: [cpu]\nconfig: {max_autotune: true}"), False),
-        (("{to: eager}", "{to: eager, exact: true}"), False),
-    ],
-)
-def test_same_body(change: tuple[str, str], is_same: bool) -> None:
-    write(a__one_two=GOOD, a__one_three=spec(OTHER, change))
-    assert bool(found("same-body")) is is_same
+SAME = [
+    ("  def fn(x, y):\n", "  def fn(x, y):  # a comment\n\n"),
+    ("backends: [cpu]", "backends: [cpu]\ntags: [gemm]\ncovers: ['test_a.py::T::test_a']"),
+    ("x @ y", "(x @ y)"),
+]
+NOT_SAME = [
+    ("x @ y", "y @ x"),
+    ("[4, 4]", "[5, 5]"),
+    ("backends: [cpu]", "backends: [cuda]"),
+    ("backends: [cpu]", "backends: [cpu]\nconfig: {max_autotune: true}"),
+    ("{to: eager}", "{to: eager, exact: true}"),
+]
+
+
+def test_same_body() -> None:
+    others = [spec(OTHER, change) for change in (*SAME, *NOT_SAME)]
+    assert counts("same-body", GOOD, *others) == [0, *[1] * len(SAME), *[0] * len(NOT_SAME)]
 
 
 def test_specs_of_areas_with_other_defaults_are_no_copies() -> None:
@@ -104,24 +113,25 @@ def waivers(*entries: str, cases: str = "a/*", issue: str = LINK) -> dict[str, A
     return {"waivers": (Path("known.yaml"),)}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("CASES", "a/*", ""),
-        ("CASES", "b/*", "is for none of the 1 cases"),
-        ("failure:", "when: {device: cuda}, failure:", "condition of the waiver holds for none of its 1 cases"),
-        ("failure:", "when: {device: cpu}, failure:", ""),
-        ("failure:", 'when: {torch: "<2.11"}, failure:', "condition of the waiver holds for none"),
-        ("failure:", 'when: {torch: "<2.12"}, failure:', ""),
-        ("type: counter", "type: close", "expects anything of the type close"),
-        ("type: counter", "type: crash", ""),
-    ],
-)
-def test_dead_waiver(old: str, new: str, message: str) -> None:
+DEAD = [
+    ("CASES", "a/*", ""),
+    ("CASES", "b/*", "is for none of the 1 cases"),
+    ("failure:", "when: {device: cuda}, failure:", "condition of the waiver holds for none of its 1 cases"),
+    ("failure:", "when: {device: cpu}, failure:", ""),
+    ("failure:", 'when: {torch: "<2.11"}, failure:', "condition of the waiver holds for none"),
+    ("failure:", 'when: {torch: "<2.12"}, failure:', ""),
+    ("type: counter", "type: close", "expects anything of the type close"),
+    ("type: counter", "type: crash", ""),
+]
+
+
+def test_dead_waiver() -> None:
     write(a__one_two=COUNTED)
-    messages = found("dead-waiver", **waivers(WAIVER.replace(old, new)))
-    assert len(messages) == bool(message)
-    assert message in "".join(messages)
+    options = replace(OPTIONS, select=("dead-waiver",), **waivers(*(WAIVER.replace(old, new) for old, new, _ in DEAD)))
+    messages = {one.position.line: one.message for one in lint(options).findings}
+    for line, (_, new, message) in enumerate(DEAD, start=2):
+        assert (line in messages) is bool(message), new
+        assert message in messages.get(line, ""), new
 
 
 def test_shipped_waivers_are_not_compared_with_other_specs() -> None:
@@ -129,19 +139,12 @@ def test_shipped_waivers_are_not_compared_with_other_specs() -> None:
     assert found("dead-waiver") == []
 
 
-@pytest.mark.parametrize(
-    ("issue", "count"),
-    [
-        (LINK, 0),
-        ("docs/reference/defects.md#in-torch-211", 0),
-        ("JIRA-123", 1),
-        ("https://github.com/pytorch/pytorch/issues/123456", 1),
-        ('"#0"', 1),
-    ],
-)
-def test_issue_link(issue: str, count: int) -> None:
+def test_issue_link() -> None:
     write(a__one_two=COUNTED)
-    assert len(found("issue-link", **waivers(WAIVER, issue=issue))) == count
+    sound = [LINK, "docs/reference/defects.md#in-torch-211"]
+    wrong = ["JIRA-123", "https://github.com/pytorch/pytorch/issues/123456", '"#0"']
+    options = replace(OPTIONS, select=("issue-link",), **waivers(*(WAIVER.replace("ISSUE", one) for one in (*sound, *wrong))))
+    assert [one.position.line for one in lint(options).findings] == [4, 5, 6]
 
 
 # -- matrix -----------------------------------------------------------------------------------------------------------
@@ -150,24 +153,17 @@ MATRIX = ("inputs:", "matrix: {dtype: [float32, float16]}\nexclude: [EXCLUDE]\ni
 USED = ("{rand: [4, 4]}, {rand: [4, 4]}", '{rand: [4, 4], dtype: "{{ dtype }}"}, {rand: [4, 4], dtype: "{{ dtype }}"}')
 
 
-@pytest.mark.parametrize(
-    ("backends", "exclude", "message"),
-    [
-        ("[cpu, cuda]", "{dtype: float16, reason: no kernel}", "every point with dtype = float16 is excluded"),
-        ("[cpu, cuda]", "{dtype: float16, backend: cpu, reason: no kernel}", ""),
-        ("[cpu, cuda]", "{backend: cpu, reason: no kernel}", "every point of the backend 'cpu' is excluded"),
-    ],
-)
-def test_unreachable_point(backends: str, exclude: str, message: str) -> None:
-    write(a__one_two=spec(MATRIX, USED, ("[EXCLUDE]", f"[{exclude}]"), ("backends: [cpu]", f"backends: {backends}")))
-    messages = found("unreachable-point")
-    assert messages == ([message] if message else [])
+def test_unreachable_point() -> None:
+    both = spec(MATRIX, USED, ("backends: [cpu]", "backends: [cpu, cuda]"))
+    entries = ["{dtype: float16, reason: no kernel}", "{backend: cpu, reason: no kernel}"]
+    near = "{dtype: float16, backend: cpu, reason: no kernel}"
+    assert counts("unreachable-point", *(both.replace("[EXCLUDE]", f"[{entry}]") for entry in (*entries, near))) == [1, 1, 0]
+    assert found("unreachable-point") == ["every point with dtype = float16 is excluded", "every point of the backend 'cpu' is excluded"]
 
 
-@pytest.mark.parametrize(("first", "second", "count"), [(">=2.12", "<2.12", 1), (">=2.12", "<2.13", 0)])
-def test_versions_that_exclude_each_other(first: str, second: str, count: int) -> None:
-    write(a__one_two=spec(("inputs:", f'requires: [{{torch: "{first}"}}, {{torch: "{second}"}}]\ninputs:')))
-    assert len(found("unreachable-point")) == count
+def test_versions_that_exclude_each_other() -> None:
+    texts = [spec(("inputs:", f'requires: [{{torch: ">=2.12"}}, {{torch: "{other}"}}]\ninputs:')) for other in ("<2.12", "<2.13")]
+    assert counts("unreachable-point", *texts) == [1, 0]
 
 
 def excluded(*entries: str) -> str:
@@ -187,22 +183,24 @@ def test_redundant_exclusion() -> None:
 # -- expectations that nothing judges ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("backends", "expectation", "count"),
-    [
-        ("[cpu]", "filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}", 1),
-        ("[cpu, rocm]", "filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}", 0),
-        ("[cpu, cuda]", "filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}", 1),
-        ("[cuda]", "filecheck: {when: {arch: gfx942}, checks: 'CHECK: mfma'}", 1),
-        ("[cuda]", "filecheck: {when: {arch: sm_90}, checks: 'CHECK: mfma'}", 0),
-        ("[cpu]", "counter: {inductor.fxgraph_cache_miss: [{when: {torch: '<2.11'}, value: 1}, {value: 2}]}", 1),
-        ("[cpu]", "counter: {inductor.fxgraph_cache_miss: [{when: {torch: '<2.12'}, value: 1}, {value: 2}]}", 0),
-        ("[cpu, cuda]", "counter: {inductor.fxgraph_cache_miss: [{when: {device: cuda}, value: 1}]}", 0),
-    ],
-)
-def test_unjudged_expectation(backends: str, expectation: str, count: int) -> None:
-    write(a__one_two=spec(("backends: [cpu]", f"backends: {backends}"), ("{to: eager}}", f"{{to: eager}}}}, {{{expectation}}}")))
-    assert len(found("unjudged-expectation")) == count
+JUDGED = [
+    ("[cpu]", "filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}", 1),
+    ("[cpu, rocm]", "filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}", 0),
+    ("[cpu, cuda]", "filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}", 1),
+    ("[cuda]", "filecheck: {when: {arch: gfx942}, checks: 'CHECK: mfma'}", 1),
+    ("[cuda]", "filecheck: {when: {arch: sm_90}, checks: 'CHECK: mfma'}", 0),
+    ("[cpu]", "counter: {inductor.fxgraph_cache_miss: [{when: {torch: '<2.11'}, value: 1}, {value: 2}]}", 1),
+    ("[cpu]", "counter: {inductor.fxgraph_cache_miss: [{when: {torch: '<2.12'}, value: 1}, {value: 2}]}", 0),
+    ("[cpu, cuda]", "counter: {inductor.fxgraph_cache_miss: [{when: {device: cuda}, value: 1}]}", 0),
+]
+
+
+def test_unjudged_expectation() -> None:
+    texts = [
+        spec(("backends: [cpu]", f"backends: {backends}"), ("{to: eager}}", f"{{to: eager}}}}, {{{expectation}}}"))
+        for backends, expectation, _ in JUDGED
+    ]
+    assert counts("unjudged-expectation", *texts) == [count for _, _, count in JUDGED]
 
 
 def test_a_case_without_an_expectation_that_applies() -> None:
@@ -221,33 +219,25 @@ def test_an_unknown_vendor_counts_as_possible() -> None:
 # -- tolerances -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("new", "count"),
-    [
-        ("{to: eager, atol: 1e-2, rtol: 1e-2}", 1),
-        ("{to: eager, atol: 1e-3, rtol: 1e-3}", 0),
-        ("{to: eager}", 0),
-        ("{to: eager, ulp: 4}", 0),
-        ("{to: eager, atol: 1e-2, rtol: 1e-2}  # sums", 0),
-    ],
-)
-def test_loose_tolerance(new: str, count: int) -> None:
-    write(a__one_two=spec(("expect: [{close: {to: eager}}]", f"expect:\n  - close: {new}")))
-    assert len(found("loose-tolerance")) == count
+TOLERANCES = [
+    ("{to: eager, atol: 1e-2, rtol: 1e-2}", 1),
+    ("{to: eager, atol: 1e-3, rtol: 1e-3}", 0),
+    ("{to: eager}", 0),
+    ("{to: eager, ulp: 4}", 0),
+    ("{to: eager, atol: 1e-2, rtol: 1e-2}  # sums", 0),
+]
+REASONS = [
+    ("expect:", "# a sum of many terms\nexpect:"),
+    ("backends:", "covers: ['test_a.py::T::test_a']\nbackends:"),
+    ("backends:", "# restates test_a.py::T::test_a\nbackends:"),
+    ("{rand: [4, 4]}, {rand: [4, 4]}", "{rand: [4, 4], dtype: bfloat16}, {rand: [4, 4], dtype: bfloat16}"),
+]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        ("expect:", "# a sum of many terms\nexpect:"),
-        ("backends:", "covers: ['test_a.py::T::test_a']\nbackends:"),
-        ("backends:", "# restates test_a.py::T::test_a\nbackends:"),
-        ("{rand: [4, 4]}, {rand: [4, 4]}", "{rand: [4, 4], dtype: bfloat16}, {rand: [4, 4], dtype: bfloat16}"),
-    ],
-)
-def test_a_tolerance_with_a_reason_and_that_of_a_narrow_dtype(change: tuple[str, str]) -> None:
-    write(a__one_two=spec(change, ("{to: eager}", "{to: eager, atol: 1e-2, rtol: 1e-2}")))
-    assert found("loose-tolerance") == []
+def test_loose_tolerance() -> None:
+    texts = [spec(("expect: [{close: {to: eager}}]", f"expect:\n  - close: {new}")) for new, _ in TOLERANCES]
+    reasons = [spec(change, ("{to: eager}", "{to: eager, atol: 1e-2, rtol: 1e-2}")) for change in REASONS]
+    assert counts("loose-tolerance", *texts, *reasons) == [count for _, count in TOLERANCES] + [0] * len(REASONS)
 
 
 AT = Position(file="specs/a/one-two.yaml", line=7, column=11)
@@ -366,28 +356,28 @@ def test_unrequested_spec(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(rule(scene)) == []
 
 
-@pytest.mark.parametrize(("name", "count"), [("one", 1), ("One-two", 1), ("one-two", 0), ("a-b-c-d-e", 0), ("a-b-c-d-e-f", 1), ("a--b", 1)])
-def test_spec_name(name: str, count: int) -> None:
+def test_spec_name() -> None:
     Path("specs/a").mkdir(parents=True)
-    Path(f"specs/a/{name}.yaml").write_text(GOOD)
-    assert len(found("spec-name")) == count
+    for name in ("one", "One-two", "one-two", "a-b-c-d-e", "a-b-c-d-e-f", "a--b"):
+        Path(f"specs/a/{name}.yaml").write_text(GOOD)
+    found_at = [Path(one.position.file).stem for one in lint(replace(OPTIONS, select=("spec-name",))).findings]
+    assert sorted(found_at) == ["One-two", "a--b", "a-b-c-d-e-f", "one"]
 
 
-@pytest.mark.parametrize(
-    ("summary", "count"),
-    [
-        ("The answer is right.", 1),
-        ("The answer  is right", 1),
-        ("Test that the answer is right", 1),
-        ("Right answer", 1),
-        (f"The answer is {'very ' * 40}right", 1),
-        ("Tested functions are right", 0),
-        ("relu(x * y) equals eager and so on ...", 0),
-    ],
-)
-def test_summary_form(summary: str, count: int) -> None:
-    write(a__one_two=spec(("A product of two matrices is right", summary)))
-    assert len(found("summary-form")) == count
+SUMMARIES = [
+    ("The answer is right.", 1),
+    ("The answer  is right", 1),
+    ("Test that the answer is right", 1),
+    ("Right answer", 1),
+    (f"The answer is {'very ' * 40}right", 1),
+    ("Tested functions are right", 0),
+    ("relu(x * y) equals eager and so on ...", 0),
+]
+
+
+def test_summary_form() -> None:
+    texts = [spec(("A product of two matrices is right", summary)) for summary, _ in SUMMARIES]
+    assert counts("summary-form", *texts) == [count for _, count in SUMMARIES]
 
 
 # -- the examples of the reference -------------------------------------------------------------------------------------
@@ -395,18 +385,19 @@ def test_summary_form(summary: str, count: int) -> None:
 OF_SPECS = [rule for rule in RULES.values() if not rule.needs_run and not rule.bad.startswith("#") and "lint:" not in rule.bad + rule.good]
 
 
-@pytest.mark.parametrize("rule", OF_SPECS, ids=lambda rule: rule.id)
-def test_the_examples_of_a_rule_are_a_finding_and_none(rule: Rule) -> None:
-    counts = []
-    for text in (rule.bad, rule.good):
-        own = yaml.safe_load(text)
-        dtype = {"dtype": "{{ dtype }}"} if "dtype" in own.get("matrix", {}) else {}
-        base = {**yaml.safe_load(GOOD), "inputs": [{"rand": [4, 4], **dtype}] * 2, **own}
-        for gone in (["function"] if "functions" in own else []) + (["expect"] if "steps" in own else []):
-            del base[gone]
-        write(a__one_two=json.dumps(base))
-        counts.append(len(found(rule.id)))
-    assert counts == [1, 0]
+def test_the_examples_of_each_rule_are_a_finding_and_none() -> None:
+    for rule in OF_SPECS:
+        for form, text in (("bad", rule.bad), ("good", rule.good)):
+            own = yaml.safe_load(text)
+            dtype = {"dtype": "{{ dtype }}"} if "dtype" in own.get("matrix", {}) else {}
+            base = {**yaml.safe_load(GOOD), "inputs": [{"rand": [4, 4], **dtype}] * 2, **own}
+            for gone in (["function"] if "functions" in own else []) + (["expect"] if "steps" in own else []):
+                del base[gone]
+            write(**{f"{form}__{rule.id}": json.dumps(base)})
+    found_at = {(one.rule, one.position.file) for one in lint(OPTIONS).findings}
+    for rule in OF_SPECS:
+        assert (rule.id, f"specs/bad/{rule.id}.yaml") in found_at
+        assert (rule.id, f"specs/good/{rule.id}.yaml") not in found_at
 
 
 def test_most_rules_have_such_examples() -> None:
@@ -419,25 +410,28 @@ def test_most_rules_have_such_examples() -> None:
 BAD = spec(("is right", "is right."))
 
 
-@pytest.mark.parametrize(
-    ("text", "rules"),
-    [
-        (BAD.replace("right.", "right.   # lint: ignore summary-form -- a name"), []),
-        ("# lint: ignore summary-form -- a name\n# and a comment\n\n" + BAD, []),
-        ("# lint: ignore same-body, summary-form -- a name\n" + BAD, ["unused-suppression"]),
-        ("# lint: ignore summary-form\n" + BAD, ["wrong-suppression", "summary-form"]),
-        ("# lint: ignore summary-form --\n" + BAD, ["wrong-suppression", "summary-form"]),
-        ("# lint: ignore summary-from -- a name\n" + BAD, ["wrong-suppression", "summary-form"]),
-        ("# lint: ignore unused-suppression -- a name\n" + BAD, ["wrong-suppression", "summary-form"]),
-        (BAD.replace("backends: [cpu]", "backends: [cpu]  # lint: ignore summary-form -- a name"), ["summary-form", "unused-suppression"]),
-        (GOOD + "# lint: ignore summary-form -- a name\n", ["unused-suppression"]),
-        (GOOD.replace("x @ y", "x @ y  # lint: ignore summary-form -- a name"), []),  # Python, no comment of the file
-        (GOOD + "# lint: ignore weak-spec -- only a run can tell\n", []),
-    ],
-)
-def test_suppressions(text: str, rules: list[str]) -> None:
-    write(a__one_two=text)
-    assert [one.rule for one in lint(OPTIONS).findings] == rules
+SUPPRESSED: list[tuple[str, list[str]]] = [
+    (BAD.replace("right.", "right.   # lint: ignore summary-form -- a name"), []),
+    ("# lint: ignore summary-form -- a name\n# and a comment\n\n" + BAD, []),
+    ("# lint: ignore spec-name, summary-form -- a name\n" + BAD, ["unused-suppression"]),
+    ("# lint: ignore summary-form\n" + BAD, ["wrong-suppression", "summary-form"]),
+    ("# lint: ignore summary-form --\n" + BAD, ["wrong-suppression", "summary-form"]),
+    ("# lint: ignore summary-from -- a name\n" + BAD, ["wrong-suppression", "summary-form"]),
+    ("# lint: ignore unused-suppression -- a name\n" + BAD, ["wrong-suppression", "summary-form"]),
+    (BAD.replace("backends: [cpu]", "backends: [cpu]  # lint: ignore summary-form -- a name"), ["summary-form", "unused-suppression"]),
+    (GOOD + "# lint: ignore summary-form -- a name\n", ["unused-suppression"]),
+    (GOOD.replace("x @ y", "x @ y  # lint: ignore summary-form -- a name"), []),  # Python, no comment of the file
+    (GOOD + "# lint: ignore weak-spec -- only a run can tell\n", []),
+]
+
+
+def test_suppressions() -> None:
+    write(**{f"a__spec_{number:02}": text for number, (text, _) in enumerate(SUPPRESSED)})
+    rules: dict[str, list[str]] = {}
+    for one in lint(replace(OPTIONS, ignore=("same-summary", "same-body"))).findings:
+        rules.setdefault(one.position.file, []).append(one.rule)
+    for number, (text, expected) in enumerate(SUPPRESSED):
+        assert rules.get(f"specs/a/spec-{number:02}.yaml", []) == expected, text
 
 
 # -- fixes ------------------------------------------------------------------------------------------------------------

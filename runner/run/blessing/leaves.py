@@ -118,7 +118,7 @@ def number_of(one: Observed) -> int:
         raise NotBlessed("what it observed is no whole number") from error
 
 
-def counted(numbers: Sequence[int], old: Any, kind: str) -> Any:
+def counted(numbers: Sequence[int], old: Any) -> Any:
     """Return the count to write for what one machine observed in all runs; raise ``NotBlessed`` where it would say less than before."""
     least, most = min(numbers), max(numbers)
     if least == 0 and not _allows_zero(old):

@@ -213,7 +213,7 @@ def _needed(seen: Sequence[tuple[object, Observed]], now: Any, kind: str) -> tup
     by_machine: dict[object, list[int]] = {}
     for machine, one in seen:
         by_machine.setdefault(machine, []).append(leaves.number_of(one))
-    values = [leaves.counted(numbers, now, kind) for numbers in by_machine.values()]
+    values = [leaves.counted(numbers, now) for numbers in by_machine.values()]
     if any(value != values[0] for value in values):
         raise NotBlessed("machines differ, and no condition of the language tells them apart")
     numbers = next(iter(by_machine.values()))

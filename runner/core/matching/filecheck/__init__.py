@@ -21,7 +21,7 @@ from runner.core.matching.filecheck.matching import Matcher, Mismatch
 from runner.core.matching.filecheck.reading import parse
 from runner.core.matching.time_limit import time_limit
 
-__all__ = ["CheckFile", "CheckOutcome", "ChecksError", "Directive", "EmptyText", "Kind", "directives", "parse", "run"]
+__all__ = ["CheckFile", "CheckOutcome", "ChecksError", "Directive", "EmptyText", "Kind", "directives", "parse", "passes", "run"]
 
 
 class EmptyText(Exception):
@@ -31,6 +31,18 @@ class EmptyText(Exception):
 def directives(checkfile: CheckFile) -> tuple[Directive, ...]:
     """Return the directives in line order."""
     return checkfile.directives
+
+
+def passes(checkfile: CheckFile, text: str, *, seconds: float = 5.0) -> bool:
+    """Whether a text passes; raise as ``run`` does. It explains nothing, so it is faster where most texts fail."""
+    if not text.strip():
+        raise EmptyText("the text is blank")
+    try:
+        with time_limit(seconds):
+            Matcher(text=canonical(text.replace("\r\n", "\n"))).run(checkfile.directives)
+    except Mismatch:
+        return False
+    return True
 
 
 def run(checkfile: CheckFile, text: str, *, seconds: float = 5.0, numbers: Sequence[int] = ()) -> CheckOutcome:
