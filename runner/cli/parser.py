@@ -49,11 +49,8 @@ def parser() -> argparse.ArgumentParser:
     _audit(commands)
     _merge(commands)
     _doctor(commands)
-    for name, (add, text, description) in (
-        *waive_options.COMMANDS.items(),
-        *submit_options.COMMANDS.items(),
-        *writing_options.COMMANDS.items(),
-    ):
+    others = {**waive_options.COMMANDS, **submit_options.COMMANDS, **writing_options.COMMANDS}
+    for name, (add, text, description) in others.items():
         add(commands.add_parser(name, help=text, description=description))
     return top
 

@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from runner.core.case import Case, Expected
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, UsageError, errors, one_line, unknown
@@ -202,5 +201,5 @@ def _compared(ran: Ran, case: Case, result: CaseResult) -> list[tuple[Expected, 
     return found
 
 
-def _greatest(leaf: Mapping[str, Any]) -> float:
-    return float(leaf["max_abs"]) if "max_abs" in leaf else 0.0
+def _greatest(leaf: Mapping[str, object]) -> float:
+    return float(str(leaf["max_abs"])) if "max_abs" in leaf else 0.0

@@ -21,7 +21,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "judge": ("core", "language", "plan", "vocabulary"),
     "record": ("core", "system"),
     "report": ("core", "system", "record"),
-    "run": ("core", "system", "language", "plan", "execute", "judge", "record"),
+    "run": ("core", "system", "vocabulary", "language", "plan", "execute", "judge", "record"),
     "cli": ("core", "system", "language", "plan", "judge", "report", "run"),
 }
 """Each room (a folder of runner/) and the rooms that it may import. The order is that of the arrows: a room imports only rooms above it."""

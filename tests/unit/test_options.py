@@ -17,6 +17,8 @@ LINES = {
     "explain": "explain a-case",
     "repro": "repro id --sample 3",
     "audit": "audit",
+    "bless": "bless one --select 'a*'",
+    "lint": "lint --fix --ignore spec-name",
     "merge": "merge one",
     "doctor": "doctor",
     "waive": "waive one",

@@ -133,8 +133,8 @@ def _unchosen(spec: Spec, raw: RawExpectation, cases: list[Case], backends: Back
                 yield Finding(rule="unjudged-expectation", position=place, message=message, hint=hint)
 
 
-def _conditional(value: Any, path: DataPath) -> Iterator[tuple[DataPath, list[Any]]]:
-    if is_conditional(value):
+def _conditional(value: object, path: DataPath) -> Iterator[tuple[DataPath, list[Any]]]:
+    if isinstance(value, list) and is_conditional(value):
         yield path, value
     elif isinstance(value, dict):
         for key, item in value.items():

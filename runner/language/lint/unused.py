@@ -13,7 +13,7 @@ from runner.language.read.document import DataPath, Document
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def _words(value: Any, path: DataPath, without: DataPath) -> Iterator[str]:
+def _words(value: object, path: DataPath, without: DataPath) -> Iterator[str]:
     """Yield the words of all keys and texts of a value, except those at one path."""
     if path == without:
         return

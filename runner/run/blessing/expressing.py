@@ -100,7 +100,7 @@ def _chain(points: Sequence[tuple[tuple[Json, ...], int]], keys: Sequence[str], 
 _WORD = re.compile(r"[A-Za-z0-9_.+ -]{1,60}")
 
 
-def _test(key: str, value: Json) -> str | None:
+def _test(key: str, value: object) -> str | None:
     if isinstance(value, bool):
         return key if value else f"not {key}"
     if isinstance(value, int):

@@ -84,7 +84,7 @@ def body_path(kind: str, leaf: Leaf) -> DataPath | None:
     return (leaf.name,) if below is None else below
 
 
-def value_at(body: Any, path: DataPath) -> Any:
+def value_at(body: object, path: DataPath) -> Any:
     """Return the value below a body; None where there is none."""
     for key in path:
         if not isinstance(body, Mapping) or key not in body:
@@ -118,7 +118,7 @@ def number_of(one: Observed) -> int:
         raise NotBlessed("what it observed is no whole number") from error
 
 
-def counted(numbers: Sequence[int], old: Any) -> Any:
+def counted(numbers: Sequence[int], old: object) -> Any:
     """Return the count to write for what one machine observed in all runs; raise ``NotBlessed`` where it would say less than before."""
     least, most = min(numbers), max(numbers)
     if least == 0 and not _allows_zero(old):
@@ -130,14 +130,14 @@ def counted(numbers: Sequence[int], old: Any) -> Any:
     return {"min": least, "max": most}
 
 
-def _allows_zero(old: Any) -> bool:
+def _allows_zero(old: object) -> bool:
     try:
         return parse_count(old).holds(0)
     except (BadExpectation, TypeError, AttributeError):
         return False
 
 
-def narrowed(old: Any) -> bool:
+def narrowed(old: object) -> bool:
     """Whether a count leaves several numbers open."""
     return isinstance(old, Mapping) and not is_conditional(old) and "value" not in old
 

@@ -203,7 +203,7 @@ def _recorded(facts: SpecFacts, leaf: Leaf, own: Sequence[Sample], expected: Exp
     return Row(case=own[0].case, here=here, old=old, value=value, is_recorded=True, comment=comment)
 
 
-def _needed(seen: Sequence[tuple[object, Observed]], now: Any, kind: str) -> tuple[Any, str]:
+def _needed(seen: Sequence[tuple[object, Observed]], now: object, kind: str) -> tuple[Any, str]:
     """Return the value that all runs in the same surroundings allow, and a comment where it is unstable."""
     if kind == STRIDES:
         found = {tuple(leaves.strides_of(one)) for _, one in seen}
@@ -221,9 +221,9 @@ def _needed(seen: Sequence[tuple[object, Observed]], now: Any, kind: str) -> tup
     return values[0], f"unstable: {min(numbers)} to {max(numbers)} in {len(numbers)} runs of one machine" if is_unstable else ""
 
 
-def _effective(old: Any, here: Surroundings) -> Any:
+def _effective(old: object, here: Surroundings) -> Any:
     """Return the value of values under conditions that applies here."""
-    if not is_conditional(old):
+    if not isinstance(old, list) or not is_conditional(old):
         return old
     return next((one["value"] for one in old if holds(one.get("when"), here)), None)
 
