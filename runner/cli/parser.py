@@ -49,8 +49,7 @@ def parser() -> argparse.ArgumentParser:
     _audit(commands)
     _merge(commands)
     _doctor(commands)
-    others = {**waive_options.COMMANDS, **submit_options.COMMANDS, **writing_options.COMMANDS}
-    for name, (add, text, description) in others.items():
+    for name, (add, text, description) in {**waive_options.COMMANDS, **submit_options.COMMANDS, **writing_options.COMMANDS}.items():
         add(commands.add_parser(name, help=text, description=description))
     return top
 
