@@ -226,6 +226,7 @@ TOLERANCES = [
     ("{to: eager, ulp: 4}", 0),
     ("{to: eager, atol: 1e-2, rtol: 1e-2}  # sums", 0),
 ]
+NO_REASON = ("expect:", "# lint: ignore spec-name -- it is no reason\nexpect:")
 REASONS = [
     ("expect:", "# a sum of many terms\nexpect:"),
     ("backends:", "covers: ['test_a.py::T::test_a']\nbackends:"),
@@ -237,7 +238,8 @@ REASONS = [
 def test_loose_tolerance() -> None:
     texts = [spec(("expect: [{close: {to: eager}}]", f"expect:\n  - close: {new}")) for new, _ in TOLERANCES]
     reasons = [spec(change, ("{to: eager}", "{to: eager, atol: 1e-2, rtol: 1e-2}")) for change in REASONS]
-    assert counts("loose-tolerance", *texts, *reasons) == [count for _, count in TOLERANCES] + [0] * len(REASONS)
+    wrong = spec(NO_REASON, ("{to: eager}", "{to: eager, atol: 1e-2, rtol: 1e-2}"))
+    assert counts("loose-tolerance", *texts, *reasons, wrong) == [count for _, count in TOLERANCES] + [0] * len(REASONS) + [1]
 
 
 AT = Position(file="specs/a/one-two.yaml", line=7, column=11)

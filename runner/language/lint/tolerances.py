@@ -78,7 +78,9 @@ def _lines_with_reasons(spec: Spec) -> set[int]:
     """Return the lines that have a comment, and those below lines that are comments alone."""
     found: set[int] = set()
     rows = spec.document.content.decode("utf-8", "replace").split("\n")
-    for line, _ in _comments(spec):
+    for line, text in _comments(spec):
+        if text.startswith("# lint:"):
+            continue  # a suppression is about a rule, also where it names another one
         found.add(line)
         below = line
         while below < len(rows) and rows[below - 1].strip().startswith("#"):
