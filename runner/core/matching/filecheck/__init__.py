@@ -34,15 +34,8 @@ def directives(checkfile: CheckFile) -> tuple[Directive, ...]:
 
 
 def passes(checkfile: CheckFile, text: str, *, seconds: float = 5.0) -> bool:
-    """Whether a text passes; raise as ``run`` does. It explains nothing, so it is faster where most texts fail."""
-    if not text.strip():
-        raise EmptyText("the text is blank")
-    try:
-        with time_limit(seconds):
-            Matcher(text=canonical(text.replace("\r\n", "\n"))).run(checkfile.directives)
-    except Mismatch:
-        return False
-    return True
+    """Whether the directives match a text: the verdict of ``run`` alone, without the search for an explanation. The same errors."""
+    return _mismatch(checkfile, _matcher(text), seconds) is None
 
 
 def run(checkfile: CheckFile, text: str, *, seconds: float = 5.0, numbers: Sequence[int] = ()) -> CheckOutcome:
@@ -50,13 +43,23 @@ def run(checkfile: CheckFile, text: str, *, seconds: float = 5.0, numbers: Seque
 
     ``numbers`` are the line numbers to show, if the text is a part of another one. The time limit works only in the main thread.
     """
+    matcher = _matcher(text)
+    mismatch = _mismatch(checkfile, matcher, seconds)
+    if mismatch is None:
+        return CheckOutcome(passed=True)
+    return describe(mismatch, matcher, text.replace("\r\n", "\n").expandtabs(TAB).rstrip("\n").split("\n"), numbers)
+
+
+def _matcher(text: str) -> Matcher:
     if not text.strip():
         raise EmptyText("the text is blank")
-    original = text.replace("\r\n", "\n")
-    matcher = Matcher(text=canonical(original))
+    return Matcher(text=canonical(text.replace("\r\n", "\n")))
+
+
+def _mismatch(checkfile: CheckFile, matcher: Matcher, seconds: float) -> Mismatch | None:
     try:
         with time_limit(seconds):
             matcher.run(checkfile.directives)
     except Mismatch as mismatch:
-        return describe(mismatch, matcher, original.expandtabs(TAB).rstrip("\n").split("\n"), numbers)
-    return CheckOutcome(passed=True)
+        return mismatch
+    return None
