@@ -500,6 +500,7 @@ def test_the_reference_has_every_rule() -> None:
     assert all(f"\n## {name}\n" in page for name in RULES)
 
 
+@pytest.mark.usefixtures("shipped_once")
 def test_the_shipped_specs_have_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     linted = lint(replace(OPTIONS, paths=()))
