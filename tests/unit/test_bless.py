@@ -15,6 +15,7 @@ from runner.core.expectation import Judgement, StepFacts
 from runner.core.observation import Ending
 from runner.execute.base import Execution, Job
 from runner.language.load import load
+from runner.language.read import schema
 from runner.language.read.source import read
 from runner.language.text_edits import CannotEdit
 from runner.run.blessing.blessing import edited
@@ -290,6 +291,7 @@ def test_json_has_patch_and_reasons(runs: Runs, bless: Bless) -> None:
     runs.record("red", lambda name: misses(0 if "dynamic=true,dtype=float64" in name else 2))
     code, text, _ = bless("red", "--json")
     found = json.loads(text)
+    assert schema.describe(found, "bless") == []
     assert code == ExitCode.FAILED
     assert [one["case"] for one in found["not_blessed"]] == ["area/one[backend=cpu,dynamic=true,dtype=float64]"]
     assert found["specs"][0]["patch"].startswith("--- a/specs/area/one.yaml\n")

@@ -19,6 +19,7 @@ from runner.language.lint.base import Closeness, Finding, RunFacts, Scene, Spec,
 from runner.language.lint.conditions import may_hold
 from runner.language.lint.table import RULES, findings_of
 from runner.language.load import inspect, load
+from runner.language.read import schema
 from runner.language.waivers import WaiverFiles
 from runner.run.linting import lint
 from tests.conftest import GOOD
@@ -481,6 +482,8 @@ def test_entries_in_brackets_are_removed_too(form: str) -> None:
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     write(a__one_two=BAD)
+    assert main(["lint", "specs", "--json"]) == ExitCode.FAILED
+    assert schema.describe(json.loads(capsys.readouterr().out), "lint") == []
     assert main(["lint", "specs"]) == ExitCode.FAILED
     assert "specs/a/one-two.yaml:1:10: summary-form: the summary ends with" in capsys.readouterr().out
     assert main(["lint", "specs", "--json", "--ignore", "summary-form"]) == ExitCode.OK
