@@ -337,6 +337,7 @@ CODE = (
     ("checks", "changed"),
     [
         ("CHECK: extern_kernels.mm(\nCHECK: return", "CHECK: extern_kernels.addmm(\nCHECK: return"),
+        ("CHECK: empty_strided_cuda((4, 4), (4, 1))", "CHECK: empty_strided_cpu((4, 4), (4, 1))"),
         ("CHECK: empty_strided_cpu((4, 4), (8, 1))", "CHECK: empty_strided_cpu((4, 4), (4, 1))"),
         ("CHECK: empty_strided_cpu\nCHECK-NEXT: return", "CHECK: empty_strided_cpu\nCHECK: return"),
         ("CHECK: def call\nCHECK-SAME: extern_kernels", "CHECK: def call\nCHECK: extern_kernels"),

@@ -112,7 +112,8 @@ def _candidates(row: str, text: str, outcome: CheckOutcome, directive: Directive
             yield head + similar
 
 
-_TOKEN = re.compile(r"\w+|[ \t]+|[^\w\s]")
+_TOKEN = re.compile(r"[^\W_]+|_+|[ \t]+|[^\w\s]")
+"""A word of a name, blanks, or a sign: names of kernels differ in one of their words."""
 
 
 def _similar(pattern: str, text: str) -> list[str]:
