@@ -13,7 +13,7 @@ from typing import TypeAlias
 from runner.core.case import Case
 from runner.core.conformance import PermittedWaiver, ProfileLevel, ProfileRecord
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, one_line, unknown
-from runner.core.matching.globs import glob
+from runner.core.globs import glob
 from runner.language.backends import Backends
 from runner.language.profiles import Entry, Permission, Profile
 from runner.language.read.document import DataPath

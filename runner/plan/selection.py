@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from runner.core.case import Case, Step
 from runner.core.diagnostics import UsageError, one_line, unknown
-from runner.core.matching.globs import glob
+from runner.core.globs import glob as glob
 from runner.language.backends import Backends
 from runner.vocabulary.steps import traits_of
 

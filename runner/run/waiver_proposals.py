@@ -14,7 +14,7 @@ from datetime import date, timedelta
 from typing import TypeAlias
 
 from runner.core.conditions import Surroundings, holds
-from runner.core.matching.globs import glob
+from runner.core.globs import glob
 from runner.core.matching.patterns import is_unspecific
 from runner.core.outcomes import WAIVABLE, Outcome
 from runner.core.protocol import Json

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from runner.core.diagnostics import InvalidSpecs
-from runner.core.matching.globs import glob
+from runner.core.globs import glob
 from runner.language.lint.base import Finding, Rule, Scene, Spec
 from runner.language.profiles import Entry
 from runner.language.read.source import read_bytes

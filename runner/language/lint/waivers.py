@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from runner.core.case import Case
-from runner.core.matching.globs import glob
+from runner.core.globs import glob
 from runner.language.lint.base import Finding, Fix, Rule, Scene
 from runner.language.lint.conditions import may_hold
 from runner.language.read.document import DataPath, Document
