@@ -123,10 +123,16 @@ def shipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process load the shipped specs once, whoever asks and in whichever folder; files in messages are named as at first."""
     real = load_module._inspect
 
-    def inspect(specs: Sequence[SpecPath], backend_files: Sequence[Path], known: object, problems: list[Diagnostic]) -> object:
+    def inspect(
+        specs: Sequence[SpecPath],
+        backend_files: Sequence[Path],
+        known: object,
+        problems: list[Diagnostic],
+        texts: Mapping[Path, bytes] = {},
+    ) -> object:
         key = (tuple(specs), tuple(map(os.path.abspath, backend_files)), known)
-        if problems or any(spec.root != ROOT / "specs" for spec in specs):
-            return real(specs, backend_files, known, problems)
+        if problems or texts or any(spec.root != ROOT / "specs" for spec in specs):
+            return real(specs, backend_files, known, problems, texts or {})
         if key not in LOADED:
             LOADED[key] = real(specs, backend_files, known, problems)
         return LOADED[key]

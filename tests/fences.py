@@ -13,6 +13,7 @@
 ``<!-- commands -->``              lines of a shell, which find the files of their page
 ``<!-- program: NAME.py -->``      Python that fails as long as torch has the defect of that name
 ``<!-- journal -->``               lines of ``run.jsonl``
+``<!-- lint -->``                  what a rule of ``lint`` finds, and what it does not
 
 The files of one page are written to one folder, in which its commands run.
 """

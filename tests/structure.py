@@ -30,6 +30,7 @@ WIRE = (
         "language/profiles",
         "language/importers",
         "language/waiver_text",
+        "language/text_edits",
         "core/protocol.py",
         "core/diagnostics.py",
     ),

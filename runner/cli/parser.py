@@ -21,6 +21,7 @@ from runner.cli import (
     selecting,
     submit_options,
     waive_options,
+    writing_options,
 )
 from runner.cli.option_types import factor, natural, positive, seed, times
 from runner.core.escaping import line
@@ -63,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
         repro_options.COMMANDS,
         waive_options.COMMANDS,
         submit_options.COMMANDS,
+        writing_options.COMMANDS,
     ):
         for name, (add, text, description) in table.items():
             add(commands.add_parser(name, help=text, description=description))

@@ -89,6 +89,38 @@ class AuditOptions(ExecutionOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BlessOptions:
+    """The options of ``bless``."""
+
+    targets: tuple[str, ...]
+    """Runs."""
+    all: bool
+    """Whether ranges of passed cases are narrowed to what was observed."""
+    write: bool
+    json: bool
+    backends: tuple[Path, ...]
+    backend: tuple[str, ...]
+    select: tuple[str, ...]
+    tag: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintOptions:
+    """The options of ``lint``."""
+
+    paths: tuple[Path, ...]
+    backends: tuple[Path, ...]
+    waivers: tuple[Path, ...]
+    run: str | None
+    """A recorded run, for the rules that need facts."""
+    select: tuple[str, ...]
+    """Ids of rules; empty for all."""
+    ignore: tuple[str, ...]
+    fix: bool
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergeOptions:
     """The options of ``merge``."""
 
@@ -284,6 +316,8 @@ class VerifyOptions:
 Options: TypeAlias = (
     RunOptions
     | AuditOptions
+    | BlessOptions
+    | LintOptions
     | MergeOptions
     | DiffOptions
     | HistoryOptions
@@ -308,6 +342,8 @@ OPTIONS: Mapping[str, type[Options]] = {
     "repro": ReproOptions,
     "shrink": ShrinkOptions,
     "audit": AuditOptions,
+    "bless": BlessOptions,
+    "lint": LintOptions,
     "merge": MergeOptions,
     "diff": DiffOptions,
     "history": HistoryOptions,

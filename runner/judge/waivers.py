@@ -20,12 +20,12 @@ from datetime import date
 from runner.core.conditions import Surroundings, holds
 from runner.core.diagnostics import Diagnostic, Severity
 from runner.core.expectation import Status
+from runner.core.globs import glob
 from runner.core.matching.patterns import search
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.outcomes import PASSED, WAIVABLE, Outcome
 from runner.core.results import AppliedWaiver, CaseResult, Verdict, WaiverEffect
 from runner.language.waivers import Signature, Waiver, WaiverFiles
-from runner.plan.selection import glob
 
 
 @dataclass(frozen=True, slots=True)

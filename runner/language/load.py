@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,9 @@ from runner.language.read.tree import link_problem
 from runner.system.capabilities import Machine
 from runner.system.installed_torch import installed_torch, release
 from runner.vocabulary.steps import TRITON
+
+_AS_IT_IS: Mapping[Path, bytes] = {}
+"""Every spec is read from its file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,22 +76,46 @@ class Inspection:
 
     suite: Suite
     problems: tuple[Diagnostic, ...]
+    anatomies: tuple[Anatomy, ...] = ()
+    """The specs as they were read, each split into its parts."""
 
 
 def load_specs(
-    specs: Sequence[SpecPath], backend_files: Sequence[Path], known: Surroundings | None, problems: list[Diagnostic] | None = None
+    specs: Sequence[SpecPath],
+    backend_files: Sequence[Path],
+    known: Surroundings | None,
+    problems: list[Diagnostic] | None = None,
+    texts: Mapping[Path, bytes] = _AS_IT_IS,
 ) -> Suite:
-    """Like ``load``, for files with known areas; ``problems`` are those of finding the files."""
-    found = _inspect(specs, backend_files, known, [] if problems is None else problems)
+    """Like ``load``, for files with known areas; ``problems`` are those of finding the files.
+
+    ``texts`` are read in the place of the specs at these paths: changes that are not written yet.
+    """
+    return inspect_specs(specs, backend_files, known, problems, texts).suite
+
+
+def inspect_specs(
+    specs: Sequence[SpecPath],
+    backend_files: Sequence[Path],
+    known: Surroundings | None,
+    problems: list[Diagnostic] | None = None,
+    texts: Mapping[Path, bytes] = _AS_IT_IS,
+) -> Inspection:
+    """Like ``load_specs``, with the specs as they were read; raise ``InvalidSpecs``."""
+    found = _inspect(specs, backend_files, known, [] if problems is None else problems, texts)
     if wrong := errors(found.problems):
         raise InvalidSpecs(wrong)
-    return found.suite
+    return found
 
 
 def _inspect(
-    specs: Sequence[SpecPath], backend_files: Sequence[Path], known: Surroundings | None, problems: list[Diagnostic]
+    specs: Sequence[SpecPath],
+    backend_files: Sequence[Path],
+    known: Surroundings | None,
+    problems: list[Diagnostic],
+    texts: Mapping[Path, bytes] = _AS_IT_IS,
 ) -> Inspection:
-    parts = _read_all(specs, problems)
+    parts = _read_all(specs, problems, texts)
     backends = read_backends(backend_files, problems)
     installed = installed_torch()
     names = NameTables.load(installed)
@@ -100,7 +127,8 @@ def _inspect(
         problems.extend(_check_part(part, cases, _Shared(backends=backends, names=names, here=here, is_valid=not wrong_backends)))
     problems.extend(duplicate_ids(cases))
     documents = tuple(document for part in parts for document in (*part.anatomy.spec.defaults, part.anatomy.document))
-    return Inspection(suite=Suite(cases=tuple(cases), backends=backends, documents=documents), problems=tuple(problems))
+    suite = Suite(cases=tuple(cases), backends=backends, documents=documents)
+    return Inspection(suite=suite, problems=tuple(problems), anatomies=tuple(part.anatomy for part in parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +246,7 @@ _FILL = {"summary": "no summary", "backends": ["cpu"]}
 """Values for missing keys of a spec, so that its other keys can be checked."""
 
 
-def _read_all(specs: Sequence[SpecPath], problems: list[Diagnostic]) -> list[_Part]:
+def _read_all(specs: Sequence[SpecPath], problems: list[Diagnostic], texts: Mapping[Path, bytes]) -> list[_Part]:
     defaults = DefaultsReader()
     parts: list[_Part] = []
     for spec in specs:
@@ -228,7 +256,7 @@ def _read_all(specs: Sequence[SpecPath], problems: list[Diagnostic]) -> list[_Pa
             problems.append(refused)
             continue
         try:
-            document = read_partly(spec.path)
+            document = read_partly(spec.path, content=texts.get(spec.path))
         except InvalidSpecs as error:
             problems.extend(error.diagnostics)
             continue

@@ -3,7 +3,6 @@
 Files are changed as text, so that comments and everything else in them stay as they are.
 """
 
-import difflib
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -15,6 +14,7 @@ from runner.core.protocol import Json
 from runner.language.read.document import Document
 from runner.language.read.kinds import WAIVERS
 from runner.language.read.source import parse
+from runner.language.text_edits import patch
 
 FILL_IN = "FILL-IN"
 """What a person must replace: a waiver with it is not valid."""
@@ -130,9 +130,7 @@ def removal_patch(document: Document, indices: Collection[int]) -> str:
     if len(set(indices)) == len(entries):
         kept = [re.sub(r"^waivers:(?=\s*(#.*)?$)", "waivers: []", line) for line in kept]
     _must_be(document, "".join(kept), [entry for index, entry in enumerate(entries) if index not in indices])
-    name = document.file.replace("\\", "/").lstrip("/")
-    changes = difflib.unified_diff(lines, kept, f"a/{name}", f"b/{name}")
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in changes)
+    return patch(document, "".join(kept))
 
 
 def _lines_of(lines: Sequence[str], first: int, dash: int) -> range:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from runner.core.case import Case
-from runner.plan.selection import glob
+from runner.core.globs import glob
 
 
 def requested(

@@ -13,12 +13,13 @@ from typing import TypeAlias
 from runner.core.case import Case
 from runner.core.conformance import PermittedWaiver, ProfileLevel, ProfileRecord
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, one_line, unknown
+from runner.core.globs import glob
 from runner.language.backends import Backends
 from runner.language.profiles import Entry, Permission, Profile
 from runner.language.read.document import DataPath
 from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS, Waiver, WaiverFiles
 from runner.plan.on_request import requested
-from runner.plan.selection import glob, unmatched
+from runner.plan.selection import unmatched
 from runner.vocabulary.expectations import EXPECTATIONS
 
 Matches: TypeAlias = Callable[[str], object]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
@@ -63,7 +64,36 @@ def run_of(targets: Sequence[str]) -> Path | None:
         raise UsageError(f"{error}; name a run, or spec files and folders, which are run first") from error
 
 
-def recorded_cases(folder: Path, options: AuditOptions, shard: Shard | None) -> Ran:
+class Choosing(Protocol):
+    """The options by which cases of a recorded run are chosen."""
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Runs, or paths of specs."""
+        ...
+
+    @property
+    def backends(self) -> tuple[Path, ...]:
+        """Files with further backends."""
+        ...
+
+    @property
+    def backend(self) -> tuple[str, ...]:
+        """Names of backends."""
+        ...
+
+    @property
+    def select(self) -> tuple[str, ...]:
+        """Globs over ids."""
+        ...
+
+    @property
+    def tag(self) -> tuple[str, ...]:
+        """Tags of specs."""
+        ...
+
+
+def recorded_cases(folder: Path, options: Choosing, shard: Shard | None) -> Ran:
     """Return the selected cases of a recorded run; raise ``UsageError`` where its files changed since it was judged."""
     require_still(options.targets[0] if options.targets else LATEST, folder)
     try:

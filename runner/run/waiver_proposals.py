@@ -1,7 +1,7 @@
 """Proposals of waivers from recorded runs: for each failure of torch that no waiver excuses, the smallest condition that explains it. Pure.
 
 A condition explains failures if it holds where a case failed and does not hold where the same case passed. Conditions of one key come
-before those of two, and the keys in the order of ``_KEYS``. Without a run in which the case passed, no condition is proposed, because
+before those of two, and the keys in the order of ``KEYS``. Without a run in which the case passed, no condition is proposed, because
 nothing shows where the defect is absent.
 """
 
@@ -11,15 +11,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import TypeAlias
 
 from runner.core.conditions import Surroundings, holds
+from runner.core.globs import glob
 from runner.core.matching.patterns import is_unspecific
 from runner.core.outcomes import WAIVABLE, Outcome
 from runner.core.protocol import Json
 from runner.core.results import CaseResult
 from runner.judge.waivers import Failure, failures_of
 from runner.language.waiver_text import FILL_IN, Draft
-from runner.plan.selection import glob
 
 DAYS = 90
 """How long a proposed waiver holds, where nothing else was asked for."""
@@ -109,14 +110,20 @@ def _notes(case_id: str, seen: Iterable[tuple[RecordedRun, CaseResult]]) -> Iter
 # -- conditions -------------------------------------------------------------------------------------------------------
 
 
-def smallest_condition(failed: Sequence[Surroundings], passed: Sequence[Surroundings]) -> dict[str, Json] | None:
+Separate: TypeAlias = Mapping[str, Callable[[Sequence[Surroundings], Sequence[Surroundings]], Json]]
+"""For each key of a condition what makes its value, or None, of where it must hold and where it must not."""
+
+
+def smallest_condition(
+    failed: Sequence[Surroundings], passed: Sequence[Surroundings], keys: Separate | None = None
+) -> dict[str, Json] | None:
     """Return the condition with the fewest keys that holds for all of ``failed`` and none of ``passed``; None if there is none.
 
-    It is empty where nothing passed.
+    It is empty where nothing passed. ``keys`` are those to use, the preferred one first.
     """
     if not passed:
         return {}
-    parts = [(word, wanted) for word, make in _KEYS.items() if (wanted := make(failed, passed)) is not None]
+    parts = [(word, wanted) for word, make in (KEYS if keys is None else keys).items() if (wanted := make(failed, passed)) is not None]
     for size in range(1, len(parts) + 1):
         for chosen in itertools.combinations(parts, size):
             when = dict(chosen)
@@ -166,7 +173,7 @@ def _text(release: _Release) -> str:
     return ".".join(map(str, release))
 
 
-_KEYS: Mapping[str, Callable[[Sequence[Surroundings], Sequence[Surroundings]], Json]] = {
+KEYS: Separate = {
     "arch": _arch,
     "torch": _torch,
     "vendor": _vendor,

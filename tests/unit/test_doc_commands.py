@@ -92,13 +92,14 @@ def check_own_command(arguments: list[str]) -> None:
     if arguments == ["--version"]:
         return
     parsed = vars(parser().parse_args(arguments))
-    if parsed["command"] in ("merge", "waive", "diff", "history") or (parsed["command"] == "audit" and not parsed["targets"]):
+    if parsed["command"] in ("bless", "merge", "waive", "diff", "history") or (parsed["command"] == "audit" and not parsed["targets"]):
         return
     paths = [Path(path) for path in parsed.get("paths", parsed.get("targets", []))]
     paths = [path.absolute() if path.exists() else ROOT / path for path in paths]
     assert all(path.exists() for path in paths), arguments
     cases = cases_of(*paths, backends=tuple(path.absolute() for path in parsed.get("backends", [])))
-    globs = [*parsed.get("select", []), *([parsed["case"]] if "case" in parsed else [])]
+    is_of_cases = parsed["command"] != "lint"
+    globs = [*(parsed.get("select", []) if is_of_cases else ()), *([parsed["case"]] if "case" in parsed else [])]
     for pattern in globs:
         assert any(glob(pattern).fullmatch(case.id) for case in cases), pattern
     for name in parsed.get("backend", []):
@@ -107,6 +108,8 @@ def check_own_command(arguments: list[str]) -> None:
         assert path.is_file(), path
     if parsed.get("profile"):
         assert find_profile(parsed["profile"]).is_file(), parsed["profile"]
+    if parsed["command"] == "lint" and parsed["paths"]:
+        assert main(arguments) == ExitCode.OK
     if parsed["command"] in ("validate", "list", "explain") and (parsed.get("paths") or is_first(parsed["command"], arguments)):
         assert main(arguments) == ExitCode.OK
 

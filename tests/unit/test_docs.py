@@ -20,14 +20,14 @@ from tests.fences import FILES, ROOT, Fence, every_fence, home, pages, run_in, w
 
 FENCES = every_fence()
 TESTED = {
-    "yaml": (*FILES, "examples", "shipped-spec", "workflow", "gitlab"),
+    "yaml": (*FILES, "examples", "lint", "shipped-spec", "workflow", "gitlab"),
     "groovy": ("jenkins",),
     "sh": ("commands", "command-run", "command-test"),
     "json": ("journal",),
     "python": ("", "program"),
     "": ("failure",),
 }
-"""The marks that tests claim, here, in ``test_doc_commands``, ``test_workflows`` and ``test_defects``, by the language of their fences."""
+"""The marks that tests claim, by the language of their fences; each mark has a test here or in the module of its name."""
 
 
 def fences(*marks: str) -> list[Fence]:

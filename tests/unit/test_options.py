@@ -18,6 +18,8 @@ LINES = {
     "repro": "repro id --sample 3",
     "shrink": "shrink id --tries 3",
     "audit": "audit",
+    "bless": "bless one --select 'a*'",
+    "lint": "lint --fix --ignore spec-name",
     "merge": "merge one",
     "diff": "diff one two",
     "history": "history show",

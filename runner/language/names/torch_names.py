@@ -126,6 +126,11 @@ class NameTables:
         modes = [mode for table in self._tables.values() for mode in table.modes]
         return None if mode is None or mode in modes or not modes else unknown("mode", str(mode), list(dict.fromkeys(modes)))
 
+    @property
+    def minors(self) -> tuple[str, ...]:
+        """The minor versions of torch that have a table, oldest first."""
+        return tuple(self._tables)
+
     @cached_property
     def _tables(self) -> dict[str, Names]:
         """By minor, oldest first."""

@@ -33,12 +33,12 @@ def read(path: Path, kind: Kind = SPEC) -> Document:
     return document
 
 
-def read_partly(path: Path, kind: Kind = SPEC) -> Document:
+def read_partly(path: Path, kind: Kind = SPEC, content: bytes | None = None) -> Document:
     """Parse one YAML file as far as possible; raise ``InvalidSpecs`` if nothing can be parsed.
 
-    Diagnostics of a file that is not of the expected kind quote nothing.
+    Diagnostics of a file that is not of the expected kind quote nothing. ``content`` is parsed in the place of the file's bytes.
     """
-    data = read_bytes(path, article=kind.article)
+    data = read_bytes(path, article=kind.article) if content is None else content
     try:
         document = _parse(_decode(path, data, kind.article), path=path, content=data, kind=kind)
     except InvalidSpecs as error:

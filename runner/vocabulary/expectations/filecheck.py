@@ -130,6 +130,14 @@ class FileCheck(OfStep):
         index = _INDEX[self.stage] % len(code) if self.stage is not None else self.code if isinstance(self.code, int) else 0
         return (*code[:index], text, *code[index + 1 :])
 
+    def text_of(self, code: tuple[str, ...]) -> str | None:
+        """Return the text that the directives are matched against; None where there is none, or where reading it takes too long."""
+        try:
+            chosen = self._choose(code, self.text)
+        except PatternTooSlow:
+            return None
+        return chosen.text if isinstance(chosen, Code) and chosen.text.strip() else None
+
     def _choose(self, code: tuple[str, ...], text: str) -> Code | Judgement:
         """Return the selected code; raise ``PatternTooSlow`` if parsing takes too long."""
         if not code:

@@ -1,0 +1,49 @@
+"""``bless``: print or apply the patch of specs that says what recorded runs observed."""
+
+from runner.core.diagnostics import one_line
+from runner.core.exit_codes import ExitCode
+from runner.core.options import BlessOptions
+from runner.language.text_edits import patch
+from runner.report.files import replace
+from runner.run.blessing.blessing import Blessing, bless
+from runner.system import output
+
+
+def main(options: BlessOptions) -> ExitCode:
+    """Print the patch, or write the specs; exit 1 where a red case is not blessed, 4 where no case of the runs is selected."""
+    found = bless(options)
+    if options.json:
+        output.document(_as_json(found))
+    elif not options.write:
+        for spec in found.specs:
+            output.raw(patch(spec.before, spec.after.content.decode("utf-8")))
+    for one in found.refused:
+        output.note(one_line(f"not blessed: {one.case_id} ({one.run}): {one.why}"))
+    for spec in found.specs:
+        if options.write:
+            replace(spec.before.path, spec.after.content)
+        if spec.has_control:
+            output.note(f"{spec.before.file}: has a control; 'audit --run' shows whether it still fails")
+    output.note(_count(found, options))
+    if not found.chosen:
+        return ExitCode.NOTHING
+    return ExitCode.FAILED if found.refused else ExitCode.OK
+
+
+def _count(found: Blessing, options: BlessOptions) -> str:
+    cases = sum(len(spec.cases) for spec in found.specs)
+    what = f"{cases} red case{'' if cases == 1 else 's'} blessed in {len(found.specs)} spec{'' if len(found.specs) == 1 else 's'}"
+    where = ", written" if options.write else "" if options.json or not found.specs else ": pass the output to 'git apply' or 'patch -p1'"
+    none = "no case of the runs is selected; " if not found.chosen else ""
+    return f"{none}{what}{where}, {len(found.refused)} not blessed" if found.refused else f"{none}{what}{where}"
+
+
+def _as_json(found: Blessing) -> dict[str, object]:
+    return {
+        "format": 1,
+        "specs": [
+            {"file": spec.before.file, "cases": list(spec.cases), "patch": patch(spec.before, spec.after.content.decode("utf-8"))}
+            for spec in found.specs
+        ],
+        "not_blessed": [{"run": one.run, "case": one.case_id, "reason": one.why} for one in found.refused],
+    }

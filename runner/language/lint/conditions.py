@@ -1,0 +1,154 @@
+"""Rules of conditions and of expectations that no case can judge. What only a machine knows counts as possible."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import product
+from typing import Any
+
+from runner.core import devices
+from runner.core.case import Case
+from runner.core.conditions import BadRange, VersionRange, as_list, is_conditional
+from runner.core.targets import STAGES_OF_VENDOR, TARGETS, WRAPPER
+from runner.language.backends import Backends
+from runner.language.lint.base import Finding, Rule, Scene, Spec
+from runner.language.names.torch_names import NameTables
+from runner.language.read.anatomy import SOURCE, RawExpectation, RawStep
+from runner.language.read.document import DataPath
+
+_OF_COMPILES = ("kernels", "graph", "guards", "recompiles", "graph_breaks")
+"""Kinds that are never judged of a backend that compiles nothing."""
+
+_ARCHS = {"nvidia": ("sm_",), "amd": ("gfx",)}
+"""How the architectures of a vendor begin."""
+
+
+def may_hold(when: Mapping[str, Any] | None, case: Case, backends: Backends) -> bool:
+    """Whether a condition may hold for a case on some machine with a torch that the runner knows."""
+    backend = backends.by_name[case.backend]
+    vendors = _vendors(case)
+    for word, wanted in (when or {}).items():
+        given = as_list(wanted)
+        match word:
+            case "device":
+                ok = devices.kind_of(case.device) in given
+            case "backend":
+                ok = bool(backend.names & set(given))
+            case "vendor":
+                ok = vendors is None or not vendors.isdisjoint(given)
+            case "arch":
+                ok = _may_have_arch(case, given, vendors)
+            case "torch":
+                ok = _may_have_torch(case, str(wanted))
+            case _:
+                ok = True
+        if not ok:
+            return False
+    return True
+
+
+def _vendors(case: Case) -> frozenset[str] | None:
+    """Return the vendors of which a case's device can be; None where they are not known."""
+    if case.target:
+        return frozenset({TARGETS[case.target].vendor})
+    if not devices.is_accelerator(case.device):
+        return frozenset()
+    named = {one.name for one in case.requires}
+    own = {build.vendor for build in devices.builds() if build.capability in named}
+    return frozenset(own) or None
+
+
+def _may_have_arch(case: Case, archs: list[Any], vendors: frozenset[str] | None) -> bool:
+    if case.target:
+        return any(TARGETS[case.target].arch.startswith(str(arch)) for arch in archs)
+    if vendors is None:
+        return True
+    begins = tuple(begin for vendor in vendors for begin in _ARCHS.get(vendor, ("",)))
+    return bool(begins) and any(str(arch).startswith(begins) for arch in archs)
+
+
+@cache
+def _releases() -> tuple[tuple[int, ...], ...]:
+    """Return the releases of the minors of torch that have a table of names."""
+    minors = [tuple(int(number) for number in version.split(".")[:2]) for version in NameTables.load(None).minors]
+    return tuple((*minor, patch) for minor, patch in product(minors, range(10)))
+
+
+def _may_have_torch(case: Case, text: str) -> bool:
+    texts = [text, *(str(one.argument) for one in case.requires if one.name == "torch" and one.argument)]
+    try:
+        ranges = [VersionRange.parse(one) for one in texts]
+    except BadRange:
+        return True
+    return any(all(one.holds(release) for one in ranges) for release in _releases())
+
+
+def unjudged_expectation(scene: Scene) -> Iterator[Finding]:
+    """Yield expectations that no case judges, values under conditions that no case chooses, and cases without an expectation."""
+    for spec in scene.specs:
+        if SOURCE in spec.anatomy.data or not spec.cases:
+            continue
+        judged: set[str] = set()
+        for step in spec.anatomy.steps:
+            own = [case for case in spec.cases if may_hold(step.when, case, scene.backends)]
+            for raw in step.expectations:
+                judging = [case for case in own if _judges(raw, case, scene.backends)]
+                judged |= {str(case.id) for case in judging}
+                if not judging:
+                    yield _unjudged(spec, step, raw)
+                yield from _unchosen(spec, raw, judging, scene.backends)
+        silent = [case for case in spec.cases if str(case.id) not in judged]
+        if silent and judged:
+            message = f"no expectation applies to {silent[0].id}" + (f" and {len(silent) - 1} more" if len(silent) > 1 else "")
+            hint = "such a case is an ERROR when it is run: add an expectation, or exclude it"
+            yield Finding(rule="unjudged-expectation", position=spec.document.position(()), message=message, hint=hint)
+
+
+def _judges(raw: RawExpectation, case: Case, backends: Backends) -> bool:
+    body = raw.body if isinstance(raw.body, dict) else {}
+    when = body.get("when")
+    if not may_hold(when if isinstance(when, dict) else None, case, backends):
+        return False
+    if raw.kind in _OF_COMPILES and not backends.by_name[case.backend].compiles and not case.target:
+        return False
+    stage = body.get("stage")
+    stages = {one for vendor in (_vendors(case) or ()) for one in STAGES_OF_VENDOR.get(vendor, ())}
+    return not isinstance(stage, str) or not case.target or stage == WRAPPER or stage in stages
+
+
+def _unjudged(spec: Spec, step: RawStep, raw: RawExpectation) -> Finding:
+    names = ", ".join(dict.fromkeys(case.backend for case in spec.cases))
+    message = f"no case judges this {raw.kind}: it never applies to {names}"
+    place = spec.document.position(raw.path, key=True)
+    return Finding(rule="unjudged-expectation", position=place, message=message, hint="correct its condition, or remove it")
+
+
+def _unchosen(spec: Spec, raw: RawExpectation, cases: list[Case], backends: Backends) -> Iterator[Finding]:
+    """Yield the values under conditions that no case can choose."""
+    for path, entries in _conditional(raw.body, raw.path):
+        for index, entry in enumerate(entries):
+            chosen = [case for case in cases if may_hold(entry.get("when"), case, backends)]
+            if cases and not chosen:
+                message, hint = "no case of the spec fulfils the condition of this value", "correct the condition, or remove the value"
+                place = spec.document.position((*path, index))
+                yield Finding(rule="unjudged-expectation", position=place, message=message, hint=hint)
+
+
+def _conditional(value: object, path: DataPath) -> Iterator[tuple[DataPath, list[Any]]]:
+    if isinstance(value, list) and is_conditional(value):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _conditional(item, (*path, key))
+
+
+RULES = (
+    Rule(
+        id="unjudged-expectation",
+        summary="An expectation, or a value under a condition, that no backend, target or torch of the spec can judge",
+        why="It reads as a claim and is never judged. A case without any expectation that applies is an ERROR. Only what no machine can "
+        "change counts: backends, devices, vendors and architectures of backends, targets, torch versions that the runner knows.",
+        bad="backends: [cpu]\nexpect:\n  - close: {to: eager}\n  - filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}",
+        good="backends: [cpu, rocm]\nexpect:\n  - close: {to: eager}\n  - filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}",
+        check=unjudged_expectation,
+    ),
+)

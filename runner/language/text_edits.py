@@ -1,0 +1,212 @@
+"""Changes of YAML files as text: only the characters of a changed value are replaced, so comments, order and form stay as they are.
+
+A changed text is parsed again and compared with the data that the change should give. So no text that comes from a run can add a key, end
+a value or become a comment: such a change is refused. ``docs/design/text-edits.md`` says why no library writes the files.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import yaml
+
+from runner.core.diagnostics import InvalidSpecs
+from runner.language.flow import flow
+from runner.language.read.document import DataPath, Document
+from runner.language.read.kinds import SPEC, Kind
+from runner.language.read.source import parse
+
+
+class CannotEdit(Exception):
+    """A change that the text of the file has no place for; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Edit:
+    """Characters of a text that are replaced."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment of a file: its line from 1, its column from 1, and its text from the ``#``."""
+
+    line: int
+    column: int
+    text: str
+    alone: bool
+    """Whether nothing else stands on its line."""
+
+
+class Layout:
+    """Where the values of a file stand in its text."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.text = document.content.decode("utf-8")
+        self._root = yaml.compose(self.text, Loader=yaml.SafeLoader)  # the loader in Python: its marks count characters
+
+    def node(self, path: DataPath) -> Any:
+        """Return the node of a value; raise ``CannotEdit``."""
+        node: Any = self._root
+        for key in path:
+            node = self._below(node, key)
+        return node
+
+    def _below(self, node: Any, key: str | int) -> Any:
+        if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+            return node.value[key]
+        if isinstance(node, yaml.MappingNode):
+            for name, value in node.value:
+                if name.value == str(key):
+                    return value
+        raise CannotEdit(f"there is no value at {key!r}")
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *(index + 1 for index, character in enumerate(self.text) if character == "\n")]
+
+    def start_of_line(self, line: int) -> int:
+        """Return the index of the first character of a line, counted from 1."""
+        return self._starts[line - 1] if line <= len(self._starts) else len(self.text)
+
+    def line(self, line: int) -> str:
+        """Return a line, counted from 1, without its end."""
+        return self.text[self.start_of_line(line) : self.start_of_line(line + 1)].rstrip("\r\n")
+
+    # -- edits ----------------------------------------------------------------------------------------------------
+
+    def value(self, path: DataPath, value: object) -> Edit:
+        """Return the edit that writes another value, in flow style."""
+        node = self.node(path)
+        if isinstance(node, yaml.CollectionNode) and not node.flow_style:
+            raise CannotEdit("the value stands on several lines: change it by hand")
+        if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
+            raise CannotEdit("the value is a block of text: change it by hand")
+        return Edit(node.start_mark.index, node.end_mark.index, flow(value))
+
+    def line_of_text(self, path: DataPath, number: int, old: str, new: str) -> Edit:
+        """Return the edit that replaces a line of a text, counted from 1, or the only line of a text without lines of its own."""
+        node = self.node(path)
+        if not isinstance(node, yaml.ScalarNode):
+            raise CannotEdit("the value is no text")
+        if node.style == "|":
+            line = node.start_mark.line + 1 + number
+            place = self.line(line).find(old)
+            if place < 0:
+                raise CannotEdit("the file does not have the text as it is read: change it by hand")
+            start = self.start_of_line(line) + place
+            return Edit(start, start + len(old), new)
+        if number != 1 or "\n" in node.value.strip():
+            raise CannotEdit("the text has several lines and is not written as '|': change it by hand")
+        return Edit(node.start_mark.index, node.end_mark.index, flow(node.value.replace(old, new)))
+
+    def comment(self, path: DataPath, text: str) -> Edit:
+        """Return the edit that writes a comment on a line of its own, above the line on which a value stands."""
+        line = self.node(path).start_mark.line + 1
+        own = self.line(line)
+        indent = own[: len(own) - len(own.lstrip(" "))]
+        start = self.start_of_line(line)
+        return Edit(start, start, f"{indent}# {' '.join(text.split())}\n")
+
+    def removal(self, path: DataPath) -> Edit:
+        """Return the edit that removes an entry of a list or a map; raise ``CannotEdit`` for the last entry."""
+        parent, key = self.node(path[:-1]), path[-1]
+        if len(parent.value) == 1:
+            return self.removal(path[:-1])  # an empty list or map means nothing
+        index = key if isinstance(key, int) else next(at for at, (name, _) in enumerate(parent.value) if name.value == key)
+        if parent.flow_style:
+            return self._flow_removal(parent, int(index))
+        first, last = self._lines_of(parent, int(index))
+        return Edit(self.start_of_line(first), self.start_of_line(last + 1), "")
+
+    def _flow_removal(self, parent: Any, index: int) -> Edit:
+        spans = [_span(entry) for entry in parent.value]
+        start, end = (spans[index][0], spans[index + 1][0]) if index + 1 < len(spans) else (spans[index - 1][1], spans[index][1])
+        return Edit(start, end, "")
+
+    def _lines_of(self, parent: Any, index: int) -> tuple[int, int]:
+        """Return the first and the last line of an entry of a block, without blank lines and comments after it."""
+        first = self.text.count("\n", 0, _span(parent.value[index])[0]) + 1
+        before = self.text.count("\n", 0, _span(parent.value[index - 1])[1]) + 1 if index else 0
+        if index and before > first:
+            raise CannotEdit("two entries stand on one line: change it by hand")
+        last = self.text.count("\n", 0, _end(parent.value[index])) + 1
+        while last > first and (not self.line(last).strip() or self.line(last).strip().startswith("#")):
+            last -= 1
+        return first, last
+
+    # -- comments -------------------------------------------------------------------------------------------------
+
+    def comments(self) -> Iterator[Comment]:
+        """Yield the comments of the file; a ``#`` in a text is none."""
+        texts = sorted(_scalars(self._root))
+        for number, start in enumerate(self._starts, start=1):
+            row = self.line(number)
+            for at, character in enumerate(row):
+                if character == "#" and (at == 0 or row[at - 1] in " \t") and not _within(texts, start + at):
+                    yield Comment(line=number, column=at + 1, text=row[at:], alone=not row[:at].strip())
+                    break
+
+
+def _span(entry: Any) -> tuple[int, int]:
+    """Return the indices of an entry: of an item, or of a key with its value."""
+    first, last = entry if isinstance(entry, tuple) else (entry, entry)
+    return first.start_mark.index, last.end_mark.index
+
+
+def _end(entry: Any) -> int:
+    """Return the index of the last character of an entry."""
+    return max(_span(entry)[1] - 1, 0)
+
+
+def _scalars(node: Any) -> Iterator[tuple[int, int]]:
+    if isinstance(node, yaml.ScalarNode):
+        yield node.start_mark.index, node.end_mark.index
+    for entry in node.value if isinstance(node, yaml.CollectionNode) else ():
+        for part in entry if isinstance(entry, tuple) else (entry,):
+            yield from _scalars(part)
+
+
+def _within(spans: Sequence[tuple[int, int]], index: int) -> bool:
+    return any(start < index < end for start, end in spans)
+
+
+# -- a changed file ---------------------------------------------------------------------------------------------------
+
+
+def applied(text: str, edits: Iterable[Edit]) -> str:
+    """Return a text with edits; raise ``CannotEdit`` for those that overlap."""
+    pieces: list[str] = []
+    at = 0
+    for edit in sorted(set(edits)):
+        if edit.start < at:
+            raise CannotEdit("two changes are at one place: change it by hand")
+        pieces += [text[at : edit.start], edit.text]
+        at = edit.end
+    return "".join([*pieces, text[at:]])
+
+
+def changed(document: Document, edits: Iterable[Edit], data: Any, kind: Kind = SPEC) -> Document:
+    """Return a file with edits; raise ``CannotEdit`` unless it then has exactly this data."""
+    text = applied(document.content.decode("utf-8"), edits)
+    try:
+        found = parse(text.removeprefix("\ufeff"), path=document.path, content=text.encode("utf-8"), kind=kind)
+    except (InvalidSpecs, UnicodeEncodeError) as error:
+        raise CannotEdit("the changed text cannot be read: change it by hand") from error
+    if repr(found.data) != repr(data):  # 1, 1.0 and true differ
+        raise CannotEdit("the changed text would mean something else: change it by hand")
+    return found
+
+
+def patch(document: Document, text: str) -> str:
+    """Return the unified diff of a file and its changed text, for ``git apply`` and ``patch -p1``."""
+    name = document.file.replace("\\", "/").lstrip("/")
+    before = document.content.decode("utf-8").splitlines(keepends=True)
+    changes = difflib.unified_diff(before, text.splitlines(keepends=True), f"a/{name}", f"b/{name}")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in changes)

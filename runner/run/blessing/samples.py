@@ -1,0 +1,113 @@
+"""The cases of recorded runs as samples: what each machine observed of a case, and the cases of the same specs that no run recorded."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from runner.core.case import Case
+from runner.core.conditions import Surroundings
+from runner.core.options import BlessOptions
+from runner.core.outcomes import PASSED, Outcome
+from runner.core.results import CaseResult
+from runner.judge.evidence import CarriedOut, carried_out
+from runner.judge.reading import recorded_observation
+from runner.language.backends import Backends
+from runner.language.expand.cases import surroundings
+from runner.plan.selection import without_benches
+from runner.record.evidence import OBSERVATION, RecordedFiles
+from runner.record.journal import read_run
+from runner.record.run_folder import JOURNAL, find_run
+from runner.run.auditing import recorded_cases
+from runner.run.recorded import files_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A run: what its specs were read with, and on which machine."""
+
+    run: str
+    torch: str | None
+    backend_files: tuple[Path, ...]
+    machine: tuple[tuple[str, str], ...]
+    """The facts of the machine and its torch: what differs between runs with the same facts is unstable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A case in one run. Its steps are empty where no facts were recorded."""
+
+    source: Source
+    case: Case
+    here: Surroundings
+    result: CaseResult
+    folder: Path
+    steps: tuple[CarriedOut, ...]
+
+    @property
+    def is_red(self) -> bool:
+        """Whether the case failed the run."""
+        return self.result.outcome.is_failure
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether its facts may become a claim: those of a waived failure may not."""
+        return self.result.outcome in (*PASSED, *BLESSABLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """The samples of all runs, and the cases that none recorded."""
+
+    samples: tuple[Sample, ...]
+    others: tuple[tuple[Case, Surroundings], ...]
+    """Cases without facts in any run, each with what is known of where it runs."""
+    red: tuple[tuple[str, CaseResult], ...]
+    """Each failed case with the name of its run, also those without facts."""
+    backends: Backends
+
+
+def read_samples(options: BlessOptions) -> Recorded:
+    """Read the runs; raise ``UsageError`` for one whose specs changed since, or that its own files contradict."""
+    whole = replace(options, backend=(), select=(), tag=())
+    samples: list[Sample] = []
+    cases: dict[str, Case] = {}
+    red: list[tuple[str, CaseResult]] = []
+    backends = Backends({})
+    for name in options.targets:
+        folder = find_run(name)
+        ran = recorded_cases(folder, replace(whole, targets=(name,)), None)
+        backends = ran.suite.backends
+        cases |= {case.id: case for case in ran.suite.cases}
+        run = read_run(folder / JOURNAL)
+        source = Source(
+            run=run.header.run_id,
+            torch=run.header.environment.get("torch"),
+            backend_files=options.backends or tuple(files_of(run.header, "backends")),
+            machine=tuple(sorted(run.header.environment.items())),
+        )
+        red += [(run.header.run_id, result) for result in run.results if result.outcome.is_failure]
+        for case, result in ran.results:
+            here = surroundings(backends.by_name[case.backend], ran.known, case.target)
+            case = without_benches(case) if result.benches_left_out else case
+            place = folder / result.folder
+            steps = _steps(case, result, place) if result.folder and OBSERVATION in result.evidence else ()
+            samples.append(Sample(source=source, case=case, here=here, result=result, folder=place, steps=steps))
+    others = tuple(_others(list(cases.values()), samples, backends))
+    return Recorded(samples=tuple(samples), others=others, red=tuple(red), backends=backends)
+
+
+def _steps(case: Case, result: CaseResult, folder: Path) -> tuple[CarriedOut, ...]:
+    files = RecordedFiles(folder, result.evidence)
+    return tuple(carried_out(case, recorded_observation(files.observation()), files.code))
+
+
+def _others(cases: Sequence[Case], samples: Sequence[Sample], backends: Backends) -> Iterator[tuple[Case, Surroundings]]:
+    known = {sample.case.id for sample in samples if sample.steps}
+    nothing = Surroundings(backends=frozenset(), device="")
+    for case in cases:
+        if case.id not in known:
+            yield case, surroundings(backends.by_name[case.backend], nothing, case.target)
+
+
+BLESSABLE = (Outcome.FAIL, Outcome.OFFLINE_FAIL)
+"""Outcomes of which facts can be blessed. A crash, a hang, an error and a wrong proof cannot."""

@@ -1,0 +1,414 @@
+"""``bless``: what recorded runs may and may not turn into claims, from a run to a patch that is judged again."""
+
+import itertools
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.cli.parser import main
+from runner.core.exit_codes import ExitCode
+from runner.core.expectation import Judgement, StepFacts
+from runner.core.observation import Ending
+from runner.execute.base import Execution, Job
+from runner.language.load import load
+from runner.language.read import schema
+from runner.language.read.source import read
+from runner.language.text_edits import CannotEdit
+from runner.run.blessing.blessing import edited
+from runner.run.blessing.directives import Line, changed_lines, with_lines
+from runner.run.blessing.expressing import Cell, Column, expression
+from runner.run.blessing.leaves import Leaf, NotBlessed, Observed, counted, strides_of
+from runner.run.blessing.proposing import Change
+from tests import fakes
+from tests.fakes import ENDED, HERE, close_facts, close_leaf, exception, expected, observation, seen, use_executor
+
+MISS, HIT = "fxgraph_cache_miss", "fxgraph_cache_hit"
+SPEC = """\
+# what a reader should know, above everything
+summary: A product of two matrices is compiled once   # {odd}  spacing
+backends: [cpu]
+matrix: {dynamic: [true, false], dtype: [float32, float64]}
+function: |
+  def fn(x, y):  # a comment of Python
+      return x @ y
+inputs: [{rand: [4, 4], dtype: "{{ dtype }}"}, {rand: [4, 4], dtype: "{{ dtype }}"}]
+compile: {dynamic: "{{ dynamic }}"}
+expect:
+  # about the counters
+  - counter: {inductor.fxgraph_cache_miss: 1}   # why one
+"""
+Facts = Callable[[str], Mapping[str, Any]]
+Bless = Callable[..., tuple[int, str, str]]
+
+
+def misses(count: int) -> dict[str, Any]:
+    return seen(counters={"inductor": {MISS: count}})
+
+
+class Runs:
+    """Records runs of one spec with facts of the test's choice."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.monkeypatch = monkeypatch
+        self.spec = folder / "specs" / "area" / "one.yaml"
+        self.spec.parent.mkdir(parents=True)
+        self.write(SPEC)
+        self.crashing = "no case"
+
+    def write(self, text: str) -> None:
+        self.spec.write_text(text, encoding="utf-8")
+
+    def record(self, out: str, facts: Facts, *options: str, code: str = "", error: Any = None) -> int:
+        def answer(job: Job) -> Execution:
+            assert job.plan is not None
+            case_id = job.plan["id"]
+            own = dict(facts(case_id))
+            if code:
+                folder = Path(out) / job.folder
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / "code-0-0.txt").write_text(code, encoding="utf-8")
+                own["code"] = 1
+            sent = observation(own, id=case_id, error=error)
+            return Execution(
+                job=job,
+                observation=sent,
+                ending=Ending(signal=11, phase="run") if self.crashing in case_id else ENDED,
+                seconds=1.0,
+                isolation="fork",
+            )
+
+        use_executor(self.monkeypatch, answer)
+        return main(["run", "specs", "--out", out, *options])
+
+    def on(self, **facts: Any) -> None:
+        """Let the next runs be on a machine with these facts."""
+        for name, value in facts.items():
+            self.monkeypatch.setitem(fakes.FACTS, name, value)
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    monkeypatch.chdir(tmp_path)
+    return Runs(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def bless(capsys: pytest.CaptureFixture[str]) -> Bless:
+    def command(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(["bless", *arguments])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return command
+
+
+def applied(runs: Runs, patch: str) -> str:
+    done = subprocess.run(["git", "apply"], input=patch, text=True, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return runs.spec.read_text(encoding="utf-8")
+
+
+# -- counts -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_count_that_all_cases_observed_is_the_only_change_of_the_file(runs: Runs, bless: Bless) -> None:
+    assert runs.record("red", lambda _: misses(2)) == ExitCode.FAILED
+    code, patch, note = bless("red")
+    assert code == ExitCode.OK
+    assert "4 red cases blessed in 1 spec: pass the output to 'git apply'" in note
+    assert bless("red", "--select", "nothing*")[0] == ExitCode.NOTHING
+    selected = bless("red", "--select", "*dynamic=true*")[1]
+    assert '+  - counter: {inductor.fxgraph_cache_miss: "{{ 2 if dynamic else 1 }}"}   # why one\n' in selected
+    assert applied(runs, patch) == SPEC.replace("cache_miss: 1}", "cache_miss: 2}")
+    code, patch, note = bless("red")
+    assert (code, patch) == (ExitCode.USAGE, "")  # the spec is not the one that was run
+    assert "not the file that the run" in note
+    runs.write(SPEC)
+    assert bless("red", "--write")[:2] == (ExitCode.OK, "")
+    assert runs.spec.read_text(encoding="utf-8") == SPEC.replace("cache_miss: 1}", "cache_miss: 2}")
+
+
+def cells(*values: object) -> Column:
+    points = itertools.product([True, False], ["float32", "float64"])
+    return Column(
+        here=HERE, cells=tuple(Cell({"dynamic": a, "dtype": b}, v) for (a, b), v in zip(points, values, strict=True)), is_recorded=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ((2, 2, 2, 2), 2),
+        ((2, 2, 1, 1), "{{ 2 if dynamic else 1 }}"),
+        ((1, 2, 1, 2), "{{ 2 if dtype == 'float64' else 1 }}"),
+        ((1, 3, 1, 1), "{{ 3 if dynamic and dtype == 'float64' else 1 }}"),
+        ((1, 2, 3, 1), "{{ 2 if dynamic and dtype == 'float64' else 3 if not dynamic and dtype == 'float32' else 1 }}"),
+    ],
+)
+def test_cases_of_one_line_are_told_apart_by_the_fewest_keys_of_the_matrix(values: Any, text: object) -> None:
+    assert expression([cells(*values)]) == text
+
+
+def test_values_of_the_matrix_that_no_template_can_name_are_not_written() -> None:
+    with pytest.raises(NotBlessed, match="no one or two of its keys"):
+        expression([Column(here=HERE, cells=(Cell({"s": "a' or '"}, 1), Cell({"s": [1]}, 2)), is_recorded=True)])
+
+
+@pytest.mark.nightly(reason="it runs cases, as the other tests of patches do")
+def test_what_a_matrix_cannot_say_is_not_blessed(runs: Runs, bless: Bless) -> None:
+    runs.write(SPEC.replace("cache_miss: 1}", "cache_miss: {max: 1}}"))
+    runs.record("red", lambda name: misses(2 if "dynamic=true" in name else 1))
+    code, patch, note = bless("red")
+    assert (code, patch) == (ExitCode.FAILED, "")
+    assert "not blessed: area/one[backend=cpu,dynamic=true,dtype=float32]" in note
+    assert "cases of one matrix need different ranges" in note
+
+
+def test_cases_that_no_run_has_keep_their_claim_under_the_smallest_condition(runs: Runs, bless: Bless) -> None:
+    runs.write(SPEC.replace("backends: [cpu]", "backends: [cpu, cuda]"))
+    runs.record("red", lambda _: misses(2), "--backend", "cpu")
+    text = applied(runs, bless("red")[1])
+    assert "fxgraph_cache_miss: [{when: {device: cpu}, value: 2}, {value: 1}]}   # why one" in text
+    by_backend = {case.backend: case.steps[0].expectations[0].body for case in load([Path("specs")]).cases}
+    assert by_backend.keys() == {"cpu", "cuda"}
+
+
+def test_machines_get_the_smallest_condition_that_explains_them(runs: Runs, bless: Bless) -> None:
+    runs.record("here", lambda _: misses(2))
+    runs.on(torch="2.12.1")
+    runs.record("there", lambda _: misses(1))
+    code, patch, _ = bless("here", "there")
+    assert code == ExitCode.OK
+    assert 'cache_miss: [{when: {torch: ">=2.13.0"}, value: 2}, {value: 1}]}' in applied(runs, patch)
+
+
+def test_what_varies_on_one_machine_is_a_range_with_a_comment(runs: Runs, bless: Bless) -> None:
+    runs.record("a", lambda _: misses(2))
+    runs.record("b", lambda _: misses(4))
+    text = applied(runs, bless("a", "b")[1])
+    assert (
+        "  # unstable: 2 to 4 in 2 runs of one machine\n  - counter: {inductor.fxgraph_cache_miss: {min: 2, max: 4}}   # why one\n" in text
+    )
+
+
+@pytest.mark.nightly(reason="it runs cases, as the other tests of patches do")
+def test_machines_that_no_condition_tells_apart_are_not_averaged(runs: Runs, bless: Bless) -> None:
+    runs.record("a", lambda _: misses(2))
+    runs.on(cpu="another")
+    runs.record("b", lambda _: misses(4))
+    code, patch, note = bless("a", "b")
+    assert (code, patch) == (ExitCode.FAILED, "")
+    assert "no condition of the language tells them apart" in note
+
+
+@pytest.mark.parametrize(
+    ("numbers", "old", "value"),
+    [
+        ([2], 1, 2),
+        ([2, 4, 3], 1, {"min": 2, "max": 4}),
+        ([0], 0, 0),
+        ([0], {"max": 3}, 0),
+        ([0], 1, "it never happens"),
+        ([0, 2], 1, "it never happens"),
+        ([0], {"min": 1}, "it never happens"),
+        ([0, 2], {"max": 1}, "unstable: 0 to 2"),
+    ],
+)
+def test_a_claim_that_something_happens_never_becomes_that_nothing_does(numbers: list[int], old: Any, value: Any) -> None:
+    if isinstance(value, str):
+        with pytest.raises(NotBlessed, match=value):
+            counted(numbers, old)
+    else:
+        assert counted(numbers, old) == value
+
+
+@pytest.mark.nightly(reason="it runs cases, as the other tests of patches do")
+def test_all_narrows_ranges_of_cases_that_passed(runs: Runs, bless: Bless) -> None:
+    runs.write(SPEC.replace("cache_miss: 1}", "cache_miss: {min: 1}}"))
+    assert runs.record("green", lambda _: misses(3)) == ExitCode.OK
+    assert bless("green")[1] == ""
+    assert "cache_miss: 3}" in applied(runs, bless("green", "--all")[1])
+
+
+# -- what is never blessed --------------------------------------------------------------------------------------------
+
+BOTH = SPEC + "  - close: {to: eager}\n"
+
+
+def test_a_wrong_answer_is_never_blessed_nor_what_it_counted(runs: Runs, bless: Bless) -> None:
+    runs.write(BOTH)
+    wrong = close_facts(close_leaf(excess=1.0, mismatches=4, max_abs=1.0))
+    right = close_facts(close_leaf())
+
+    def facts(name: str) -> dict[str, Any]:
+        return {**misses(2), "measured": {"1": wrong if "dynamic=true" in name else right}}
+
+    runs.record("red", facts)
+    code, patch, note = bless("red")
+    assert code == ExitCode.FAILED
+    assert note.count("not blessed: ") == 2
+    assert "close is never blessed" in note
+    assert "{{ 1 if dynamic else 2 }}" in applied(runs, patch)  # the wrong cases keep their claim, and stay red
+    runs.write(BOTH)
+    runs.record("all", lambda _: {**misses(2), "measured": {"1": wrong}})
+    assert bless("all")[:2] == (ExitCode.FAILED, "")
+
+
+def test_crashes_exceptions_proofs_and_waived_failures_are_never_blessed(runs: Runs, bless: Bless) -> None:
+    """Of four cases of one line, one crashes, one raises, one fell back, and one failed as its waiver says."""
+    Path("known.yaml").write_text(
+        "waivers:\n  - {cases: '*dynamic=false,dtype=float64*', failure: {type: counter, match: 'miss 1, observed 2'}, "
+        "reason: A known one, issue: J-1, until: 2099-01-01}\n"
+    )
+
+    def facts(name: str) -> dict[str, Any]:
+        if "dynamic=false,dtype=float32" in name:
+            return {**misses(1), "graphs": [], "executed": {}, "entered": 0}
+        return {**misses(2), "raised": exception()} if "dynamic=true,dtype=float64" in name else misses(2)
+
+    runs.crashing = "dynamic=true,dtype=float32"
+    runs.record("red", facts, "--waivers", "known.yaml")
+    code, patch, note = bless("red", "--all")
+    assert (code, patch) == (ExitCode.FAILED, "")
+    assert note.count("not blessed: ") == 3
+    assert [word for word in ("CRASH", "raised is never blessed", "FELL_BACK") if word not in note] == []
+
+
+def test_an_observation_that_was_changed_is_refused(runs: Runs, bless: Bless) -> None:
+    runs.record("red", lambda _: misses(2))
+    (found, *_) = sorted(Path("red").glob("cases/*/observation.json"))
+    found.write_text(found.read_text().replace(f'"{MISS}": 2', f'"{MISS}": 9').replace(f'"{MISS}":2', f'"{MISS}":9'))
+    assert bless("red")[:2] == (ExitCode.USAGE, "")
+
+
+@pytest.mark.nightly(reason="it runs cases, as the other tests of patches do")
+def test_json_has_patch_and_reasons(runs: Runs, bless: Bless) -> None:
+    runs.record("red", lambda name: misses(0 if "dynamic=true,dtype=float64" in name else 2))
+    code, text, _ = bless("red", "--json")
+    found = json.loads(text)
+    assert schema.describe(found, "bless") == []
+    assert code == ExitCode.FAILED
+    assert [one["case"] for one in found["not_blessed"]] == ["area/one[backend=cpu,dynamic=true,dtype=float64]"]
+    assert found["specs"][0]["patch"].startswith("--- a/specs/area/one.yaml\n")
+    assert len(found["specs"][0]["cases"]) == 3
+
+
+# -- strides ----------------------------------------------------------------------------------------------------------
+
+
+def test_strides_are_blessed_where_all_cases_agree(runs: Runs, bless: Bless) -> None:
+    runs.write(SPEC + "  - strides: {equals: [4, 1]}  # rows\n")
+
+    def facts(name: str, odd: str = "") -> dict[str, Any]:
+        strides = [16, 1] if odd and odd in name else [8, 1]
+        return {**misses(1), "measured": {"1": {"tensors": [{"shape": [4, 4], "strides": strides, "formats": []}]}}}
+
+    runs.record("red", facts)
+    assert "strides: {equals: [8, 1]}  # rows" in applied(runs, bless("red")[1])
+    runs.write(SPEC + "  - strides: {equals: [4, 1]}\n")
+    runs.record("odd", lambda name: facts(name, "dynamic=true"))
+    code, patch, note = bless("odd")
+    assert (code, patch) == (ExitCode.FAILED, "")
+    assert "different ranges or strides" in note
+
+
+@pytest.mark.parametrize("strides", [[-1, 1], [[1], 1], ["1]}, x: {", 1], [float("inf"), 1], None, list(range(100))])
+def test_hostile_strides_are_not_blessed(strides: Any) -> None:
+    facts = StepFacts(measured={"tensors": [{"shape": [4, 4], "strides": strides, "formats": []}]})
+    one = expected("strides", {"equals": [4, 1]})
+    judgement = Judgement.failed(expected="", observed="")
+    with pytest.raises(NotBlessed):
+        strides_of(Observed(leaf=Leaf(0, 0, ""), expected=one, judgement=judgement, facts=facts, here=HERE))
+
+
+# -- FileCheck --------------------------------------------------------------------------------------------------------
+
+CODE = (
+    "def call(args):\n    buf0 = empty_strided_cpu((4, 4), (4, 1))\n    extern_kernels.addmm(arg1, arg0, out=buf0)\n    return (buf0, )\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("checks", "changed"),
+    [
+        ("CHECK: extern_kernels.mm(\nCHECK: return", "CHECK: extern_kernels.addmm(\nCHECK: return"),
+        ("CHECK: empty_strided_cuda((4, 4), (4, 1))", "CHECK: empty_strided_cpu((4, 4), (4, 1))"),
+        ("CHECK: empty_strided_cpu((4, 4), (8, 1))", "CHECK: empty_strided_cpu((4, 4), (4, 1))"),
+        ("CHECK: empty_strided_cpu\nCHECK-NEXT: return", "CHECK: empty_strided_cpu\nCHECK: return"),
+        ("CHECK: def call\nCHECK-SAME: extern_kernels", "CHECK: def call\nCHECK: extern_kernels"),
+        ("CHECK-COUNT-2: extern_kernels.addmm", "CHECK-COUNT-1: extern_kernels.addmm"),
+    ],
+)
+def test_the_smallest_change_of_a_directive(checks: str, changed: str) -> None:
+    assert with_lines(checks, changed_lines(checks, [CODE])) == changed
+
+
+@pytest.mark.parametrize(
+    ("checks", "texts", "why"),
+    [
+        ("CHECK: def call\nCHECK-NOT: extern_kernels", [CODE], "forbids"),
+        ("CHECK: triton_poi_fused_tanh_0.run(", [CODE], "no small change"),
+        ("CHECK: extern_{{k.*}}.mm(", [CODE], "no small change"),
+        ("CHECK: extern_kernels.mm(", [CODE, CODE.replace("addmm", "bmm")], "differs between cases or runs"),
+        ("CHECK: extern_kernels.mm(", [CODE.replace("kernels.addmm(", "kernels{{mm(")], "no small change"),
+    ],
+)
+def test_directives_that_are_not_changed(checks: str, texts: list[str], why: str) -> None:
+    with pytest.raises(NotBlessed, match=why):
+        changed_lines(checks, texts)
+
+
+CHECKS = """\
+  - filecheck: |
+      CHECK: extern_kernels.mm(
+      CHECK: return
+"""
+
+
+def test_a_directive_is_changed_on_its_line(runs: Runs, bless: Bless) -> None:
+    runs.write(SPEC + CHECKS)
+    runs.record("red", lambda _: misses(1), code=CODE)
+    assert applied(runs, bless("red")[1]) == SPEC + CHECKS.replace(".mm(", ".addmm(")
+
+
+@pytest.mark.nightly(reason="it runs cases, as the other tests of patches do")
+def test_a_directive_for_cases_without_code_is_not_changed(runs: Runs, bless: Bless) -> None:
+    runs.write(SPEC.replace("backends: [cpu]", "backends: [cpu, cuda]") + CHECKS)
+    runs.record("red", lambda _: misses(1), "--backend", "cpu", code=CODE)
+    code, patch, note = bless("red")
+    assert (code, patch) == (ExitCode.FAILED, "")
+    assert "its line also serves area/one[backend=cuda" in note
+
+
+HOSTILE = ['"', "'", "#", ": ", "\\", "{{", "[[", "\u2028", "\x1b", "\x85", "\r", "\t#", "&a ", "*a", "!!x"]
+HOSTILE += ["|", ">", "@", "`", ",", "]}", "%", "\n- x", "\0"]
+
+
+@pytest.mark.parametrize("own", ['  - filecheck: "CHECK: extern_kernels.mm("\n', "  - filecheck: 'CHECK: extern_kernels.mm('\n", CHECKS])
+def test_text_of_a_run_stays_text_of_one_directive(own: str, tmp_path: Path) -> None:
+    """Whatever the code says, a change is one of one directive, or there is none."""
+    path = tmp_path / "one.yaml"
+    path.write_text(SPEC + own, encoding="utf-8")
+    before = read(path)
+    checks = before.data["expect"][1]["filecheck"]
+    for hostile in HOSTILE:
+        try:
+            lines = changed_lines(checks, [f"extern_kernels.{hostile}mm(arg0)\nextern_kernels{hostile}mm{hostile}(arg0)\nreturn\n"])
+        except NotBlessed:
+            continue
+        lines = [*lines, Line(1, lines[0].old, f"CHECK: extern_kernels{hostile}")]  # and if the checks of its text let it through
+        for line in lines:
+            try:
+                change = Change(path=("expect", 1, "filecheck"), value=with_lines(checks, [line]), lines=(line,))
+                after = edited(before, [change])
+            except CannotEdit:
+                continue
+            assert after.data["expect"][1]["filecheck"] == with_lines(checks, [line])
+            assert {**after.data, "expect": 0} == {**before.data, "expect": 0}
+            assert after.data["expect"][0] == before.data["expect"][0]
+            assert len(after.data["expect"]) == 2
