@@ -1,0 +1,368 @@
+"""Assertions of tests as expectations."""
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from runner.language.authoring.equivalence import is_eager_of, same_value
+from runner.language.authoring.evaluate import evaluate
+from runner.language.authoring.filechecks import contains, lacks, times
+from runner.language.authoring.naming import dotted
+from runner.language.authoring.reading import Reading, line_of
+from runner.language.authoring.values import Codes, Expression, Gradient, Items, Known, NotCarried, Raised, Result, Step, Tensor, Value
+
+Number = tuple[str, str]
+"""A counter or a metric: the expectation's kind and the name."""
+
+
+def assertion(name: str, node: ast.Call, reading: Reading) -> None:
+    """Carry ``self.NAME(...)`` over to the spec."""
+    handler = _ASSERTIONS.get(name)
+    if handler is None:
+        raise NotCarried(f"the assertion '{name}'")
+    handler(node, reading)
+
+
+def truth(test: ast.expr, reading: Reading, line: int, *, negated: bool = False) -> None:
+    """Carry ``assert TEST`` over to the spec, or ``assert not TEST``."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        truth(test.operand, reading, line, negated=not negated)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and not negated:
+        for part in test.values:
+            truth(part, reading, line)
+    elif isinstance(test, ast.Compare) and len(test.ops) == 1:
+        kind = type(test.ops[0])
+        word = (_OPPOSITES if negated else _SAME).get(kind)
+        if word is None:
+            raise NotCarried("a comparison that is not understood")
+        _compared(word, test.left, test.comparators[0], reading, line)
+    elif isinstance(test, ast.Call):
+        _truth_of_call(test, reading, line, negated=negated)
+    else:
+        _statically(evaluate(test, reading), wanted=not negated)
+
+
+_SAME: Mapping[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.In: "in",
+    ast.NotIn: "not in",
+}
+_OPPOSITES: Mapping[type[ast.cmpop], str] = {
+    ast.Eq: "!=",
+    ast.NotEq: "==",
+    ast.Lt: ">=",
+    ast.LtE: ">",
+    ast.Gt: "<=",
+    ast.GtE: "<",
+    ast.In: "not in",
+    ast.NotIn: "in",
+}
+_TURNED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _statically(value: Value, *, wanted: bool) -> None:
+    """Accept what holds for every run of the test; raise ``NotCarried`` for the rest."""
+    if isinstance(value, Known) and bool(value.value) == wanted:
+        return
+    raise NotCarried("an assertion about a value that the language cannot name")
+
+
+def _compared(word: str, left: ast.expr, right: ast.expr, reading: Reading, line: int) -> None:
+    for one, other, sign in ((left, right, word), (right, left, _TURNED.get(word, ""))):
+        number = number_named(one, reading)
+        if number is not None and sign in _TURNED:
+            _count(number, sign, _whole(evaluate(other, reading)), reading, line)
+            return
+        if _about_code(one, other, sign, reading, line):
+            return
+    first, second = evaluate(left, reading), evaluate(right, reading)
+    if word in ("in", "not in"):
+        _contained(first, second, word, reading, line)
+    elif isinstance(first, Known) and isinstance(second, Known):
+        from runner.language.authoring import constants
+
+        kind = next(kind for kind, sign in _SAME.items() if sign == word)
+        _statically(Known(constants.compare([kind()], [first.value, second.value])), wanted=True)
+    else:
+        raise NotCarried("a comparison of values that the language cannot name")
+
+
+def number_named(node: ast.expr, reading: Reading) -> Number | None:
+    """Return the counter or the metric that an expression reads; None for others."""
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Subscript):
+        if dotted(node.value.value, reading).endswith("_dynamo.utils.counters"):
+            space, name = evaluate(node.value.slice, reading), evaluate(node.slice, reading)
+            if isinstance(space, Known) and isinstance(name, Known):
+                return "counter", f"{space.value}.{name.value}"
+    path = dotted(node, reading)
+    if path.startswith("torch._inductor.metrics."):
+        return "metric", path.removeprefix("torch._inductor.metrics.")
+    if isinstance(node, ast.Name) and isinstance(reading.scope.get(node.id), Expression):
+        bound = reading.scope[node.id]
+        assert isinstance(bound, Expression)
+        return number_named(bound.node, reading) if isinstance(bound.node, ast.Subscript | ast.Attribute) and "counters" in ast.unparse(bound.node) else None
+    return None
+
+
+def _whole(value: Value) -> int:
+    if isinstance(value, Known) and isinstance(value.value, int) and not isinstance(value.value, bool):
+        return value.value
+    raise NotCarried("a count that is no constant")
+
+
+def _count(number: Number, sign: str, count: int, reading: Reading, line: int) -> None:
+    kind, name = number
+    reading.expect(line, {kind: {name: count_of(sign, count)}})
+
+
+def count_of(sign: str, count: int) -> Any:
+    """Return a comparison with a number as a count of the language."""
+    ranges = {"==": count, ">": {"min": count + 1}, ">=": {"min": count}, "<": {"max": count - 1}, "<=": {"max": count}}
+    if sign == "!=" and count == 0:
+        return {"min": 1}
+    if sign not in ranges or (sign == ">=" and count <= 0) or (sign == ">" and count < 0):
+        raise NotCarried("a comparison that no count can say")
+    return ranges[sign]
+
+
+def _about_code(one: ast.expr, other: ast.expr, sign: str, reading: Reading, line: int) -> bool:
+    """Carry comparisons of numbers of generated files and of texts in them."""
+    if not isinstance(one, ast.Call):
+        return False
+    if isinstance(one.func, ast.Name) and one.func.id == "len" and len(one.args) == 1:
+        codes = evaluate(one.args[0], reading)
+        if isinstance(codes, Codes) and codes.is_list:
+            reading.expect(line, {"generated_files": count_of(sign, _whole(evaluate(other, reading)))}, codes.step)
+            return True
+    if isinstance(one.func, ast.Attribute) and one.func.attr == "count" and len(one.args) == 1:
+        base = evaluate(one.func.value, reading)
+        text = evaluate(one.args[0], reading)
+        if isinstance(base, Codes) and isinstance(text, Known) and sign == "==":
+            times(base, str(text.value), _whole(evaluate(other, reading)), reading, line)
+            return True
+    return False
+
+
+def _contained(item: Value, whole: Value, word: str, reading: Reading, line: int) -> None:
+    if isinstance(whole, Codes) and isinstance(item, Known) and isinstance(item.value, str):
+        (contains if word == "in" else lacks)(whole, item.value, reading, line)
+        return
+    if word == "in" and isinstance(item, Known) and isinstance(item.value, str) and _raised_step(whole) is not None:
+        step = _raised_step(whole)
+        assert step is not None
+        first = next(found.body["raises"] for found in step.expects if "raises" in found.body)
+        reading.expect(line, {"raises": {"type": first["type"], "match": re.escape(item.value)}}, step)
+        return
+    raise NotCarried("an assertion about what a value contains")
+
+
+def _raised_step(value: Value) -> Step | None:
+    if isinstance(value, Raised):
+        return value.step_holder[0] if value.step_holder else None
+    if isinstance(value, Expression) and isinstance(value.node, ast.Call):
+        raise NotCarried("an assertion about a text that is computed")
+    return None
+
+
+def _truth_of_call(node: ast.Call, reading: Reading, line: int, *, negated: bool) -> None:
+    path = dotted(node.func, reading)
+    last = path.rpartition(".")[2]
+    if path == "torch.allclose" and not negated:
+        close(node, reading, line, defaults={"atol": 1e-8, "rtol": 1e-5})
+    elif path == "torch.equal" and not negated:
+        close(node, reading, line, exact=True)
+    elif path == "torch.equal":
+        _differ(node, reading, line)
+    elif last == "same" and path.startswith("torch._dynamo") and not negated:
+        tolerance = next((evaluate(word.value, reading) for word in node.keywords if word.arg == "tol"), Known(1e-4))
+        if not isinstance(tolerance, Known) or {word.arg for word in node.keywords} - {"tol"}:
+            raise NotCarried("arguments of 'same'")
+        close(ast.Call(node.func, node.args, []), reading, line, defaults={"atol": tolerance.value, "rtol": tolerance.value})
+    else:
+        _statically(evaluate(node, reading), wanted=not negated)
+
+
+_IGNORED = frozenset(["msg", "exact_dtype", "check_dtype", "check_stride", "check_device", "equal_nan", "exact_device", "exact_layout", "exact_stride"])
+"""Arguments that allow differences that ``close`` does not, or what it allows too."""
+
+
+def close(node: ast.Call, reading: Reading, line: int, *, defaults: Mapping[str, Any] | None = None, exact: bool = False) -> None:
+    """Carry a comparison of two results: one compiled, the other of eager mode or compiled too."""
+    arguments = list(node.args[:2])
+    words = {word.arg: word.value for word in node.keywords}
+    for name in ("actual", "expected", "first", "second", "x", "y"):
+        if name in words and len(arguments) < 2:
+            arguments.append(words.pop(name))
+    if len(arguments) != 2:
+        raise NotCarried("a comparison without two values")
+    if "equal_nan" in words:
+        given = evaluate(words.pop("equal_nan"), reading)
+        if not (isinstance(given, Known) and given.value is True) and defaults is None:
+            raise NotCarried("equal_nan=False")
+    tolerances = dict(defaults or {})
+    for name in ("atol", "rtol"):
+        if name in words:
+            value = evaluate(words.pop(name), reading)
+            if not (isinstance(value, Known) and (value.value is None or isinstance(value.value, int | float))):
+                raise NotCarried("a tolerance that is no constant")
+            if value.value is not None:
+                tolerances[name] = value.value
+    if set(words) - _IGNORED:
+        raise NotCarried(f"the argument '{min(str(word) for word in set(words) - _IGNORED)}' of a comparison")
+    if len(tolerances) == 1:
+        raise NotCarried("one tolerance without the other")
+    judge: dict[str, Any] = {"exact": True} if exact else tolerances
+    compare_values(evaluate(arguments[0], reading), evaluate(arguments[1], reading), judge, reading, line)
+
+
+def compare_values(left: Value, right: Value, judge: Mapping[str, Any], reading: Reading, line: int) -> None:
+    """Add the expectation that two values are close."""
+    if isinstance(left, Items) and isinstance(right, Items) and len(left.items) == len(right.items):
+        for one, other in zip(left.items, right.items, strict=True):
+            compare_values(one, other, judge, reading, line)
+        return
+    if isinstance(left, Gradient) and isinstance(right, Gradient):
+        _gradients(left, right, judge, reading, line)
+        return
+    if isinstance(left, Result) and isinstance(right, Result):
+        _two_results(left, right, judge, reading, line)
+        return
+    result, other = (left, right) if isinstance(left, Result) else (right, left)
+    if not isinstance(result, Result):
+        if isinstance(left, Known) and isinstance(right, Known):
+            _statically(Known(left.value == right.value), wanted=True)
+            return
+        raise NotCarried("a comparison in which nothing is compiled")
+    base, path = _split(other)
+    if result.loss or path != result.path or not is_eager_of(base, result.step):
+        _with_expected(result, other, judge, reading, line)
+        return
+    reading.expect(line, {"close": _close_words(path, judge)}, result.step)
+
+
+def _close_words(path: tuple[int | str, ...], judge: Mapping[str, Any]) -> dict[str, Any]:
+    if not path:
+        return {"to": "eager", **judge}
+    part = ".".join(map(str, path))
+    return {"of": f"output.{part}", "to": f"eager.{part}", **judge}
+
+
+def _with_expected(result: Result, other: Value, judge: Mapping[str, Any], reading: Reading, line: int) -> None:
+    """Compare a result with a value that the test makes of constants and inputs."""
+    if result.loss or not isinstance(other, Expression | Tensor):
+        raise NotCarried("a comparison with a value that is not the eager result of the same call")
+    path = ".".join(map(str, ("output", *result.path)))
+    reading.expect(line, {"close": {"of": path, "to": other, **judge}}, result.step)
+
+
+def _split(value: Value) -> tuple[Value, tuple[int | str, ...]]:
+    """Return a value without the parts that are taken of it, and these parts."""
+    path: list[int | str] = []
+    while isinstance(value, Expression) and isinstance(value.node, ast.Subscript):
+        index = value.node.slice
+        if not (isinstance(index, ast.Constant) and isinstance(index.value, int | str)):
+            break
+        path.append(index.value)
+        inner = value.node.value
+        bound = value.scope.get(inner.id) if isinstance(inner, ast.Name) else None
+        value = bound if bound is not None else Expression(inner, value.scope)
+    return value, tuple(reversed(path))
+
+
+def _two_results(left: Result, right: Result, judge: Mapping[str, Any], reading: Reading, line: int) -> None:
+    if left.loss or right.loss or left.step is right.step:
+        raise NotCarried("a comparison of a result with itself")
+    later, earlier = (left, right) if reading.steps.index(left.step) > reading.steps.index(right.step) else (right, left)
+    of, to = (".".join(map(str, (named(found.step, reading), *found.path))) for found in (later, earlier))
+    reading.expect(line, {"close": {"of": of, "to": to, **judge}}, later.step)
+
+
+def named(step: Step, reading: Reading) -> str:
+    """Return the name of a step's result, which it gets now if it has none."""
+    if not step.name:
+        step.name = f"result_{reading.steps.index(step) + 1}"
+    return step.name
+
+
+def _gradients(left: Gradient, right: Gradient, judge: Mapping[str, Any], reading: Reading, line: int) -> None:
+    if not reading.steps or reading.steps[-1].kind != "backward" or not same_value(left.of, right.of):
+        raise NotCarried("a comparison of gradients that are not of one backward")
+    if not reading.eager_backwards:
+        raise NotCarried("a comparison of gradients without an eager backward")
+    reading.expect(line, {"close": {"to": "eager", **judge}}, reading.steps[-1])
+
+
+def _equal(node: ast.Call, reading: Reading) -> None:
+    line = line_of(node)
+    if len(node.args) >= 2:
+        left, right = node.args[:2]
+        for one, other in ((left, right), (right, left)):
+            number = number_named(one, reading)
+            if number is not None:
+                second = number_named(other, reading)
+                if second is not None:
+                    raise NotCarried("a comparison of two counters")
+                _count(number, "==", _whole(evaluate(other, reading)), reading, line)
+                return
+            if _about_code(one, other, "==", reading, line):
+                return
+            if isinstance(one, ast.Compare) and isinstance(other, ast.expr):
+                value = evaluate(other, reading)
+                if isinstance(value, Known) and isinstance(value.value, bool):
+                    truth(one, reading, line, negated=not value.value)
+                    return
+    close(node, reading, line)
+
+
+def _not_equal(node: ast.Call, reading: Reading) -> None:
+    line = line_of(node)
+    if len(node.args) >= 2:
+        for one, other in ((node.args[0], node.args[1]), (node.args[1], node.args[0])):
+            number = number_named(one, reading)
+            if number is not None:
+                _count(number, "!=", _whole(evaluate(other, reading)), reading, line)
+                return
+    _differ(node, reading, line)
+
+
+def _differ(node: ast.Call, reading: Reading, line: int) -> None:
+    left, right = (evaluate(argument, reading) for argument in node.args[:2])
+    if not (isinstance(left, Result) and isinstance(right, Result)) or left.path or right.path or left.loss or right.loss:
+        raise NotCarried("a difference of values that the language cannot name")
+    later, earlier = (left, right) if reading.steps.index(left.step) > reading.steps.index(right.step) else (right, left)
+    reading.expect(line, {"differs": {named(later.step, reading): {"ref": named(earlier.step, reading)}}}, later.step)
+
+
+def _ordered(sign: str) -> Callable[[ast.Call, Reading], None]:
+    return lambda node, reading: _compared(sign, node.args[0], node.args[1], reading, line_of(node))
+
+
+def _true(node: ast.Call, reading: Reading) -> None:
+    truth(node.args[0], reading, line_of(node))
+
+
+def _false(node: ast.Call, reading: Reading) -> None:
+    truth(node.args[0], reading, line_of(node), negated=True)
+
+
+_ASSERTIONS: Mapping[str, Callable[[ast.Call, Reading], None]] = {
+    "assertEqual": _equal,
+    "assertEquals": _equal,
+    "assertNotEqual": _not_equal,
+    "assertTrue": _true,
+    "assertFalse": _false,
+    "assertGreater": _ordered(">"),
+    "assertGreaterEqual": _ordered(">="),
+    "assertLess": _ordered("<"),
+    "assertLessEqual": _ordered("<="),
+    "assertIn": _ordered("in"),
+    "assertNotIn": _ordered("not in"),
+    "assert_close": lambda node, reading: close(node, reading, line_of(node)),
+}
+"""The assertions that are understood."""
