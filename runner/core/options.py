@@ -198,6 +198,35 @@ class VerifyOptions:
     json: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewOptions:
+    """The options of ``new``."""
+
+    area: Path
+    name: str
+    template: str
+    backend: tuple[str, ...]
+    from_python: str
+    """``FILE``, ``FILE::TEST``, ``FILE::CLASS`` or ``FILE::CLASS::TEST``."""
+    allow_partial: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaOptions:
+    """The options of ``schema``."""
+
+    with_torch: bool
+    out: Path | None
+    backends: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LspOptions:
+    """The options of ``lsp``."""
+
+    backends: tuple[Path, ...]
+
+
 Options: TypeAlias = (
     RunOptions
     | AuditOptions
@@ -210,6 +239,9 @@ Options: TypeAlias = (
     | WaiveOptions
     | SubmitOptions
     | VerifyOptions
+    | NewOptions
+    | SchemaOptions
+    | LspOptions
 )
 
 OPTIONS: Mapping[str, type[Options]] = {
@@ -224,5 +256,8 @@ OPTIONS: Mapping[str, type[Options]] = {
     "waive": WaiveOptions,
     "submit": SubmitOptions,
     "verify": VerifyOptions,
+    "new": NewOptions,
+    "schema": SchemaOptions,
+    "lsp": LspOptions,
 }
 """The class of each command's options."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.language.authoring.hoisting import Prelude
-from runner.language.authoring.inputs import Inputs, tokens
+from runner.language.authoring.inputs import Inputs
 from runner.language.authoring.reading import Lost, Reading
 from runner.language.authoring.values import Dotted, Function, Module, NotCarried, Step, Value
 from runner.language.authoring.yaml_text import document
@@ -44,7 +44,6 @@ class Drafting:
         self._prelude = Prelude(reading)
         self._inputs = Inputs(reading, self._prelude)
         self._targets: dict[object, tuple[str, Any]] = {}
-        self.lines: dict[int, int] = {}
 
     def spec(self) -> dict[str, Any]:
         """Return the spec; raise ``NotCarried`` when there is nothing to say."""
@@ -106,13 +105,16 @@ class Drafting:
         if isinstance(target, Function):
             return self._prelude.source(name, target) + "\n"
         if isinstance(target, Module):
-            return self._inputs.entry(target) if target.token not in self._inputs._shared else self._shared_module()
+            return self._module(target)
         if isinstance(target, Dotted):
             return {"api": target.path}
         raise NotCarried("a function that is not understood")
 
-    def _shared_module(self) -> Any:
-        raise NotCarried("a module that is compiled and also an input")
+    def _module(self, target: Module) -> Any:
+        made = self._inputs.entry(target)
+        if "ref" in made:
+            raise NotCarried("a module that is compiled and also an input")
+        return made
 
     def _step(self, step: Step, first: Step) -> dict[str, Any]:
         arguments = dict(step.arguments)
@@ -174,7 +176,8 @@ class Drafting:
 
     def _summary(self) -> str:
         words = spec_name(self._reading.test.name).replace("-", " ")
-        return f"{words[:1].upper()}{words[1:]}, as {self._reading.test.name} of {self._reading.file.name} claims"
+        part = ", in part" if self._reading.lost else ""
+        return re.sub(r"[^ -~]", "?", f"{words[:1].upper()}{words[1:]}, as {self._reading.test.name} of {self._reading.file.name} claims{part}")
 
 
 _HALF_RTOL = 2e-3
@@ -220,5 +223,3 @@ def _judged_by_eager(expects: Sequence[Any]) -> bool:
     bodies = [found.body["close"] for found in expects if "close" in found.body]
     return any(set(close) <= {"to", "of"} and str(close["to"]).startswith("eager") for close in bodies)
 
-
-__all__ = ["Draft", "Drafting", "spec_name", "tokens", "written"]

@@ -6,8 +6,8 @@ from pathlib import Path
 from runner.core.diagnostics import Diagnostic, errors
 from runner.language.authoring.drafting import Draft, spec_name, written
 from runner.language.authoring.python_file import PythonFile, Test
-from runner.language.authoring.reading import Lost, Reading, TooLarge
-from runner.language.authoring.values import Expectation, NotCarried
+from runner.language.authoring.reading import Reading, TooLarge
+from runner.language.authoring.values import Expectation, NotCarried, Step
 from runner.language.authoring.whole_test import read_test
 
 
@@ -58,13 +58,12 @@ def problems_of(text: str, name: str) -> list[Diagnostic]:
 
 def _without(problem: Diagnostic, text: str, reading: Reading) -> None:
     """Remove the expectation or the option that a problem is about; raise ``NotCarried`` where it is about something else."""
-    line = text.split("\n")[problem.position.line - 1]
     said = problem.message + (f" ({problem.hint})" if problem.hint else "")
-    found = _expectation_at(line, problem, reading)
+    found = _expectation_at(problem, text, reading)
     if found is not None:
         step, expectation = found
         step.expects.remove(expectation)
-        reading.lose(expectation.line, f"{said}")
+        reading.lose(expectation.line, said)
         return
     for options in [reading.config, *reading.block_configs[:1]]:
         for section in options.values():
@@ -76,8 +75,14 @@ def _without(problem: Diagnostic, text: str, reading: Reading) -> None:
     raise NotCarried(f"the spec would not validate: {said}")
 
 
-def _expectation_at(line: str, problem: Diagnostic, reading: Reading):  # type: ignore[no-untyped-def]
+def _expectation_at(problem: Diagnostic, text: str, reading: Reading) -> tuple[Step, Expectation] | None:
+    """Return the expectation that a problem is about, by the words of its line."""
+    line = text.split("\n")[problem.position.line - 1]
+    for step in reading.steps:
+        for expectation in step.expects:
+            ((kind, value),) = expectation.body.items()
+            names = [*value] if kind in ("counter", "metric") else []
+            said = any(f"{name}" in problem.message for name in names)
+            if said or (kind in ("filecheck", "raises", "generated_files", "equals", "differs") and kind in f"{line} {problem.message}"):
+                return step, expectation
     return None
-
-
-__all__ = ["Expectation", "Lost", "draft"]

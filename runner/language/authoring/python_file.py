@@ -31,6 +31,9 @@ class PythonFile:
     """What each name of the file's top level is, the last definition of it."""
     imports: dict[str, str] = field(default_factory=dict)
     """The dotted path of each imported name."""
+    calls: list[ast.Call] = field(default_factory=list)
+    """The calls of the file that concern all of its tests."""
+    lineages: dict[str, list[ast.ClassDef]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, name: str, text: str) -> "PythonFile":
@@ -44,7 +47,14 @@ class PythonFile:
                 made.definitions[word] = statement
             if isinstance(statement, ast.Import | ast.ImportFrom):
                 made.imports.update(imported(statement))
+        words = ("copy_tests", "set_default_device")
+        made.calls.extend(node for node in ast.walk(tree) if isinstance(node, ast.Call) and _last_word(node.func) in words)
         return made
+
+    @property
+    def has_default_device(self) -> bool:
+        """Whether the file sets torch's default device."""
+        return any(_last_word(call.func) == "set_default_device" for call in self.calls)
 
     def tests(self) -> list[Test]:
         """Return the tests, in the order of the file."""
@@ -64,7 +74,9 @@ class PythonFile:
 
     def lineage(self, owner: ast.ClassDef) -> list[ast.ClassDef]:
         """Return a class and its bases within the file, the nearest first; also of classes that copy its tests."""
-        found: list[ast.ClassDef] = []
+        if owner.name in self.lineages:
+            return self.lineages[owner.name]
+        found = self.lineages.setdefault(owner.name, [])
         waiting = [owner, *self._copies(owner)]
         while waiting:
             current = waiting.pop(0)
@@ -78,11 +90,12 @@ class PythonFile:
     def _copies(self, owner: ast.ClassDef) -> list[ast.ClassDef]:
         """Return the classes that ``copy_tests`` copies the tests of a class to."""
         copied = []
-        for call in ast.walk(self.tree):
-            if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("copy_tests") and len(call.args) > 1:
+        for call in self.calls:
+            if _last_word(call.func) == "copy_tests" and len(call.args) > 1:
                 source, target = call.args[:2]
                 if isinstance(source, ast.Name) and source.id == owner.name and isinstance(target, ast.Name):
-                    copied += [made for made in ast.walk(self.tree) if isinstance(made, ast.ClassDef) and made.name == target.id]
+                    made = self.class_named(target.id)
+                    copied += [made] if made is not None else []
         return copied
 
 
@@ -101,6 +114,10 @@ def _bodies(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
             if not _is_main(statement):
                 for part in ("body", "orelse", "finalbody"):
                     yield from _bodies(getattr(statement, part, []))
+
+
+def _last_word(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _is_main(statement: ast.stmt) -> bool:

@@ -34,9 +34,7 @@ def _file_settings(reading: Reading) -> None:
     for statement in reading.file.tree.body:
         if isinstance(statement, ast.Assign | ast.Expr):
             _setting_of_file(statement, reading)
-    if "set_default_device(" in ast.dump(reading.file.tree) or any(
-        isinstance(node, ast.Attribute) and node.attr == "set_default_device" for node in ast.walk(reading.file.tree)
-    ):
+    if reading.file.has_default_device:
         reading.default_device = "backend"
         reading.devices.add("gpu")
 
