@@ -35,12 +35,22 @@ def truth(test: ast.expr, reading: Reading, line: int, *, negated: bool = False)
         kind = type(test.ops[0])
         word = (_OPPOSITES if negated else _SAME).get(kind)
         if word is None:
-            raise NotCarried("a comparison that is not understood")
+            _truth_of_value(evaluate(test, reading), reading, line, wanted=not negated)
+            return
         _compared(word, test.left, test.comparators[0], reading, line)
     elif isinstance(test, ast.Call):
         _truth_of_call(test, reading, line, negated=negated)
     else:
-        _statically(evaluate(test, reading), wanted=not negated)
+        _truth_of_value(evaluate(test, reading), reading, line, wanted=not negated)
+
+
+def _truth_of_value(value: Value, reading: Reading, line: int, *, wanted: bool) -> None:
+    """Expect that a value counts as true, or as false."""
+    if isinstance(value, Expression):
+        node = ast.Call(ast.Name("bool", ast.Load()), [value.node], [])
+        of_library("equals", Expression(node, value.scope, options=value.options), Known(wanted), reading, line)
+        return
+    _statically(value, wanted=wanted)
 
 
 _SAME: Mapping[type[ast.cmpop], str] = {
@@ -89,6 +99,8 @@ def _compared(word: str, left: ast.expr, right: ast.expr, reading: Reading, line
 
         kind = next(kind for kind, sign in _SAME.items() if sign == word)
         _statically(Known(constants.compare([kind()], [first.value, second.value])), wanted=True)
+    elif word in ("==", "!="):
+        of_library("equals" if word == "==" else "differs", first, second, reading, line)
     else:
         raise NotCarried("a comparison of values that the language cannot name")
 
@@ -185,7 +197,7 @@ def _truth_of_call(node: ast.Call, reading: Reading, line: int, *, negated: bool
             raise NotCarried("arguments of 'same'")
         close(ast.Call(node.func, node.args, []), reading, line, defaults={"atol": tolerance.value, "rtol": tolerance.value})
     else:
-        _statically(evaluate(node, reading), wanted=not negated)
+        _truth_of_value(evaluate(node, reading), reading, line, wanted=not negated)
 
 
 _IGNORED = frozenset(["msg", "exact_dtype", "check_dtype", "check_stride", "check_device", "equal_nan", "exact_device", "exact_layout", "exact_stride"])
@@ -238,12 +250,49 @@ def compare_values(left: Value, right: Value, judge: Mapping[str, Any], reading:
         if isinstance(left, Known) and isinstance(right, Known):
             _statically(Known(left.value == right.value), wanted=True)
             return
-        raise NotCarried("a comparison in which nothing is compiled")
+        if set(judge) - {"exact"}:
+            raise NotCarried("a comparison with tolerances in which nothing is compiled")
+        of_library("equals", left, right, reading, line)
+        return
     base, path = _split(other)
     if result.loss or path != result.path or not is_eager_of(base, result.step):
         _with_expected(result, other, judge, reading, line)
         return
     reading.expect(line, {"close": _close_words(path, judge)}, result.step)
+
+
+def of_library(kind: str, left: Value, right: Value, reading: Reading, line: int) -> None:
+    """Compare what a library call returns with a constant, or with what another one returns."""
+    if isinstance(left, Known):
+        left, right = right, left
+    if not isinstance(left, Expression) or not isinstance(right, Expression | Known):
+        raise NotCarried("a comparison in which nothing is compiled")
+    first = _library_step(left, reading, line)
+    if isinstance(right, Known):
+        if not _is_data(right.value):
+            raise NotCarried("a comparison with a constant that YAML does not have")
+        reading.expect(line, {kind: {first.name: _data(right.value)}}, first)
+        return
+    second = _library_step(right, reading, line)
+    reading.expect(line, {kind: {second.name: {"ref": first.name}}}, second)
+
+
+def _library_step(value: Expression, reading: Reading, line: int) -> Step:
+    for step in reading.steps:
+        if step.of_host and step.values == (value,):
+            return step
+    count = sum(step.of_host for step in reading.steps)
+    return reading.add(Step("api", line, values=(value,), name=f"value_of_{count + 1}", of_host=True))
+
+
+def _is_data(found: Any) -> bool:
+    if isinstance(found, list):
+        return all(_is_data(item) for item in found)
+    return found is None or isinstance(found, str | int | bool)
+
+
+def _data(found: Any) -> Any:
+    return [_data(item) for item in found] if isinstance(found, list) else found
 
 
 def _close_words(path: tuple[int | str, ...], judge: Mapping[str, Any]) -> dict[str, Any]:
@@ -333,6 +382,9 @@ def _not_equal(node: ast.Call, reading: Reading) -> None:
 
 def _differ(node: ast.Call, reading: Reading, line: int) -> None:
     left, right = (evaluate(argument, reading) for argument in node.args[:2])
+    if not isinstance(left, Result) and not isinstance(right, Result):
+        of_library("differs", left, right, reading, line)
+        return
     if not (isinstance(left, Result) and isinstance(right, Result)) or left.path or right.path or left.loss or right.loss:
         raise NotCarried("a difference of values that the language cannot name")
     later, earlier = (left, right) if reading.steps.index(left.step) > reading.steps.index(right.step) else (right, left)

@@ -11,6 +11,7 @@ from runner.language.authoring.evaluate import evaluate, expression, plain, unpa
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.tensors import device_of, dtype_text, method_of_tensor, tensor_of
+from runner.language.authoring.types_of_results import is_no_dict
 from runner.language.authoring.values import (
     Class,
     Codes,
@@ -24,6 +25,7 @@ from runner.language.authoring.values import (
     Module,
     NotCarried,
     Parameter,
+    Raised,
     Result,
     Step,
     Tensor,
@@ -34,6 +36,8 @@ from runner.language.authoring.values import (
 def call(node: ast.Call, reading: Reading) -> Value | None:
     """Return what a call stands for; None for a call without a value."""
     path = dotted(node.func, reading)
+    if is_no_dict(node, reading):
+        return Known(False)
     if isinstance(node.func, ast.Name) and not path and node.func.id not in reading.scope and node.func.id in constants.FUNCTIONS:
         return _builtin(node.func.id, node, reading)
     if path:
@@ -50,6 +54,8 @@ def call(node: ast.Call, reading: Reading) -> Value | None:
 
 def _builtin(name: str, node: ast.Call, reading: Reading) -> Value:
     values = [evaluate(argument, reading) for argument in node.args]
+    if name == "str" and len(values) == 1 and isinstance(values[0], Raised):
+        return values[0]
     if name == "len" and len(values) == 1 and isinstance(values[0], Items):
         return Known(len(values[0].items))
     if name in ("list", "tuple", "enumerate", "zip") and any(isinstance(value, Items) for value in values):

@@ -8,7 +8,7 @@ from typing import Any
 from runner.language.authoring.hoisting import Prelude
 from runner.language.authoring.inputs import Inputs
 from runner.language.authoring.reading import Lost, Reading
-from runner.language.authoring.values import Dotted, Function, Module, NotCarried, Step, Value
+from runner.language.authoring.values import Dotted, Expression, Function, Module, NotCarried, Step, Value
 from runner.language.authoring.yaml_text import document
 
 
@@ -49,6 +49,8 @@ class Drafting:
         """Return the spec; raise ``NotCarried`` when there is nothing to say."""
         reading = self._reading
         calls = [step for step in reading.steps if step.kind == "call"]
+        if not calls and any(step.of_host for step in reading.steps):
+            return self._host()
         if not calls:
             raise NotCarried("no call of a compiled function was understood")
         self._inputs.halves = self._halves()
@@ -60,6 +62,34 @@ class Drafting:
             steps[-1]["expect"] = [{"runs": {}}]
         inputs = [self._inputs.entry(value) for value in calls[0].values]
         return self._assembled(steps, inputs, calls)
+
+    def _host(self) -> dict[str, Any]:
+        """Return the spec of a test that compiles nothing: library calls, and what they return."""
+        reading = self._reading
+        if reading.devices & {"gpu", "backend"} and reading.default_device == "default":
+            raise NotCarried("a test that compiles nothing, on a device")
+        made = [value for step in reading.steps for value in step.values]
+        options = {value.options for value in made if isinstance(value, Expression)}
+        if len(options) > 1:
+            raise NotCarried("values that are made under different options")
+        self._inputs.share([[value] for value in made])
+        steps = []
+        for step in reading.steps:
+            expects = [found.body for found in step.expects]
+            call = {**self._inputs.called(step.values[0]), "as": step.name} if step.of_host else step.arguments
+            steps.append({step.kind: call, **({"expect": expects} if expects else {})})
+        config = {section: {**reading.config.get(section, {})} for section in ("config", "dynamo_config", "functorch_config")}
+        for section, given in (reading.block_configs[0] if reading.block_configs else {}).items():
+            config[section].update(given)
+        parts: dict[str, Any] = {
+            "requires": reading.requires,
+            **config,
+            "torch": reading.torch_settings,
+            "prelude": self._prelude.text + "\n" if self._prelude.text else None,
+            "let": self._inputs.named,
+        }
+        spec: dict[str, Any] = {"summary": self._summary(), "backends": ["host"], **{key: value for key, value in parts.items() if value}}
+        return {**spec, "steps": steps}
 
     def _expected(self) -> list[list[Value]]:
         return [
@@ -129,7 +159,7 @@ class Drafting:
             arguments["as"] = step.name
         made: dict[str, Any] = {step.kind: arguments["what"] if step.kind == "reset" else arguments}
         expects = [self._expectation(found.body) for found in step.expects]
-        unique = [body for index, body in enumerate(expects) if body not in expects[:index]]
+        unique = merged([body for index, body in enumerate(expects) if body not in expects[:index]])
         return {**made, "expect": unique} if unique else made
 
     def _expectation(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -178,6 +208,19 @@ class Drafting:
         words = spec_name(self._reading.test.name).replace("-", " ")
         part = ", in part" if self._reading.lost else ""
         return re.sub(r"[^ -~]", "?", f"{words[:1].upper()}{words[1:]}, as {self._reading.test.name} of {self._reading.file.name} claims{part}")
+
+
+def merged(expects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Join counts that follow each other."""
+    found: list[dict[str, Any]] = []
+    for body in expects:
+        ((kind, value),) = body.items()
+        last = found[-1].get(kind) if found and kind in ("counter", "metric") else None
+        if isinstance(last, dict) and not last.keys() & value.keys():
+            last.update(value)
+        else:
+            found.append({kind: dict(value)} if kind in ("counter", "metric") else body)
+    return found
 
 
 _HALF_RTOL = 2e-3

@@ -96,6 +96,32 @@ def _rebind(old: Value, new: Value, reading: Reading) -> None:
             reading.scope[name] = new
 
 
+def _root(node: ast.expr) -> ast.expr:
+    """Return the name that a chain of methods begins from."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        node = node.func.value
+    return node
+
+
+def _library_call(node: ast.Call, reading: Reading) -> bool:
+    """Carry a call of a library function with constants as a step; return whether it is one."""
+    path = dotted(node.func, reading)
+    if path.count(".") < 2 or not path.startswith("torch.") or path.startswith("torch.testing."):
+        return False
+    args = [evaluate(argument, reading) for argument in node.args]
+    words = {word.arg: evaluate(word.value, reading) for word in node.keywords}
+    plain = [value.value for value in (*args, *words.values()) if isinstance(value, Known)]
+    if len(plain) != len(args) + len(words) or None in words or not all(isinstance(item, str | int | float | bool) for item in plain):
+        return False
+    arguments: dict[str, Any] = {"call": path}
+    if args:
+        arguments["args"] = plain[: len(args)]
+    if words:
+        arguments["kwargs"] = dict(zip(map(str, words), plain[len(args) :], strict=True))
+    reading.add(Step("api", line_of(node), arguments))
+    return True
+
+
 def _other(node: ast.Call, reading: Reading) -> None:
     """Carry a call of a helper, of something compiled, or a method that changes an input."""
     if isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
@@ -106,8 +132,10 @@ def _other(node: ast.Call, reading: Reading) -> None:
     value = evaluate(node, reading)
     if isinstance(value, Tensor | Module) and isinstance(node.func, ast.Attribute):
         if isinstance(value, Module) or node.func.attr.endswith("_"):
-            bind(node.func.value, value, reading)
+            bind(_root(node.func.value), value, reading)
             return
+    if isinstance(value, Expression) and _library_call(node, reading):
+        return
     if isinstance(value, Expression | Tensor | Module | Function | Compiled):
         raise NotCarried("a call whose effect is not understood")
 

@@ -124,10 +124,17 @@ class _Replacing(ast.NodeTransformer):
             made = self.visit(argument.value if isinstance(argument, ast.Starred) else argument)
             arguments += made.elts if isinstance(argument, ast.Starred) and isinstance(made, ast.Tuple) else [made]
         target = self._scope.get(node.func.id) if isinstance(node.func, ast.Name) else None
-        if isinstance(target, Function) and not node.keywords:
+        given = [word for word in node.keywords if not self._is_empty(word)]
+        if isinstance(target, Function) and not given:
             return _called(target, arguments)
-        keywords = [ast.keyword(word.arg, self.visit(word.value)) for word in node.keywords]
+        keywords = [ast.keyword(word.arg, self.visit(word.value)) for word in given]
         return ast.Call(self.visit(node.func), arguments, keywords)
+
+
+    def _is_empty(self, word: ast.keyword) -> bool:
+        """Whether a keyword unpacks an empty dict."""
+        value = self._scope.get(word.value.id) if word.arg is None and isinstance(word.value, ast.Name) else None
+        return isinstance(value, Known) and value.value == {}
 
 
 class _Inlining(ast.NodeTransformer):

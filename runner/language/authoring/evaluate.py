@@ -7,6 +7,7 @@ from typing import Any
 from runner.language.authoring import constants
 from runner.language.authoring.naming import DTYPES, dotted, is_gpu_name
 from runner.language.authoring.reading import Reading, line_of
+from runner.language.authoring.types_of_results import is_other_class
 from runner.language.authoring.values import (
     Class,
     Codes,
@@ -61,7 +62,7 @@ def expression(node: ast.expr, reading: Reading) -> Expression:
         if isinstance(value, Result | Codes | Gradient | Raised):
             raise NotCarried(f"it computes with '{name}', a result of a compiled call")
         scope[name] = value
-    return Expression(node, scope)
+    return Expression(node, scope, options=repr(reading.inner))
 
 
 def _constant(node: ast.Constant, reading: Reading) -> Value:
@@ -242,6 +243,8 @@ def _unary(node: ast.UnaryOp, reading: Reading) -> Value:
 
 
 def _compare(node: ast.Compare, reading: Reading) -> Value:
+    if is_other_class(node, reading):
+        return Known(False)
     values = [evaluate(part, reading) for part in (node.left, *node.comparators)]
     if all(isinstance(value, Known) for value in values):
         return Known(constants.compare(node.ops, [plain(value) for value in values]))
@@ -252,7 +255,12 @@ def _compare(node: ast.Compare, reading: Reading) -> Value:
 
 
 def _bool(node: ast.BoolOp, reading: Reading) -> Value:
-    values = [evaluate(part, reading) for part in node.values]
+    decisive = isinstance(node.op, ast.Or)
+    values = []
+    for part in node.values:
+        values.append(evaluate(part, reading))
+        if isinstance(values[-1], Known) and bool(values[-1].value) == decisive:
+            return Known(decisive)
     if not all(isinstance(value, Known) for value in values):
         return expression(node, reading)
     outcomes = [plain(value) for value in values]

@@ -66,6 +66,13 @@ class Inputs:
             return {"ref": self._names[token]}
         return self._own_entry(value)
 
+    def called(self, value: Value) -> dict[str, Any]:
+        """Return the call that makes a value, for a step."""
+        made = self._own_entry(value)
+        if not (isinstance(made, dict) and "call" in made):
+            raise NotCarried("a comparison of inputs")
+        return made
+
     def named_value(self, value: Value, wanted: str) -> str:
         """Return the name of a value that an expectation compares with."""
         name = f"{wanted}_{len(self.named) + 1}"
@@ -129,7 +136,7 @@ class Inputs:
         """Return class and arguments, or a function of the prelude that makes the module."""
         node = value.node
         own = value.scope.get(node.func.id) if isinstance(node.func, ast.Name) else None
-        simple = _literals(node)
+        simple = _literals(node, value)
         if simple is not None and isinstance(own, Class) and isinstance(node.func, ast.Name):
             self._prelude.need(node.func.id, value.scope)
             return {"module": node.func.id, **simple}
@@ -176,17 +183,30 @@ def _has_float(given: Any) -> bool:
     return any(_has_float(item) for item in given) if isinstance(given, list) else isinstance(given, float)
 
 
-def _literals(node: ast.Call) -> dict[str, Any] | None:
+def _literals(node: ast.Call, module: Module) -> dict[str, Any] | None:
     """Return the arguments of a call that are constants; None when some are not."""
-    try:
-        args = [ast.literal_eval(argument) for argument in node.args]
-        kwargs = {str(word.arg): ast.literal_eval(word.value) for word in node.keywords if word.arg}
-    except (ValueError, TypeError):
+    found = [_literal(part, module) for part in (*node.args, *(word.value for word in node.keywords))]
+    if None in [word.arg for word in node.keywords] or not all(is_plain for is_plain, _ in found):
         return None
-    plain = [*args, *kwargs.values()]
-    if len(kwargs) != len(node.keywords) or not all(isinstance(item, int | float | str | bool | None) for item in plain):
-        return None
+    values = [value for _, value in found]
+    args, words = values[: len(node.args)], values[len(node.args) :]
+    kwargs = dict(zip((str(word.arg) for word in node.keywords), words, strict=True))
     return {**({"args": args} if args else {}), **({"kwargs": kwargs} if kwargs else {})}
+
+
+def _literal(node: ast.expr, module: Module) -> tuple[bool, Any]:
+    """Return whether an argument is a plain constant, and the constant."""
+    if isinstance(node, ast.Name) and node.id in module.scope:
+        value = module.scope[node.id]
+        if isinstance(value, Parameter) and not value.is_dtype:
+            return True, value.template
+        found: Any = value.value if isinstance(value, Known) else ...
+    else:
+        try:
+            found = ast.literal_eval(node)
+        except (ValueError, TypeError, SyntaxError):
+            return False, None
+    return isinstance(found, int | float | str | bool | None), found
 
 
 def tokens(value: Value) -> list[Token]:

@@ -68,7 +68,9 @@ class Reading:
         """Add a step; compiled calls remember the options of their block."""
         if self.when:
             raise NotCarried("a step under a condition on the device")
-        if step.kind == "call":
+        if step.kind == "call" or step.of_host:
+            if any(other.of_host != step.of_host for other in self.steps if other.of_host or other.kind == "call"):
+                raise NotCarried("library calls beside compiled calls")
             self._hold_options()
             step.contexts = tuple(self.contexts)
         self.steps.append(step)

@@ -13,10 +13,16 @@ class NotCarried(Exception):
 class Token:
     """The identity of a value: a copy of a tensor has the token of the original."""
 
+    def __deepcopy__(self, memo: object) -> "Token":
+        return self
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Value:
-    """What an expression of a test stands for."""
+    """What an expression of a test stands for. Copies of syntax trees that refer to it share it: its identity counts."""
+
+    def __deepcopy__(self, memo: object) -> "Value":
+        return self
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -144,6 +150,8 @@ class Expression(Value):
     node: ast.expr
     scope: Mapping[str, Value]
     token: Token = field(default_factory=Token)
+    options: str = ""
+    """The options of the blocks around it."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -189,4 +197,6 @@ class Step:
     contexts: tuple[Any, ...] = ()
     of: "Step | None" = None
     """The call that a backward belongs to."""
+    of_host: bool = False
+    """Whether it is a library call of a test that compiles nothing."""
     is_expected_to_raise: bool = False
