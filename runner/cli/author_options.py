@@ -15,7 +15,9 @@ def _new(command: argparse.ArgumentParser) -> None:
     option("area", type=Path, metavar="AREA", help="the folder of the new spec; it is made if it does not exist")
     option("name", nargs="?", default="", metavar="NAME", help="the name of the file, in field words: conv-bn-folds")
     option("--template", default="function", metavar="NAME", help="function, module or steps (default: function)")
-    option("--backend", action="append", default=[], metavar="NAME", help="a backend of the new spec (repeatable; default: cpu, cuda, rocm)")
+    option(
+        "--backend", action="append", default=[], metavar="NAME", help="a backend of the new spec (repeatable; default: cpu, cuda, rocm)"
+    )
     option(
         "--from-python",
         default="",
@@ -33,7 +35,9 @@ def _schema(command: argparse.ArgumentParser) -> None:
 
 
 def _lsp(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--backends", type=Path, action="append", default=[], metavar="FILE", help="a file with further backends (repeatable)")
+    command.add_argument(
+        "--backends", type=Path, action="append", default=[], metavar="FILE", help="a file with further backends (repeatable)"
+    )
 
 
 COMMANDS = {
@@ -41,8 +45,8 @@ COMMANDS = {
     "schema": (
         _schema,
         "write the schemas for editors, with the names of the installed torch",
-        "Write the JSON schemas that editors complete and check specs with. With --with-torch the names of options, counters and metrics are "
-        "those of the installed torch alone, with types and defaults.",
+        "Write the JSON schemas that editors complete and check specs with. With --with-torch the names of options, counters and "
+        "metrics are those of the installed torch alone, with types and defaults.",
     ),
     "lsp": (
         _lsp,

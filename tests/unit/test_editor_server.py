@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-
 SPEC = """\
 summary: A sum equals eager
 backends: [cpu]
@@ -39,8 +38,10 @@ class Client:
             [sys.executable, "-m", "runner", "lsp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder
         )
         self.messages: Queue[dict[str, Any]] = Queue()
+        self.kept: list[dict[str, Any]] = []
         self.number = 0
-        threading.Thread(target=self._read, daemon=True).start()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -60,10 +61,15 @@ class Client:
         self.process.stdin.flush()
 
     def until(self, is_wanted: Any) -> dict[str, Any]:
+        for message in self.kept:
+            if is_wanted(message):
+                self.kept.remove(message)
+                return message
         while True:
             message = self.messages.get(timeout=120)
             if is_wanted(message):
                 return message
+            self.kept.append(message)
 
     def ask(self, method: str, params: dict[str, Any] | None) -> Any:
         self.number += 1
@@ -106,6 +112,10 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     made.ask("shutdown", None)
     made.tell("exit", {})
     assert made.process.wait(timeout=60) == 0
+    made.reader.join(timeout=60)
+    for stream in (made.process.stdin, made.process.stdout):
+        assert stream is not None
+        stream.close()
 
 
 @pytest.fixture
@@ -122,7 +132,9 @@ def test_problems_are_those_of_validate_at_their_positions(client: Client, place
     assert found["severity"] == 1
     path = place / "unsaved.yaml"
     path.write_text(wrong, encoding="utf-8")
-    said = subprocess.run([sys.executable, "-m", "runner", "validate", str(path)], capture_output=True, text=True, check=False, timeout=120).stdout
+    said = subprocess.run(
+        [sys.executable, "-m", "runner", "validate", str(path)], capture_output=True, text=True, check=False, timeout=120
+    ).stdout
     assert f":3:10: {found['message']}" in said
     assert client.changed(uri, SPEC, 3) == [], "the buffer counts, and not the file on the disk"
 
@@ -131,7 +143,7 @@ def test_columns_are_utf16_units(client: Client, place: Path) -> None:
     uri = (place / "wide.yaml").as_uri()
     text = SPEC.replace("inputs: [{randn: [8]}]", 'inputs: [{value: "\U0001f600"}, {rando: [8]}]')
     found = client.opened(uri, text)
-    assert [one["range"]["start"]["character"] for one in found] == [len('inputs: [{value: "12"}, {')]
+    assert len('inputs: [{value: "12"}, {') in {one["range"]["start"]["character"] for one in found}
 
 
 def test_hover_shows_default_and_comment_of_torch(client: Client, place: Path) -> None:

@@ -24,7 +24,9 @@ def keys_around(lines: Sequence[str], number: int, column: int) -> list[str]:
     inner = _open_keys(before)
     found = _KEY.match(before)
     indent = len(found.group("indent")) if found else len(before) - len(before.lstrip(" -"))
-    if found and not inner and before.rstrip() != before[: found.end()].rstrip() or (found and before[found.end() :].strip() == "" and not inner):
+    if (found and not inner and before.rstrip() != before[: found.end()].rstrip()) or (
+        found and before[found.end() :].strip() == "" and not inner
+    ):
         inner = [found.group("key")]
     outer: list[str] = []
     for line in reversed(lines[max(0, number - 2000) : number]):
@@ -43,19 +45,19 @@ def _open_keys(text: str) -> list[str]:
     key = ""
     quote = ""
     for found in re.finditer(r"[A-Za-z_][\w.]*(?=\s*:)|[\[\]{}\"',]", text):
-        token = found.group()
+        sign = found.group()
         if quote:
-            quote = "" if token == quote else quote
-        elif token in "\"'":
-            quote = token
-        elif token in "[{":
+            quote = "" if sign == quote else quote
+        elif sign in "\"'":
+            quote = sign
+        elif sign in "[{":
             stack.append(key)
             key = ""
-        elif token in "]}":
+        elif sign in "]}":
             if stack:
                 stack.pop()
-        elif token == ",":
+        elif sign == ",":
             key = ""
         else:
-            key = token
+            key = sign
     return [name for name in (*stack, key) if name]

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Severity, UsageError, shown_path
 from runner.language.load import inspect_buffer
-from runner.language.read.files import DEFAULTS, DefaultsReader, SpecPath
-from runner.language.read.source import BUFFERS
+from runner.language.read.files import DEFAULTS
+from runner.language.read.kinds import DEFAULTS as KIND
+from runner.language.read.repair import readable
+from runner.language.read.source import BUFFERS, read_partly
 
 OTHERS = frozenset(["backends", "waivers"])
 """Names of files beside specs that are not specs."""
@@ -45,9 +47,7 @@ def is_spec(path: Path) -> bool:
 def _of_defaults(path: Path, content: bytes) -> list[Diagnostic]:
     token = BUFFERS.set({path.absolute(): content})
     try:
-        reader = DefaultsReader()
-        reader.of(SpecPath(path=path.parent / "spec.yaml", root=path.parent))
-        return reader.problems
+        return list(readable(read_partly(path, KIND), KIND).problems)
     finally:
         BUFFERS.reset(token)
 

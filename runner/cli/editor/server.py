@@ -1,5 +1,6 @@
 """The language server: it answers an editor from the buffers that the editor shows."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -27,7 +28,9 @@ _LARGEST = 1 << 20
 
 def serve(backends: Sequence[Path]) -> None:
     """Serve one editor on standard input and output, until it ends the connection."""
-    made_server(backends).start_io()
+    # copies of the descriptors: the server closes its streams at the end, and the program still flushes its own
+    with os.fdopen(os.dup(0), "rb") as stdin, os.fdopen(os.dup(1), "wb") as stdout:
+        made_server(backends).start_io(stdin, stdout)
 
 
 def made_server(backends: Sequence[Path]) -> LanguageServer:
@@ -76,7 +79,9 @@ def _questions(server: LanguageServer) -> None:
     def completion(params: types.CompletionParams) -> types.CompletionList:
         lines, place = _lines(server, params.text_document.uri, params.position)
         found = words_at(keys_around(lines, *place)) if lines else {}
-        items = [types.CompletionItem(label=word, documentation=text, kind=types.CompletionItemKind.Property) for word, text in found.items()]
+        items = [
+            types.CompletionItem(label=word, documentation=text, kind=types.CompletionItemKind.Property) for word, text in found.items()
+        ]
         return types.CompletionList(is_incomplete=False, items=items)
 
     @server.feature(types.TEXT_DOCUMENT_HOVER)
@@ -126,7 +131,9 @@ _LONGEST = 86_400
 def _run(server: LanguageServer, path: str) -> None:
     """Run a spec in a process of its own, and say how it ended. Standard output belongs to the protocol."""
     command = [sys.executable, "-m", "runner", "run", path]
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False, timeout=_LONGEST)
+    ended = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False, timeout=_LONGEST
+    )
     last = ended.stdout.strip().rpartition("\n")[2] or ended.stderr.strip().rpartition("\n")[2]
     kind = types.MessageType.Info if ended.returncode == 0 else types.MessageType.Error
     server.window_show_message(types.ShowMessageParams(kind, f"exit {ended.returncode}: {last}"))

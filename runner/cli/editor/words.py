@@ -1,6 +1,7 @@
 """The words that may stand at a place of a spec, each with what it means."""
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -76,8 +77,8 @@ def _capabilities() -> dict[str, str]:
     return {**dict.fromkeys(plain, "a capability"), **taking}
 
 
-_TABLES = {
-    **{section: (lambda section=section: options(section)) for section in CONFIG_FILES},
+_TABLES: Mapping[str, Callable[[], Words]] = {
+    **{section: functools.partial(options, section) for section in CONFIG_FILES},
     "counter": lambda: _properties(names()["counter"]),
     "metric": lambda: _properties(names()["metric"]),
     "backends": lambda: _enumerated("backend"),

@@ -107,18 +107,22 @@ def _compared(word: str, left: ast.expr, right: ast.expr, reading: Reading, line
 
 def number_named(node: ast.expr, reading: Reading) -> Number | None:
     """Return the counter or the metric that an expression reads; None for others."""
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Subscript):
-        if dotted(node.value.value, reading).endswith("_dynamo.utils.counters"):
-            space, name = evaluate(node.value.slice, reading), evaluate(node.slice, reading)
-            if isinstance(space, Known) and isinstance(name, Known):
-                return "counter", f"{space.value}.{name.value}"
+    is_nested = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Subscript)
+    if is_nested and dotted(node.value.value, reading).endswith("_dynamo.utils.counters"):
+        space, name = evaluate(node.value.slice, reading), evaluate(node.slice, reading)
+        if isinstance(space, Known) and isinstance(name, Known):
+            return "counter", f"{space.value}.{name.value}"
     path = dotted(node, reading)
     if path.startswith("torch._inductor.metrics."):
         return "metric", path.removeprefix("torch._inductor.metrics.")
     if isinstance(node, ast.Name) and isinstance(reading.scope.get(node.id), Expression):
         bound = reading.scope[node.id]
         assert isinstance(bound, Expression)
-        return number_named(bound.node, reading) if isinstance(bound.node, ast.Subscript | ast.Attribute) and "counters" in ast.unparse(bound.node) else None
+        return (
+            number_named(bound.node, reading)
+            if isinstance(bound.node, ast.Subscript | ast.Attribute) and "counters" in ast.unparse(bound.node)
+            else None
+        )
     return None
 
 
@@ -200,7 +204,9 @@ def _truth_of_call(node: ast.Call, reading: Reading, line: int, *, negated: bool
         _truth_of_value(evaluate(node, reading), reading, line, wanted=not negated)
 
 
-_IGNORED = frozenset(["msg", "exact_dtype", "check_dtype", "check_stride", "check_device", "equal_nan", "exact_device", "exact_layout", "exact_stride"])
+_IGNORED = frozenset(
+    ["msg", "exact_dtype", "check_dtype", "check_stride", "check_device", "equal_nan", "exact_device", "exact_layout", "exact_stride"]
+)
 """Arguments that allow differences that ``close`` does not, or what it allows too."""
 
 

@@ -13,6 +13,7 @@ from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.tensors import device_of, dtype_text, method_of_tensor, tensor_of
 from runner.language.authoring.types_of_results import is_no_dict
 from runner.language.authoring.values import (
+    FALSE,
     Class,
     Codes,
     Compiled,
@@ -37,7 +38,7 @@ def call(node: ast.Call, reading: Reading) -> Value | None:
     """Return what a call stands for; None for a call without a value."""
     path = dotted(node.func, reading)
     if is_no_dict(node, reading):
-        return Known(False)
+        return FALSE
     if isinstance(node.func, ast.Name) and not path and node.func.id not in reading.scope and node.func.id in constants.FUNCTIONS:
         return _builtin(node.func.id, node, reading)
     if path:
@@ -413,4 +414,3 @@ def _backward(base: Result, node: ast.Call, reading: Reading) -> Value:
         raise NotCarried("backward of an earlier result")
     reading.add(Step("backward", line_of(node), arguments, of=base.step))
     return Known(None)
-

@@ -8,7 +8,18 @@ from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.values import Compiled, Function, Items, Known, Module, NotCarried, Result, Step, Value
 
 _HARMLESS = frozenset(
-    ["atol", "rtol", "check_lowp", "exact_dtype", "exact_stride", "nopython", "copy_to_cuda", "copy_to_gpu", "reference_in_float", "assert_equal"]
+    [
+        "atol",
+        "rtol",
+        "check_lowp",
+        "exact_dtype",
+        "exact_stride",
+        "nopython",
+        "copy_to_cuda",
+        "copy_to_gpu",
+        "reference_in_float",
+        "assert_equal",
+    ]
 )
 
 

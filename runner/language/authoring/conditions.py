@@ -104,7 +104,14 @@ def apply(effect: Effect, reading: Reading, node: ast.AST, text: str) -> None:
 
 _DECORATORS: dict[str, Callable[[ast.expr], Effect]] = {
     **dict.fromkeys(
-        ("requires_gpu", "requires_cuda", "onlyCUDA", "requires_cuda_and_triton", "requires_gpu_and_triton", "requires_cuda_with_enough_memory"),
+        (
+            "requires_gpu",
+            "requires_cuda",
+            "onlyCUDA",
+            "requires_cuda_and_triton",
+            "requires_gpu_and_triton",
+            "requires_cuda_with_enough_memory",
+        ),
         lambda node: Effect(drops=_CPU),
     ),
     "requires_triton": lambda node: Effect(requires=("triton",)),
@@ -121,11 +128,44 @@ _DECORATORS: dict[str, Callable[[ast.expr], Effect]] = {
     "largeTensorTest": lambda node: _memory(node),
     **dict.fromkeys(
         (
-            *("skipIfXpu", "skipIfWindows", "skipIfNoXPU", "serialTest", "slowTest", "slowTestIf", "skipIfTorchDynamo", "requires_x86", "skipIfMPS"),
-            *("skipIfNNModuleInlined", "skipIfTorchInductor", "skip_if_halide", "skip_if_triton_cpu", "skip_if_not_triton", "skip_if_pallas"),
-            *("skipIfLegacyJitExecutor", "expectedFailureCodegenDynamic", "skipIfRocmArch", "staticmethod", "classmethod", "maybe_skip_size_asserts"),
+            *(
+                "skipIfXpu",
+                "skipIfWindows",
+                "skipIfNoXPU",
+                "serialTest",
+                "slowTest",
+                "slowTestIf",
+                "skipIfTorchDynamo",
+                "requires_x86",
+                "skipIfMPS",
+            ),
+            *(
+                "skipIfNNModuleInlined",
+                "skipIfTorchInductor",
+                "skip_if_halide",
+                "skip_if_triton_cpu",
+                "skip_if_not_triton",
+                "skip_if_pallas",
+            ),
+            *(
+                "skipIfLegacyJitExecutor",
+                "expectedFailureCodegenDynamic",
+                "skipIfRocmArch",
+                "staticmethod",
+                "classmethod",
+                "maybe_skip_size_asserts",
+            ),
             *("expectedFailureXPU", "skip_if_gpu_halide", "xfail_if_triton_cpu", "skip_if_cpp_wrapper", "skip_if_x86_mac", "skipIfPy312"),
-            *("xfailIfS390X", "unMarkDynamoStrictTest", "markDynamoStrictTest", "skipIfMps", "skipIfMPS", "skipXPUIf", "usefixtures", "timeout"),
+            *(
+                "xfailIfS390X",
+                "unMarkDynamoStrictTest",
+                "markDynamoStrictTest",
+                "skipIfMps",
+                "skipIfMPS",
+                "skipXPUIf",
+                "usefixtures",
+                "timeout",
+            ),
         ),
         lambda node: NOTHING,
     ),
@@ -142,7 +182,7 @@ def decorator_effect(node: ast.expr) -> Effect | None:
 
 
 def _first(node: ast.expr) -> ast.expr:
-    return node.args[0] if isinstance(node, ast.Call) and node.args else ast.Constant(False)
+    return node.args[0] if isinstance(node, ast.Call) and node.args else ast.Constant(value=False)
 
 
 def _memory(node: ast.expr) -> Effect:

@@ -53,7 +53,9 @@ def _patch(node: ast.Call, reading: Reading) -> dict[str, Any]:
             inner = evaluate(word.value, reading)
             if not (isinstance(inner, Known) and isinstance(inner.value, dict)):
                 raise NotCarried("options that are no constants")
-            made.update({str(name): option_value(value if isinstance(value, Value) else Known(value)) for name, value in inner.value.items()})
+            made.update(
+                {str(name): option_value(value if isinstance(value, Value) else Known(value)) for name, value in inner.value.items()}
+            )
         else:
             made[word.arg] = option_value(evaluate(word.value, reading))
     return made

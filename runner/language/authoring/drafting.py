@@ -39,8 +39,9 @@ def spec_name(test: str) -> str:
 class Drafting:
     """Makes the sections of one spec."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Reading, *, may_halve: bool = True) -> None:
         self._reading = reading
+        self._may_halve = may_halve
         self._prelude = Prelude(reading)
         self._inputs = Inputs(reading, self._prelude)
         self._targets: dict[object, tuple[str, Any]] = {}
@@ -101,7 +102,7 @@ class Drafting:
 
     def _halves(self) -> bool:
         lowp = self._reading.matrix.get(" lowp", [])
-        if not self._reading.is_common or True not in lowp or "cuda" not in self._backends():
+        if not self._may_halve or not self._reading.is_common or True not in lowp or "cuda" not in self._backends():
             return False
         if False in lowp:
             raise NotCarried("checks of which only some repeat in half precision on a GPU")
@@ -115,7 +116,7 @@ class Drafting:
             kinds = {"cuda", "rocm"}
         else:
             kinds = {"cpu"}
-        found = [name for name in ("cpu", "cuda", "rocm") if name in kinds & vendors]
+        found: list[str] = [name for name in ("cpu", "cuda", "rocm") if name in kinds & vendors]
         if not found:
             raise NotCarried("no backend of the runner is left after the test's skips")
         return found
@@ -207,7 +208,9 @@ class Drafting:
     def _summary(self) -> str:
         words = spec_name(self._reading.test.name).replace("-", " ")
         part = ", in part" if self._reading.lost else ""
-        return re.sub(r"[^ -~]", "?", f"{words[:1].upper()}{words[1:]}, as {self._reading.test.name} of {self._reading.file.name} claims{part}")
+        return re.sub(
+            r"[^ -~]", "?", f"{words[:1].upper()}{words[1:]}, as {self._reading.test.name} of {self._reading.file.name} claims{part}"
+        )
 
 
 def merged(expects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -257,12 +260,17 @@ def header(reading: Reading) -> str:
 def written(reading: Reading) -> str:
     """Return the text of the spec of a test, with its comments."""
     spec = Drafting(reading).spec()
+    parts = {key: value for key, value in spec.items() if key not in ("matrix", "exclude", "summary")}
+    if "half" in spec.get("matrix", {}) and not re.search(r"\bhalf\b(?!\()", repr(parts)):
+        spec = Drafting(reading, may_halve=False).spec()  # no input and no module that half precision would change
     if any(_judged_by_eager(step.expects) for step in reading.steps):
-        reading.note(reading.test.function.lineno, "a comparison without tolerances is judged by eager's own error, not by torch's tolerances of the dtype")
+        reading.note(
+            reading.test.function.lineno,
+            "a comparison without tolerances is judged by eager's own error, not by torch's tolerances of the dtype",
+        )
     return header(reading) + document(spec)
 
 
 def _judged_by_eager(expects: Sequence[Any]) -> bool:
     bodies = [found.body["close"] for found in expects if "close" in found.body]
     return any(set(close) <= {"to", "of"} and str(close["to"]).startswith("eager") for close in bodies)
-

@@ -130,12 +130,11 @@ def _other(node: ast.Call, reading: Reading) -> None:
             reading.eager_backwards.append(ast.dump(node_of(base)))
             return
     value = evaluate(node, reading)
-    if isinstance(value, Tensor | Module) and isinstance(node.func, ast.Attribute):
-        if isinstance(value, Module) or node.func.attr.endswith("_"):
-            bind(_root(node.func.value), value, reading)
-            return
+    changes = isinstance(node.func, ast.Attribute) and (isinstance(value, Module) or node.func.attr.endswith("_"))
+    if changes and isinstance(value, Tensor | Module) and isinstance(node.func, ast.Attribute):
+        bind(_root(node.func.value), value, reading)
+        return
     if isinstance(value, Expression) and _library_call(node, reading):
         return
     if isinstance(value, Expression | Tensor | Module | Function | Compiled):
         raise NotCarried("a call whose effect is not understood")
-

@@ -130,7 +130,6 @@ class _Replacing(ast.NodeTransformer):
         keywords = [ast.keyword(word.arg, self.visit(word.value)) for word in given]
         return ast.Call(self.visit(node.func), arguments, keywords)
 
-
     def _is_empty(self, word: ast.keyword) -> bool:
         """Whether a keyword unpacks an empty dict."""
         value = self._scope.get(word.value.id) if word.arg is None and isinstance(word.value, ast.Name) else None

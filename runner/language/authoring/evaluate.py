@@ -1,6 +1,7 @@
 """What an expression of a test stands for. Calls are in ``calls``."""
 
 import ast
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from runner.language.authoring.naming import DTYPES, dotted, is_gpu_name
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.types_of_results import is_other_class
 from runner.language.authoring.values import (
+    FALSE,
     Class,
     Codes,
     Device,
@@ -236,20 +238,29 @@ def _unary(node: ast.UnaryOp, reading: Reading) -> Value:
     if not isinstance(value, Known):
         return expression(node, reading)
     try:
-        made = {ast.USub: lambda v: -v, ast.UAdd: lambda v: +v, ast.Not: lambda v: not v, ast.Invert: lambda v: ~v}[type(node.op)](value.value)
+        return Known(_UNARY[type(node.op)](value.value))
     except TypeError as error:
         raise NotCarried(str(error)) from error
-    return Known(made)
+
+
+_UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Not: operator.not_,
+    ast.Invert: operator.invert,
+}
 
 
 def _compare(node: ast.Compare, reading: Reading) -> Value:
     if is_other_class(node, reading):
-        return Known(False)
+        return FALSE
     values = [evaluate(part, reading) for part in (node.left, *node.comparators)]
     if all(isinstance(value, Known) for value in values):
         return Known(constants.compare(node.ops, [plain(value) for value in values]))
     paths = [value.path for value in values if isinstance(value, Dotted)]
-    if len(paths) == len(values) and all(isinstance(kind, ast.Eq | ast.NotEq | ast.In | ast.NotIn | ast.Is | ast.IsNot) for kind in node.ops):
+    if len(paths) == len(values) and all(
+        isinstance(kind, ast.Eq | ast.NotEq | ast.In | ast.NotIn | ast.Is | ast.IsNot) for kind in node.ops
+    ):
         return Known(constants.compare(node.ops, paths))
     return expression(node, reading)
 
@@ -264,7 +275,7 @@ def _bool(node: ast.BoolOp, reading: Reading) -> Value:
     if not all(isinstance(value, Known) for value in values):
         return expression(node, reading)
     outcomes = [plain(value) for value in values]
-    return Known(all(outcomes) if isinstance(node.op, ast.And) else any(outcomes))
+    return Known(any(outcomes) if decisive else all(outcomes))
 
 
 def _choice(node: ast.IfExp, reading: Reading) -> Value:
@@ -358,10 +369,7 @@ def _parts(value: Value, count: int) -> list[Value]:
     if isinstance(value, Result) and not value.loss:
         return [Result(value.step, (*value.path, index)) for index in range(count)]
     if isinstance(value, Expression):
-        return [
-            Expression(ast.Subscript(value.node, ast.Constant(index), ast.Load()), value.scope)
-            for index in range(count)
-        ]
+        return [Expression(ast.Subscript(value.node, ast.Constant(index), ast.Load()), value.scope) for index in range(count)]
     items = unpacked(value)
     if len(items) != count:
         raise NotCarried("another number of values than names")
@@ -394,4 +402,3 @@ def _called(node: ast.Call, reading: Reading) -> Value:
 
     value = call(node, reading)
     return value if value is not None else Unknown(line_of(node))
-

@@ -23,7 +23,7 @@ def pattern(text: str) -> str:
 
 
 def _blanks(text: str) -> str:
-    return "" if not text else "{{[[:space:]]{%d}}}" % len(text)
+    return "" if not text else "{{[[:space:]]{" + str(len(text)) + "}}}"
 
 
 def contains(code: Codes, text: str, reading: Reading, line: int) -> None:

@@ -202,13 +202,21 @@ def tensor_text(tensor: Tensor) -> str:
     words += ["device=params.device"] if tensor.device in ("gpu", "backend") else []
     words += ["requires_grad=True"] if entry.pop("requires_grad", False) else []
     kind, given = next(iter(entry.items()))
-    arguments = {
-        "values": lambda: ["tensor", _python(given)],
-        "full": lambda: ["full", _python(given), _python(entry["value"])],
-        "randint": lambda: ["randint", _python(entry.get("low", 0)), _python(entry.get("high")), _python(given)],
-        "arange": lambda: ["arange", *(map(_python, given) if isinstance(given, list) else [_python(given)])],
-    }.get(kind, lambda: [kind, _python(given)])()
+    arguments = _arguments(kind, given, entry)
     return f"torch.{arguments[0]}({', '.join([*arguments[1:], *words])})"
+
+
+def _arguments(kind: str, given: Any, entry: Mapping[str, Any]) -> list[str]:
+    """Return the function of torch for a kind of input, and its arguments."""
+    if kind == "values":
+        return ["tensor", _python(given)]
+    if kind == "full":
+        return ["full", _python(given), _python(entry["value"])]
+    if kind == "randint":
+        return ["randint", _python(entry.get("low", 0)), _python(entry.get("high")), _python(given)]
+    if kind == "arange":
+        return ["arange", *(map(_python, given) if isinstance(given, list) else [_python(given)])]
+    return [kind, _python(given)]
 
 
 def _python(found: Any) -> str:

@@ -117,7 +117,11 @@ class Inputs:
 
     def _constant(self, value: Known) -> Any:
         found = value.value
-        if found is None or isinstance(found, bool | int | str) or (isinstance(found, float) and found == found and abs(found) != float("inf")):
+        if (
+            found is None
+            or isinstance(found, bool | int | str)
+            or (isinstance(found, float) and found == found and abs(found) != float("inf"))
+        ):
             return found
         if isinstance(found, list) and all(isinstance(item, int | float | str | bool) for item in found):
             return {"value": found}
@@ -225,4 +229,3 @@ def _step_name(step: Step, reading: Reading) -> str:
     from runner.language.authoring.assertions import named
 
     return named(step, reading)
-

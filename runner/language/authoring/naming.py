@@ -82,7 +82,17 @@ _ATOMS = {
     **dict.fromkeys(("HAS_CPU", "IS_LINUX", "RUN_CPU", "HAS_CPU_AND_TRITON"), "true"),
     **dict.fromkeys(
         (
-            *("IS_WINDOWS", "IS_MACOS", "IS_FBCODE", "TEST_WITH_ASAN", "TEST_WITH_TSAN", "TEST_WITH_UBSAN", "IS_ARM64", "IS_S390X", "IS_SANDCASTLE"),
+            *(
+                "IS_WINDOWS",
+                "IS_MACOS",
+                "IS_FBCODE",
+                "TEST_WITH_ASAN",
+                "TEST_WITH_TSAN",
+                "TEST_WITH_UBSAN",
+                "IS_ARM64",
+                "IS_S390X",
+                "IS_SANDCASTLE",
+            ),
             *("config.is_fbcode()", "is_fbcode()", "IS_JETSON", "IS_CI", "TEST_WITH_SLOW", "HAS_XPU", "TEST_XPU", "torch.version.xpu"),
             *("torch.backends.mps.is_available()", "TEST_WITH_TORCHINDUCTOR", "USE_CUDA_GRAPHS_OFF"),
         ),

@@ -103,17 +103,18 @@ def imported(statement: ast.Import | ast.ImportFrom) -> dict[str, str]:
     """Return the dotted path of each name that a statement binds."""
     if isinstance(statement, ast.ImportFrom):
         return {name.asname or name.name: f"{statement.module or ''}.{name.name}" for name in statement.names}
-    return {name.asname or name.name.partition(".")[0]: name.name if name.asname else name.name.partition(".")[0] for name in statement.names}
+    return {
+        name.asname or name.name.partition(".")[0]: name.name if name.asname else name.name.partition(".")[0] for name in statement.names
+    }
 
 
 def _bodies(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield statements, and those within conditions and attempts of the top level."""
     for statement in statements:
         yield statement
-        if isinstance(statement, ast.If | ast.Try | ast.With):
-            if not _is_main(statement):
-                for part in ("body", "orelse", "finalbody"):
-                    yield from _bodies(getattr(statement, part, []))
+        if isinstance(statement, ast.If | ast.Try | ast.With) and not _is_main(statement):
+            for part in ("body", "orelse", "finalbody"):
+                yield from _bodies(getattr(statement, part, []))
 
 
 def _last_word(node: ast.expr) -> str:

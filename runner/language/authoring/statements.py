@@ -42,21 +42,16 @@ def read_statement(statement: ast.stmt, reading: Reading) -> None:
     """Read a statement; what it makes is unknown when it is not understood."""
     reading.spend()
     handler = _HANDLERS.get(type(statement))
-    before = len(reading.steps)
     try:
-        if handler is None:
-            raise NotCarried(f"the statement '{type(statement).__name__.lower()}'")
-        handler(statement, reading)
+        (handler or _unknown)(statement, reading)
     except NotCarried as error:
         reading.lose(line_of(statement), f"{_first_line(statement)}: {error}")
         for name in _targets(statement):
             reading.scope[name] = Unknown(line_of(statement))
-        _without_halves(before, reading)
 
 
-def _without_halves(before: int, reading: Reading) -> None:
-    """Keep the steps of a statement of which a part was lost: what they do happens in the test too."""
-    del before, reading
+def _unknown(statement: ast.stmt, reading: Reading) -> None:
+    raise NotCarried(f"the statement '{type(statement).__name__.lower()}'")
 
 
 def _first_line(statement: ast.stmt) -> str:

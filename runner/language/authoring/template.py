@@ -54,4 +54,5 @@ TEMPLATES: Mapping[str, tuple[str, str]] = {
 def template(name: str, backends: Sequence[str]) -> str:
     """Return the text of a new spec."""
     claim, body = TEMPLATES[name]
-    return f"# Write one claim as one sentence; 'torch-conformance validate' has positions for all problems.\nsummary: {claim}\nbackends: [{', '.join(backends)}]\n{body}"
+    hint = "# Write one claim as one sentence. 'torch-conformance validate' gives the position of every problem.\n"
+    return f"{hint}summary: {claim}\nbackends: [{', '.join(backends)}]\n{body}"

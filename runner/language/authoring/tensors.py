@@ -52,8 +52,8 @@ def _kind(path: str, node: ast.Call, keywords: Mapping[str, Any], reading: Readi
     if path in _STRIDED and len(node.args) == 2 and not extra:
         return {_STRIDED[path]: shape([node.args[0]], reading), "strides": shape([node.args[1]], reading)}
     if path == "torch.full":
-        size, fill = [*node.args, *extra.values()][:2] if len(node.args) + len(extra) == 2 else (None, None)
-        return None if size is None or fill is None else {"full": shape([size], reading), "value": number(evaluate(fill, reading))}
+        given = [*node.args, *extra.values()]
+        return {"full": shape(given[:1], reading), "value": number(evaluate(given[1], reading))} if len(given) == 2 else None
     if path == "torch.randint":
         return _randint(node, extra, reading)
     if path == "torch.arange" and not extra and 1 <= len(node.args) <= 3:
@@ -213,7 +213,11 @@ def _to(tensor: Tensor, node: ast.Call, reading: Reading) -> Tensor | None:
             continue
         value = evaluate(argument, reading)
         try:
-            made = _converted(made, dtype_text(value)) if isinstance(value, Dotted) or (isinstance(value, Parameter) and value.is_dtype) else _moved(made, device_of(value), reading)
+            made = (
+                _converted(made, dtype_text(value))
+                if isinstance(value, Dotted) or (isinstance(value, Parameter) and value.is_dtype)
+                else _moved(made, device_of(value), reading)
+            )
         except NotCarried:
             return None
     return made

@@ -9,7 +9,9 @@ from runner.language.authoring.values import Class, Expression, Function, Module
 def is_other_class(node: ast.Compare, reading: Reading) -> bool:
     """Whether a comparison asks for the name of a class that the file does not know, of a result of the file's own function."""
     left, right = node.left, node.comparators[0]
-    if not (isinstance(left, ast.Attribute) and left.attr == "__name__" and isinstance(left.value, ast.Call) and isinstance(node.ops[0], ast.Eq)):
+    if not (
+        isinstance(left, ast.Attribute) and left.attr == "__name__" and isinstance(left.value, ast.Call) and isinstance(node.ops[0], ast.Eq)
+    ):
         return False
     if ast.unparse(left.value.func) != "type" or not isinstance(right, ast.Constant) or not isinstance(right.value, str):
         return False
@@ -24,7 +26,9 @@ def _argument(node: ast.Call, reading: Reading) -> Value | None:
 
 def is_no_dict(node: ast.Call, reading: Reading) -> bool:
     """Whether ``isinstance(x, dict)`` asks for a result of the file's own function that returns no dict."""
-    if not (isinstance(node.func, ast.Name) and node.func.id == "isinstance" and len(node.args) == 2 and ast.unparse(node.args[1]) == "dict"):
+    if not (
+        isinstance(node.func, ast.Name) and node.func.id == "isinstance" and len(node.args) == 2 and ast.unparse(node.args[1]) == "dict"
+    ):
         return False
     shortened = ast.Call(node.func, node.args[:1], [])
     return returns_plainly(_argument(shortened, reading), reading)
@@ -43,7 +47,9 @@ def returns_plainly(value: Value | None, reading: Reading) -> bool:
         body = made.node
     elif isinstance(made, Module) and isinstance(made.node.func, ast.Name):
         owner = made.scope.get(made.node.func.id)
-        body = next((part for part in owner.node.body if getattr(part, "name", "") == "forward"), None) if isinstance(owner, Class) else None
+        body = (
+            next((part for part in owner.node.body if getattr(part, "name", "") == "forward"), None) if isinstance(owner, Class) else None
+        )
     if body is None:
         return False
     returned = [part.value for part in ast.walk(body) if isinstance(part, ast.Return) and part.value is not None]

@@ -32,6 +32,9 @@ class Known(Value):
     value: Any
 
 
+FALSE = Known(value=False)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Parameter(Value):
     """A parameter of the test: a key of the matrix."""

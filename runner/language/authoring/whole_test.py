@@ -64,50 +64,51 @@ def _entered(method: ast.FunctionDef, reading: Reading) -> None:
     """Take over the options that ``setUpClass`` sets."""
     for statement in method.body:
         text = ast.unparse(statement)
-        if "super()" in text or text.endswith("ExitStack()") or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+        if (
+            "super()" in text
+            or text.endswith("ExitStack()")
+            or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+        ):
             continue
         try:
-            options = _entered_options(statement, reading)
-            if options is None:
-                raise NotCarried("a statement of setUpClass that is not understood")
-            configs.merge(reading.config, options)
+            configs.merge(reading.config, _entered_options(statement, reading))
         except NotCarried as error:
             reading.lose(line_of(statement), f"{text.partition(chr(10))[0][:80]}: {error}")
 
 
-def _entered_options(statement: ast.stmt, reading: Reading) -> configs.Options | None:
-    if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)):
-        return None
-    call = statement.value
-    if isinstance(call.func, ast.Attribute) and call.func.attr in ("enter_context", "enterClassContext") and len(call.args) == 1:
-        return configs.patched(call.args[0], reading)
-    return None
+def _entered_options(statement: ast.stmt, reading: Reading) -> configs.Options:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and len(call.args) == 1:
+        options = configs.patched(call.args[0], reading) if call.func.attr in ("enter_context", "enterClassContext") else None
+        if options is not None:
+            return options
+    raise NotCarried("a statement of setUpClass that is not understood")
 
 
 def _decorator(node: ast.expr, reading: Reading) -> None:
     """Take over a decorator of a test or of its class."""
     try:
-        options = configs.patched(node, reading)
-        if options is not None:
-            configs.merge(reading.config, options)
-            return
-        word = context_word(node, reading)
-        if word is not None:
-            reading.contexts.append(word)
-            return
-        found = conditions.decorator_effect(node)
-        if found is not None:
-            _apply_skip(found, node, reading)
-            return
-        name = ast.unparse(node.func if isinstance(node, ast.Call) else node).rpartition(".")[2]
-        if name in _READ_ELSEWHERE:
-            return
-        if isinstance(node, ast.Name):
-            _assigned_decorator(node, reading)
-            return
-        raise NotCarried("a decorator that is not understood")
+        _carry_decorator(node, reading)
     except NotCarried as error:
         reading.lose(line_of(node), f"@{ast.unparse(node)[:80]}: {error}")
+
+
+def _carry_decorator(node: ast.expr, reading: Reading) -> None:
+    options = configs.patched(node, reading)
+    word = context_word(node, reading) if options is None else None
+    found = conditions.decorator_effect(node) if options is None and word is None else None
+    if options is not None:
+        configs.merge(reading.config, options)
+    elif word is not None:
+        reading.contexts.append(word)
+    elif found is not None:
+        _apply_skip(found, node, reading)
+    elif ast.unparse(node.func if isinstance(node, ast.Call) else node).rpartition(".")[2] in _READ_ELSEWHERE:
+        return
+    elif isinstance(node, ast.Name):
+        _assigned_decorator(node, reading)
+    else:
+        raise NotCarried("a decorator that is not understood")
 
 
 _READ_ELSEWHERE = frozenset(

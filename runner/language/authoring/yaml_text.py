@@ -1,6 +1,7 @@
 """YAML as people write it: short maps and lists on one line, Python in blocks."""
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,8 +22,8 @@ def scalar(value: Any) -> str:
     """Return a value that is neither a list nor a map."""
     if isinstance(value, str):
         return text(value)
-    if isinstance(value, float) and value == int(value) and abs(value) < 1e6:
-        return repr(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
     return json.dumps(value)
 
 

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -56,7 +57,7 @@ def recognised(path: Path, content: bytes, kind: Kind, data: Any = None) -> bool
     return kind.recognises(content.decode("utf-8-sig", "replace"), os.path.basename(os.path.realpath(path)), data)
 
 
-BUFFERS: ContextVar[Mapping[Path, bytes]] = ContextVar("BUFFERS", default={})
+BUFFERS: ContextVar[Mapping[Path, bytes]] = ContextVar("BUFFERS", default=MappingProxyType({}))
 """The contents of files that an editor has not saved yet, by their absolute paths: they are read in place of the files."""
 
 
