@@ -16,7 +16,7 @@ def pattern(text: str) -> str:
     """Return a literal text as a pattern of FileCheck."""
     if "\n" in text or "\r" in text or not text.strip():
         raise NotCarried("a text of several lines, or of none, in the generated code")
-    escaped = text.replace("{{", "{{[{][{]}}").replace("[[", "{{\\[\\[}}")
+    escaped = text.replace("{{", "{{[{][{]}}").replace("[[", "{{\\[\\[}}").replace("]]", "{{\\]\\]}}")
     inner = escaped.strip(" \t")
     before, after = escaped[: len(escaped) - len(escaped.lstrip(" \t"))], escaped[len(escaped.rstrip(" \t")) :]
     return f"{_blanks(before)}{inner}{_blanks(after)}"
