@@ -10,6 +10,7 @@
 ``<!-- commands -->``              lines of a shell, which find the files of their page
 ``<!-- program: NAME.py -->``      Python that fails as long as torch has the defect of that name
 ``<!-- journal -->``               lines of ``run.jsonl``
+``<!-- editor -->``                settings of an editor, which start the language server
 
 The files of one page are written to one folder, in which its commands run.
 """

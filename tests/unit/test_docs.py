@@ -23,6 +23,8 @@ TESTED = {
     "sh": ("commands", "command-run", "command-test"),
     "json": ("journal",),
     "python": ("", "program"),
+    "toml": ("editor",),
+    "lua": ("editor",),
     "": ("failure",),
 }
 """The marks that tests claim, here, in ``test_doc_commands`` and in ``test_defects``, by the language of their fences."""
@@ -40,6 +42,14 @@ def block(mark: str) -> str:
 
 
 # fences
+
+
+def test_settings_of_editors_start_the_language_server() -> None:
+    settings = {fence.language: fence.text for fence in fences("editor")}
+    server = tomllib.loads(settings["toml"])["language-server"]["torch-conformance"]
+    assert [server["command"], *server["args"]] == ["torch-conformance", "lsp"]
+    assert 'cmd = { "torch-conformance", "lsp" }' in settings["lua"]
+    assert settings["lua"].count("{") == settings["lua"].count("}")
 
 
 @pytest.mark.parametrize("fence", FENCES, ids=str)
