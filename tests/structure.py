@@ -29,13 +29,14 @@ WIRE = (
         "language/waivers",
         "language/profiles",
         "language/importers",
+        "language/authoring",
         "language/waiver_text",
         "core/protocol.py",
         "core/diagnostics.py",
     ),
     *("judge/reading", "record/journal", "system/redaction.py", "system/availability.py", "worker", "vocabulary"),
 )
-"""Where values are untyped by nature: what YAML, JSON and torch give. Elsewhere a parameter has a type."""
+"""Where values are untyped by nature: what YAML, JSON, torch and the constants of a Python test give. Elsewhere a parameter has a type."""
 
 
 @dataclass(frozen=True)

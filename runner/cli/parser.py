@@ -49,11 +49,7 @@ def parser() -> argparse.ArgumentParser:
     _audit(commands)
     _merge(commands)
     _doctor(commands)
-    for name, (add, text, description) in (
-        *waive_options.COMMANDS.items(),
-        *submit_options.COMMANDS.items(),
-        *author_options.COMMANDS.items(),
-    ):
+    for name, (add, text, description) in {**waive_options.COMMANDS, **submit_options.COMMANDS, **author_options.COMMANDS}.items():
         add(commands.add_parser(name, help=text, description=description))
     return top
 

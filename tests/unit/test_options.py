@@ -22,6 +22,9 @@ LINES = {
     "waive": "waive one",
     "submit": "submit one",
     "verify": "verify one.tar.zst",
+    "new": "new area one-claim",
+    "schema": "schema",
+    "lsp": "lsp",
 }
 
 

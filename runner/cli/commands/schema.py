@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 from runner.core.diagnostics import UsageError, one_line, shown_path
 from runner.core.exit_codes import ExitCode
@@ -21,13 +20,13 @@ def main(options: SchemaOptions) -> ExitCode:
     if options.out is None:
         output.document(made)
         return ExitCode.OK
-    count = _write(options.out, made)
+    count = _write(options.out, json.dumps(made, indent=1) + "\n")
     output.line(f"{count} schemas in {shown_path(options.out)}; begin a spec with:")
     output.line(f"# yaml-language-server: $schema={shown_path(options.out / 'spec.schema.json')}")
     return ExitCode.OK
 
 
-def _write(out: Path, names: dict[str, Any]) -> int:
+def _write(out: Path, text_of_names: str) -> int:
     published = folder("schemas")
     if out.resolve() == published.resolve():
         raise UsageError(f"--out {one_line(str(out))} has the schemas of the package: choose another folder")
@@ -35,7 +34,7 @@ def _write(out: Path, names: dict[str, Any]) -> int:
     try:
         out.mkdir(parents=True, exist_ok=True)
         for file in files:
-            text = json.dumps(names, indent=1) + "\n" if file.name == _NAMES else file.read_text("utf-8")
+            text = text_of_names if file.name == _NAMES else file.read_text("utf-8")
             (out / file.name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {one_line(str(out))}: {error.strerror}") from error

@@ -37,8 +37,10 @@ def words_at(keys: Sequence[str]) -> Words:
     return {}
 
 
-def _properties(found: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(part.get("description", "")) for name, part in found.get("properties", {}).items() if isinstance(part, Mapping)}
+def _properties(found: Mapping[str, object]) -> dict[str, str]:
+    properties = found.get("properties", {})
+    assert isinstance(properties, Mapping)
+    return {name: str(part.get("description", "")) for name, part in properties.items() if isinstance(part, Mapping)}
 
 
 def options(section: str) -> Words:

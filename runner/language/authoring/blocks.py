@@ -7,7 +7,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from runner.language.authoring import configs
-from runner.language.authoring.evaluate import bind, evaluate
+from runner.language.authoring.binding import bind
+from runner.language.authoring.evaluate import evaluate
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.tensors import dtype_text

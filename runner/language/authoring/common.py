@@ -3,7 +3,8 @@
 import ast
 from typing import Any
 
-from runner.language.authoring.evaluate import evaluate, unpacked
+from runner.language.authoring.binding import unpacked
+from runner.language.authoring.evaluate import evaluate
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.values import Compiled, Function, Items, Known, Module, NotCarried, Result, Step, Value
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from runner.language.authoring.assertions import assertion
+from runner.language.authoring.binding import bind
 from runner.language.authoring.equivalence import node_of
-from runner.language.authoring.evaluate import bind, evaluate
+from runner.language.authoring.evaluate import evaluate
 from runner.language.authoring.filechecks import filecheck, is_filecheck
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading, line_of

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runner.language.authoring import constants
-from runner.language.authoring.naming import DTYPES, dotted, is_gpu_name
+from runner.language.authoring.binding import bind, plain, unpacked
+from runner.language.authoring.naming import DTYPES, SIZES, dotted, is_gpu_name
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.types_of_results import is_other_class
 from runner.language.authoring.values import (
@@ -42,15 +43,6 @@ def evaluate(node: ast.expr, reading: Reading) -> Value:
 def constant(node: ast.expr, reading: Reading) -> Any:
     """Return the constant that an expression is; raise ``NotCarried`` for others."""
     return plain(evaluate(node, reading))
-
-
-def plain(value: Value) -> Any:
-    """Return a value as a Python constant; raise ``NotCarried`` for others."""
-    if isinstance(value, Known):
-        return value.value
-    if isinstance(value, Items):
-        return [plain(item) for item in value.items]
-    raise NotCarried("a value that is no constant")
 
 
 def expression(node: ast.expr, reading: Reading) -> Expression:
@@ -134,7 +126,7 @@ def _attribute(node: ast.Attribute, reading: Reading) -> Value:
     path = dotted(node, reading)
     if path:
         if path.endswith(".itemsize") and path.startswith("torch."):
-            return Known(_SIZES[DTYPES[path.split(".")[1]]]) if path.split(".")[1] in DTYPES else Dotted(path)
+            return Known(SIZES[DTYPES[path.split(".")[1]]]) if path.split(".")[1] in DTYPES else Dotted(path)
         return _of_path(path, node, reading)
     if isinstance(node.value, ast.Name) and node.value.id == "self" and "self" not in reading.scope:
         return _of_self(node.attr, reading)
@@ -150,15 +142,6 @@ def _attribute(node: ast.Attribute, reading: Reading) -> Value:
     if isinstance(base, Raised) and node.attr == "exception":
         return base
     return expression(node, reading)
-
-
-_SIZES = {
-    **dict.fromkeys(("float64", "int64", "complex64"), 8),
-    **dict.fromkeys(("float32", "int32"), 4),
-    **dict.fromkeys(("float16", "bfloat16", "int16"), 2),
-    **dict.fromkeys(("int8", "uint8", "bool", "float8_e4m3fn", "float8_e5m2"), 1),
-    "complex128": 16,
-}
 
 
 def _of_tensor(base: Tensor, node: ast.Attribute, reading: Reading) -> Value:
@@ -199,15 +182,6 @@ def _sequence(node: ast.Tuple | ast.List, reading: Reading) -> Value:
         made = [item.value for item in items if isinstance(item, Known)]
         return Known(tuple(made) if isinstance(node, ast.Tuple) else made)
     return Items(tuple(items))
-
-
-def unpacked(value: Value) -> list[Value]:
-    """Return the items of a list; raise ``NotCarried`` for others."""
-    if isinstance(value, Items):
-        return list(value.items)
-    if isinstance(value, Known) and isinstance(value.value, list | tuple | range):
-        return [Known(item) for item in value.value]
-    raise NotCarried("a list whose items are not known")
 
 
 def _dict(node: ast.Dict, reading: Reading) -> Value:
@@ -345,35 +319,6 @@ def _comprehension(node: ast.ListComp | ast.GeneratorExp, reading: Reading) -> V
     reading.scope.clear()
     reading.scope.update(outer)
     return Known([plain(item) for item in made]) if all(isinstance(item, Known) for item in made) else Items(tuple(made))
-
-
-def bind(target: ast.expr, value: Value, reading: Reading) -> None:
-    """Give names to a value, or to its items."""
-    if isinstance(target, ast.Name):
-        reading.scope[target.id] = value
-        return
-    if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
-        reading.scope[f"self.{target.attr}"] = value
-        return
-    if isinstance(target, ast.Tuple | ast.List):
-        items = _parts(value, len(target.elts))
-        for part, item in zip(target.elts, items, strict=True):
-            bind(part, item, reading)
-        return
-    raise NotCarried("an assignment to a part of a value")
-
-
-def _parts(value: Value, count: int) -> list[Value]:
-    if isinstance(value, Codes) and value.is_list and value.index is None:
-        return [Codes(value.step, index if count > 1 else None, is_list=False) for index in range(count)]
-    if isinstance(value, Result) and not value.loss:
-        return [Result(value.step, (*value.path, index)) for index in range(count)]
-    if isinstance(value, Expression):
-        return [Expression(ast.Subscript(value.node, ast.Constant(index), ast.Load()), value.scope) for index in range(count)]
-    items = unpacked(value)
-    if len(items) != count:
-        raise NotCarried("another number of values than names")
-    return items
 
 
 _HANDLERS: Mapping[type[ast.expr], Callable[[Any, Reading], Value]] = {

@@ -226,6 +226,6 @@ def tokens(value: Value) -> list[Token]:
 
 
 def _step_name(step: Step, reading: Reading) -> str:
-    from runner.language.authoring.assertions import named
+    from runner.language.authoring.comparisons import named
 
     return named(step, reading)

@@ -18,6 +18,15 @@ DTYPES = {
 }
 """The dtypes of the language by torch's names for them."""
 
+SIZES = {
+    **dict.fromkeys(("float64", "int64", "complex64"), 8),
+    **dict.fromkeys(("float32", "int32"), 4),
+    **dict.fromkeys(("float16", "bfloat16", "int16"), 2),
+    **dict.fromkeys(("int8", "uint8", "bool", "float8_e4m3fn", "float8_e5m2"), 1),
+    "complex128": 16,
+}
+"""The bytes of an element of each dtype."""
+
 _GPU_NAMES = frozenset(["GPU_TYPE", "DEVICE_TYPE"])
 """Names of torch's test helpers for the kind of GPU."""
 

@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runner.language.authoring import conditions, configs
+from runner.language.authoring.binding import bind, unpacked
 from runner.language.authoring.blocks import read_with
 from runner.language.authoring.compiling import compiled, compiled_by, is_compile
 from runner.language.authoring.effects import effect
-from runner.language.authoring.evaluate import bind, evaluate, unpacked
+from runner.language.authoring.evaluate import evaluate
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.python_file import imported
 from runner.language.authoring.reading import Reading, line_of

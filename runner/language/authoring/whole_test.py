@@ -4,8 +4,9 @@ import ast
 from typing import Any
 
 from runner.language.authoring import conditions, configs
+from runner.language.authoring.binding import bind, unpacked
 from runner.language.authoring.blocks import context_word
-from runner.language.authoring.evaluate import bind, evaluate, unpacked
+from runner.language.authoring.evaluate import evaluate
 from runner.language.authoring.naming import DTYPES, dotted
 from runner.language.authoring.python_file import PythonFile, Test
 from runner.language.authoring.reading import Reading, line_of
