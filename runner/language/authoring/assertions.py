@@ -100,9 +100,10 @@ def _compared(word: str, left: ast.expr, right: ast.expr, reading: Reading, line
 
 def number_named(node: ast.expr, reading: Reading) -> Number | None:
     """Return the counter or the metric that an expression reads; None for others."""
-    is_nested = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Subscript)
-    if is_nested and dotted(node.value.value, reading).endswith("_dynamo.utils.counters"):
-        space, name = evaluate(node.value.slice, reading), evaluate(node.slice, reading)
+    inner = node.value if isinstance(node, ast.Subscript) else None
+    is_counter = isinstance(inner, ast.Subscript) and dotted(inner.value, reading).endswith("_dynamo.utils.counters")
+    if is_counter and isinstance(node, ast.Subscript) and isinstance(inner, ast.Subscript):
+        space, name = evaluate(inner.slice, reading), evaluate(node.slice, reading)
         if isinstance(space, Known) and isinstance(name, Known):
             return "counter", f"{space.value}.{name.value}"
     path = dotted(node, reading)
