@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from runner import __version__
-from runner.cli import author_options, ledger_options, selecting, submit_options, waive_options
+from runner.cli import author_options, ledger_options, recorded_options, report_options, selecting, submit_options, waive_options
 from runner.cli.option_types import factor, natural, positive, seed, times
 from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
@@ -47,10 +47,16 @@ def parser() -> argparse.ArgumentParser:
     _explain(commands)
     _repro(commands)
     _audit(commands)
-    _merge(commands)
     _doctor(commands)
-    for name, (add, text, description) in {**waive_options.COMMANDS, **submit_options.COMMANDS, **author_options.COMMANDS}.items():
-        add(commands.add_parser(name, help=text, description=description))
+    for table in (
+        recorded_options.COMMANDS,
+        report_options.COMMANDS,
+        waive_options.COMMANDS,
+        submit_options.COMMANDS,
+        author_options.COMMANDS,
+    ):
+        for name, (add, text, description) in table.items():
+            add(commands.add_parser(name, help=text, description=description))
     return top
 
 
@@ -97,6 +103,7 @@ def _run(commands: "_Commands") -> None:
     _caches(command)
     command.add_argument("--resume", metavar="RUN", help="resume a run that was killed or interrupted: its folder, its id, or latest")
     ledger_options.of_run(command)
+    recorded_options.of_run(command)
     _isolation(command)
 
 
@@ -238,20 +245,6 @@ def _caches(command: argparse.ArgumentParser) -> None:
         "~/.cache). Its content is executed, and any case may write to it: for specs that you trust, never for a conformance run",
     )
     command.add_argument("--no-kept", action="store_true", help="ignore cached probe results: probe the CPU's vector instructions again")
-
-
-def _merge(commands: "_Commands") -> None:
-    command = commands.add_parser(
-        "merge",
-        help="join the runs of shards",
-        description="Join the runs of all shards of one selection into one run, with its journal, report and evidence. Refuses missing and "
-        "duplicate shards, and shards with another selection, torch or machine; prints one line for each problem.",
-    )
-    add = command.add_argument
-    add("runs", nargs="+", metavar="RUN", help="a run of a shard: its folder, its id, or latest")
-    add("--out", type=Path, metavar="DIR", help="folder of the merged run (default: reports/<utc>-<id>)")
-    add("--junit", type=Path, metavar="FILE", help="also write the JUnit report to this file")
-    add("--json", action="store_true", help="print one object")
 
 
 def _doctor(commands: "_Commands") -> None:

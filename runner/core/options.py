@@ -53,6 +53,13 @@ class RunOptions(ExecutionOptions):
     """The name of a shipped profile, or the file of one."""
     against: str | None = None
     """A run whose executed cases are compared with this one's."""
+    history: Path | None = None
+    """The file of the history; None for the default."""
+    order: str = "longest-first"
+    last_failed: bool = False
+    """Select what failed in the run ``latest``; ``check`` turns it into ``failed_in`` with that run's id."""
+    failed_in: str | None = None
+    """A run: its failed cases are selected."""
 
     @property
     def lets_flaky_pass(self) -> bool:
@@ -81,6 +88,35 @@ class MergeOptions:
     runs: tuple[str, ...]
     out: Path | None
     junit: Path | None
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions:
+    """The options of ``diff``."""
+
+    before: str
+    after: str
+    map_backend: tuple[str, ...]
+    """``A=B``: a backend of the first run, and one of the second."""
+    fail_on: tuple[str, ...]
+    """Words with commas between them."""
+    slower: float
+    code: bool
+    html: Path | None
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryOptions:
+    """The options of ``history``."""
+
+    action: str
+    targets: tuple[str, ...]
+    """Runs to add, a glob of cases to show, or the file of the page."""
+    history: Path | None
+    """The file of the history; None for the default."""
+    limit: int
     json: bool
 
 
@@ -147,6 +183,14 @@ class ReproOptions:
     paths: tuple[Path, ...]
     backends: tuple[Path, ...]
     sample: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """The options of ``report``."""
+
+    run: str
+    open: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,11 +275,14 @@ Options: TypeAlias = (
     RunOptions
     | AuditOptions
     | MergeOptions
+    | DiffOptions
+    | HistoryOptions
     | ValidateOptions
     | ListOptions
     | ExplainOptions
     | ReproOptions
     | DoctorOptions
+    | ReportOptions
     | WaiveOptions
     | SubmitOptions
     | VerifyOptions
@@ -252,7 +299,10 @@ OPTIONS: Mapping[str, type[Options]] = {
     "repro": ReproOptions,
     "audit": AuditOptions,
     "merge": MergeOptions,
+    "diff": DiffOptions,
+    "history": HistoryOptions,
     "doctor": DoctorOptions,
+    "report": ReportOptions,
     "waive": WaiveOptions,
     "submit": SubmitOptions,
     "verify": VerifyOptions,

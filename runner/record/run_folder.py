@@ -19,9 +19,7 @@ from runner.record.run_lock import FolderInUse, Holder, RunLock, holder_of
 from runner.system.streams import naming
 
 REPORTS = Path("reports")
-JOURNAL = "run.jsonl"
-JUNIT = "junit.xml"
-LATEST = "latest"
+JOURNAL, JUNIT, LATEST = "run.jsonl", "junit.xml", "latest"
 
 _PROBE = 1 << 12
 _MOST_NAME = 60
@@ -45,6 +43,8 @@ class RunFolder:
     attempts: Mapping[CaseId, tuple[CaseResult, ...]] = field(default_factory=dict)
     """The attempts of cases that the interrupted run did not finish."""
     junit_files: list[Path] = field(default_factory=list)
+    page: str = ""
+    """The HTML report as messages show it, once it is written."""
     is_latest: bool = False
     lock: RunLock | None = None
     """The lock on the folder, while this process writes to it."""
@@ -201,9 +201,9 @@ def _require_writable_report(path: Path) -> None:
 
 def special(path: Path) -> str:
     """Return the type of a path that is no regular file: a folder, a named pipe, a device, a broken link."""
-    kinds = ((Path.is_dir, "a folder"), (Path.is_fifo, "a named pipe"), (Path.is_socket, "a socket"))
     devices = ((Path.is_char_device, "a character device"), (Path.is_block_device, "a block device"))
-    found = next((words for test, words in (*kinds, *devices) if test(path)), "")
+    kinds = ((Path.is_dir, "a folder"), (Path.is_fifo, "a named pipe"), (Path.is_socket, "a socket"), *devices)
+    found = next((words for test, words in kinds if test(path)), "")
     return found or ("a link that leads nowhere" if path.is_symlink() and not path.exists() else "no regular file")
 
 

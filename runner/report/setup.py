@@ -15,3 +15,5 @@ class ReportSetup:
     lets_flaky_pass: bool = False
     object_cache: Path | None = None
     """The folder of the object cache."""
+    history: Path | None = None
+    """The file of ``--history``."""

@@ -22,6 +22,8 @@ from runner.core.events import (
 )
 from runner.core.options import RunOptions
 from runner.record.run_folder import RunFolder
+from runner.report.history import HistoryReporter
+from runner.report.html.listener import HtmlReporter
 from runner.report.journal import JournalReporter
 from runner.report.junit import JUnitReporter
 from runner.report.setup import ReportSetup
@@ -47,12 +49,14 @@ REPORTERS: tuple[Reporter, ...] = (
         (HeaderCompleted, AttemptFinished, CaseFinished, CaseUnfinished, ExecutionEnded, RunEnded, RunAbandoned),
         writes_files=True,
     ),
+    Reporter("html", HtmlReporter, (RunEnded, RunAbandoned), writes_files=True),
     Reporter(
         "terminal",
         TerminalReporter,
         (RunStarted, Waiting, AttemptFinished, CaseFinished, Note, Warned, ExecutionEnded, RunEnded, RunAbandoned),
     ),
     Reporter("junit", JUnitReporter, (RunStarted, HeaderCompleted, ResultsCompleted, RunAbandoned), writes_files=True),
+    Reporter("history", HistoryReporter, (RunEnded,)),
 )
 """In the order in which they receive each event. The journal is the first: a result that cannot be recorded is not reported."""
 
@@ -87,6 +91,7 @@ def of_run(options: RunOptions, folder: RunFolder) -> Reporters:
         min_executed=options.min_executed,
         lets_flaky_pass=options.lets_flaky_pass,
         object_cache=options.object_cache,
+        history=options.history,
     )
     return Reporters(REPORTERS, setup)
 

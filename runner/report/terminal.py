@@ -87,6 +87,7 @@ class TerminalReporter:
             folder=Path(shown_path(folder.path)),
             not_requested=ended.header.not_requested,
             coverage=[*lines_of(ended.footer), *map(plain, ended.void_waivers), *statement.lines_of(ended.footer)],
+            page=folder.page,
         )
         for stated in ended.footer.statement:
             if stated.conformance is not Conformance.CONFORMANT:

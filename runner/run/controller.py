@@ -36,7 +36,7 @@ OpenReporters: TypeAlias = Callable[[RunOptions, RunFolder], Listener]
 def run(options: RunOptions, open_reporters: OpenReporters) -> ExitCode:
     """Run the selected cases; return the exit code for CI systems."""
     checked = check(options)
-    selection = choose(checked.options, checked.profile)
+    selection = choose(checked.options, checked.profile, checked.failed)
     if not selection.whole:  # an empty shard of a selection is recorded, so that a merge finds all shards
         return ExitCode.NOTHING
     prepared = prepare(checked, selection)

@@ -44,12 +44,13 @@ class CaseRunner:
         workers: int,
         machine: Machine,
         scheduling: schedule.SchedulingOptions | None = None,
+        recorded: Sequence[Case] = (),
     ) -> None:
         self._scheduling = scheduling or schedule.SchedulingOptions()
         self._workers = 1 if Isolation(options.isolation) is Isolation.NONE else workers
         self._folder = folder
         self._machine = machine
-        self._jobs = Jobs(options, self._scheduling, suite.backends.by_name, folder, cases, machine)
+        self._jobs = Jobs(options, self._scheduling, suite.backends.by_name, folder, cases, machine, recorded)
         self._results = Results(folder.path, suite.backends.by_name, waivers)
         self._retries = Retries()
         self._is_looking = False
@@ -109,7 +110,7 @@ class CaseRunner:
         ``alone``: each case runs alone, after every other job has ended.
         """
         jobs: list[Job] = []
-        ordered = schedule.order(cases, self._scheduling.seconds, self._scheduling.seed)
+        ordered = schedule.order(cases, self._scheduling.seconds, self._scheduling.seed, self._scheduling.ranks)
         for number, case in enumerate(ordered, start=self._folder.next_number()):
             try:
                 job = self._jobs.for_case(case, known, number=number, alone=alone)

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,9 @@ class Results:
             phases=observed.phases(observation),
             isolation=execution.isolation,
             after=execution.after,
+            begun=_moment(execution.begun),
+            worker=execution.worker,
+            gpus=execution.gpus,
             folder=execution.job.folder,
             evidence=files.digests,
             repro=repro,
@@ -75,6 +79,11 @@ class Results:
             attachments=benches.attachments,
             notes=(*benches.notes, *filter(None, [execution.left_over])),
         )
+
+
+def _moment(seconds: float) -> str:
+    """Return a moment as the journal records it; empty where it is unknown."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds") if seconds else ""
 
 
 def _evidence(folder: Path, files: CaseFiles, execution: Execution) -> Evidence:

@@ -65,6 +65,7 @@ class Runner:
         workers: int,
         machine: Machine,
         scheduling: object,
+        recorded: object,
     ) -> None:
         self._machine = machine
         self._number = 0
@@ -249,8 +250,8 @@ def test_listeners_that_were_opened_are_closed_when_another_cannot_be(go: Go, mo
 
 
 def test_the_table_is_in_order_and_every_event_has_a_type() -> None:
-    assert [reporter.name for reporter in REPORTERS] == ["journal", "terminal", "junit"]
-    assert [reporter.name for reporter in REPORTERS if reporter.writes_files] == ["journal", "junit"]
+    assert [reporter.name for reporter in REPORTERS] == ["journal", "html", "terminal", "junit", "history"]
+    assert [reporter.name for reporter in REPORTERS if reporter.writes_files] == ["journal", "html", "junit"]
     for reporter in REPORTERS:
         assert set(reporter.events) <= set(ALL)
         assert len(set(reporter.events)) == len(reporter.events)

@@ -7,7 +7,7 @@ from typing import Any
 from runner.language.authoring.equivalence import is_eager_of, same_value
 from runner.language.authoring.evaluate import evaluate
 from runner.language.authoring.reading import Reading
-from runner.language.authoring.values import Expression, Gradient, Items, Known, NotCarried, Result, Step, Tensor, Value
+from runner.language.authoring.values import Expression, Gradient, Items, Known, Module, NotCarried, Result, Step, Tensor, Value
 
 
 def statically(value: Value, *, wanted: bool) -> None:
@@ -125,8 +125,22 @@ def _with_expected(result: Result, other: Value, judge: Mapping[str, Any], readi
     """Compare a result with a value that the test makes of constants and inputs."""
     if result.loss or not isinstance(other, Expression | Tensor):
         raise NotCarried("a comparison with a value that is not the eager result of the same call")
+    if _has_module(other):
+        raise NotCarried("a comparison with a result of another module, or of the module in another state")
     path = ".".join(map(str, ("output", *result.path)))
     reading.expect(line, {"close": {"of": path, "to": other, **judge}}, result.step)
+
+
+def _has_module(value: Value) -> bool:
+    """Whether a value is made with a module, whose state and context at that moment a named value would not have."""
+    if isinstance(value, Module):
+        return True
+    if isinstance(value, Items):
+        return any(map(_has_module, value.items))
+    if not isinstance(value, Expression):
+        return False
+    names = {part.id for part in ast.walk(value.node) if isinstance(part, ast.Name)}
+    return any(_has_module(given) for name, given in value.scope.items() if name in names)
 
 
 def _split(value: Value) -> tuple[Value, tuple[int | str, ...]]:

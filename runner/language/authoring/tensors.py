@@ -8,7 +8,7 @@ from typing import Any
 from runner.language.authoring.evaluate import evaluate
 from runner.language.authoring.naming import DTYPES, device_named, dotted
 from runner.language.authoring.reading import Reading
-from runner.language.authoring.values import Device, Dotted, Items, Known, NotCarried, Parameter, Tensor, Value
+from runner.language.authoring.values import Device, Dotted, Items, Known, NotCarried, Parameter, Tensor, Token, Value
 
 _SHAPED = {"torch.randn": "randn", "torch.rand": "rand", "torch.zeros": "zeros", "torch.ones": "ones", "torch.empty": "rand"}
 _STRIDED = {"torch._dynamo.testing.rand_strided": "randn", "torch.empty_strided": "randn"}
@@ -189,7 +189,7 @@ def method_of_tensor(tensor: Tensor, node: ast.Call, reading: Reading) -> Tensor
 
 def _moved(tensor: Tensor, device: str, reading: Reading) -> Tensor:
     reading.devices.add(device)
-    return replace(tensor, device=device)
+    return replace(tensor, device=device, token=Token())
 
 
 def _converted(tensor: Tensor, dtype: str) -> Tensor | None:
@@ -197,7 +197,7 @@ def _converted(tensor: Tensor, dtype: str) -> Tensor | None:
         return None
     if "rand" in tensor.entry and dtype in ("int32", "int64", "bool"):
         return None
-    return replace(tensor, entry={**tensor.entry, "dtype": dtype})
+    return replace(tensor, entry={**tensor.entry, "dtype": dtype}, token=Token())
 
 
 def _to(tensor: Tensor, node: ast.Call, reading: Reading) -> Tensor | None:
@@ -209,7 +209,7 @@ def _to(tensor: Tensor, node: ast.Call, reading: Reading) -> Tensor | None:
         if path in ("torch.channels_last", "torch.channels_last_3d", "torch.contiguous_format"):
             if "strides" in made.entry:
                 return None
-            made = replace(made, entry={**made.entry, "memory_format": path.removeprefix("torch.")})
+            made = replace(made, entry={**made.entry, "memory_format": path.removeprefix("torch.")}, token=Token())
             continue
         value = evaluate(argument, reading)
         try:
