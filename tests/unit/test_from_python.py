@@ -131,6 +131,29 @@ FileCheck().check("def call").check_not("extern {{").check_count("a[[0]]", 2, ex
     assert checks[2].startswith("CHECK-COUNT-2: a{{\\[\\[}}0")
 
 
+def test_a_module_in_a_compiled_function_is_compared_with_eager() -> None:
+    spec = whole(
+        """
+class Mod(torch.nn.Module):
+    def forward(self, x):
+        return x + 1
+mod = Mod().eval()
+x = torch.ones(3)
+@torch.compile
+def foo(mod, x):
+    return mod(x)
+self.assertEqual(foo(mod, x), mod(x))
+"""
+    )
+    assert spec["expect"] == [{"close": {"to": "eager"}}]
+    assert spec["inputs"] == [{"module": "Mod", "eval": True}, {"ones": [3]}]
+
+
+def test_a_converted_tensor_is_another_value() -> None:
+    made = drafted("f = lambda x: x + 1\nx = torch.rand(4, 4)\ny = x.half()\nself.assertEqual(torch.compile(f)(x), f(y))")
+    assert "to: eager" not in made.text
+
+
 def test_exceptions() -> None:
     spec = whole(
         """

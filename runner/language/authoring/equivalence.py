@@ -139,10 +139,9 @@ class _Replacing(ast.NodeTransformer):
 class _Inlining(ast.NodeTransformer):
     """Replaces calls of functions that only return an expression by this expression."""
 
-    def visit_Call(self, node: ast.Call) -> ast.expr:
+    def visit__Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
-        if not isinstance(node, _Call):
-            return node
+        assert isinstance(node, _Call)
         body = _returned(node.target)
         names = node.target.parameters
         if body is None or len(names) != len(node.args):
