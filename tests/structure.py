@@ -29,6 +29,7 @@ WIRE = (
         "language/waivers",
         "language/profiles",
         "language/importers",
+        "language/authoring",
         "language/waiver_text",
         "language/text_edits",
         "core/protocol.py",
@@ -45,7 +46,7 @@ WIRE = (
     ),
     *("plan/script", "run/shrinking"),  # the JSON of a plan as code, the YAML of a spec as a document
 )
-"""Where values are untyped by nature: what YAML, JSON and torch give. Elsewhere a parameter has a type."""
+"""Where values are untyped by nature: what YAML, JSON, torch and the constants of a Python test give. Elsewhere a parameter has a type."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from runner import __version__
 from runner.cli import (
+    author_options,
     export_options,
     ledger_options,
     recorded_options,
@@ -65,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
         waive_options.COMMANDS,
         submit_options.COMMANDS,
         writing_options.COMMANDS,
+        author_options.COMMANDS,
     ):
         for name, (add, text, description) in table.items():
             add(commands.add_parser(name, help=text, description=description))

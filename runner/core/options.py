@@ -313,6 +313,35 @@ class VerifyOptions:
     json: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewOptions:
+    """The options of ``new``."""
+
+    area: Path
+    name: str
+    template: str
+    backend: tuple[str, ...]
+    from_python: str
+    """``FILE``, ``FILE::TEST``, ``FILE::CLASS`` or ``FILE::CLASS::TEST``."""
+    allow_partial: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaOptions:
+    """The options of ``schema``."""
+
+    with_torch: bool
+    out: Path | None
+    backends: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LspOptions:
+    """The options of ``lsp``."""
+
+    backends: tuple[Path, ...]
+
+
 Options: TypeAlias = (
     RunOptions
     | AuditOptions
@@ -332,6 +361,9 @@ Options: TypeAlias = (
     | SubmitOptions
     | VerifyOptions
     | ExportOptions
+    | NewOptions
+    | SchemaOptions
+    | LspOptions
 )
 
 OPTIONS: Mapping[str, type[Options]] = {
@@ -353,6 +385,9 @@ OPTIONS: Mapping[str, type[Options]] = {
     "submit": SubmitOptions,
     "verify": VerifyOptions,
     "export": ExportOptions,
+    "new": NewOptions,
+    "schema": SchemaOptions,
+    "lsp": LspOptions,
 }
 """The class of each command's options."""
 

@@ -30,10 +30,11 @@ from runner.language.read.follow_ups import Region, gaps_of, sections_with, unce
 from runner.language.read.kinds import SPEC
 from runner.language.read.matrix import TARGETS
 from runner.language.read.repair import Fill, edited, readable
-from runner.language.read.source import read_partly
+from runner.language.read.source import BUFFERS, read_partly
 from runner.language.read.templates import TemplateError
 from runner.language.read.tree import link_problem
 from runner.system.capabilities import Machine
+from runner.system.data_dirs import folder
 from runner.system.installed_torch import installed_torch, release
 from runner.vocabulary.steps import TRITON
 
@@ -68,6 +69,19 @@ def inspect(paths: Sequence[Path], backend_files: Sequence[Path] = ()) -> "Inspe
     problems: list[Diagnostic] = []
     with collector_paused():
         return _inspect(discover(paths, problems), backend_files, None, problems)
+
+
+def inspect_buffer(path: Path, content: bytes, backend_files: Sequence[Path] = ()) -> "Inspection":
+    """Like ``inspect`` for one file whose content an editor has; the file need not exist."""
+    absolute = Path(os.path.abspath(path))
+    shipped = folder("specs").resolve()
+    root = shipped if absolute.resolve().is_relative_to(shipped) else absolute.parent
+    token = BUFFERS.set({absolute: content})
+    try:
+        with collector_paused():
+            return _inspect([SpecPath(path=absolute, root=root)], backend_files, None, [])
+    finally:
+        BUFFERS.reset(token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

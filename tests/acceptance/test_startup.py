@@ -100,6 +100,7 @@ def test_help_imports_next_to_nothing(program: Program) -> None:
     small = {
         "runner",
         "runner.cli",
+        "runner.cli.author_options",
         "runner.cli.ledger_options",
         "runner.cli.option_types",
         "runner.cli.parser",

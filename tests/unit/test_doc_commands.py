@@ -92,7 +92,9 @@ def check_own_command(arguments: list[str]) -> None:
     if arguments == ["--version"]:
         return
     parsed = vars(parser().parse_args(arguments))
-    if parsed["command"] in ("bless", "merge", "waive", "diff", "history") or (parsed["command"] == "audit" and not parsed["targets"]):
+    if parsed["command"] in ("bless", "merge", "waive", "diff", "history", "new", "schema", "lsp") or (
+        parsed["command"] == "audit" and not parsed["targets"]
+    ):
         return
     paths = [Path(path) for path in parsed.get("paths", parsed.get("targets", []))]
     paths = [path.absolute() if path.exists() else ROOT / path for path in paths]

@@ -25,6 +25,8 @@ TESTED = {
     "sh": ("commands", "command-run", "command-test"),
     "json": ("journal",),
     "python": ("", "program"),
+    "toml": ("editor",),
+    "lua": ("editor",),
     "": ("failure",),
 }
 """The marks that tests claim, by the language of their fences; each mark has a test here or in the module of its name."""
@@ -42,6 +44,14 @@ def block(mark: str) -> str:
 
 
 # fences
+
+
+def test_settings_of_editors_start_the_language_server() -> None:
+    settings = {fence.language: fence.text for fence in fences("editor")}
+    server = tomllib.loads(settings["toml"])["language-server"]["torch-conformance"]
+    assert [server["command"], *server["args"]] == ["torch-conformance", "lsp"]
+    assert 'cmd = { "torch-conformance", "lsp" }' in settings["lua"]
+    assert settings["lua"].count("{") == settings["lua"].count("}")
 
 
 @pytest.mark.parametrize("fence", FENCES, ids=str)

@@ -29,6 +29,9 @@ LINES = {
     "submit": "submit one",
     "verify": "verify one.tar.zst",
     "export": "export one",
+    "new": "new area one-claim",
+    "schema": "schema",
+    "lsp": "lsp",
 }
 
 

@@ -8,7 +8,8 @@ and gives better messages. The editor has only the tables, so it accepts unknown
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from runner.language.backends import load_backends
@@ -30,10 +31,14 @@ _PARTS = ("eager", "output", "function", "compiled", "inputs")
 """The values that a spec with one function and no named values can compare."""
 
 
-def schema() -> dict[str, Any]:
-    """Return the schema of names."""
-    tables = {minor: read_table(TABLES / f"names-{minor}.json") for minor in _minors()}
-    backends = load_backends().by_name
+def schema(tables: Mapping[str, Names] | None = None, files: Sequence[Path] = (), *, is_closed: bool = False) -> dict[str, Any]:
+    """Return the schema of names: of the committed tables, or of the given ones.
+
+    ``files`` are those of further backends. With ``is_closed`` there are no other backends than these.
+    """
+    if tables is None:
+        tables = {minor: read_table(TABLES / f"names-{minor}.json") for minor in _minors()}
+    backends = load_backends(files).by_name
     options = {section: _options(section, tables) for section in CONFIG_FILES}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -44,7 +49,7 @@ def schema() -> dict[str, Any]:
             **{section: _section(section) for section in CONFIG_FILES},
             "counter": _counters(tables),
             "metric": _closed("A metric of inductor.", _by_minor({minor: table.metrics for minor, table in tables.items()})),
-            "backend": _backend(backends),
+            "backend": _backend(backends, is_closed=is_closed),
             "backends": {"description": "A backend, or several.", **_one_or_list("backend")},
             "capability": _capability(),
             "mode": {"description": "A mode of torch.compile.", "anyOf": [{"enum": [*MODES, None]}, _TEMPLATE]},
@@ -108,8 +113,10 @@ def _any_line(pattern: str) -> str:
     return re.sub(r"(?<!\\)\.([*+])", r"[\\s\\S]\1", pattern)
 
 
-def _backend(backends: Iterable[str]) -> dict[str, Any]:
+def _backend(backends: Iterable[str], *, is_closed: bool) -> dict[str, Any]:
     known = sorted(backends)
+    if is_closed:
+        return {"description": "A backend.", "anyOf": [{"enum": known}, _TEMPLATE]}
     near = sorted({wrong for name in known for wrong in _slips(name)} - set(known))
     vendor = {"pattern": "^[a-z][a-z0-9_-]*$", "not": {"enum": near}}
     return {"description": "A shipped backend, or one of a vendor's own file.", "anyOf": [{"enum": known}, vendor]}

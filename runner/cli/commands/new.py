@@ -1,0 +1,139 @@
+"""``new``: writes a spec from a template, or specs from the tests of a Python file."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+from runner.core.diagnostics import UsageError, did_you_mean, one_line, one_of, shown_path
+from runner.core.exit_codes import ExitCode
+from runner.core.options import NewOptions
+from runner.language.authoring.drafting import Draft
+from runner.language.authoring.from_python import draft
+from runner.language.authoring.python_file import PythonFile, Test
+from runner.language.authoring.template import TEMPLATES, template
+from runner.language.backends import load_backends
+from runner.system import output
+
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_LARGEST = 16 * 2**20
+"""The greatest size of a Python file, in bytes."""
+
+
+def main(options: NewOptions) -> ExitCode:
+    """Write the specs; exit 1 when a part of a test was not carried."""
+    _must_be_folder(options.area)
+    return _from_python(options) if options.from_python else _from_template(options)
+
+
+def _from_template(options: NewOptions) -> ExitCode:
+    if not options.name:
+        raise UsageError("NAME is missing: torch-conformance new AREA NAME (for example: new first conv-bn-folds)")
+    _must_be_name(options.name)
+    if options.template not in TEMPLATES:
+        hint = did_you_mean(options.template, TEMPLATES) or f"allowed: {one_of(TEMPLATES)}"
+        raise UsageError(f"unknown template '{one_line(options.template)}' ({hint})")
+    known = load_backends().by_name
+    for name in options.backend:
+        if name not in known:
+            raise UsageError(f"unknown backend '{one_line(name)}' ({did_you_mean(name, known) or f'allowed: {one_of(known)}'})")
+    path = options.area / f"{options.name}.yaml"
+    _write({path: template(options.template, options.backend or ("cpu", "cuda", "rocm"))})
+    output.line(f"written: {shown_path(path)}")
+    output.line(f"next: torch-conformance run {shown_path(path)}")
+    return ExitCode.OK
+
+
+def _must_be_folder(area: Path) -> None:
+    if area.exists() and not area.is_dir():
+        raise UsageError(f"AREA {one_line(str(area))} is a file: name a folder")
+
+
+def _must_be_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        near = re.sub(r"[^a-z0-9]+", "-", name.lower().removesuffix(".yaml")).strip("-")
+        hint = f"for example '{near}'" if near else "for example 'conv-bn-folds'"
+        raise UsageError(f"NAME '{one_line(name)}': allowed are lower-case letters, digits and single hyphens between them ({hint})")
+
+
+def _from_python(options: NewOptions) -> ExitCode:
+    place, _, wanted = options.from_python.partition("::")
+    file = _parsed(Path(place))
+    tests = _wanted(file, wanted, place)
+    if options.name and len(tests) != 1:
+        raise UsageError(f"NAME goes with one test, and {one_line(options.from_python)} has {len(tests)}")
+    if options.name:
+        _must_be_name(options.name)
+    drafts = [draft(file, test) for test in tests]
+    paths = _paths(drafts, options)
+    _write({path: made.text for path, made in zip(paths, drafts, strict=True) if made.text})
+    for path, made in zip(paths, drafts, strict=True):
+        _say(path, made)
+    counts = Counter(made.state for made in drafts)
+    total = "1 test" if len(drafts) == 1 else f"{len(drafts)} tests"
+    output.line(f"{total}: {counts['whole']} whole, {counts['part']} in part, {counts['none']} not at all")
+    if counts["whole"] == len(drafts) or (options.allow_partial and counts["none"] < len(drafts)):
+        return ExitCode.OK
+    return ExitCode.FAILED
+
+
+def _parsed(path: Path) -> PythonFile:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise UsageError(f"{one_line(str(path))} is larger than {_LARGEST // 2**20} MiB")
+        text = path.read_text(encoding="utf-8")
+        return PythonFile.parse(path.name, text)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{one_line(str(path))} is not UTF-8: {error.reason}") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {one_line(str(path))}: {error.strerror}") from error
+    except SyntaxError as error:
+        raise UsageError(f"{one_line(str(path))}:{error.lineno or 1}:{error.offset or 1}: no Python: {one_line(str(error.msg))}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise UsageError(f"{one_line(str(path))}: no Python that can be read: {one_line(str(error)) or type(error).__name__}") from error
+
+
+def _wanted(file: PythonFile, wanted: str, place: str) -> list[Test]:
+    tests = file.tests()
+    if not tests:
+        raise UsageError(f"{one_line(place)} has no test: a function whose name begins with 'test', or such a method of a class")
+    if not wanted:
+        return tests
+    found = [test for test in tests if wanted in (test.name, test.function.name) or test.name.startswith(f"{wanted}::")]
+    if found:
+        return found
+    names = [test.name for test in tests]
+    raise UsageError(f"{one_line(place)} has no test '{one_line(wanted)}' ({did_you_mean(wanted, names) or f'its tests: {one_of(names)}'})")
+
+
+def _paths(drafts: list[Draft], options: NewOptions) -> list[Path]:
+    """Return a file for each draft; tests of one name in two classes get a number."""
+    taken: Counter[str] = Counter()
+    paths = []
+    for made in drafts:
+        name = options.name or made.name
+        taken[name] += 1
+        paths.append(options.area / f"{name if taken[name] == 1 else f'{name}-{taken[name]}'}.yaml")
+    return paths
+
+
+def _write(texts: dict[Path, str]) -> None:
+    """Write new files; none when one of them exists."""
+    for path in texts:
+        if path.exists() or path.is_symlink():
+            raise UsageError(f"{one_line(str(path))} exists: choose another NAME or AREA, or remove it")
+    for path, text in texts.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise UsageError(f"cannot write {one_line(str(path))}: {error.strerror}") from error
+
+
+def _say(path: Path, made: Draft) -> None:
+    if not made.text:
+        output.line(f"not carried: {made.test}")
+    else:
+        output.line(f"written: {shown_path(path)}: {made.test} {'whole' if made.state == 'whole' else 'in part'}")
+    for lost in made.lost:
+        output.line(f"  line {lost.line}: {lost.reason}")

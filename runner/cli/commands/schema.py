@@ -1,0 +1,41 @@
+"""``schema``: writes the JSON schemas for editors, with the names of the installed torch."""
+
+import json
+from pathlib import Path
+
+from runner.core.diagnostics import UsageError, one_line, shown_path
+from runner.core.exit_codes import ExitCode
+from runner.core.options import SchemaOptions
+from runner.language.names.installed import schema_of_installed
+from runner.language.names.published import schema
+from runner.system import output
+from runner.system.data_dirs import folder
+
+_NAMES = "names.schema.json"
+
+
+def main(options: SchemaOptions) -> ExitCode:
+    """Print the schema of names, or write all schemas to a folder."""
+    made = schema_of_installed(options.backends) if options.with_torch else schema(files=options.backends)
+    if options.out is None:
+        output.document(made)
+        return ExitCode.OK
+    count = _write(options.out, json.dumps(made, indent=1) + "\n")
+    output.line(f"{count} schemas in {shown_path(options.out)}; begin a spec with:")
+    output.line(f"# yaml-language-server: $schema={shown_path(options.out / 'spec.schema.json')}")
+    return ExitCode.OK
+
+
+def _write(out: Path, text_of_names: str) -> int:
+    published = folder("schemas")
+    if out.resolve() == published.resolve():
+        raise UsageError(f"--out {one_line(str(out))} has the schemas of the package: choose another folder")
+    files = sorted(published.glob("*.schema.json"))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for file in files:
+            text = text_of_names if file.name == _NAMES else file.read_text("utf-8")
+            (out / file.name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {one_line(str(out))}: {error.strerror}") from error
+    return len(files)

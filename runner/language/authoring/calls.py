@@ -1,0 +1,326 @@
+"""What a call in a test stands for: tensors, modules, compiled functions and their results, helpers of the test's class."""
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+
+from runner.language.authoring import constants
+from runner.language.authoring.binding import plain, unpacked
+from runner.language.authoring.compiling import compiled, compiled_by, is_compile
+from runner.language.authoring.evaluate import evaluate, expression
+from runner.language.authoring.methods import method
+from runner.language.authoring.naming import dotted
+from runner.language.authoring.reading import Reading, line_of
+from runner.language.authoring.tensors import tensor_of
+from runner.language.authoring.types_of_results import is_no_dict
+from runner.language.authoring.values import (
+    FALSE,
+    Class,
+    Codes,
+    Compiled,
+    Compiler,
+    Dotted,
+    Function,
+    Gradient,
+    Items,
+    Known,
+    Module,
+    NotCarried,
+    Raised,
+    Result,
+    Step,
+    Tensor,
+    Value,
+)
+
+
+def call(node: ast.Call, reading: Reading) -> Value | None:
+    """Return what a call stands for; None for a call without a value."""
+    path = dotted(node.func, reading)
+    if is_no_dict(node, reading):
+        return FALSE
+    if isinstance(node.func, ast.Name) and not path and node.func.id not in reading.scope and node.func.id in constants.FUNCTIONS:
+        return _builtin(node.func.id, node, reading)
+    if path:
+        return _of_path(path, node, reading)
+    if isinstance(node.func, ast.Attribute):
+        made = method(node, node.func, reading)
+        if made is not None:
+            return made
+        if isinstance(node.func.value, ast.Name) and node.func.value.id == "self" and "self" not in reading.scope:
+            return _own_method(node, node.func.attr, reading)
+        return expression(node, reading)
+    return _of_value(evaluate(node.func, reading), node, reading)
+
+
+def _builtin(name: str, node: ast.Call, reading: Reading) -> Value:
+    values = [evaluate(argument, reading) for argument in node.args]
+    if name == "str" and len(values) == 1 and isinstance(values[0], Raised):
+        return values[0]
+    if name == "len" and len(values) == 1 and isinstance(values[0], Items):
+        return Known(len(values[0].items))
+    if name in ("list", "tuple", "enumerate", "zip") and any(isinstance(value, Items) for value in values):
+        return _of_items(name, values)
+    if all(isinstance(value, Known) for value in values) and not any(word.arg is None for word in node.keywords):
+        keywords = {str(word.arg): plain(evaluate(word.value, reading)) for word in node.keywords}
+        try:
+            return Known(constants.bounded(constants.FUNCTIONS[name](*map(plain, values), **keywords)))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise NotCarried(f"{name}: {error}") from error
+    return expression(node, reading)
+
+
+def _of_items(name: str, values: list[Value]) -> Value:
+    lists = [unpacked(value) for value in values]
+    if name == "enumerate":
+        return Items(tuple(Items((Known(index), item)) for index, item in enumerate(lists[0])))
+    if name == "zip":
+        return Items(tuple(Items(row) for row in zip(*lists, strict=False)))
+    return Items(tuple(lists[0]))
+
+
+def _of_path(path: str, node: ast.Call, reading: Reading) -> Value | None:
+    """Return the value of a call of something that was imported."""
+    last = path.rpartition(".")[2]
+    if is_compile(path):
+        return compiled_by(node, reading)
+    if path in constants.FUNCTIONS:
+        return _product(path, node, reading)
+    special = _PATHS.get(path) or _WORDS.get(last)
+    if special is not None:
+        return special(node, reading)
+    tensor = tensor_of(path, node, reading)
+    if tensor is not None:
+        return tensor
+    if path.startswith("torch.nn.") and last[:1].isupper():
+        return Module(node, dict(reading.scope), {})
+    return expression(node, reading)
+
+
+def _product(path: str, node: ast.Call, reading: Reading) -> Value:
+    """Return what a function of lists makes, whose items may be more than constants."""
+    lists = [unpacked(evaluate(argument, reading)) for argument in node.args]
+    if path != "itertools.product" or node.keywords:
+        return _builtin(path, node, reading)
+    if all(isinstance(item, Known) for items in lists for item in items):
+        return _builtin(path, node, reading)
+    return Items(tuple(Items(row) for row in constants.FUNCTIONS[path](*lists)))
+
+
+def _environment(node: ast.Call, reading: Reading) -> Value:
+    """Return what a variable of the environment is when it is not set."""
+    values = [evaluate(argument, reading) for argument in node.args]
+    reading.note(line_of(node), f"read with the default of {ast.unparse(node)}")
+    return values[1] if len(values) > 1 else Known(None)
+
+
+def _deepcopy(node: ast.Call, reading: Reading) -> Value:
+    value = evaluate(node.args[0], reading)
+    return replace(value) if isinstance(value, Tensor | Module) else value
+
+
+def _run_and_get_code(node: ast.Call, reading: Reading) -> Value:
+    before = len(reading.steps)
+    result = _run_wrapped(node, reading)
+    made = [step for step in reading.steps[before:] if step.kind in ("call", "backward")]
+    if len(made) != 1:
+        raise NotCarried("the code of several compiled calls")
+    return Items((result, Codes(made[0])))
+
+
+def _only_code(node: ast.Call, reading: Reading) -> Value:
+    made = unpacked(_run_and_get_code(node, reading))[1]
+    assert isinstance(made, Codes)
+    return Codes(made.step, None, is_list=False)
+
+
+def _result_and_code(node: ast.Call, reading: Reading) -> Value:
+    result, made = unpacked(_run_and_get_code(node, reading))
+    assert isinstance(made, Codes)
+    return Items((result, Codes(made.step, None, is_list=False)))
+
+
+def _run_wrapped(node: ast.Call, reading: Reading) -> Value:
+    """Return the result of calling the first argument with the others."""
+    inner = ast.copy_location(ast.Call(node.args[0], node.args[1:], node.keywords), node)
+    made = _of_value(evaluate(node.args[0], reading), inner, reading)
+    return made if made is not None else Known(None)
+
+
+_PATHS: dict[str, Callable[[ast.Call, Reading], Value]] = {
+    "os.environ.get": _environment,
+    "os.getenv": _environment,
+    "copy.deepcopy": _deepcopy,
+    "copy.copy": _deepcopy,
+}
+
+_WORDS: dict[str, Callable[[ast.Call, Reading], Value]] = {
+    "run_and_get_code": _run_and_get_code,
+    "run_and_get_triton_code": _only_code,
+    "run_and_get_cpp_code": _result_and_code,
+}
+"""Helpers of torch's tests, by the last word of their paths."""
+
+
+def _of_value(function: Value, node: ast.Call, reading: Reading) -> Value | None:
+    """Return the result of calling a value."""
+    if isinstance(function, Compiled):
+        return _compiled_call(function, node, reading)
+    if isinstance(function, Compiler) and len(node.args) == 1:
+        return compiled(evaluate(node.args[0], reading), function.options)
+    if isinstance(function, Class):
+        if any(ast.unparse(base).rpartition(".")[2] in _MODULE_BASES for base in function.node.bases):
+            return Module(node, {**reading.scope, function.node.name: function}, {})
+        return expression(node, reading)
+    if isinstance(function, Dotted):
+        return expression(node, reading)
+    if isinstance(function, Function) and _needs_inlining(function, node, reading):
+        return inline(function, node, reading)
+    return expression(node, reading)
+
+
+_MODULE_BASES = frozenset(["Module", "Sequential"])
+
+
+def arguments_of(node: ast.Call, reading: Reading) -> tuple[list[Value], dict[str, Value]]:
+    """Return the values of a call's arguments."""
+    positional: list[Value] = []
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            positional += unpacked(evaluate(argument.value, reading))
+        else:
+            positional.append(evaluate(argument, reading))
+    keywords: dict[str, Value] = {}
+    for word in node.keywords:
+        value = evaluate(word.value, reading)
+        if word.arg is not None:
+            keywords[word.arg] = value
+            continue
+        found = plain(value)
+        if not isinstance(found, dict):
+            raise NotCarried("unpacked keyword arguments")
+        keywords.update({str(key): item if isinstance(item, Value) else Known(item) for key, item in found.items()})
+    return positional, keywords
+
+
+def _compiled_call(function: Compiled, node: ast.Call, reading: Reading) -> Result:
+    values, keywords = arguments_of(node, reading)
+    if keywords:
+        names = function.target.parameters if isinstance(function.target, Function) else []
+        rest = names[len(values) : len(values) + len(keywords)]
+        if set(rest) != set(keywords):
+            raise NotCarried("keyword arguments of a compiled call")
+        values += [keywords[name] for name in rest]
+    if any(isinstance(value, Compiled | Codes | Gradient | Function | Class) for value in values):
+        raise NotCarried("an argument of a compiled call that is no input")
+    check_options(function, reading)
+    step = Step("call", line_of(node), {}, function.target, tuple(values))
+    return Result(reading.add(step))
+
+
+def check_options(function: Compiled, reading: Reading) -> None:
+    """Raise ``NotCarried`` where two compiled functions have different options."""
+    before = reading.matrix.setdefault(" compile", [])
+    options = dict(function.options)
+    if before and before[0] != options:
+        raise NotCarried("compiled calls with different arguments of torch.compile")
+    if not before:
+        before.append(options)
+
+
+def _needs_inlining(function: Function, node: ast.Call, reading: Reading) -> bool:
+    """Whether a call of a function calls something compiled, or compiles."""
+    given = [evaluate(part.value if isinstance(part, ast.Starred) else part, reading) for part in node.args]
+    given += [evaluate(word.value, reading) for word in node.keywords]
+    if any(isinstance(value, Compiled | Result | Codes) for value in given):
+        return True
+    body = function.node
+    names = {part.id for part in ast.walk(body) if isinstance(part, ast.Name)}
+    if any(isinstance(function.scope.get(name), Compiled) for name in names):
+        return True
+    text = ast.unparse(body)
+    return any(word in text for word in ("torch.compile(", "run_and_get_", "self.assert", "assert_close", "self.common(", "optimize("))
+
+
+_DEEPEST = 8
+
+
+def inline(function: Function, node: ast.Call, reading: Reading) -> Value | None:
+    """Read the body of a function with the arguments of a call; return what it returns."""
+    if reading.depth >= _DEEPEST:
+        raise NotCarried("helpers that call each other deeply")
+    values, keywords = arguments_of(node, reading)
+    outer = reading.scope
+    own = {name: value for name, value in outer.items() if name.startswith("self.")}
+    reading.scope = {**own, **function.scope, **_bound(function, values, keywords, reading)}
+    reading.depth += 1
+    try:
+        if isinstance(function.node, ast.Lambda):
+            return evaluate(function.node.body, reading)
+        from runner.language.authoring.statements import read_body  # the two call each other
+
+        reading.returned.append(None)
+        read_body(function.node.body, reading)
+        return reading.returned.pop()
+    finally:
+        outer.update({name: value for name, value in reading.scope.items() if name.startswith("self.")})
+        reading.scope = outer
+        reading.depth -= 1
+
+
+def _bound(function: Function, values: list[Value], keywords: dict[str, Value], reading: Reading) -> dict[str, Value]:
+    arguments = function.node.args
+    names = function.parameters
+    bound = dict(zip(names, values, strict=False))
+    rest = values[len(names) :]
+    if arguments.vararg:
+        bound[arguments.vararg.arg] = Items(tuple(rest))
+    elif rest:
+        raise NotCarried("more arguments than the function takes")
+    others = {name: value for name, value in keywords.items() if name not in names and name not in {a.arg for a in arguments.kwonlyargs}}
+    bound.update({name: value for name, value in keywords.items() if name not in others})
+    if arguments.kwarg:
+        bound[arguments.kwarg.arg] = Known(others)
+    elif others:
+        raise NotCarried("keyword arguments that the function does not take")
+    defaults = dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
+    defaults.update({a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None})
+    for name, default in defaults.items():
+        if name not in bound:
+            bound[name] = evaluate(default, reading)
+    return bound
+
+
+def _own_method(node: ast.Call, name: str, reading: Reading) -> Value | None:
+    """Read a helper method of the test's class."""
+    if name == "common":
+        from runner.language.authoring.common import common, is_check_model
+
+        if is_check_model(reading):
+            return common(node, reading)
+    method = own_method(name, reading)
+    if method is None:
+        raise NotCarried(f"'self.{name}' is not defined in the file")
+    is_static = any(isinstance(part, ast.Name) and part.id == "staticmethod" for part in method.decorator_list)
+    if not is_static:
+        method = _without_self(method)
+    return inline(Function(name, method, {}), node, reading)
+
+
+def own_method(name: str, reading: Reading) -> ast.FunctionDef | None:
+    """Return a method of the test's class or of its bases within the file."""
+    if reading.test.owner is None:
+        return None
+    for owner in reading.file.lineage(reading.test.owner):
+        for part in owner.body:
+            if isinstance(part, ast.FunctionDef) and part.name == name:
+                return part
+    return None
+
+
+def _without_self(method: ast.FunctionDef) -> ast.FunctionDef:
+    copied = ast.FunctionDef(**{name: getattr(method, name) for name in method._fields if hasattr(method, name)})
+    old = method.args
+    positional = [*old.posonlyargs, *old.args][1:]
+    copied.args = ast.arguments([], positional, old.vararg, old.kwonlyargs, old.kw_defaults, old.kwarg, old.defaults)
+    return ast.copy_location(copied, method)

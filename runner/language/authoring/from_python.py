@@ -1,0 +1,88 @@
+"""From a Python test to a spec that validates."""
+
+import tempfile
+from pathlib import Path
+
+from runner.core.diagnostics import Diagnostic, errors
+from runner.language.authoring.drafting import Draft, spec_name, written
+from runner.language.authoring.python_file import PythonFile, Test
+from runner.language.authoring.reading import Reading, TooLarge
+from runner.language.authoring.values import Expectation, NotCarried, Step
+from runner.language.authoring.whole_test import read_test
+
+
+def draft(file: PythonFile, test: Test) -> Draft:
+    """Return the spec of a test. What cannot be carried is named in it; without a text nothing could be carried."""
+    reading = Reading(file=file, test=test)
+    try:
+        reading = read_test(file, test)
+        return _valid(reading)
+    except NotCarried as error:
+        reading.lose(test.function.lineno, str(error))
+    except TooLarge:
+        reading.lose(test.function.lineno, "the test is too large")
+    except RecursionError:
+        reading.lose(test.function.lineno, "the test is nested too deeply")
+    return Draft(test=test.name, name=spec_name(test.name), text="", lost=tuple(sorted(reading.lost)), notes=tuple(sorted(reading.notes)))
+
+
+def _valid(reading: Reading) -> Draft:
+    """Return a draft without the parts that ``validate`` refuses."""
+    for _ in range(_MOST_ATTEMPTS):
+        text = written(reading)
+        problems = problems_of(text, spec_name(reading.test.name))
+        if not problems:
+            return Draft(
+                test=reading.test.name,
+                name=spec_name(reading.test.name),
+                text=text,
+                lost=tuple(sorted(reading.lost)),
+                notes=tuple(sorted(reading.notes)),
+            )
+        _without(problems[0], text, reading)
+    raise NotCarried("the spec does not validate")
+
+
+_MOST_ATTEMPTS = 12
+
+
+def problems_of(text: str, name: str) -> list[Diagnostic]:
+    """Return the errors of a spec, in order."""
+    from runner.language.load import inspect
+
+    with tempfile.TemporaryDirectory(prefix="torch-conformance-new-") as folder:
+        path = Path(folder) / f"{name}.yaml"
+        path.write_text(text, encoding="utf-8")
+        return sorted(errors(inspect([path]).problems))
+
+
+def _without(problem: Diagnostic, text: str, reading: Reading) -> None:
+    """Remove the expectation or the option that a problem is about; raise ``NotCarried`` where it is about something else."""
+    said = problem.message + (f" ({problem.hint})" if problem.hint else "")
+    found = _expectation_at(problem, text, reading)
+    if found is not None:
+        step, expectation = found
+        step.expects.remove(expectation)
+        reading.lose(expectation.line, said)
+        return
+    for options in [reading.config, *reading.block_configs[:1]]:
+        for section in options.values():
+            name = next((name for name in section if f"'{name}'" in problem.message), None)
+            if name is not None:
+                del section[name]
+                reading.lose(reading.test.function.lineno, f"the option '{name}': {said}")
+                return
+    raise NotCarried(f"the spec would not validate: {said}")
+
+
+def _expectation_at(problem: Diagnostic, text: str, reading: Reading) -> tuple[Step, Expectation] | None:
+    """Return the expectation that a problem is about, by the words of its line."""
+    line = text.split("\n")[problem.position.line - 1]
+    for step in reading.steps:
+        for expectation in step.expects:
+            ((kind, value),) = expectation.body.items()
+            names = [*value] if kind in ("counter", "metric") else []
+            said = any(f"{name}" in problem.message for name in names)
+            if said or (kind in ("filecheck", "raises", "generated_files", "equals", "differs") and kind in f"{line} {problem.message}"):
+                return step, expectation
+    return None

@@ -1,0 +1,279 @@
+"""Specs from Python tests: what is carried says the same, what is not is named, and nothing of the file runs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from runner.cli.commands import new
+from runner.core.diagnostics import UsageError
+from runner.core.exit_codes import ExitCode
+from runner.core.options import NewOptions
+from runner.language.authoring.drafting import Draft
+from runner.language.authoring.from_python import draft, problems_of
+from runner.language.authoring.python_file import PythonFile
+from runner.language.authoring.template import TEMPLATES, template
+
+HEAD = """\
+import torch
+from torch._dynamo.utils import counters
+from torch._inductor import config, metrics
+from torch._inductor.utils import fresh_inductor_cache, run_and_get_code
+from torch.testing import FileCheck
+from torch.testing._internal.common_utils import instantiate_parametrized_tests, parametrize, skipIfRocm
+from torch.testing._internal.inductor_utils import GPU_TYPE, HAS_GPU, requires_gpu
+import unittest
+
+"""
+
+
+def drafted(body: str, *, decorators: str = "", name: str = "test_it", arguments: str = "self") -> Draft:
+    """Return the draft of a method with a body."""
+    lines = "".join(f"        {line}\n" for line in body.strip("\n").split("\n"))
+    marks = "".join(f"    {line}\n" for line in decorators.split("\n") if line)
+    file = PythonFile.parse("test_some.py", f"{HEAD}class TestSome(unittest.TestCase):\n{marks}    def {name}({arguments}):\n{lines}")
+    (test,) = file.tests()
+    return draft(file, test)
+
+
+def spec_of(made: Draft) -> dict[str, Any]:
+    assert made.text, made.lost
+    assert problems_of(made.text, "it") == []
+    found: dict[str, Any] = yaml.safe_load(made.text)
+    return found
+
+
+def whole(body: str, **words: str) -> dict[str, Any]:
+    made = drafted(body, **words)
+    assert made.state == "whole", made.lost
+    return spec_of(made)
+
+
+PAIR = """
+def fn(x, y):
+    return x * 2, y @ y
+a = torch.rand(25)
+b = torch.rand(5, 5, dtype=torch.float64)
+opt = torch.compile(fn, dynamic=True, fullgraph=True)
+"""
+
+
+def test_function_inputs_and_comparison() -> None:
+    spec = whole(PAIR + "self.assertEqual(fn(a, b), opt(a, b))")
+    assert spec["backends"] == ["cpu"]
+    assert spec["inputs"] == [{"rand": [25]}, {"rand": [5, 5], "dtype": "float64"}]
+    assert spec["compile"] == {"dynamic": True, "fullgraph": True}
+    assert spec["expect"] == [{"close": {"to": "eager"}}]
+
+
+def test_counters_resets_and_steps() -> None:
+    spec = whole(
+        PAIR
+        + """
+self.assertEqual(fn(a, b), opt(a, b))
+self.assertEqual(counters["inductor"]["fxgraph_cache_miss"], 1)
+self.assertGreater(counters["inductor"]["fxgraph_lookup_write_file"], 0)
+counters.clear()
+torch._dynamo.reset()
+opt(a, b)
+self.assertEqual(metrics.generated_kernel_count, 2)
+"""
+    )
+    first, cleared, reset, last = spec["steps"]
+    assert first["expect"][1] == {"counter": {"inductor.fxgraph_cache_miss": 1, "inductor.fxgraph_lookup_write_file": {"min": 1}}}
+    assert (cleared, reset) == ({"clear_counters": {"only": "counters"}}, {"reset": ["dynamo"]})
+    assert last["expect"] == [{"metric": {"generated_kernel_count": 2}}]
+
+
+def test_options_tolerances_and_matrix() -> None:
+    spec = whole(
+        """
+x = torch.randn(8, 8, device=device, dtype=dtype)
+f = lambda x: x.relu()
+with config.patch({"max_autotune": True}):
+    torch.testing.assert_close(torch.compile(f)(x), f(x), atol=1e-2, rtol=1e-3)
+""",
+        decorators="\n".join(
+            [
+                '@parametrize("device", (GPU_TYPE, "cpu"))',
+                '@parametrize("dtype", (torch.float32, torch.bfloat16))',
+                "@config.patch(freezing=True)",
+            ]
+        ),
+        arguments="self, device, dtype",
+    )
+    assert spec["backends"] == ["cpu", "cuda", "rocm"]
+    assert spec["matrix"] == {"dtype": ["float32", "bfloat16"]}
+    assert spec["config"] == {"freezing": True, "max_autotune": True}
+    assert spec["expect"] == [{"close": {"to": "eager", "atol": 0.01, "rtol": 0.001}}]
+
+
+def test_generated_code_of_a_gpu_test() -> None:
+    spec = whole(
+        """
+x = torch.randn(8, device=GPU_TYPE)
+@torch.compile
+def f(x):
+    return x + 1
+with torch.no_grad():
+    out, (code,) = run_and_get_code(f, x)
+self.assertEqual(out, x + 1)
+FileCheck().check("def call").check_not("extern {{").check_count("a[[0]]", 2, exactly=True).run(code)
+""",
+        decorators="@requires_gpu()\n@skipIfRocm",
+    )
+    assert spec["backends"] == ["cuda"]
+    assert spec["context"] == ["no_grad"]
+    checks = spec["expect"][1]["filecheck"]["checks"].splitlines()
+    assert checks[0] == "CHECK: def call"
+    assert checks[1].startswith("CHECK-NOT: extern {{[{]")
+    assert checks[2].startswith("CHECK-COUNT-2: a{{\\[\\[}}0")
+
+
+def test_a_module_in_a_compiled_function_is_compared_with_eager() -> None:
+    spec = whole(
+        """
+class Mod(torch.nn.Module):
+    def forward(self, x):
+        return x + 1
+mod = Mod().eval()
+x = torch.ones(3)
+@torch.compile
+def foo(mod, x):
+    return mod(x)
+self.assertEqual(foo(mod, x), mod(x))
+"""
+    )
+    assert spec["expect"] == [{"close": {"to": "eager"}}]
+    assert spec["inputs"] == [{"module": "Mod", "eval": True}, {"ones": [3]}]
+
+
+def test_a_converted_tensor_is_another_value() -> None:
+    made = drafted("f = lambda x: x + 1\nx = torch.rand(4, 4)\ny = x.half()\nself.assertEqual(torch.compile(f)(x), f(y))")
+    assert "to: eager" not in made.text
+
+
+def test_exceptions() -> None:
+    spec = whole(
+        """
+with self.assertRaisesRegex(RuntimeError, "no .* here"):
+    torch.compile(lambda x: x.view(7))(torch.ones(3))
+"""
+    )
+    assert spec["expect"] == [{"raises": {"type": "RuntimeError", "match": "no .* here"}}]
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("self.assertEqual(opt(a, b), fn(b, b))", ""),
+        ("self.assertEqual(opt(a, b)[0].shape, (25,))", "shape"),
+        ("opt(a, b)\nself.assertIn('x', str(open('/etc/passwd').read()))", "text that is computed"),
+        ("opt(a, b)\nself.check_all(a)", "is not defined in the file"),
+        ("with unittest.mock.patch('torch.add', None):\n    opt(a, b)\nopt(a, b)", "the context"),
+        ("opt(a, b)\nassert counters['inductor']['nothing_of_this_name'] == 0", "unknown counter"),
+        ("while a.sum() > 0:\n    pass\nopt(a, b)", "while"),
+        ("opt(a, b)\na.add_(1)", "effect"),
+    ],
+)
+def test_what_is_not_understood_is_named(statement: str, reason: str) -> None:
+    made = drafted(PAIR + statement)
+    if not reason:  # another call than the compiled one: compared as a value of its own, never with eager
+        assert "to: eager" not in made.text
+        return
+    assert made.state != "whole"
+    assert any(reason in lost.reason for lost in made.lost), made.lost
+    if made.text:
+        assert "# not carried: line " in made.text
+        assert "in part" in spec_of(made)["summary"]
+
+
+def test_a_comparison_of_another_function_is_never_one_with_eager() -> None:
+    made = drafted(PAIR + "g = lambda x, y: (x * 3, y @ y)\nself.assertEqual(g(a, b), opt(a, b))")
+    assert "to: eager" not in made.text
+
+
+def test_a_mutated_variable_of_the_test_is_not_hidden() -> None:
+    made = drafted(
+        "n = 0\ndef f(x):\n    nonlocal n\n    n += 1\n    return x\nself.assertEqual(torch.compile(f)(torch.ones(2)), torch.ones(2))"
+    )
+    assert made.state == "none"
+
+
+def test_library_calls_without_compilation() -> None:
+    spec = whole("self.assertEqual(torch._inductor.utils.ceildiv(7, 2), 4)")
+    assert spec["backends"] == ["host"]
+    assert spec["steps"][0]["expect"] == [{"equals": {"value_of_1": 4}}]
+
+
+def test_nothing_is_executed(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    file = tmp_path / "test_evil.py"
+    file.write_text(
+        f"{HEAD}open({str(marker)!r}, 'w').write('x')\n\n\ndef test_it():\n"
+        f"    x = torch.ones(open({str(marker)!r}, 'w').write('y'))\n    torch.compile(lambda x: x)(x)\n"
+    )
+    new.main(options(tmp_path / "out", from_python=str(file)))
+    assert not marker.exists()
+
+
+def options(area: Path, name: str = "", **words: Any) -> NewOptions:
+    given = {"template": "function", "backend": (), "from_python": "", "allow_partial": False, **words}
+    return NewOptions(area=area, name=name, **given)
+
+
+@pytest.mark.parametrize("name", sorted(TEMPLATES))
+def test_templates_validate(name: str) -> None:
+    assert problems_of(template(name, ["cpu", "cuda"]), "it") == []
+
+
+@pytest.mark.parametrize("name", ["", "Conv", "a_b", "../x", "-a", "a--b", "a.yaml", "\u00e4"])
+def test_bad_names(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="NAME"):
+        new.main(options(tmp_path, name))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_existing_files_stay(tmp_path: Path) -> None:
+    assert new.main(options(tmp_path / "deep" / "area", "one-claim")) == ExitCode.OK
+    with pytest.raises(UsageError, match="exists"):
+        new.main(options(tmp_path / "deep" / "area", "one-claim"))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"def test_it(:\n", "no Python"),
+        (b"x = 1\n", "has no test"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"def test_a(): pass\0", "no Python"),
+        (b"x = " + b"(" * 100_000, "no Python"),
+    ],
+)
+def test_files_that_are_no_tests(tmp_path: Path, text: bytes, reason: str) -> None:
+    (tmp_path / "t.py").write_bytes(text)
+    with pytest.raises(UsageError, match=reason):
+        new.main(options(tmp_path / "out", from_python=str(tmp_path / "t.py")))
+
+
+def test_hostile_tests_end(tmp_path: Path) -> None:
+    bodies = [
+        "for i in range(4000):\n        for j in range(4000):\n            x = i * j",
+        "x = " + " + ".join(["1"] * 300),
+        "x = 'a' * 10000000000",
+        "x = 9 ** 9 ** 9 ** 9",
+        "def f(): return f()\n    x = torch.compile(f())",
+    ]
+    text = HEAD + "".join(f"\n\ndef test_{index}():\n    {body}\n" for index, body in enumerate(bodies))
+    (tmp_path / "t.py").write_text(text)
+    assert new.main(options(tmp_path / "out", from_python=str(tmp_path / "t.py"), allow_partial=True)) == ExitCode.FAILED
+
+
+def test_exit_codes_of_partial_specs(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text(HEAD + "def test_it():\n    y = torch.compile(lambda x: x)(torch.ones(2))\n    check(y)\n")
+    place = str(tmp_path / "t.py")
+    assert new.main(options(tmp_path / "a", from_python=f"{place}::test_it")) == ExitCode.FAILED
+    assert new.main(options(tmp_path / "b", from_python=place, allow_partial=True)) == ExitCode.OK
+    with pytest.raises(UsageError, match="did you mean 'test_it'"):
+        new.main(options(tmp_path / "c", from_python=f"{place}::test_its"))
