@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from runner import __version__
-from runner.cli import ledger_options, selecting, submit_options, waive_options
+from runner.cli import ledger_options, selecting, submit_options, waive_options, watch_options
 from runner.cli.option_types import factor, natural, positive, seed, times
 from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     _audit(commands)
     _merge(commands)
     _doctor(commands)
-    for name, (add, text, description) in (*waive_options.COMMANDS.items(), *submit_options.COMMANDS.items()):
+    for name, (add, text, description) in {**waive_options.COMMANDS, **submit_options.COMMANDS, **watch_options.COMMANDS}.items():
         add(commands.add_parser(name, help=text, description=description))
     return top
 

@@ -198,6 +198,21 @@ class VerifyOptions:
     json: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchOptions:
+    """The options of ``watch``. Its runs have the defaults of ``run`` for the others."""
+
+    paths: tuple[Path, ...]
+    backends: tuple[Path, ...]
+    waivers: tuple[Path, ...]
+    backend: tuple[str, ...]
+    select: tuple[str, ...]
+    tag: tuple[str, ...]
+    jobs: str
+    timeout: float
+    timeout_factor: float
+
+
 Options: TypeAlias = (
     RunOptions
     | AuditOptions
@@ -210,6 +225,7 @@ Options: TypeAlias = (
     | WaiveOptions
     | SubmitOptions
     | VerifyOptions
+    | WatchOptions
 )
 
 OPTIONS: Mapping[str, type[Options]] = {
@@ -224,5 +240,6 @@ OPTIONS: Mapping[str, type[Options]] = {
     "waive": WaiveOptions,
     "submit": SubmitOptions,
     "verify": VerifyOptions,
+    "watch": WatchOptions,
 }
 """The class of each command's options."""

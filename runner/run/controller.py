@@ -39,7 +39,11 @@ def run(options: RunOptions, open_reporters: OpenReporters) -> ExitCode:
     selection = choose(checked.options, checked.profile)
     if not selection.whole:  # an empty shard of a selection is recorded, so that a merge finds all shards
         return ExitCode.NOTHING
-    prepared = prepare(checked, selection)
+    return run_prepared(prepare(checked, selection), open_reporters)
+
+
+def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
+    """Run cases that are selected already; return the exit code for CI systems."""
     require_free_report(prepared.options.junit)
     folder = resume.open_folder(prepared)
     try:

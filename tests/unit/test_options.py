@@ -22,6 +22,7 @@ LINES = {
     "waive": "waive one",
     "submit": "submit one",
     "verify": "verify one.tar.zst",
+    "watch": "watch",
 }
 
 

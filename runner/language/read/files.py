@@ -77,6 +77,11 @@ def discover(paths: Sequence[Path], problems: list[Diagnostic]) -> list[SpecPath
     return list(found.values())
 
 
+def files_of_defaults(spec: SpecPath) -> list[Path]:
+    """Return the files of defaults that apply to a spec where they exist, innermost first."""
+    return [above / DEFAULTS for above in _folders(spec.path.parent, spec.root)]
+
+
 def names_shipped(paths: Sequence[Path]) -> bool:
     """Whether the paths include all shipped specs."""
     shipped = folder("specs").resolve()
