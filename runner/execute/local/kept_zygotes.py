@@ -125,14 +125,19 @@ class KeptZygote:
     def _is_drained(self) -> bool:
         """Wait until every worker that it forked was reaped; return False if that takes too long."""
         until = time.monotonic() + _DRAIN_SECONDS
+        late: list[int] = []
+        """Workers whose starts are reported now: the run could not kill them."""
         while self._forked and not self._why_unfit and time.monotonic() < until:
             self.wake()
+            for pid in late:
+                _kill(pid)
             if not select.select([self.control], [], [], _WAKE_SECONDS)[0]:
                 continue
             message = self.receive()
-            if message is not None and "started" in message:  # forked after the run had killed its workers
-                with contextlib.suppress(OSError):
-                    os.killpg(int(message["pid"]), signal.SIGKILL)
+            if message is not None and "started" in message:
+                late.append(int(message["pid"]))
+            elif message is not None and "ended" in message:
+                late.clear()  # another process may get the number of a reaped one; a worker that is left ends at the time limit
         return not self._forked and not self._why_unfit
 
     def _restores_files(self) -> bool:
@@ -142,6 +147,13 @@ class KeptZygote:
             with contextlib.suppress(OSError):
                 (self.scratch / name).unlink()
         return all(now.get(name) == stamp for name, stamp in self._files.items())
+
+
+def _kill(pid: int) -> None:
+    """Kill a worker with its group; one that has only just been forked leads no group yet."""
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(OSError):
+            kill(pid, signal.SIGKILL)
 
 
 def files_below(folder: Path, leave_out: Path | None = None) -> dict[str, Stamp]:

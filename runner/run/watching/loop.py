@@ -63,8 +63,10 @@ class Watch:
         self._files: set[Path] = set()
         self._runs: list[Path] = []
         self._last = Wanted()
-        self._pending: set[str] = set()
-        """Files with a change whose specs could not be run, because they were invalid."""
+        self._unread: set[str] = set()
+        """Changed files whose specs could not be run, because something was invalid."""
+        self._owes_all = False
+        """Whether the last run of all specs could not begin."""
 
     def run(self) -> ExitCode:
         """Run until the user quits; return the exit code of what is known then. Raise ``KeyboardInterrupt`` for a signal."""
@@ -104,7 +106,7 @@ class Watch:
         words = [f"{shown_path(Path(name))}{' is gone' if name in gone else ''}" for name in sorted(changed)]
         more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
         output.note(f"changed: {', '.join(words[:_SHOWN])}{more}")
-        return Wanted(files=changed | frozenset(self._pending))
+        return Wanted() if self._owes_all else Wanted(files=changed)
 
     def _try(self, wanted: Wanted) -> None:
         """Run a try, and print what became of it. Only a signal ends the watch."""
@@ -115,13 +117,13 @@ class Watch:
         except InvalidSpecs as error:
             output.lines(map(str, error.diagnostics))
             count = len(error.diagnostics)
-            self._after(f"{count} problem{'' if count == 1 else 's'}; nothing was run", wanted.files)
+            self._after(f"{count} problem{'' if count == 1 else 's'}; nothing was run", wanted)
         except (UsageError, JournalAltered) as error:
             output.notes(f"torch-conformance: {error}")
-            self._after("nothing was run", wanted.files)
+            self._after("nothing was run", wanted)
         except Exception as error:  # a bug of this program must not lose the warm processes and what is remembered
             output.traceback()
-            self._after(f"this is a bug of torch-conformance: {type(error).__name__}", wanted.files)
+            self._after(f"this is a bug of torch-conformance: {type(error).__name__}", wanted)
         else:
             self._take(tried, wanted, time.monotonic() - begun)
 
@@ -133,14 +135,18 @@ class Watch:
         self._files = self._tries.files()
         return tried
 
-    def _after(self, words: str, files: frozenset[str] | None) -> None:
-        self._pending |= files or frozenset()
+    def _after(self, words: str, wanted: Wanted) -> None:
+        self._unread |= wanted.files or frozenset()
+        self._owes_all |= wanted == Wanted()
         output.note(f"{words}; waiting for a change")
 
     def _take(self, tried: Tried, wanted: Wanted, seconds: float) -> None:
         if tried.code is ExitCode.INTERRUPTED:
             raise KeyboardInterrupt
-        self._pending -= wanted.files or self._pending
+        if wanted == Wanted():
+            self._owes_all = False
+            self._unread.clear()
+        self._unread -= wanted.files or frozenset()
         self._outcomes.keep_only(tried.specs, tried.cases)
         fixed = self._outcomes.take(tried.results)
         output.lines(self._outcomes.lines(fixed, [result.case_id for result in tried.results]))
@@ -155,6 +161,6 @@ class Watch:
             shutil.rmtree(self._runs.pop(0), ignore_errors=True)
 
     def _exit_code(self) -> ExitCode:
-        if self._outcomes.failing or self._pending:
+        if self._outcomes.failing or self._unread or self._owes_all:
             return ExitCode.FAILED
         return ExitCode.OK if self._outcomes.executed else ExitCode.NOTHING

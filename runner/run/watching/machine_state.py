@@ -37,7 +37,6 @@ def state(backends: Iterable[Path], environ: Mapping[str, str] = os.environ) -> 
 
 def forget_cached() -> None:
     """Forget what this process has cached of files, so that each run reads them as a new process would."""
-    importlib.invalidate_caches()
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] == "runner":
             for value in list(vars(module).values()):
@@ -50,6 +49,7 @@ def _installed() -> Iterator[str]:
     for entry in sys.path:
         with contextlib.suppress(OSError):
             yield from sorted(f"{one.name} {one.stat().st_mtime_ns}" for one in os.scandir(entry or ".") if one.name.endswith(_INSTALLED))
+    importlib.invalidate_caches()
     torch = installed_torch()
     if torch is not None:
         yield from sorted(_code_below(str(torch.root)))
