@@ -5,7 +5,6 @@ A command's module is imported when the command runs, so that ``--help`` is fast
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from runner.cli.option_types import factor, natural, positive, seed, times
 from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
 from runner.system import output
-from runner.system.streams import OUT_OF_SPACE, guarded
+from runner.system.streams import guarded
 
 if TYPE_CHECKING:
     _Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"  # noqa: SLF001 - argparse exports no public name for the return type of add_subparsers
@@ -292,7 +291,7 @@ def parse(argv: Sequence[str] | None = None) -> "tuple[str, Options]":
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; the only place where exceptions become exit codes."""
+    """Run a command; return its exit code."""
     with guarded() as guard:
         try:
             code = _answer(argv)
@@ -309,42 +308,6 @@ def _answer(argv: Sequence[str] | None) -> int:
     name, options = parse(argv)
     # imported by name: the parser has the only list of commands
     command = importlib.import_module(f"runner.cli.commands.{name}")
-    from runner.core.diagnostics import InvalidSpecs, JournalAltered, UsageError
-    from runner.system.known_secrets import KNOWN
-    from runner.system.redaction import learn_command
+    from runner.cli.answering import answered
 
-    KNOWN.learn_environment(os.environ)
-    learn_command(sys.argv[1:] if argv is None else argv)
-    try:
-        return int(command.main(options))
-    except InvalidSpecs as error:
-        for diagnostic in error.diagnostics:
-            output.note(str(diagnostic))
-        output.note(f"{_problems(len(error.diagnostics))}; nothing was run")
-        return ExitCode.USAGE
-    except UsageError as error:
-        output.notes(f"torch-conformance: {error}")
-        return ExitCode.USAGE
-    except JournalAltered as error:
-        output.note(f"torch-conformance: {error}")
-        return ExitCode.FAILED
-    except KeyboardInterrupt:
-        output.note("interrupted")
-        return ExitCode.INTERRUPTED
-    except Exception as error:  # a bug of the runner: exit 3, because 1, the exit code of Python, means FAIL
-        if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
-            output.note(f"torch-conformance: cannot write{_file_of(error)}: {error.strerror}")
-            return ExitCode.FAILED
-        output.traceback()
-        output.note(
-            "torch-conformance: this is a bug of torch-conformance, not of a spec or of torch; please report it with the lines above"
-        )
-        return ExitCode.INTERNAL
-
-
-def _file_of(error: OSError) -> str:
-    return f" {error.filename}" if error.filename else ""
-
-
-def _problems(count: int) -> str:
-    return "1 problem" if count == 1 else f"{count} problems"
+    return answered(lambda: command.main(options), sys.argv[1:] if argv is None else argv)
