@@ -1,6 +1,8 @@
 """The plugin of pytest: ``pytest --conformance specs/`` collects the cases of specs, and runs them in one run of this program.
 
 pytest imports this module in every session, so it imports nothing of this program before ``--conformance`` is given.
+
+PYTEST_DONT_REWRITE: there is no assertion here, and pytest warns where this module was imported before it.
 """
 
 from typing import TYPE_CHECKING

@@ -59,7 +59,9 @@ class CaseItem(pytest.Item):
     @classmethod
     def of(cls, parent: SpecCollector, case: Case) -> Self:
         """Return the item of a case."""
-        made: Self = cls.from_parent(parent, name=name_of(case))
+        name = name_of(case)
+        # pytest reads an id that it has stored as name and parameters; one made of parent and name has the brackets in the name
+        made: Self = cls.from_parent(parent, name=name, nodeid=f"{parent.nodeid}::{name}")
         made.case_id, made.line, made.conformance, made.result = case.id, case.position.line, parent.conformance, None
         made.extra_keyword_matches.update((case.backend, *case.tags))
         return made
