@@ -1,4 +1,4 @@
-"""``python -m tests.fake_session_run FOLDER``: the run of a session of pytest, with a fake executor. The name of a spec says how it ends."""
+"""``python -m tests.fake_session_run FOLDER``: the run of a session of pytest; in its fake executor, a spec ends as its name says."""
 
 import sys
 import time

@@ -24,6 +24,7 @@ from runner.core.results import CaseResult
 from runner.report import one_line, plain, statement
 from runner.report.console import print_report, wants_bar, wants_color, why_nothing
 from runner.report.coverage import lines_of
+from runner.report.excerpts import Excerpts
 from runner.report.progress import Progress
 from runner.report.setup import ReportSetup
 from runner.system import output
@@ -86,6 +87,7 @@ class TerminalReporter:
             lets_flaky_pass=ended.header.lets_flaky_pass,
             folder=Path(shown_path(folder.path)),
             not_requested=ended.header.not_requested,
+            source=Excerpts(ended.header.specs),
             coverage=[*lines_of(ended.footer), *map(plain, ended.void_waivers), *statement.lines_of(ended.footer)],
         )
         for stated in ended.footer.statement:
