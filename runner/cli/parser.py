@@ -8,10 +8,10 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from runner import __version__
-from runner.cli import ledger_options, selecting, submit_options, waive_options, watch_options
+from runner.cli import help_pages, ledger_options, selecting, submit_options, waive_options, watch_options
 from runner.cli.option_types import factor, natural, positive, seed, times
 from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
@@ -30,16 +30,40 @@ _EPILOG = """exit codes: 0 passed; 1 some case failed; 2 wrong usage or an inval
 class _Parser(argparse.ArgumentParser):
     """Prints a usage error on one line; line breaks and control characters in the arguments are escaped."""
 
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**{"formatter_class": help_pages.Formatter, **given})
+
     def error(self, message: str) -> NoReturn:
         """Print usage and the problem; exit 2."""
         super().error(line(message))
 
 
+class _Program(_Parser):
+    """Shows the commands in groups."""
+
+    def format_help(self) -> str:
+        """Return the help of the program."""
+        (commands,) = [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001 - argparse has no public list of subcommands
+        by_name = {action.dest: action for action in commands._choices_actions}  # noqa: SLF001 - nor of their help
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        options = [action for action in self._actions if action.option_strings]
+        groups = {title: [by_name[name] for name in names] for title, names in help_pages.groups_of(list(by_name)).items()}
+        for title, actions in {**groups, "options": options}.items():
+            formatter.start_section(title)
+            formatter.add_arguments(actions)
+            formatter.end_section()
+        formatter.add_text(help_pages.examples_of(""))
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of every command."""
-    top = _Parser(prog="torch-conformance", description="Conformance tests of torch.compile, written in YAML.", epilog=_EPILOG)
+    top = _Program(prog="torch-conformance", description="Conformance tests of torch.compile, written in YAML.", epilog=_EPILOG)
     top.add_argument("--version", action="version", version=f"torch-conformance {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     _validate(commands)
     _list(commands)
     _run(commands)
@@ -50,6 +74,8 @@ def parser() -> argparse.ArgumentParser:
     _doctor(commands)
     for name, (add, text, description) in {**waive_options.COMMANDS, **submit_options.COMMANDS, **watch_options.COMMANDS}.items():
         add(commands.add_parser(name, help=text, description=description))
+    for name, command in commands.choices.items():
+        command.epilog = help_pages.examples_of(name) or None
     return top
 
 
