@@ -6,16 +6,20 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from runner.core.diagnostics import InvalidSpecs
+from runner.core.diagnostics import Diagnostic, InvalidSpecs
+from runner.language import load as load_module
 from runner.language.load import Suite, load
+from runner.language.read.files import SpecPath
 from tests import compiler_cache
+
+ROOT = Path(__file__).resolve().parents[1]
 
 GOOD = """\
 summary: A product of two matrices is right
@@ -108,6 +112,25 @@ def good() -> str:
     """Return the text of a spec that is valid: seven lines, to which a test adds its own."""
     return GOOD
 
+
+@pytest.fixture
+def shipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process load the shipped specs once, whoever asks and in whichever folder; files in messages are named as at first."""
+    real = load_module._inspect
+
+    def inspect(specs: Sequence[SpecPath], backend_files: Sequence[Path], known: object, problems: list[Diagnostic]) -> object:
+        key = (tuple(specs), tuple(map(os.path.abspath, backend_files)), known)
+        if problems or any(spec.root != ROOT / "specs" for spec in specs):
+            return real(specs, backend_files, known, problems)
+        if key not in LOADED:
+            LOADED[key] = real(specs, backend_files, known, problems)
+        return LOADED[key]
+
+    monkeypatch.setattr(load_module, "_inspect", inspect)
+
+
+LOADED: dict[object, object] = {}
+"""What ``shipped_once`` keeps, by the files that were read."""
 
 LoadSuite = Callable[..., Suite]
 

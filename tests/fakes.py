@@ -26,7 +26,10 @@ from runner.judge.evidence import Evidence
 from runner.judge.judge import judge
 from runner.judge.reading import read_observation
 from runner.language.backends import Backend, Proof, load_backends
+from runner.language.load import Suite, load
 from runner.plan.resources import Capacity
+from runner.system.availability import ANSWERS
+from runner.system.capabilities import HOLDS
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.base import Judgement, StepFacts
 from tests import prestart
@@ -99,6 +102,12 @@ def requirement(name: str, argument: str | None = None) -> Requirement:
 @cache
 def shipped() -> Mapping[str, Backend]:
     return load_backends().by_name
+
+
+@cache
+def shipped_suite() -> Suite:
+    """Return the shipped specs as they are loaded without a path: three seconds of a core, once in a process."""
+    return load([])
 
 
 def backend(name: str = "cpu", **proof: Any) -> Backend:
@@ -290,7 +299,8 @@ class FakeExecutor:
                 return
             job = self._waiting.popleft()
             if job.plan is None:
-                yield Execution(job=job, observation=dict(FACTS), ending=ENDED, seconds=1.0, isolation="fork")
+                facts = {**FACTS, ANSWERS: dict.fromkeys(job.questions, HOLDS)}
+                yield Execution(job=job, observation=facts, ending=ENDED, seconds=1.0, isolation="fork")
             else:
                 self.jobs.append(job)
                 yield self.answer(job)

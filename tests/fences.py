@@ -1,6 +1,7 @@
 """The code fences of README.md and docs/: each has a mark, an HTML comment on the line above it, that says what it is.
 
 ``<!-- spec: NAME.yaml -->``       a whole spec, a file of its page
+``<!-- shipped-spec: PATH -->``    a shipped spec, as its file has it
 ``<!-- defaults: NAME.yaml -->``   a ``_defaults.yaml``, a file of its page
 ``<!-- backends: NAME.yaml -->``   a file for ``--backends``
 ``<!-- waivers: NAME.yaml -->``    a file for ``--waivers``

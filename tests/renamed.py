@@ -6,12 +6,13 @@ one id a line. NEW is a journal from after the renaming: each case must have the
 
 import argparse
 import json
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from runner.language.load import load
 
 DATA = Path(__file__).resolve().parent / "data" / "renamed_specs.json"
 
@@ -44,9 +45,8 @@ def renaming() -> Renaming:
 
 @cache
 def current_ids() -> frozenset[str]:
-    """Return the ids of all shipped cases, as ``list --json`` prints them."""
-    done = subprocess.run([sys.executable, "-m", "runner", "list", "--json"], capture_output=True, text=True, check=True, timeout=240)
-    return frozenset(case["id"] for case in json.loads(done.stdout))
+    """Return the ids of all shipped cases."""
+    return frozenset(str(case.id) for case in load([]).cases)
 
 
 def problems(renamed: Renaming, old_ids: Iterable[str], now: frozenset[str]) -> list[str]:

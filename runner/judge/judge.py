@@ -27,6 +27,7 @@ from runner.judge import offline
 from runner.judge.endings import by_ending, ended_by_code, error_of, place_of_error
 from runner.judge.evidence import Evidence, carried_out, first_line
 from runner.judge.hang_stacks import folded
+from runner.judge.own_names import own_names
 from runner.judge.proof import proof
 from runner.judge.verdicts import verdicts_of, verdicts_of_services
 from runner.language.backends import Backend
@@ -61,7 +62,7 @@ def judge(case: Case, backend: Backend, here: Surroundings, evidence: Evidence) 
     if case.target:
         verdicts.append(offline.proof(case, backend, steps))
     elif backend.compiles:
-        verdicts.append(proof(backend, here, steps))
+        verdicts.append(proof(backend, here, steps, own_names(case) if backend.proof.code else frozenset()))
     return _folded(case, verdicts)
 
 

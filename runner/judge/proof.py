@@ -1,17 +1,19 @@
 """The proof that the backend of a case ran: its graphs, each step, its generated code, the autotuned kernels. Pure."""
 
+import functools
 from collections.abc import Sequence
 
 from runner.core.conditions import Surroundings
 from runner.core.devices import kind_of
 from runner.core.expectation import Status
-from runner.core.matching.filecheck import EmptyText, run
+from runner.core.matching.filecheck import EmptyText, passes, run
 from runner.core.matching.generated_code import code_of, joined
 from runner.core.matching.patterns import search
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.core.observation import ObservedStep
 from runner.core.results import Verdict
 from runner.judge.evidence import CarriedOut, first_line
+from runner.judge.own_names import without
 from runner.judge.serving import unserved
 from runner.language.backends import Backend
 from runner.plan.worker_plan import expects_raise
@@ -23,8 +25,11 @@ COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")
 _MOST_CENSUS = 4000
 
 
-def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut]) -> Verdict:
-    """Judge the proof that the backend ran; a FAILED proof with passed expectations is FELL_BACK."""
+def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut], own: frozenset[str] = frozenset()) -> Verdict:
+    """Judge the proof that the backend ran; a FAILED proof with passed expectations is FELL_BACK.
+
+    ``own`` are the names that the spec gives to things of its own, which are no proof where generated code repeats them.
+    """
     # bench steps only measure times
     steps = [known for known in steps if traits_of(known.step).is_proof and known.step.runs(here)]
     if not wants_no_graphs(backend) and any(_refused_to_compile(known, here) for known in steps):
@@ -35,7 +40,8 @@ def proof(backend: Backend, here: Surroundings, steps: Sequence[CarriedOut]) -> 
         return _steps_proof(backend, steps) or _verdict(backend, status, expected, f"inductor was entered {entered} times")
     if steps and not wants_no_graphs(backend) and all(_had_nothing_to_compile(known) for known in steps):
         return _verdict(backend, Status.HELD, f"backend {backend.name} ran", "dynamo traced every call whole and found nothing to compute")
-    for check in (_graphs_proof, _steps_proof, _code_proof, _choices_proof, _serves_proof):
+    code_proof = functools.partial(_code_proof, own=own)
+    for check in (_graphs_proof, _steps_proof, code_proof, _choices_proof, _serves_proof):
         failed = check(backend, steps)
         if failed is not None:
             return failed
@@ -126,18 +132,23 @@ def _graph_breaks(steps: Sequence[CarriedOut]) -> str:
     return f"; dynamo broke the graph: {first_line(found[0])}" if found else ""
 
 
-def _code_proof(backend: Backend, steps: Sequence[CarriedOut]) -> Verdict | None:
+def _code_proof(backend: Backend, steps: Sequence[CarriedOut], own: frozenset[str]) -> Verdict | None:
     if backend.proof.code is None:
         return None
     try:
         code = joined([code_of(piece, strings=False) for known in steps for piece in known.facts.code])
         outcome = run(backend.proof.code, code.text, numbers=code.numbers)
+        shown = outcome.passed and passes(backend.proof.code, without(code.text, own))
     except EmptyText:
         return _unproven(backend, "generated code that shows the backend", "no code was generated")
     except PatternTooSlow:
         return _verdict(backend, Status.ERROR, "generated code that shows the backend", "pattern too slow")
-    if outcome.passed:
+    if shown:
         return None
+    if outcome.passed:
+        expected = "generated code that shows the backend without the names that the spec defines"
+        repeated = sorted(name for name in own if without(code.text, frozenset([name])) != code.text)
+        return _unproven(backend, expected, f"the proof matches only with {', '.join(repeated)}, which the spec defines")
     return _unproven(backend, f"in the generated code: {outcome.directive}", outcome.reason, outcome.excerpt)
 
 

@@ -91,7 +91,9 @@ def remarks(waivers: Waivers, ids: Sequence[str] | None, *, shipped: bool = Fals
 
 def has_case(waiver: Waiver, ids: Sequence[str]) -> bool:
     """Whether a waiver is for one of these cases."""
-    return any(_glob(waiver.cases).fullmatch(name) for name in ids)
+    begin = re.split(r"[*?]", waiver.cases, maxsplit=1)[0]
+    whole = _glob(waiver.cases)
+    return any(name.startswith(begin) and whole.fullmatch(name) is not None for name in ids)
 
 
 def apply(judged: CaseResult, case_id: str, here: Surroundings, waivers: Waivers) -> CaseResult:

@@ -54,7 +54,8 @@ class Execution:
             return []
         unknown = [case for case in self._selection.selected if case.id not in self._ledger.results]
         waiting = [case for case in unknown if not self._ledger.had_all_attempts(case.id)]
-        with self._case_runner(waiting) as runner:
+        recorded = {result.case_id for result in self._ledger.executions}
+        with self._case_runner(waiting, [case for case in self._selection.selected if case.id in recorded]) as runner:
             runner.on_interrupt(self._interrupts, lambda text: self._emit(Note(text=text)), self._activity.show)
             machine = runner.look_at_machine()
             self._header.complete(machine)
@@ -64,12 +65,12 @@ class Execution:
             self._run_cases(runner, self._take_unavailable(waiting, machine), known)
             return [*runner.warnings, *self._audit.warnings()]
 
-    def _case_runner(self, cases: Sequence[Case]) -> CaseRunner:
+    def _case_runner(self, cases: Sequence[Case], recorded: Sequence[Case]) -> CaseRunner:
         glance = availability.inspect_files(installed_torch(), named_servers(self._options.service))
         suite, waivers = self._selection.suite, self._selection.waivers
         prepared = self._prepared
         scheduling, executors = prepared.scheduling, prepared.executors
-        return CaseRunner(self._options, suite, waivers, cases, self._folder, prepared.workers, glance, scheduling, executors)
+        return CaseRunner(self._options, suite, waivers, cases, self._folder, prepared.workers, glance, scheduling, recorded, executors)
 
     def _take_unavailable(self, cases: Sequence[Case], machine: Machine) -> list[Case]:
         """Record the cases that cannot run here; return the others."""

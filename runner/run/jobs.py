@@ -27,7 +27,11 @@ _FACTS_SECONDS = 600.0
 
 
 class Jobs:
-    """Makes the jobs of a run, and maps each job to its case."""
+    """Makes the jobs of a run, and maps each job to its case.
+
+    ``recorded`` are the cases that a resumed run executed before. The machine answers the questions of these too: a run is resumed only
+    where they could run.
+    """
 
     def __init__(
         self,
@@ -37,6 +41,7 @@ class Jobs:
         folder: RunFolder,
         cases: Sequence[Case],
         machine: Machine,
+        recorded: Sequence[Case],
     ) -> None:
         self._options = options
         self._ignores_specs = Isolation(options.isolation) is Isolation.NONE
@@ -46,7 +51,7 @@ class Jobs:
         self._folder = folder
         self._machine = machine
         self._environments = schedule.environments([case for case in cases if _may_run(case, machine)])
-        self._questions = availability.questions_of(cases)
+        self._questions = availability.questions_of([*cases, *recorded])
         self._cases: dict[str, Case] = {}
         for case in cases:
             KNOWN.learn_options(case.body.settings.env)

@@ -44,13 +44,14 @@ class CaseRunner:
         workers: int,
         machine: Machine,
         scheduling: schedule.SchedulingOptions | None = None,
+        recorded: Sequence[Case] = (),
         executors: Makers = EXECUTORS,
     ) -> None:
         self._scheduling = scheduling or schedule.SchedulingOptions()
         self._workers = 1 if Isolation(options.isolation) is Isolation.NONE else workers
         self._folder = folder
         self._machine = machine
-        self._jobs = Jobs(options, self._scheduling, suite.backends.by_name, folder, cases, machine)
+        self._jobs = Jobs(options, self._scheduling, suite.backends.by_name, folder, cases, machine, recorded)
         self._results = Results(folder.path, suite.backends.by_name, waivers)
         self._retries = Retries()
         self._is_looking = False

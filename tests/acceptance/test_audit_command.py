@@ -15,11 +15,16 @@ pytestmark = pytest.mark.torch
 
 SPECS = {
     "sound": """
-summary: A word of the environment reaches the worker
+summary: An option of inductor reaches the worker
 backends: [host]
-env: {COLOUR: red}
-steps: [{api: {call: os.getenv, args: [COLOUR], as: word}, expect: [{equals: {word: red}}]}]
-control: {env: {COLOUR: blue}, fails: [equals]}
+config: {max_fusion_size: 7}
+steps: [{api: {call: limit, as: size}, expect: [{equals: {size: 7}}]}]
+control: {config: {max_fusion_size: 8}, fails: [equals]}
+prelude: |
+  from torch._inductor import config
+
+  def limit():
+      return config.max_fusion_size
 """,
     "blind": """
 summary: An index out of range is refused, by whatever exception
@@ -43,7 +48,7 @@ audit: [{expectation: equals, mutant: one more, reason: there is none}]
 summary: A control that concerns nothing
 backends: [host]
 steps: [{api: {call: operator.add, args: [1, 2], as: sum}, expect: [{equals: {sum: 3}}]}]
-control: {env: {COLOUR: blue}}
+control: {config: {max_fusion_size: 8}}
 """,
     "failing": """
 summary: One expectation fails and another holds
@@ -133,8 +138,8 @@ def test_files_are_run_with_their_controls(place: Place) -> None:
     assert "PASS  1/2" in err
     controls = [line for line in out.splitlines() if ": control " in line]
     assert controls == [
-        "specs/sound.yaml:5:1: control fails as it must with env COLOUR = 'blue': equals failed  'sound[backend=host]'",
-        "specs/toothless.yaml:4:1: control does not fail as it must with env COLOUR = 'blue': no expectation failed (PASS)  "
+        "specs/sound.yaml:5:1: control fails as it must with config max_fusion_size = 8: equals failed  'sound[backend=host]'",
+        "specs/toothless.yaml:4:1: control does not fail as it must with config max_fusion_size = 8: no expectation failed (PASS)  "
         "'toothless[backend=host]'",
     ]
     assert out.splitlines()[-1].endswith("0 survived, 1 of 2 controls failed as they must")

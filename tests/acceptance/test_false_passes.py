@@ -3,7 +3,7 @@
 import pytest
 
 from runner.core.outcomes import Outcome
-from tests.fakes import ROOT, program
+from tests.fakes import ROOT, prestarted_program
 from tests.ran import Ran
 
 pytestmark = pytest.mark.torch
@@ -84,6 +84,7 @@ IN_CI = (
     "lying-tensor-subclass",
     "replaced-measure-table",
     "replaced-step-method",
+    "replaced-step-trait",
     "replaced-torch-function",
     "deepcopy-returns-self",
     # what is right passes
@@ -102,7 +103,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     mine = (item for item in request.session.items if item.path == request.path and "ran" in getattr(item, "fixturenames", ()))
     names = sorted({item.callspec.params["name"] for item in mine})
     out = tmp_path_factory.mktemp("proof") / "out"
-    done = program("run", *(SPECS / f"{name}.yaml" for name in names), "--out", out, timeout=500)
+    done = prestarted_program("run", *(SPECS / f"{name}.yaml" for name in names), "--out", out, timeout=500)
     return Ran(out, done.returncode, done.stdout, done.stderr)
 
 

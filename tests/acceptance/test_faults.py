@@ -18,7 +18,7 @@ from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.record.journal import read_run
 from runner.system.safe_open import open_untrusted
-from tests.fakes import ROOT, prestarted, program
+from tests.fakes import ROOT, prestarted, prestarted_program, program
 
 pytestmark = pytest.mark.torch
 
@@ -54,7 +54,7 @@ EATERS = ("child-memory", "endless-allocation", "mapped-files", "orphan-memory",
 def eaten(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, CaseResult]:
     out = tmp_path_factory.mktemp("memory") / "out"
     # two at once: what they take before they are killed must be there
-    done = program("run", SPECS / "hostile-memory", "--memory-limit", "600MiB", "--jobs", 2, "--timeout", 60, "--out", out)
+    done = prestarted_program("run", SPECS / "hostile-memory", "--memory-limit", "600MiB", "--jobs", 2, "--timeout", 60, "--out", out)
     assert done.returncode == 1, done.stderr
     assert processes_below(out) == []
     return results_of(out)
@@ -196,7 +196,8 @@ class Company:
         self.out = folder / "out"
         chosen = [word for name in names for word in ("--select", f"{name}*")]
         options = ("--isolation", isolation, "--jobs", 1, "--timeout", 60, "--out", self.out)
-        self.done = program("run", SPECS / "hostile-shared", *options, *chosen)
+        start = prestarted_program if isolation == "case" else program
+        self.done = start("run", SPECS / "hostile-shared", *options, *chosen)
         self.results = results_of(self.out)
 
     def of(self, name: str, turn: str) -> CaseResult:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
 
@@ -25,6 +27,9 @@ if "runner.worker.process.zygote" in sys.orig_argv:
 """
 
 
+@pytest.mark.nightly(
+    reason="imports torch twice; test_engine tests the zygote that has a thread, the refusal, the new processes and the warning one by one"
+)
 def test_a_template_with_a_thread_is_not_forked(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(THREAD_AT_START, encoding="ascii")
     (tmp_path / "add.yaml").write_text(SPEC, encoding="ascii")

@@ -79,7 +79,7 @@ def junit_cases(ran: Ran) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     out = tmp_path_factory.mktemp("judged") / "out"
-    return run(out, JUDGED, "--junit", out.parent / "more" / "report.xml", env=environment())
+    return run(out, JUDGED, "--junit", out.parent / "more" / "report.xml")
 
 
 # -- outcomes -------------------------------------------------------------------------------------------------------

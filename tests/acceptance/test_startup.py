@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
 from runner.language.read import schema
 from tests.conftest import GOOD
@@ -220,8 +221,10 @@ def test_json_of_validate(folder: str, valid: bool, counts: tuple[int, int, int]
         ]
 
 
-def test_explain_prints_what_a_spec_would_say(program: Program) -> None:
-    text = program("explain", "freezing/linear-fusion*cpu*").stdout
+@pytest.mark.usefixtures("shipped_once")
+def test_explain_prints_what_a_spec_would_say(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "freezing/linear-fusion*cpu*"]) == ExitCode.OK
+    text = capsys.readouterr().out
     assert "  control    config freezing: false    must fail: filecheck    at line 33\n" in text
     assert "    expect   close: {to: eager}    at line 24\n" in text
     assert "    expect   filecheck: |    at line 25\n               CHECK-COUNT-1: " in text

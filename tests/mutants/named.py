@@ -16,7 +16,7 @@ SURVIVORS = HERE / "survivors.json"
 
 
 SURVIVED_IN = "2.13"
-"""The torch minor whose survivors are classified."""
+"""The torch minor whose survivors are classified; a survivor of another one says so."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,8 @@ class Survivor:
     classified: str
     reason: str
     claimed_by: str
+    torch: str = SURVIVED_IN
+    """The torch minor that has the mutated text."""
 
 
 def in_ci() -> tuple[str, tuple[Caught, ...]]:
@@ -78,7 +80,10 @@ def in_ci() -> tuple[str, tuple[Caught, ...]]:
 def survivors() -> tuple[Survivor, ...]:
     """Return the survivors that have been read and classified."""
     read = json.loads(SURVIVORS.read_bytes())
-    return tuple(Survivor(_named(one), one["class"], one["reason"], one.get("claimed_by", "")) for one in read["survivors"])
+    return tuple(
+        Survivor(_named(one), one["class"], one["reason"], one.get("claimed_by", ""), one.get("torch", SURVIVED_IN))
+        for one in read["survivors"]
+    )
 
 
 def _named(one: dict[str, str | list[str]]) -> Named:

@@ -188,7 +188,7 @@ BROUGHT_BACK: dict[str, tuple[Callable[[], object], Callable[[], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", every(tuple(BROUGHT_BACK), 8))
+@pytest.mark.parametrize("name", every(tuple(BROUGHT_BACK), 14))
 def test_it_is_brought_back(name: str, baseline: Baseline) -> None:
     change, probe = BROUGHT_BACK[name]
     counting.clear_counters()
@@ -270,7 +270,7 @@ REPLACED = (
 )
 
 
-@pytest.mark.parametrize("path", every(REPLACED, 6))
+@pytest.mark.parametrize("path", every(REPLACED, 12))
 def test_what_stays_replaced_is_said(path: str, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     parent, _, name = path.rpartition(".")
     owner: Any = os.path if parent == "os.path" else lookup.resolve(parent)
@@ -358,7 +358,7 @@ def ways(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str
 WAYS = list(ways(pytest.MonkeyPatch()))
 
 
-@pytest.mark.parametrize("way", every(WAYS, 6))
+@pytest.mark.parametrize("way", every(WAYS, 12))
 def test_what_measures_a_case_is_watched(way: str, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         change, path = ways(patch)[way]

@@ -12,11 +12,10 @@ from runner.cli.parser import main
 from runner.core.diagnostics import InvalidSpecs
 from runner.core.exit_codes import ExitCode
 from runner.language.load import Suite
-from runner.language.load import load as load_suite_of
 from runner.language.read import schema
 from runner.language.upstream import LIST, Upstream, UpstreamTest, coverage, load
 from tests.conftest import GOOD, LoadSuite
-from tests.fakes import case, used
+from tests.fakes import case, shipped_suite, used
 
 CLEAR = "test_codecache.py::TestFxGraphCache::test_cache_clear"
 CONSTANT = "test_codecache.py::TestFxGraphCache::test_constant_handling"
@@ -29,7 +28,7 @@ XPU = "ours:\n  summary: A backend of a vendor\n  device: xpu\n  joins: [cuda]\n
 
 @pytest.fixture(scope="module")
 def suite() -> Suite:
-    return load_suite_of([])
+    return shipped_suite()
 
 
 def test_every_instance_is_covered(suite: Suite) -> None:

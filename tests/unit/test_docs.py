@@ -11,6 +11,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
 from runner.language.load import load
 from runner.language.read import schema
@@ -19,7 +20,7 @@ from tests.fences import FILES, ROOT, Fence, every_fence, home, pages, run_in, w
 
 FENCES = every_fence()
 TESTED = {
-    "yaml": (*FILES, "examples", "workflow"),
+    "yaml": (*FILES, "examples", "shipped-spec", "workflow"),
     "sh": ("commands", "command-run", "command-test"),
     "json": ("journal",),
     "python": ("", "program"),
@@ -46,6 +47,11 @@ def block(mark: str) -> str:
 def test_every_fence_is_tested(fence: Fence) -> None:
     assert fence.language in TESTED, f"{fence}: no test knows the language '{fence.language}'"
     assert fence.mark in TESTED[fence.language], f"{fence}: mark the fence with one of {TESTED[fence.language]} (tests/fences.py)"
+
+
+@pytest.mark.parametrize("fence", [fence for fence in FENCES if fence.mark == "shipped-spec"], ids=str)
+def test_a_shipped_spec_is_shown_as_it_is(fence: Fence) -> None:
+    assert (ROOT / fence.name).read_text("utf-8") == fence.text, "run: python docs/generate_gallery.py"
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -80,16 +86,18 @@ def named(page: str, mark: str) -> list[Path]:
     return [Path(fence.name) for fence in FENCES if (fence.page, fence.mark) == (page, mark)]
 
 
+@pytest.mark.usefixtures("shipped_once")
 @pytest.mark.parametrize("page", PAGES)
-def test_files_of_a_page_are_valid(page: str, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_a_page_are_valid(page: str, site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(home(site, page))
     specs = named(page, "spec")
     files = [str(path) for path in (*specs, *(path.parent for path in named(page, "defaults")))]
     options = [part for mark in ("backends", "waivers") for path in named(page, mark) for part in (f"--{mark}", str(path))]
     if files or options:
-        done = run_in(Path(), "validate", *files, *options)
-        assert (done.returncode, done.stderr) == (ExitCode.OK, ""), done.stdout
-        assert "no problem" in done.stdout
+        code = main(["validate", *files, *options])
+        said = capsys.readouterr()
+        assert (code, said.err) == (ExitCode.OK, ""), said.out
+        assert "no problem" in said.out
 
 
 @pytest.mark.parametrize("fence", fences("examples"), ids=str)

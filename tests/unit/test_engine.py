@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ import pytest
 from runner.core.activity import Activity
 from runner.execute.base import Execution, Job
 from runner.execute.local.engine import Engine
+from runner.execute.local.executor import LocalExecutor
 from runner.execute.local.limits import Grace, Limits
 from runner.execute.local.running import LocalJob
 from runner.execute.local.spawn import Zygote, ZygoteProcess
@@ -138,6 +140,47 @@ def test_jobs_that_a_zygote_never_forks_for_are_run_without_it(tmp_path):
     for one in done:
         assert (one.observation, one.isolation, one.note) == (7, "process", "the zygote did not fork within 0.3 s")
         assert (one.ending.timed_out, one.ending.exit_code, one.ending.phase) == (False, 0, "api")
+
+
+THREADS = "the zygote has 2 threads (python, python)"
+
+
+class Refuses(Stuck):
+    """A zygote in which a fork is not safe."""
+
+    def fork(self, number: int, control: int) -> bool:
+        self.theirs.send(json.dumps({"refused": number, "why": THREADS}).encode())
+        return True
+
+
+def test_jobs_that_a_zygote_refuses_to_fork_for_get_new_processes_and_the_user_is_warned(tmp_path):
+    with engine_with(Starter(zygotes=Refuses)) as engine:
+        done = list(engine.run([a_job(tmp_path, n, timeout=20) for n in range(3)], room(2)))
+        executor = SimpleNamespace(_engine=engine, _services=SimpleNamespace(warnings=[]))
+        warnings = LocalExecutor.warnings.fget(executor)
+    assert [(one.observation, one.isolation, one.note) for one in done] == [(7, "process", THREADS)] * 3
+    assert warnings == [f"cases got a new process each instead of a fork, which is slow: {THREADS}"]
+
+
+def test_a_zygote_with_a_thread_forks_nothing():
+    """In a Python of its own: no process of pytest has one thread."""
+    act = """
+import json, os, socket, sys, threading
+from runner.worker.process import zygote
+mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+before = zygote.danger_of_threads()
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+made = zygote.Zygote(theirs, danger=zygote.danger_of_threads)
+socket.send_fds(mine, [json.dumps({"fork": 7}).encode()], [mine.fileno()])
+made._serve()
+print(json.dumps([before, json.loads(mine.recv(1000)), "torch" in sys.modules]))
+"""
+    done = subprocess.run([sys.executable, "-c", act], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    before, answer, has_torch = json.loads(done.stdout)
+    assert (before, has_torch) == ("", False)
+    assert answer["refused"] == 7
+    assert answer["why"].startswith("the zygote has 2 threads (")
 
 
 def test_a_killed_worker_whose_end_is_not_reported_does_not_hold_up_the_run(tmp_path):

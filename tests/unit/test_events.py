@@ -65,6 +65,7 @@ class Runner:
         workers: int,
         machine: Machine,
         scheduling: object,
+        recorded: object,
     ) -> None:
         self._machine = machine
         self._number = 0

@@ -174,6 +174,26 @@ def test_an_interrupt_cancels_the_jobs_that_wait(here: Path, monkeypatch: pytest
     assert "interrupted: finishing 0 running cases" in capsys.readouterr().err
 
 
+def test_a_resumed_run_asks_what_the_recorded_cases_need_too(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A predicate that was not called has not returned True: the recorded case would seem one that cannot run here."""
+    (here / "spec.yaml").write_text(f"requires: [{{call: os.path.isabs}}]\n{GOOD}")
+    (here / "zero.yaml").write_text(GOOD)
+
+    def one_ends(job: Job) -> Execution:
+        signal.raise_signal(signal.SIGINT)
+        return dataclasses.replace(passed(job), observation={**PASSED, "id": job.name.rpartition(" (")[0]})
+
+    executor = use_executor(monkeypatch, one_ends)
+    assert main(["run", "spec.yaml", "zero.yaml", "--out", "out"]) == ExitCode.INTERRUPTED
+    (ended,) = [result for result in read_run(Path("out/run.jsonl")).results if result.outcome.label == "PASS"]
+    assert ended.case_id == "spec[backend=cpu]"
+    executor.answer = lambda job: dataclasses.replace(passed(job), observation={**PASSED, "id": job.name.rpartition(" (")[0]})
+    assert main(["run", "spec.yaml", "zero.yaml", "--resume", "out"]) == ExitCode.OK, capsys.readouterr().err
+    assert [result.outcome.label for result in read_run(Path("out/run.jsonl")).results] == ["PASS", "PASS"]
+
+
 def test_an_executor_that_lacks_space_makes_a_failure_an_error(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     space = Space(folder="/elsewhere", bytes=1 << 20)
     differs = seen(measured={"0": close_facts(close_leaf(mismatches=2, excess=1.0, max_abs=1.0))})

@@ -23,7 +23,7 @@ from runner.language.waivers import load_waivers
 from runner.plan.profile_cases import Resolved, resolve
 from runner.record.journal import JournalError, read_run
 from runner.run.profile import REFUSED, cases_of
-from tests.fakes import ENDED, observation, seen, use_executor
+from tests.fakes import ENDED, observation, seen, shipped_suite, use_executor
 
 SPEC = """\
 summary: The counters of a compile are those of one graph
@@ -200,7 +200,7 @@ def test_an_unknown_name_lists_the_shipped_profiles(capsys: pytest.CaptureFixtur
 
 @pytest.fixture(scope="module")
 def shipped() -> Suite:
-    return load([])
+    return shipped_suite()
 
 
 @pytest.mark.parametrize("name", shipped_profiles())

@@ -12,6 +12,7 @@ from runner.core.exit_codes import ExitCode
 from runner.core.outcomes import Outcome
 from runner.language.read import schema
 from runner.language.reference import folder, reference
+from tests.fakes import shipped_suite
 from tests.fences import ROOT
 
 GENERATED = sorted(path.name.removesuffix(".in.md") for path in folder().glob("*.in.md"))
@@ -29,6 +30,15 @@ def test_the_reference_of_the_command_line_is_fresh(monkeypatch: pytest.MonkeyPa
     generator = importlib.import_module("generate_command_line")
     committed = (folder() / "command-line.md").read_text(encoding="utf-8")
     assert committed == generator.page(), "run: python docs/generate_command_line.py > docs/reference/command-line.md"
+
+
+def test_the_gallery_is_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    generator = importlib.import_module("generate_gallery")
+    wanted = generator.pages(shipped_suite().cases)
+    committed = {path.name: path.read_text("utf-8") for path in (ROOT / "docs" / "gallery").glob("*.md")}
+    assert sorted(committed) == sorted(wanted)
+    assert [name for name in wanted if wanted[name] != committed[name]] == [], "run: python docs/generate_gallery.py"
 
 
 def test_the_pages_of_outcomes_name_every_outcome_and_exit_code() -> None:

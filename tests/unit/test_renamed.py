@@ -26,6 +26,7 @@ def shipped_names() -> list[str]:
     )
 
 
+@pytest.mark.usefixtures("shipped_once")
 def test_each_case_from_before_has_exactly_one_new_id() -> None:
     assert len(renaming().old_ids) == len(set(renaming().old_ids)) == 415
     removed = read_ledger(ROOT / "specs" / "ledger.txt").excused  # each with a reason

@@ -449,6 +449,7 @@ def test_a_condition_that_no_waiver_can_say_is_not_dropped() -> None:
     assert second.tests == ("test_b.py::test_two", "test_b.py::test_three")
 
 
+@pytest.mark.usefixtures("shipped_once")
 @pytest.mark.parametrize("form", FORMS)
 def test_an_import_writes_waivers_with_the_origin(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     name, text = LISTS[form]
@@ -468,6 +469,7 @@ def test_an_import_writes_waivers_with_the_origin(form: str, capsys: pytest.Capt
         assert main(["validate", "--waivers", "known.yaml"]) == ExitCode.OK
 
 
+@pytest.mark.usefixtures("shipped_once")
 def test_tests_are_found_by_what_specs_cover(capsys: pytest.CaptureFixture[str]) -> None:
     file('skip_dict = {"test_codecache_xpu.py": ("test_cache_load_function_xpu", "test_nothing_like_it")}\n', "skip.py")
     assert main(["waive", "skip.py", "--from", "xpu-skip-list"]) == ExitCode.OK

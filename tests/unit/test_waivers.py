@@ -22,14 +22,28 @@ from runner.core.results import CaseResult, Verdict, WaiverEffect
 from runner.judge import waivers as module
 from runner.judge.waivers import WAIVABLE, Waivers, apply, warnings
 from runner.language.backends import Backends, load_backends
-from runner.language.load import load
 from runner.language.read import schema
 from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS, Signature, WaiverFiles, load_waivers
 from runner.language.waivers import Waiver as KnownFailure
 from runner.record.journal.lines import encode
 from tests import fakes
 from tests.conftest import GOOD
-from tests.fakes import COUNTED, HERE, ID, case, close_facts, close_leaf, exception, expected, observation, place, seen, step, verdict_of
+from tests.fakes import (
+    COUNTED,
+    HERE,
+    ID,
+    case,
+    close_facts,
+    close_leaf,
+    exception,
+    expected,
+    observation,
+    place,
+    seen,
+    shipped_suite,
+    step,
+    verdict_of,
+)
 
 TODAY = date(2026, 12, 1)
 CUDA = Surroundings(backends=frozenset({"cuda"}), device="cuda", torch=(2, 13, 0), vendor="nvidia", arch="sm_90")
@@ -438,7 +452,7 @@ def test_the_types_are_those_that_judging_gives() -> None:
 
 
 def test_every_shipped_waiver_is_for_some_case() -> None:
-    suite = load([])
+    suite = shipped_suite()
     found = load_waivers([], suite.backends)
     ids = [case.id for case in suite.cases]
     dead = [str(entry.position) for entry in found.waivers if not any(module._glob(entry.cases).fullmatch(name) for name in ids)]

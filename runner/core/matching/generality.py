@@ -4,7 +4,7 @@ import re
 import string
 from collections.abc import Sequence
 
-from runner.core.matching.filecheck import CheckFile, run
+from runner.core.matching.filecheck import CheckFile, passes
 from runner.core.matching.patterns import is_unspecific, search
 from runner.core.matching.time_limit import PatternTooSlow
 
@@ -29,7 +29,7 @@ def is_general_pattern(pattern: str) -> bool:
 def are_general(checks: CheckFile, texts: Sequence[str] = ANYTHING) -> bool:
     """Whether FileCheck directives pass on one of some texts that have nothing to do with them."""
     try:
-        return any(run(checks, text).passed for text in texts)
+        return any(passes(checks, text) for text in texts)
     except PatternTooSlow:
         return False
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +68,8 @@ def main() -> None:
 
 
 def alone() -> None:
-    """``python -m runner.worker.offline.simulated_entry``: the same in a process that runs one case."""
-    import socket
-
-    control, parent = map(int, sys.argv[1:])
-    entry.begin(parent)
-    entry.serve(socket.socket(fileno=control), Simulation(os.environ[TARGET]).work)
+    """Serve one case in a new process."""
+    entry.alone(lambda: Simulation(os.environ[TARGET]).work)
 
 
 if __name__ == "__main__":

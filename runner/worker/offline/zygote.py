@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import sys
 from typing import Any
 
 from runner.core import protocol
@@ -53,12 +52,8 @@ def main() -> None:
 
 
 def alone() -> None:
-    """``python -m runner.worker.offline.entry``: the same in a process that runs one case."""
-    import socket
-
-    control, parent = map(int, sys.argv[1:])
-    entry.begin(parent)
-    entry.serve(socket.socket(fileno=control), Compiler(os.environ[TARGET]).work)
+    """Serve one case in a new process."""
+    entry.alone(lambda: Compiler(os.environ[TARGET]).work)
 
 
 if __name__ == "__main__":

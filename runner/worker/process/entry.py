@@ -171,6 +171,13 @@ def _work(plan_file: str, descriptor: int, undo: contextlib.ExitStack, word: str
         case.run(plan_file, descriptor, undo, word)
 
 
+def alone(make: Callable[[], Work]) -> None:
+    """Run cases in a new process, whose arguments are a socket and its parent, by the work that ``make`` returns."""
+    control, parent = map(int, sys.argv[1:])
+    begin(parent)
+    serve(socket.socket(fileno=control), make())
+
+
 def main() -> None:
     """Run cases in a new process: ``python -m runner.worker.process.entry SOCKET PARENT``."""
     control, parent = map(int, sys.argv[1:])

@@ -21,7 +21,7 @@ from runner.core.matching.filecheck.matching import Matcher, Mismatch
 from runner.core.matching.filecheck.reading import parse
 from runner.core.matching.time_limit import time_limit
 
-__all__ = ["CheckFile", "CheckOutcome", "ChecksError", "Directive", "EmptyText", "Kind", "directives", "parse", "run"]
+__all__ = ["CheckFile", "CheckOutcome", "ChecksError", "Directive", "EmptyText", "Kind", "directives", "parse", "passes", "run"]
 
 
 class EmptyText(Exception):
@@ -33,18 +33,33 @@ def directives(checkfile: CheckFile) -> tuple[Directive, ...]:
     return checkfile.directives
 
 
+def passes(checkfile: CheckFile, text: str, *, seconds: float = 5.0) -> bool:
+    """Whether the directives match a text: the verdict of ``run`` alone, without the search for an explanation. The same errors."""
+    return _mismatch(checkfile, _matcher(text), seconds) is None
+
+
 def run(checkfile: CheckFile, text: str, *, seconds: float = 5.0, numbers: Sequence[int] = ()) -> CheckOutcome:
     """Match a text; raise ``EmptyText`` for a blank text and ``PatternTooSlow`` after ``seconds``.
 
     ``numbers`` are the line numbers to show, if the text is a part of another one. The time limit works only in the main thread.
     """
+    matcher = _matcher(text)
+    mismatch = _mismatch(checkfile, matcher, seconds)
+    if mismatch is None:
+        return CheckOutcome(passed=True)
+    return describe(mismatch, matcher, text.replace("\r\n", "\n").expandtabs(TAB).rstrip("\n").split("\n"), numbers)
+
+
+def _matcher(text: str) -> Matcher:
     if not text.strip():
         raise EmptyText("the text is blank")
-    original = text.replace("\r\n", "\n")
-    matcher = Matcher(text=canonical(original))
+    return Matcher(text=canonical(text.replace("\r\n", "\n")))
+
+
+def _mismatch(checkfile: CheckFile, matcher: Matcher, seconds: float) -> Mismatch | None:
     try:
         with time_limit(seconds):
             matcher.run(checkfile.directives)
     except Mismatch as mismatch:
-        return describe(mismatch, matcher, original.expandtabs(TAB).rstrip("\n").split("\n"), numbers)
-    return CheckOutcome(passed=True)
+        return mismatch
+    return None
