@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runner.cli.answering import answered
 from runner.cli.parser import parse
@@ -18,12 +19,14 @@ from runner.core.exit_codes import ExitCode
 from runner.core.options import RunOptions
 from runner.language.load import load_specs
 from runner.language.read.files import SpecPath
-from runner.record.run_folder import RunFolder
 from runner.report import table
 from runner.run.controller import run_prepared
 from runner.run.coverage import Expected
 from runner.run.preparation import Selection, check, choose, prepare
 from runner.system.streams import guarded
+
+if TYPE_CHECKING:
+    from runner.record.run_folder import RunFolder
 
 _PR_SET_PDEATHSIG = 1
 
@@ -45,7 +48,7 @@ def main(folder: Path) -> ExitCode:
         return ExitCode.NOTHING
     prepared = dataclasses.replace(prepare(checked, selection), expected=Expected())
 
-    def opened(options: RunOptions, run: RunFolder) -> Listener:
+    def opened(options: RunOptions, run: "RunFolder") -> Listener:
         temporary = folder / f".{PLACE}"
         temporary.write_text(json.dumps({"folder": str(run.path)}), "utf-8")
         temporary.rename(folder / PLACE)

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from runner.core.case import CaseId
 from runner.core.results import CaseResult
-from runner.record.journal.lines import decode, parse
-from runner.record.run_folder import JOURNAL
 from runner.report import plain
+from runner.run.following import FollowedJournal
 from runner.system import child_python
 
 REQUEST, PLACE, LOCK, LOG = "request.json", "run.json", "running", "log.txt"
@@ -38,9 +37,7 @@ class SessionRun:
         self._folder = folder
         self._rootdir = rootdir
         self._process: subprocess.Popen[bytes] | None = None
-        self._results: dict[CaseId, CaseResult] = {}
-        self._read = 0
-        self._rest = b""
+        self._journal: FollowedJournal | None = None
 
     @property
     def is_started(self) -> bool:
@@ -81,7 +78,7 @@ class SessionRun:
         while True:
             is_over = self._is_over()
             self._read_journal()
-            if (found := self._results.get(CaseId(case_id))) is not None:
+            if self._journal is not None and (found := self._journal.results.get(CaseId(case_id))) is not None:
                 return found
             if is_over:
                 raise RunEndedError(f"the run ended without a result of this case; it printed:\n{self._said()}")
@@ -111,18 +108,10 @@ class SessionRun:
         return False
 
     def _read_journal(self) -> None:
-        folder = self.folder
-        if folder is None:
-            return
-        with contextlib.suppress(FileNotFoundError), (folder / JOURNAL).open("rb") as stream:
-            stream.seek(self._read)
-            data = stream.read()
-            self._read += len(data)
-            *lines, self._rest = (self._rest + data).split(b"\n")
-            for line in lines:
-                record = decode(0, parse(line))
-                if isinstance(record, CaseResult):
-                    self._results[record.case_id] = record
+        if self._journal is None and (folder := self.folder) is not None:
+            self._journal = FollowedJournal(folder)
+        if self._journal is not None:
+            self._journal.read()
 
     def _said(self) -> str:
         try:
