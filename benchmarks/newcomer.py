@@ -79,7 +79,7 @@ class Watch:
             command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8"
         )
 
-    def wait(self) -> str:
+    def until_it_waits(self) -> str:
         """Return the output up to the line that says that it waits."""
         assert self.process.stdout is not None
         bound = threading.Timer(300, self.process.kill)
@@ -101,7 +101,7 @@ class Watch:
 def timed(command: list[str], folder: Path) -> float:
     """Return the seconds of a command that must succeed."""
     begun = time.perf_counter()
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=600)
     return time.perf_counter() - begun
 
 
@@ -115,7 +115,7 @@ def tried(watch: Watch, folder: Path, what: str, text: str, expected: str) -> Tr
     """Save a text, and measure until the watch waits; the output must have the expected words."""
     begun = time.perf_counter()
     (folder / "first" / "relu.yaml").write_text(text, "utf-8")
-    output = watch.wait()
+    output = watch.until_it_waits()
     seconds = time.perf_counter() - begun
     if not re.search(expected, output):
         raise SystemExit(f"{what}: no '{expected}' in:\n{output}")
@@ -136,7 +136,7 @@ def session(folder: Path, tries: int) -> tuple[dict[str, float], list[Try]]:
     cold["run"] = timed([sys.executable, "-m", "runner", "run", "first"], folder)
     begun = time.perf_counter()
     watch = Watch(folder)
-    watch.wait()
+    watch.until_it_waits()
     cold["watch, first try"] = time.perf_counter() - begun
     made = [tried(watch, folder, "a mistake in the YAML", SPEC.replace("close", "clsoe").format(constant=0, graphs=1), "did you mean")]
     made.append(tried(watch, folder, "a wrong claim", SPEC.format(constant=1, graphs=2), "FAIL"))

@@ -93,7 +93,8 @@ class SessionRun:
             self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # the system may hold it
+                self._process.wait(_END_SECONDS)
 
     def _is_over(self) -> bool:
         """Return whether the run has ended; False before it begins."""
