@@ -14,6 +14,8 @@ from runner.language.read.files import SpecPath
 from runner.report import one_line, plain, verdict_text
 
 if TYPE_CHECKING:
+    from _pytest._code.code import TracebackStyle
+
     from runner.cli.pytest_plugin.session import Session
 
 
@@ -85,7 +87,7 @@ class CaseItem(pytest.Item):
     def _is_let(self, result: CaseResult) -> bool:
         return result.outcome is Outcome.FLAKY and self.conformance.options.lets_flaky_pass
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: "TracebackStyle | None" = None) -> Any:
         """Return the text of a failure, with the line of the first expectation that failed."""
         error = excinfo.value
         if not isinstance(error, NotPassedError):

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import pytest
 
@@ -18,12 +18,19 @@ from runner.cli.pytest_plugin.items import CaseItem, SpecCollector
 from runner.cli.pytest_plugin.library import Library, Roots
 from runner.cli.pytest_plugin.session_run import SessionRun
 from runner.core.options import RunOptions
+from runner.core.results import CaseResult
 
 FOLDER = "conformance_folder"
 """The key under which the controller of pytest-xdist tells its workers the folder of the session."""
 
 _UNFIT = ("paths", "resume", "shard", "profile", "repeat", "against")
 """Options of ``run`` that select or compare whole runs: pytest selects, and reports each case once."""
+
+
+class XdistNode(Protocol):
+    """A worker of pytest-xdist, as its controller sees it."""
+
+    workerinput: dict[str, str]
 
 
 class Session:
@@ -50,19 +57,19 @@ class Session:
         spec = self.roots.of(file_path)
         return None if spec is None else SpecCollector.of(parent, spec=spec, session=self)
 
-    def result_of(self, item: CaseItem) -> Any:
+    def result_of(self, item: CaseItem) -> CaseResult:
         """Return the result of a case, once the run has it; start the run with the first case."""
         if not self._is_worker and not self.run.is_started:
             self._start([one.nodeid for one in item.session.items if isinstance(one, CaseItem)])
         return self.run.result(item.case_id)
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:
+    def pytest_configure_node(self, node: XdistNode) -> None:
         """Tell a worker of pytest-xdist the folder of the session."""
         node.workerinput[FOLDER] = str(self._folder)
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
+    def pytest_xdist_node_collection_finished(self, node: XdistNode, ids: Sequence[str]) -> None:
         """Start the run, in the controller, when the first worker knows what is selected: all workers collect the same."""
         if not self.run.is_started:
             self._start(ids)
@@ -88,7 +95,7 @@ class Session:
             self.run.end()
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Name the folder of the run."""
         if (folder := self.run.folder) is not None:
             terminalreporter.write_line(f"torch-conformance: the run is in {folder}")
