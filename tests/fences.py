@@ -8,6 +8,8 @@
 ``<!-- profile: NAME.yaml -->``    a file for ``--profile``
 ``<!-- examples: FILE/NAME -->``   entries of a definition in ``schemas/FILE.schema.json``
 ``<!-- workflow: NAME.yml -->``    a GitHub workflow, whose ``run:`` lines are commands
+``<!-- gitlab: NAME.yml -->``       a pipeline of GitLab, whose ``script`` lines are commands
+``<!-- jenkins: NAME -->``          a pipeline of Jenkins, whose ``sh`` steps are commands
 ``<!-- commands -->``              lines of a shell, which find the files of their page
 ``<!-- program: NAME.py -->``      Python that fails as long as torch has the defect of that name
 ``<!-- journal -->``               lines of ``run.jsonl``
@@ -23,6 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+
+CI = ("workflow", "gitlab", "jenkins")
+"""Marks of fences that are files of a CI system."""
 
 FILES = ("spec", "defaults", "backends", "waivers", "profile")
 """Marks of fences that are files of their page."""

@@ -33,7 +33,15 @@ WIRE = (
         "core/protocol.py",
         "core/diagnostics.py",
     ),
-    *("judge/reading", "record/journal", "system/redaction.py", "system/availability.py", "worker", "vocabulary"),
+    *(
+        "judge/reading",
+        "record/journal",
+        "system/redaction.py",
+        "system/availability.py",
+        "worker",
+        "vocabulary",
+        "report/html/observed.py",
+    ),
 )
 """Where values are untyped by nature: what YAML, JSON and torch give. Elsewhere a parameter has a type."""
 

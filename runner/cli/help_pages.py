@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 GROUPS: Mapping[str, Sequence[str]] = {
     "write specs": ("new", "validate", "list", "explain", "watch", "lint", "bless", "schema", "lsp"),
     "run them": ("run", "audit", "merge"),
-    "read runs": ("report", "diff", "history", "repro", "shrink"),
+    "read runs": ("report", "export", "diff", "history", "repro", "shrink"),
     "for vendors": ("doctor", "waive", "submit", "verify"),
 }
 """The groups of ``--help``, in its order. A command that none names stands under OTHERS."""
@@ -34,6 +34,9 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     ),
     "explain": (("explain 'padding/*' --json", "for programs"), ("explain 'padding/*cpu*' specs/padding", "the cases whose ids match")),
     "audit": (("audit latest", "a recorded run"), ("audit specs/padding --run", "run the specs, and their controls")),
+    "report": (("report latest", "write the page of the latest run again"),),
+    "export": (("export latest --junit report.xml", "the JUnit report of a recorded run"),),
+    "diff": (("diff 20260301T120000Z-1a2b3c latest", "what changed between two runs"),),
     "merge": (("merge shard-1 shard-2 --out whole", "two shards of one selection"),),
     "doctor": (("doctor", "this machine"), ("doctor --profile inductor-rocm", "what it lacks for a profile")),
     "waive": (("waive latest --issue 123 --reason 'a known defect'", "waivers for the failures of a run"),),

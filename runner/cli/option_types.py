@@ -23,6 +23,14 @@ def factor(text: str) -> float:
     return number
 
 
+def over_one(text: str) -> float:
+    """Return a factor above 1, and at most 1000."""
+    number = factor(text)
+    if number <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not more than 1")
+    return number
+
+
 def times(text: str) -> int:
     """Return a whole number from 1 to 9999."""
     if re.fullmatch("[1-9][0-9]{0,3}", text) is None:

@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from runner import __version__
-from runner.cli import help_pages, ledger_options, selecting, submit_options, waive_options, watch_options
+from runner.cli import (
+    export_options,
+    help_pages,
+    ledger_options,
+    recorded_options,
+    report_options,
+    selecting,
+    submit_options,
+    waive_options,
+    watch_options,
+)
 from runner.cli.option_types import factor, natural, positive, seed, times
 from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
@@ -70,10 +80,17 @@ def parser() -> argparse.ArgumentParser:
     _explain(commands)
     _repro(commands)
     _audit(commands)
-    _merge(commands)
     _doctor(commands)
-    for name, (add, text, description) in {**waive_options.COMMANDS, **submit_options.COMMANDS, **watch_options.COMMANDS}.items():
-        add(commands.add_parser(name, help=text, description=description))
+    for table in (
+        recorded_options.COMMANDS,
+        report_options.COMMANDS,
+        export_options.COMMANDS,
+        waive_options.COMMANDS,
+        submit_options.COMMANDS,
+        watch_options.COMMANDS,
+    ):
+        for name, (add, text, description) in table.items():
+            add(commands.add_parser(name, help=text, description=description))
     for name, command in commands.choices.items():
         command.epilog = help_pages.examples_of(name) or None
     return top
@@ -115,13 +132,14 @@ def _run(commands: "_Commands") -> None:
     selecting.choice(command)
     selecting.profile(command, "run the cases of this profile and state CONFORMANT (exit 0), NOT CONFORMANT (1) or INCOMPLETE (4)")
     _machine(command)
-    _outputs(command)
+    export_options.of_run(command)
     _verdict(command)
     _attempts(command)
     _services(command)
     _caches(command)
     command.add_argument("--resume", metavar="RUN", help="resume a run that was killed or interrupted: its folder, its id, or latest")
     ledger_options.of_run(command)
+    recorded_options.of_run(command)
     _isolation(command)
 
 
@@ -157,13 +175,6 @@ def _machine(command: argparse.ArgumentParser) -> None:
         metavar="SEED",
         help="run the cases in a random order that depends on SEED only (without SEED: one is chosen and printed)",
     )
-
-
-def _outputs(command: argparse.ArgumentParser) -> None:
-    """Add the options for the output files of a run."""
-    add = command.add_argument
-    add("--junit", type=Path, metavar="FILE", help="also write the JUnit report to this file")
-    add("--out", type=Path, metavar="DIR", help="folder of the run (default: reports/<utc>-<id>)")
 
 
 def _verdict(command: argparse.ArgumentParser) -> None:
@@ -263,20 +274,6 @@ def _caches(command: argparse.ArgumentParser) -> None:
         "~/.cache). Its content is executed, and any case may write to it: for specs that you trust, never for a conformance run",
     )
     command.add_argument("--no-kept", action="store_true", help="ignore cached probe results: probe the CPU's vector instructions again")
-
-
-def _merge(commands: "_Commands") -> None:
-    command = commands.add_parser(
-        "merge",
-        help="join the runs of shards",
-        description="Join the runs of all shards of one selection into one run, with its journal, report and evidence. Refuses missing and "
-        "duplicate shards, and shards with another selection, torch or machine; prints one line for each problem.",
-    )
-    add = command.add_argument
-    add("runs", nargs="+", metavar="RUN", help="a run of a shard: its folder, its id, or latest")
-    add("--out", type=Path, metavar="DIR", help="folder of the merged run (default: reports/<utc>-<id>)")
-    add("--junit", type=Path, metavar="FILE", help="also write the JUnit report to this file")
-    add("--json", action="store_true", help="print one object")
 
 
 def _doctor(commands: "_Commands") -> None:

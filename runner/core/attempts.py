@@ -177,4 +177,7 @@ def attempt_of(result: CaseResult) -> Attempt:
         verdicts=result.failed,
         stdout="" if passed else result.stdout[-_OUTPUT:],
         stderr="" if passed else result.stderr[-_OUTPUT:],
+        begun=result.begun,
+        worker=result.worker,
+        gpus=result.gpus,
     )

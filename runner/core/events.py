@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from runner.core.activity import Activity
-from runner.core.header import LedgerCount, RunFooter, RunHeader
+from runner.core.header import RunFooter, RunHeader
 from runner.core.results import CaseResult
 
 
@@ -105,8 +105,8 @@ class ResultsCompleted:
     header: RunHeader
     results: tuple[CaseResult, ...]
     """In the order of the selection."""
-    ledgers: tuple[LedgerCount, ...]
-    """How much of the ledgers beside its specs the run executed."""
+    footer: RunFooter
+    """How the run ended, up to here: the journal's footer also has the time that the files took."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,13 @@ class RunOptions(ExecutionOptions):
     """A seed, or ``random``."""
     junit: Path | None
     out: Path | None
+    junit_flavour: str = "default"
+    ctrf: Path | None = None
+    sarif: Path | None = None
+    code_quality: Path | None = None
+    badge: Path | None = None
+    github: str = "auto"
+    """``on``, ``off``, or ``auto``: on where ``GITHUB_ACTIONS`` is ``true``."""
     require: tuple[str, ...]
     bench: bool
     min_executed: int
@@ -53,6 +60,13 @@ class RunOptions(ExecutionOptions):
     """The name of a shipped profile, or the file of one."""
     against: str | None = None
     """A run whose executed cases are compared with this one's."""
+    history: Path | None = None
+    """The file of the history; None for the default."""
+    order: str = "longest-first"
+    last_failed: bool = False
+    """Select what failed in the run ``latest``; ``check`` turns it into ``failed_in`` with that run's id."""
+    failed_in: str | None = None
+    """A run: its failed cases are selected."""
 
     @property
     def lets_flaky_pass(self) -> bool:
@@ -81,7 +95,55 @@ class MergeOptions:
     runs: tuple[str, ...]
     out: Path | None
     junit: Path | None
+    junit_flavour: str = "default"
+    ctrf: Path | None = None
+    sarif: Path | None = None
+    code_quality: Path | None = None
+    badge: Path | None = None
+    github: str = "auto"
     json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions:
+    """The options of ``diff``."""
+
+    before: str
+    after: str
+    map_backend: tuple[str, ...]
+    """``A=B``: a backend of the first run, and one of the second."""
+    fail_on: tuple[str, ...]
+    """Words with commas between them."""
+    slower: float
+    code: bool
+    html: Path | None
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryOptions:
+    """The options of ``history``."""
+
+    action: str
+    targets: tuple[str, ...]
+    """Runs to add, a glob of cases to show, or the file of the page."""
+    history: Path | None
+    """The file of the history; None for the default."""
+    limit: int
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """The options of ``export``."""
+
+    run: str
+    junit: Path | None
+    junit_flavour: str = "default"
+    ctrf: Path | None = None
+    sarif: Path | None = None
+    code_quality: Path | None = None
+    badge: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +209,14 @@ class ReproOptions:
     paths: tuple[Path, ...]
     backends: tuple[Path, ...]
     sample: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """The options of ``report``."""
+
+    run: str
+    open: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,14 +287,18 @@ Options: TypeAlias = (
     RunOptions
     | AuditOptions
     | MergeOptions
+    | DiffOptions
+    | HistoryOptions
     | ValidateOptions
     | ListOptions
     | ExplainOptions
     | ReproOptions
     | DoctorOptions
+    | ReportOptions
     | WaiveOptions
     | SubmitOptions
     | VerifyOptions
+    | ExportOptions
     | WatchOptions
 )
 
@@ -236,10 +310,28 @@ OPTIONS: Mapping[str, type[Options]] = {
     "repro": ReproOptions,
     "audit": AuditOptions,
     "merge": MergeOptions,
+    "diff": DiffOptions,
+    "history": HistoryOptions,
     "doctor": DoctorOptions,
+    "report": ReportOptions,
     "waive": WaiveOptions,
     "submit": SubmitOptions,
     "verify": VerifyOptions,
+    "export": ExportOptions,
     "watch": WatchOptions,
 }
 """The class of each command's options."""
+
+REPORT_FILES = ("ctrf", "sarif", "code_quality", "badge")
+"""The fields that name the file of a report, besides ``junit``. ``report/formats`` has what writes each."""
+
+
+def option_of(field: str) -> str:
+    """Return the option of a field: ``--code-quality``."""
+    return f"--{field.replace('_', '-')}"
+
+
+def report_files(options: RunOptions | MergeOptions | ExportOptions) -> dict[str, Path]:
+    """Return the files of reports that options name, ``--junit`` first, by their option."""
+    found = {option_of(name): getattr(options, name) for name in ("junit", *REPORT_FILES)}
+    return {option: path for option, path in found.items() if path is not None}

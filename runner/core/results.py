@@ -101,6 +101,12 @@ class Attempt:
     stdout: str = ""
     stderr: str = ""
     """Ends of what the worker printed; empty for a PASS."""
+    begun: str = ""
+    """When its worker began it: UTC, ISO 8601, with milliseconds. Empty when there was no worker, and in a journal of an older version."""
+    worker: int = 0
+    """The number of its worker in the run; 0 when there was none."""
+    gpus: tuple[int, ...] = ()
+    """The GPUs that were leased to it, by number."""
 
     @property
     def failed(self) -> tuple[Verdict, ...]:
@@ -138,6 +144,8 @@ class CaseResult(Attempt):
     phase: str = ""
     """The phase in which its process crashed or outlived its deadline, as the worker announced it; empty otherwise."""
     covers: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    """The tags of its spec."""
     target: str = ""
     """The GPU that it was checked for without being executed (``core.targets``); empty for a case that is executed."""
     level: str = ""
@@ -193,6 +201,7 @@ def result_of(
         position=position or case.position,
         seconds=0.0,
         covers=case.covers,
+        tags=case.tags,
         target=case.target,
         requires=tuple(dict.fromkeys(requirement.name for requirement in case.requires)),
     )

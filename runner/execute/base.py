@@ -93,6 +93,10 @@ class Execution:
     """How many cases its worker had run before."""
     worker: int = 0
     """The worker's number in this run."""
+    begun: float = 0.0
+    """When the worker began it, in seconds since the epoch by the clock of its machine; 0 where unknown."""
+    gpus: tuple[int, ...] = ()
+    """The GPUs that were leased to it, by number."""
     files: tuple[str, ...] = ()
     """The file names in the job's folder. They are untrusted: a worker can write any file there."""
     services: tuple[ServiceReport, ...] = ()
@@ -126,6 +130,7 @@ class Execution:
                 "job": Job.from_json(json.dumps(found["job"])),
                 "ending": Ending(**found["ending"]),
                 "files": tuple(found["files"]),
+                "gpus": tuple(found["gpus"]),
                 "services": tuple(ServiceReport(**report) for report in found["services"]),
                 "space": Space(**found["space"]) if found["space"] is not None else None,
             }

@@ -47,7 +47,9 @@ class SchedulingOptions:
     """Scheduling options of the command line, and the durations of the last run."""
 
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Durations of cases in the last run, by id."""
+    """Durations of cases in the last runs, by id."""
+    ranks: Mapping[str, float] = field(default_factory=dict)
+    """What the cases with a high rank are started first for, before their duration counts; 0 for a case that is not named."""
     seed: int | None = None
     """The seed of a random order; None for the usual order."""
     memory_limit: int | None = None
@@ -79,29 +81,34 @@ def environments(cases: Sequence[Case]) -> dict[str, Environment]:
     return found
 
 
-def order(cases: Sequence[Case], seconds: Mapping[str, float] | None = None, seed: int | None = None) -> list[Case]:
+def order(
+    cases: Sequence[Case],
+    seconds: Mapping[str, float] | None = None,
+    seed: int | None = None,
+    ranks: Mapping[str, float] | None = None,
+) -> list[Case]:
     """Return the cases in the order in which they run. Cases of one environment are together, so each zygote is started once.
 
     The longest cases of the last run come first, so that no long case runs alone at the end. Cases without a known duration come first
-    too, because an overestimate costs nothing. Exclusive cases come last, so that the machine is drained once. With a seed the order is
-    random, and depends only on the seed and the ids, not on the selection.
+    too, because an overestimate costs nothing. Exclusive cases come last, so that the machine is drained once. A higher rank comes before
+    a longer case. With a seed the order is random, and depends only on the seed and the ids, not on the selection.
     """
     if seed is not None:
         return _shuffled(cases, seed)
-    known = seconds or {}
+    known, ranked = seconds or {}, ranks or {}
 
-    def length(case: Case) -> float:
-        return known.get(case.id, math.inf)
+    def urgency(case: Case) -> tuple[float, float]:
+        return ranked.get(case.id, 0.0), known.get(case.id, math.inf)
 
     alone = [case for case in cases if is_exclusive(case)]
     beside = _by_environment([case for case in cases if not is_exclusive(case)])
     of_alone = {environment_of(case).key for case in alone}
     # an environment with exclusive cases is the last of the parallel ones and the first of the exclusive ones: one zygote serves both
-    keys = sorted(beside, key=lambda key: (key in of_alone, -max(map(length, beside[key]))))
+    keys = sorted(sorted(beside, key=lambda key: max(map(urgency, beside[key])), reverse=True), key=lambda key: key in of_alone)
     ending = _by_environment(alone)
     groups = [beside[key] for key in keys]
     groups += [ending[key] for key in sorted(ending, key=lambda key: -keys.index(key) if key in beside else 1)]
-    return [case for group in groups for case in sorted(group, key=lambda case: -length(case))]
+    return [case for group in groups for case in sorted(group, key=urgency, reverse=True)]
 
 
 def _by_environment(cases: Sequence[Case]) -> dict[str, list[Case]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from runner.core.case import Case, Step
 from runner.core.diagnostics import UsageError, one_line, unknown
+from runner.core.globs import glob as glob
 from runner.language.backends import Backends
 from runner.vocabulary.steps import traits_of
 
@@ -38,12 +39,6 @@ class Shard:
 
         number = int.from_bytes(hashlib.sha256(case.id.encode("utf-8", "surrogatepass")).digest()[:8], "big")
         return number % self.count == self.index - 1
-
-
-def glob(pattern: str) -> re.Pattern[str]:
-    """Return the regular expression of a glob over ids."""
-    pieces = [{"*": ".*", "?": "."}.get(character) or re.escape(character) for character in pattern]
-    return re.compile("".join(pieces), re.DOTALL)
 
 
 def unmatched(globs: Sequence[str], cases: Sequence[Case]) -> list[str]:

@@ -10,10 +10,18 @@ from runner.core import devices
 from runner.record.journal import RunHeader
 
 FREE_OPTIONS: Mapping[str, str] = {
+    "badge": "the path of a report",
+    "code-quality": "the path of a report",
+    "ctrf": "the path of a report",
+    "github": "what is told to GitHub changes no outcome",
+    "junit-flavour": "the form of a report",
+    "sarif": "the path of a report",
     "against": "the run that is compared with at the end; changes no outcome",
+    "history": "where runs are recorded besides, and where durations come from; changes no outcome",
     "jobs": "the number of parallel cases changes no outcome",
     "junit": "the path of a report",
     "no-kept": "ignores cached probe results; the probes give the same results again",
+    "order": "the order of the cases changes no outcome",
     "out": "the path of the run's folder",
     "resume": "a resumed part is a part like any other",
     "shuffle": "the order of the cases changes no outcome",

@@ -13,19 +13,17 @@ from pathlib import Path
 from runner.core.case import CaseId
 from runner.core.diagnostics import UsageError, shown_path
 from runner.core.results import CaseResult
+from runner.record import report_paths
 from runner.record.compatibility import Difference, option_differences, variable_differences
 from runner.record.journal import JournalError, Run, RunHeader, read_run
-from runner.record.run_lock import FolderInUse, Holder, RunLock, holder_of
+from runner.record.report_paths import lock_of_report, must_be_writable, require_free_reports, special
+from runner.record.run_lock import FolderInUse, RunLock, holder_of
 from runner.system.streams import naming
 
 REPORTS = Path("reports")
-JOURNAL = "run.jsonl"
-JUNIT = "junit.xml"
+JOURNAL = report_paths.JOURNAL
+JUNIT = report_paths.JUNIT
 LATEST = "latest"
-
-_PROBE = 1 << 12
-_MOST_NAME = 60
-"""How many characters of a report's name its lock's name contains: a file name has at most 255 bytes."""
 
 _DEEPEST = 8
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -45,15 +43,19 @@ class RunFolder:
     attempts: Mapping[CaseId, tuple[CaseResult, ...]] = field(default_factory=dict)
     """The attempts of cases that the interrupted run did not finish."""
     junit_files: list[Path] = field(default_factory=list)
+    page: str = ""
+    """The HTML report as messages show it, once it is written."""
     is_latest: bool = False
     lock: RunLock | None = None
     """The lock on the folder, while this process writes to it."""
-    report_lock: RunLock | None = None
-    """The lock on the file of ``--junit``."""
+    report_files: dict[str, Path] = field(default_factory=dict)
+    """The files of further reports, by their option: ``--sarif``."""
+    report_locks: list[RunLock] = field(default_factory=list)
+    """The locks on the files that options name."""
 
     def release(self) -> None:
-        """Release the locks on the folder and on the report."""
-        for lock in (self.report_lock, self.lock):
+        """Release the locks on the folder and on the reports."""
+        for lock in (*self.report_locks, self.lock):
             if lock is not None:
                 lock.release()
 
@@ -76,13 +78,16 @@ class RunFolder:
         names = [entry.name for entry in self.path.glob("cases/*") if entry.name.isdecimal()]
         return 1 + max(map(int, names), default=0)
 
-    def claim_junit(self, extra: Path | None) -> None:
-        """Check that the reports can be written, before anything runs, and lock the file of ``--junit``."""
+    def claim_reports(self, files: Mapping[str, Path]) -> None:
+        """Check that the reports can be written, before anything runs, and lock their files. ``files`` are the paths by their option."""
         self.junit_files = [self.path / JUNIT]
-        if extra is not None:
-            require_free_report(extra, self.path)
-            self.report_lock = _lock_of_report(extra, self.path)
-            self.junit_files.append(extra)
+        require_free_reports(files, self.path)
+        for option, path in files.items():
+            if (lock := lock_of_report(option, path, self.path)) is not None:
+                self.report_locks.append(lock)
+        self.report_files = {option: path for option, path in files.items() if option != "--junit"}
+        if "--junit" in files:
+            self.junit_files.append(files["--junit"])
             self.is_latest = False
 
 
@@ -94,7 +99,7 @@ def open_run(out: Path | None) -> RunFolder:
     if os.path.lexists(path) and not path.is_dir():
         raise UsageError(f"--out {out}: this is {'a file' if path.is_file() else special(path)}, and no folder; name another")
     _refuse_run(path, out)
-    _must_be_writable(path)
+    must_be_writable(path)
     lock = _lock(path)
     try:
         _refuse_run(path, out, mine=True)  # another run may have begun and ended in the meantime
@@ -136,75 +141,6 @@ def _holds_run(path: Path) -> bool:
         return (path / JOURNAL).stat().st_size > 0  # the journal of a run that never began is empty
     except OSError:
         return False
-
-
-def _must_be_writable(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        probe = path / f".writable-{secrets.token_hex(4)}"
-        probe.write_bytes(bytes(_PROBE))  # empty files can be created on a full disk
-        probe.unlink()
-    except OSError as error:
-        raise UsageError(f"cannot write to {path}: {error.strerror}") from error
-
-
-def require_free_report(path: Path | None, mine: Path | None = None) -> None:
-    """Raise ``UsageError`` if the file of ``--junit`` is not writable, or belongs to a live run. ``mine`` is the run's own folder."""
-    if path is None:
-        return
-    _require_writable_report(path)
-    real = Path(os.path.realpath(path))
-    holder = holder_of(real.parent, _lock_name(real))
-    if holder is None and real.name == JUNIT and real.parent != mine:
-        holder = holder_of(real.parent)
-    if holder is not None:
-        raise UsageError(_report_in_use(path, holder))
-
-
-def _lock_of_report(path: Path, run: Path) -> RunLock | None:
-    """Lock the file of ``--junit`` with a lock file in its folder, because the report itself is replaced. Special files have no lock."""
-    real = Path(os.path.realpath(path))
-    if real.exists() and not real.is_file():
-        return None
-    try:
-        return RunLock(real.parent, _lock_name(real), str(run))
-    except FolderInUse as error:
-        raise UsageError(_report_in_use(path, error.holder)) from error
-    except OSError as error:
-        raise UsageError(f"--junit {path}: cannot write beside it: {error.strerror}") from error
-
-
-def _lock_name(report: Path) -> str:
-    return f".{report.name[:_MOST_NAME]}.lock"
-
-
-def _report_in_use(path: Path, holder: Holder) -> str:
-    run = f" of its run in {holder.run}" if holder.run else " of its run"
-    return f"--junit {path}: {holder} writes the report{run} to this file (wait for its end, end it, or name another file)"
-
-
-def _require_writable_report(path: Path) -> None:
-    """Raise ``UsageError`` if no report can be written to the path of ``--junit``; links are followed."""
-    if path.is_dir():
-        raise UsageError(f"--junit {path}: this is a folder; name a file")
-    if path.is_socket() or path.is_block_device():
-        raise UsageError(f"--junit {path}: this is {special(path)}; name a file, a named pipe or a character device")
-    if path.exists() and not path.is_file():
-        if not os.access(path, os.W_OK):
-            raise UsageError(f"--junit {path}: it cannot be written to; check its permissions")
-        return
-    parent = Path(os.path.realpath(path)).parent
-    if path.is_symlink() and os.path.islink(os.path.realpath(path)):
-        raise UsageError(f"--junit {path}: this link leads to itself; name a file")
-    _must_be_writable(parent)
-
-
-def special(path: Path) -> str:
-    """Return the type of a path that is no regular file: a folder, a named pipe, a device, a broken link."""
-    kinds = ((Path.is_dir, "a folder"), (Path.is_fifo, "a named pipe"), (Path.is_socket, "a socket"))
-    devices = ((Path.is_char_device, "a character device"), (Path.is_block_device, "a block device"))
-    found = next((words for test, words in (*kinds, *devices) if test(path)), "")
-    return found or ("a link that leads nowhere" if path.is_symlink() and not path.exists() else "no regular file")
 
 
 def _point_latest(path: Path) -> bool:

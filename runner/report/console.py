@@ -11,7 +11,7 @@ from typing import TextIO
 from runner.core.outcomes import JUnitTag, Outcome
 from runner.core.results import CaseResult
 from runner.core.targets import evidence_of
-from runner.report import note_lines, one_line, plain, timing_lines, verdict_text
+from runner.report import MESSAGE_LIMIT, note_lines, one_line, plain, timing_lines, verdict_text
 from runner.report.excerpts import Source, no_source
 from runner.system.output import paint
 
@@ -49,9 +49,10 @@ def print_report(
     folder: Path | None = None,
     not_requested: int = 0,
     coverage: Sequence[str] = (),
+    page: str = "",
     source: Source = no_source,
 ) -> None:
-    """Print every case other than PASS, the timings, the totals, and last the number of executed cases."""
+    """Print every case other than PASS, the timings, the totals, the HTML report, and last the number of executed cases."""
     parts = (_expected, functools.partial(_blocks, folder=folder, source=source), _groups, _timings, _notes, _totals)
     lines = [line for part in parts for line in part(results, color=color)]
     lines += _objects(results, objects)
@@ -64,6 +65,8 @@ def print_report(
         lines.append("truncated: this run did not reach its end")
     if lets_flaky_pass and any(result.outcome is Outcome.FLAKY for result in results):
         lines.append("FLAKY cases do not fail this run (--flaky pass)")
+    if page:
+        lines.append(f"page: {one_line(page, MESSAGE_LIMIT)}")
     lines.append(_last_line(results, selected, report_path))
     write(stream, "\n".join(lines) + "\n")
 

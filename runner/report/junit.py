@@ -21,6 +21,7 @@ from runner.report.junit_elements import (
     forget_files,
     ledger_properties,
     left_out,
+    make_strict,
     properties_of,
     seconds_of,
     spec_file,
@@ -45,29 +46,42 @@ class JUnitReporter:
 
     def __init__(self, setup: ReportSetup) -> None:
         self._folder = setup.folder
+        self._flavour = setup.junit_flavour
 
     def on_event(self, event: RunEvent) -> None:
         """Write the files that are due."""
         match event:
             case RunStarted(is_resumed=False) | HeaderCompleted(is_resumed=True):
                 for path in self._folder.junit_files:
-                    write_stub(path, event.header)
+                    write_stub(path, event.header, flavour=self._flavour)
             case ResultsCompleted():
                 for path in self._folder.junit_files:
-                    write_junit(path, event.header, event.results, folder=self._folder.path, ledgers=event.ledgers)
+                    self._write(path, event)
             case RunAbandoned():
                 for path in self._folder.junit_files:
-                    write_junit(path, event.header, event.results, truncated=True, why=event.why, folder=self._folder.path)
+                    self._write(path, event)
+
+    def _write(self, path: Path, event: ResultsCompleted | RunAbandoned) -> None:
+        write_junit(
+            path,
+            event.header,
+            event.results,
+            truncated=isinstance(event, RunAbandoned),
+            why=event.why if isinstance(event, RunAbandoned) else "",
+            folder=self._folder.path,
+            ledgers=event.footer.ledgers if isinstance(event, ResultsCompleted) else (),
+            flavour=self._flavour,
+        )
 
     def close(self) -> None:
         """Release nothing: every file is written at once."""
 
 
-def write_stub(path: Path, header: RunHeader) -> None:
+def write_stub(path: Path, header: RunHeader, *, flavour: str = "default") -> None:
     """Write the report of a run that has just begun, so that a killed run has a failing report. Pipes and devices get none."""
     if is_special(path):
         return
-    write_junit(path, header, (), truncated=True)
+    write_junit(path, header, (), truncated=True, flavour=flavour)
 
 
 def write_junit(
@@ -79,15 +93,17 @@ def write_junit(
     folder: Path | None = None,
     why: str = "",
     ledgers: Sequence[LedgerCount] = (),
+    flavour: str = "default",
 ) -> None:
     """Write the report, and replace a former one atomically.
 
     ``why`` is the reason why a run is truncated; the counts of ``ledgers`` stand in the first suite. With the run's ``folder``, cases
-    list their attachments in the form for CI systems.
+    list their attachments in the form for CI systems. The ``flavour`` ``strict`` is valid for Jenkins' xunit plugin.
     """
     _refuse_impossible(results)
     forget_files()
-    replace(path, _fitting(functools.partial(_document, header, results, truncated=truncated, folder=folder, why=why, ledgers=ledgers)))
+    document = functools.partial(_document, header, results, truncated=truncated, folder=folder, why=why, ledgers=ledgers, flavour=flavour)
+    replace(path, _fitting(document))
 
 
 def document_of(header: RunHeader, results: Sequence[CaseResult], ledgers: Sequence[LedgerCount] = ()) -> bytes:
@@ -123,7 +139,8 @@ def _refuse_impossible(results: Iterable[CaseResult]) -> None:
 class _Suites:
     """The suites as text: elements of all suites together need many times the memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_strict: bool) -> None:
+        self._is_strict = is_strict
         self._texts: list[bytes] = []
         self._totals = dict.fromkeys(_TOTALS, 0)
         self.size = 0
@@ -134,6 +151,8 @@ class _Suites:
     def append(self, suite: ET.Element) -> None:
         for total in _TOTALS:
             self._totals[total] += int(suite.get(total, "0"))
+        if self._is_strict:
+            make_strict(suite)
         ET.indent(suite, level=1)
         text = b"\n  " + ET.tostring(suite, encoding="utf-8")
         self._texts.append(text)
@@ -160,15 +179,16 @@ def _document(
     most: int | None = None,
     why: str = "",
     ledgers: Sequence[LedgerCount] = (),
+    flavour: str = "default",
 ) -> bytes:
     """Return the report; empty if it would have more than ``most`` bytes."""
     properties = properties_of(header, results)
-    suites = _Suites()
+    suites = _Suites(is_strict=flavour == "strict")
     if truncated:
         suites.append(truncated_suite(header, properties, why or _TRUNCATED))
     for spec, group in _by_spec(results).items():
-        # if not even the messages fit, only the first suite has the properties
-        said = ({} if not limit else properties) if suites else {**properties, **ledger_properties(ledgers)}
+        # the properties of the run stand once: a reader shows those of every suite
+        said = {} if suites else {**properties, **ledger_properties(ledgers)}
         suites.append(suite_of(spec, group, header, properties={**said, **left_out(group)}, limit=limit, folder=folder))
         if most is not None and suites.size > most:
             return b""

@@ -39,6 +39,11 @@ REPORT_NAME = "torch-conformance"
 
 _PROPERTY_LIMIT = 2_000
 
+_CODE_OF = {"filecheck": "code-", "graph": "graph-", "proof": "code-"}
+"""The files that expectations of a kind look at, by the beginning of their names."""
+
+_MOST_CODE = 10
+
 _MOST_REASONS = 50
 """How many reasons for which cases of a ledger were not executed have a property of their own."""
 
@@ -95,7 +100,7 @@ def suite_of(
     for element, result in zip(mended.iter("testcase"), group, strict=True):
         for skipped in element.iter("skipped"):
             skipped.set("type", _type(result))
-        _add_attempts(element, result, limit, let_pass=_is_let_pass(result, header))
+        _add_attempts(element, result, limit, folder, let_pass=_is_let_pass(result, header))
         _add_evidence(element, result)
     return mended
 
@@ -111,11 +116,25 @@ def _add_evidence(case: ET.Element, result: CaseResult) -> None:
         case.insert(0, properties)
 
 
+def make_strict(suite: ET.Element) -> None:
+    """Remove what Jenkins' xunit plugin refuses: ``file`` and ``line`` of a case, and its properties, which move to its output."""
+    for case in suite.iter("testcase"):
+        for name in ("file", "line"):
+            case.attrib.pop(name, None)
+        for properties in case.findall("properties"):
+            said = "\n".join(f"{one.get('name')}: {one.get('value')}" for one in properties)
+            case.remove(properties)
+            output = case.find("system-out")
+            if output is None:
+                output = ET.SubElement(case, "system-out")
+            output.text = f"{said}\n{output.text}" if output.text else said
+
+
 def _is_let_pass(result: CaseResult, header: RunHeader) -> bool:
     return result.outcome is Outcome.FLAKY and header.lets_flaky_pass
 
 
-def _add_attempts(case: ET.Element, result: CaseResult, limit: int, *, let_pass: bool) -> None:
+def _add_attempts(case: ET.Element, result: CaseResult, limit: int, folder: Path | None, *, let_pass: bool) -> None:
     """Add the elements that the package lacks: ``flakyFailure`` of a FLAKY case that may pass, ``rerunFailure`` of one that never passed.
 
     Crashes and errors are written as failures too: few readers support flakyError and rerunError. A FLAKY case that fails the run has all
@@ -130,7 +149,7 @@ def _add_attempts(case: ET.Element, result: CaseResult, limit: int, *, let_pass:
     place = sum(child.tag in ("failure", "error", "skipped") for child in case)
     share = _share(result, limit) // max(len(attempts), 1)
     for attempt in reversed(attempts):
-        case.insert(place, _attempt_element(tag, attempt, share))
+        case.insert(place, _attempt_element(tag, attempt, share, folder))
 
 
 def _share(result: CaseResult, limit: int) -> int:
@@ -138,13 +157,13 @@ def _share(result: CaseResult, limit: int) -> int:
     return limit if result.outcome is Outcome.FLAKY else limit // 2
 
 
-def _attempt_element(tag: str, attempt: Attempt, limit: int) -> ET.Element:
+def _attempt_element(tag: str, attempt: Attempt, limit: int, folder: Path | None) -> ET.Element:
     message = one_line(attempt.reason, min(MESSAGE_LIMIT, max(limit, 100))) or slug(attempt.outcome)
     element = ET.Element(tag, message=message, type=one_line(attempt.failure_type) or slug(attempt.outcome))
     texts = (
         ("stackTrace", attempt_text(attempt, limit=limit // 2)),
-        ("system-out", clip(plain(attempt.stdout), limit // 4)),
-        ("system-err", clip(plain(attempt.stderr), limit // 4)),
+        ("system-out", clip(plain(attempt.stdout), limit // 4, _beside(attempt, "stdout.txt", folder))),
+        ("system-err", clip(plain(attempt.stderr), limit // 4, _beside(attempt, "stderr.txt", folder))),
     )
     for name, text in texts:
         if text.strip():
@@ -182,7 +201,14 @@ def _attachments(result: CaseResult, folder: Path | None) -> list[str]:
     """Return a line for each attachment: GitLab and others read it on a line of its own, with a path from the repository's root."""
     if folder is None:
         return []
-    return [f"[[ATTACHMENT|{visible_name(spec_file(str(folder / result.folder / name)))}]]" for name in result.attachments]
+    names = (*result.attachments, *_judged_code(result))
+    return [f"[[ATTACHMENT|{visible_name(_spec_file(str(folder / result.folder / name)))}]]" for name in names]
+
+
+def _judged_code(result: CaseResult) -> list[str]:
+    """Return the files of code or graphs that a failed expectation of a case was judged by; the first few of many."""
+    prefixes = tuple(_CODE_OF[verdict.kind] for verdict in result.failed if verdict.kind in _CODE_OF)
+    return [name for name in result.code if prefixes and name.startswith(prefixes)][:_MOST_CODE]
 
 
 def _texts(result: CaseResult, limit: int, folder: Path | None) -> tuple[str, str, str]:
@@ -191,12 +217,15 @@ def _texts(result: CaseResult, limit: int, folder: Path | None) -> tuple[str, st
     printed = len(stdout.encode("utf-8")) + len(stderr.encode("utf-8"))
     text = verdict_text(result, limit=limit - min(printed, limit // 4), folder=_shown(folder)) if limit else ""
     room = limit - len(text.encode("utf-8"))
-    stdout = clip(stdout, max(room // 2, room - len(stderr.encode("utf-8"))), _beside(result, "stdout.txt"))
-    return text, stdout, clip(stderr, room - len(stdout.encode("utf-8")), _beside(result, "stderr.txt"))
+    stdout = clip(stdout, max(room // 2, room - len(stderr.encode("utf-8"))), _beside(result, "stdout.txt", folder))
+    return text, stdout, clip(stderr, room - len(stdout.encode("utf-8")), _beside(result, "stderr.txt", folder))
 
 
-def _beside(result: CaseResult, name: str) -> str:
-    return visible_name(f"{result.folder}/{name}") if result.folder else ""
+def _beside(attempt: Attempt, name: str, folder: Path | None) -> str:
+    """Return the path of a file in the folder of an attempt, as messages name it; empty where there is none."""
+    shown = _shown(folder)
+    inside = f"{attempt.folder}/{name}"
+    return visible_name(str(shown / inside) if shown is not None else inside) if attempt.folder else ""
 
 
 def _shown(folder: Path | None) -> Path | None:
@@ -239,8 +268,8 @@ def spec_file(shown: str) -> str:
     here = Path.cwd()
     root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
     whole = Path(os.path.abspath(here / shown))
-    # a path of another folder or machine is not changed
-    return whole.relative_to(root).as_posix() if whole.is_relative_to(root) and whole.exists() else shown
+    # a path of another folder or machine is not changed, nor a name that no file can have
+    return whole.relative_to(root).as_posix() if whole.is_relative_to(root) and os.path.exists(whole) else shown
 
 
 _spec_file = functools.lru_cache(maxsize=1 << 16)(spec_file)

@@ -15,3 +15,10 @@ class ReportSetup:
     lets_flaky_pass: bool = False
     object_cache: Path | None = None
     """The folder of the object cache."""
+    history: Path | None = None
+    """The file of ``--history``."""
+    junit_flavour: str = "default"
+    github: bool = False
+    """Whether annotations and a summary are made for GitHub Actions."""
+    github_summary: Path | None = None
+    """The file of the job's summary."""

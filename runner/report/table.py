@@ -1,6 +1,7 @@
 """The table of reporters. A new reporter is a module with a listener, and an entry here."""
 
 import contextlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -20,8 +21,12 @@ from runner.core.events import (
     Waiting,
     Warned,
 )
-from runner.core.options import RunOptions
+from runner.core.options import REPORT_FILES, MergeOptions, RunOptions
 from runner.record.run_folder import RunFolder
+from runner.report import formats, github
+from runner.report.github import GitHubReporter
+from runner.report.history import HistoryReporter
+from runner.report.html.listener import HtmlReporter
 from runner.report.journal import JournalReporter
 from runner.report.junit import JUnitReporter
 from runner.report.setup import ReportSetup
@@ -47,12 +52,16 @@ REPORTERS: tuple[Reporter, ...] = (
         (HeaderCompleted, AttemptFinished, CaseFinished, CaseUnfinished, ExecutionEnded, RunEnded, RunAbandoned),
         writes_files=True,
     ),
+    Reporter("html", HtmlReporter, (RunEnded, RunAbandoned), writes_files=True),
     Reporter(
         "terminal",
         TerminalReporter,
         (RunStarted, Waiting, AttemptFinished, CaseFinished, Note, Warned, ExecutionEnded, RunEnded, RunAbandoned),
     ),
     Reporter("junit", JUnitReporter, (RunStarted, HeaderCompleted, ResultsCompleted, RunAbandoned), writes_files=True),
+    *(Reporter(name.replace("_", "-"), formats.maker(name), formats.EVENTS, writes_files=True) for name in REPORT_FILES),
+    Reporter("github", GitHubReporter, (RunStarted, RunEnded, RunAbandoned), writes_files=True),
+    Reporter("history", HistoryReporter, (RunEnded,)),
 )
 """In the order in which they receive each event. The journal is the first: a result that cannot be recorded is not reported."""
 
@@ -100,9 +109,19 @@ def _setup(options: RunOptions, folder: RunFolder) -> ReportSetup:
         min_executed=options.min_executed,
         lets_flaky_pass=options.lets_flaky_pass,
         object_cache=options.object_cache,
+        history=options.history,
+        junit_flavour=options.junit_flavour,
+        github=github.is_wanted(options.github, os.environ),
+        github_summary=github.summary_file(os.environ),
     )
 
 
-def of_merge(folder: RunFolder) -> Reporters:
+def of_merge(options: MergeOptions, folder: RunFolder) -> Reporters:
     """Return the listeners of ``merge``: those that write files."""
-    return Reporters([reporter for reporter in REPORTERS if reporter.writes_files], ReportSetup(folder=folder))
+    setup = ReportSetup(
+        folder=folder,
+        junit_flavour=options.junit_flavour,
+        github=github.is_wanted(options.github, os.environ),
+        github_summary=github.summary_file(os.environ),
+    )
+    return Reporters([reporter for reporter in REPORTERS if reporter.writes_files], setup)

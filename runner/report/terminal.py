@@ -88,6 +88,7 @@ class TerminalReporter:
             not_requested=ended.header.not_requested,
             source=Excerpts(ended.header.specs),
             coverage=[*lines_of(ended.footer), *map(plain, ended.void_waivers), *statement.lines_of(ended.footer)],
+            page=folder.page,
         )
         for stated in ended.footer.statement:
             if stated.conformance is not Conformance.CONFORMANT:

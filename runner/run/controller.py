@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import TypeAlias
 
 from runner.core import required
@@ -11,13 +12,14 @@ from runner.core.diagnostics import JournalAltered
 from runner.core.events import ExecutionEnded, Listener, Note, ResultsCompleted, RunAbandoned, RunEnded, RunStarted, Warned
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.header import LedgerCount, RunFooter
-from runner.core.options import RunOptions
+from runner.core.options import RunOptions, report_files
 from runner.core.results import CaseResult, executed
 from runner.judge.void_waivers import lines_of, void_waivers
 from runner.judge.waivers import warnings
 from runner.record.evidence import alterations
 from runner.record.journal import totals
-from runner.record.run_folder import RunFolder, require_free_report
+from runner.record.report_paths import require_free_reports
+from runner.record.run_folder import RunFolder
 from runner.run import resume
 from runner.run.coverage import Coverage
 from runner.run.execution import Execution
@@ -36,7 +38,7 @@ OpenReporters: TypeAlias = Callable[[RunOptions, RunFolder], Listener]
 def run(options: RunOptions, open_reporters: OpenReporters) -> ExitCode:
     """Run the selected cases; return the exit code for CI systems."""
     checked = check(options)
-    selection = choose(checked.options, checked.profile)
+    selection = choose(checked.options, checked.profile, checked.failed)
     if not selection.whole:  # an empty shard of a selection is recorded, so that a merge finds all shards
         return ExitCode.NOTHING
     return run_prepared(prepare(checked, selection), open_reporters)
@@ -44,10 +46,11 @@ def run(options: RunOptions, open_reporters: OpenReporters) -> ExitCode:
 
 def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
     """Run cases that are selected already; return the exit code for CI systems."""
-    require_free_report(prepared.options.junit)
+    files = report_files(prepared.options)
+    require_free_reports(files)
     folder = resume.open_folder(prepared)
     try:
-        folder.claim_junit(prepared.options.junit)
+        folder.claim_reports(files)
         _print_warnings(prepared)
         with closing(open_reporters(prepared.options, folder)) as listener, Interrupts() as interrupts:
             return Controller(prepared, folder, listener, interrupts).run()
@@ -127,9 +130,10 @@ class Controller:
         results = tuple(self._ledger.of(self._selection.selected))
         coverage = Coverage(self._selection.suite.cases, self._selection.whole, self._ledger.results)
         ledgers = tuple(map(coverage.of_ledger, self._expected.ledgers))
-        self._emit(ResultsCompleted(header=self._header.header, results=results, ledgers=ledgers))
-        void = self._void_waivers(results)
         footer = self._footer(code, coverage, ledgers)
+        self._emit(ResultsCompleted(header=self._header.header, results=results, footer=footer))
+        void = self._void_waivers(results)
+        footer = replace(footer, ended=now(), seconds=self._seconds())  # with the time that the files took
         self._emit(RunEnded(header=self._header.header, results=results, footer=footer, void_waivers=void))
         return code
 
@@ -161,12 +165,15 @@ class Controller:
             self._emit(Note(text=problem))
         return ExitCode.NOTHING if unexercised else code
 
+    def _seconds(self) -> float:
+        return round(time.monotonic() - self._begun, 3)
+
     def _footer(self, code: ExitCode, coverage: Coverage, ledgers: tuple[LedgerCount, ...]) -> RunFooter:
         earlier = self._expected.earlier
         statement = self._header.header.statement(self._ledger.results.values())
         return RunFooter(
             ended=now(),
-            seconds=round(time.monotonic() - self._begun, 3),
+            seconds=self._seconds(),
             totals=totals(list(self._ledger.results.values())),
             exit_code=int(code),
             interrupted=self._is_interrupted,

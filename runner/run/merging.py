@@ -9,18 +9,19 @@ from typing import TypeAlias
 
 from runner.core.diagnostics import UsageError
 from runner.core.events import CaseFinished, HeaderCompleted, Listener, ResultsCompleted, RunEnded, RunStarted
-from runner.core.options import MergeOptions
+from runner.core.options import MergeOptions, report_files
 from runner.language.backends import load_backends
 from runner.record.consistency import of_machine
 from runner.record.evidence import alterations
 from runner.record.journal import JournalError, lines_of, read_run
 from runner.record.merge import Joined, Part, folders_of, join, moved, problems, shifts
-from runner.record.run_folder import JOURNAL, RunFolder, copy_evidence, find_run, open_run, require_free_report, require_still
+from runner.record.report_paths import require_free_reports
+from runner.record.run_folder import JOURNAL, RunFolder, copy_evidence, find_run, open_run, require_still
 from runner.run.recorded import Unjudged, judge_again
 from runner.system import output
 from runner.system.redaction import redacted_command
 
-OpenReporters: TypeAlias = Callable[[RunFolder], Listener]
+OpenReporters: TypeAlias = Callable[[MergeOptions, RunFolder], Listener]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +66,13 @@ def read_parts(names: Sequence[str]) -> tuple[list[PlacedPart], list[str]]:
 
 def merge(parts: Sequence[PlacedPart], options: MergeOptions, open_reporters: OpenReporters) -> Merged:
     """Write the merged run into a folder of its own."""
-    require_free_report(options.junit)
+    files = report_files(options)
+    require_free_reports(files)
     folder = open_run(options.out)
     try:
-        folder.claim_junit(options.junit)
+        folder.claim_reports(files)
         joined = join([placed.part for placed in parts], run_id=folder.run_id, command=redacted_command(sys.argv))
-        with closing(open_reporters(folder)) as listener:
+        with closing(open_reporters(options, folder)) as listener:
             _emit(joined, listener, lambda: _copy(parts, folder))
     finally:
         folder.release()
@@ -84,7 +86,7 @@ def _emit(joined: Joined, listener: Listener, copy: Callable[[], None]) -> None:
     copy()
     for result in joined.results:
         listener.on_event(CaseFinished(result=result))
-    listener.on_event(ResultsCompleted(header=joined.header, results=joined.results, ledgers=joined.footer.ledgers))
+    listener.on_event(ResultsCompleted(header=joined.header, results=joined.results, footer=joined.footer))
     listener.on_event(RunEnded(header=joined.header, results=joined.results, footer=joined.footer))
 
 

@@ -111,7 +111,7 @@ class CaseRunner:
         ``alone``: each case runs alone, after every other job has ended.
         """
         jobs: list[Job] = []
-        ordered = schedule.order(cases, self._scheduling.seconds, self._scheduling.seed)
+        ordered = schedule.order(cases, self._scheduling.seconds, self._scheduling.seed, self._scheduling.ranks)
         for number, case in enumerate(ordered, start=self._folder.next_number()):
             try:
                 job = self._jobs.for_case(case, known, number=number, alone=alone)

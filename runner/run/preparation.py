@@ -19,12 +19,12 @@ from runner.language.load import Suite, load
 from runner.language.profiles import Profile
 from runner.language.waivers import load_waivers
 from runner.plan import required, schedule
-from runner.plan.durations import seconds_of_run
 from runner.plan.on_request import not_requested, requested
 from runner.plan.selection import Shard, select, unmatched, why_nothing_selected, without_benches
-from runner.record.run_folder import JOURNAL, LATEST, REPORTS
 from runner.run.coverage import Expected, expected
+from runner.run.earlier_runs import Failed, among, scheduling_of, why_none, with_failed
 from runner.run.header import header_of, with_recorded_profile
+from runner.run.history import check_history
 from runner.run.profile import cases_of, with_profile
 from runner.system import cache_dirs, output, scratch
 
@@ -39,6 +39,8 @@ class Checked:
     memory_limit: int | None
     profile: Profile | None = None
     """The profile of ``--profile``; ``options`` has its files."""
+    failed: Failed | None = None
+    """The failed cases of the run of ``--failed-in``, which ``options`` names by its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,15 +88,19 @@ def check(options: RunOptions) -> Checked:
     workers = schedule.workers(options.jobs)
     policy = Policy.of(retries=options.retries, repeat=options.repeat, fail_fast=options.fail_fast)
     memory_limit = schedule.memory_limit(options.memory_limit)
+    if options.shuffle is not None and options.order != "longest-first":
+        raise UsageError(f"--shuffle with --order {options.order}: both order the cases (use one of them)")
+    options, failed = with_failed(options)
+    check_history(options.history)
     reach(named_servers(options.service))
     scratch.check()
     options = replace(options, object_cache=cache_dirs.object_folder(options.object_cache))
     if not options.no_kept:
         cache_dirs.probe_cache_folder()
-    return Checked(options=options, workers=workers, policy=policy, memory_limit=memory_limit, profile=profile)
+    return Checked(options=options, workers=workers, policy=policy, memory_limit=memory_limit, profile=profile, failed=failed)
 
 
-def choose(options: RunOptions, profile: Profile | None = None, suite: Suite | None = None) -> Selection:
+def choose(options: RunOptions, profile: Profile | None = None, failed: Failed | None = None, suite: Suite | None = None) -> Selection:
     """Load the specs and select the cases: those of the profile, if there is one, which has given the options its files.
 
     ``suite`` has the specs if they are loaded already.
@@ -103,7 +109,7 @@ def choose(options: RunOptions, profile: Profile | None = None, suite: Suite | N
     files = load_waivers(options.waivers, suite.backends)
     today = datetime.now(UTC).date()
     if profile is None:
-        return _chosen(options, suite, Waivers(files, today=today))
+        return _chosen(options, suite, Waivers(files, today=today), failed)
     found = cases_of(profile, suite, files)
     whole = found.cases if options.bench else tuple(map(without_benches, found.cases))
     selected = _of_shard(options, whole)
@@ -115,10 +121,13 @@ def _of_shard(options: RunOptions, whole: Sequence[Case]) -> list[Case]:
     return [case for case in whole if shard is None or shard.holds(case)]
 
 
-def _chosen(options: RunOptions, suite: Suite, waivers: Waivers) -> Selection:
+def _chosen(options: RunOptions, suite: Suite, waivers: Waivers, failed: Failed | None) -> Selection:
     """Select the cases that the options name; print a hint for each glob without a match."""
     matching = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag)
-    whole = requested(matching, suite.cases, paths=options.paths, globs=options.select, tags=options.tag)
+    if failed is None:
+        whole = requested(matching, suite.cases, paths=options.paths, globs=options.select, tags=options.tag)
+    else:  # a case on request was requested in that run
+        whole = matching = among(matching, failed, suite.cases)
     left = len(matching) - len(whole)
     if not options.bench:
         whole = [without_benches(case) for case in whole]
@@ -129,6 +138,8 @@ def _chosen(options: RunOptions, suite: Suite, waivers: Waivers) -> Selection:
     if not selected:
         read, of = len(suite.cases), len(whole)
         why = why_nothing_selected(read, names=options.backend, globs=options.select, tags=options.tag, shard=options.shard, of=of)
+        if failed is not None and not whole:
+            why = why_none(failed)
         output.note(f"no case is selected: {not_requested(left)}" if left else why)
     return Selection(suite=suite, waivers=waivers, whole=whole, selected=selected, not_requested=left)
 
@@ -136,9 +147,7 @@ def _chosen(options: RunOptions, suite: Suite, waivers: Waivers) -> Selection:
 def prepare(checked: Checked, selection: Selection) -> Prepared:
     """Return the prepared run. Reads the durations of ``latest``, so call it before the new run becomes ``latest``."""
     options = checked.options
-    scheduling = schedule.SchedulingOptions(
-        seconds=seconds_of_run(REPORTS / LATEST, JOURNAL), seed=_seed(options.shuffle), memory_limit=checked.memory_limit
-    )
+    scheduling = scheduling_of(options, seed=_seed(options.shuffle), memory_limit=checked.memory_limit)
     header = header_of(options, selection.suite, selection.waivers, selection.whole, selection.selected, scheduling.seed)
     if selection.profile is not None:
         header = with_recorded_profile(header, selection.profile)

@@ -24,6 +24,8 @@ REFUSED: Mapping[str, tuple[object, str]] = {
     "backend": ((), _SELECTS),
     "select": ((), _SELECTS),
     "tag": ((), _SELECTS),
+    "last_failed": (False, _SELECTS),
+    "failed_in": (None, _SELECTS),
     "require": ((), _DECIDES),
     "min_executed": (1, _DECIDES),
     "retries": (0, _AGAIN),

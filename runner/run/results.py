@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from runner.judge.waivers import Waivers, apply
 from runner.language.backends import Backend
 from runner.language.expand.cases import surroundings
 from runner.language.flow import flow
-from runner.plan.worker_plan import digest_of
+from runner.plan.worker_plan import digest_of, seed_of
 from runner.record.evidence import OBSERVATION, SERVICES, CaseFiles
 from runner.run import observed
 from runner.run.artifacts import code_files, keep, printed, stack_text
@@ -62,6 +63,9 @@ class Results:
             phases=observed.phases(observation),
             isolation=execution.isolation,
             after=execution.after,
+            begun=_moment(execution.begun),
+            worker=execution.worker,
+            gpus=execution.gpus,
             folder=execution.job.folder,
             evidence=files.digests,
             repro=repro,
@@ -75,6 +79,11 @@ class Results:
             attachments=benches.attachments,
             notes=(*benches.notes, *filter(None, [execution.left_over])),
         )
+
+
+def _moment(seconds: float) -> str:
+    """Return a moment as the journal records it; empty where it is unknown."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds") if seconds else ""
 
 
 def _evidence(folder: Path, files: CaseFiles, execution: Execution) -> Evidence:
@@ -113,12 +122,14 @@ def _case_result(case: Case, judged: CaseResult, **more: Any) -> CaseResult:
 
 
 def _options(case: Case) -> tuple[str, ...]:
-    """Return the options in force, as a spec would write them."""
-    return tuple(
+    """Return the options in force, as a spec would write them, and the seed, which follows from the id where the spec gives none."""
+    written = [
         f"{section}.{name}: {MASK if section == 'env' and is_secret_name(name) else flow(option.value)}"
         for section, found in case.options.items()
         for name, option in found.items()
-    )
+    ]
+    is_given = "seed" in case.body.settings.torch
+    return (*written, *([] if is_given else [f"torch.seed: {seed_of(case)}"]))
 
 
 def result_of_unavailable(case: Case, verdict: Verdict, required: Sequence[str], repro: str) -> CaseResult:

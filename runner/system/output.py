@@ -33,6 +33,14 @@ def raw(text: str) -> None:
     _write(sys.stdout, text)
 
 
+def command(text: str) -> None:
+    """Print a command to the CI system on a line of standard error. The caller has escaped what stands in it; line ends are refused."""
+    if not text.isprintable():
+        raise ValueError("a command has characters that end it or hide in it")
+    encoding = sys.stderr.encoding or "utf-8"
+    _write(sys.stderr, _redacted(text).encode(encoding, "backslashreplace").decode(encoding) + "\n")
+
+
 def note(text: str) -> None:
     """Print a message of one line."""
     _write(sys.stderr, _redacted(escaping.line(text)) + "\n")

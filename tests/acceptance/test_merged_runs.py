@@ -76,7 +76,7 @@ def test_the_merged_run_says_what_the_whole_run_says(place: Path) -> None:
     assert {one.case_id: one.outcome for one in merged.results} == {one.case_id: one.outcome for one in whole.results}
     assert (merged.header.environment, merged.header.selected) == (whole.header.environment, whole.header.selected)
     assert normalised(place / "merged" / "junit.xml") == normalised(place / "whole" / "junit.xml")
-    without_place = [re.sub("(report|folder): .*", "", text) for text in (done.stdout, (place / "whole" / "stdout").read_text())]
+    without_place = [re.sub("(report|folder|page): .*", "", text) for text in (done.stdout, (place / "whole" / "stdout").read_text())]
     assert without_place[0] == without_place[1]
     for one in merged.results:
         if one.folder:

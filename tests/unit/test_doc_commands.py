@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from runner.cli.parser import main, parser
 from runner.core.case import Case
@@ -17,7 +16,8 @@ from runner.core.exit_codes import ExitCode
 from runner.language.load import load
 from runner.language.profiles import find_profile
 from runner.plan.selection import glob
-from tests.fences import ROOT, Fence, every_fence, home, write_site
+from tests.fences import CI, ROOT, Fence, every_fence, home, write_site
+from tests.workflows import jobs_of
 
 FENCES = every_fence()
 
@@ -29,10 +29,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def lines_of(fence: Fence) -> list[list[str]]:
-    if fence.mark != "workflow":
-        return [words for line in fence.text.splitlines() if (words := shlex.split(line, comments=True))]
-    steps = [step for job in yaml.safe_load(fence.text)["jobs"].values() for step in job["steps"]]
-    return [shlex.split(line) for step in steps for line in step.get("run", "").splitlines()]
+    if fence.mark in CI:
+        return [shlex.split(line) for job in jobs_of(fence) for line in job.lines]
+    return [words for line in fence.text.splitlines() if (words := shlex.split(line, comments=True))]
 
 
 def simple_commands(words: list[str]) -> Iterator[list[str]]:
@@ -51,7 +50,7 @@ def simple_commands(words: list[str]) -> Iterator[list[str]]:
 COMMANDS = [
     pytest.param(fence, command, id=f"{fence} {' '.join(command[:2])}")
     for fence in FENCES
-    if fence.mark in ("commands", "workflow", "command-run", "command-test")
+    if fence.mark in ("commands", "command-run", "command-test", *CI)
     for words in lines_of(fence)
     for command in simple_commands(words)
 ]
@@ -83,6 +82,8 @@ def test_every_command_exists(fence: Fence, command: list[str], site: Path, monk
         case "pre-commit":
             assert arguments in (["install"], ["run", "--all-files"])
             assert (ROOT / ".pre-commit-config.yaml").is_file()
+        case "rm":
+            assert arguments[0] == "-rf"
         case "." | "cat":
             assert len(arguments) == 1
         case _:
@@ -94,7 +95,7 @@ def check_own_command(arguments: list[str]) -> None:
     if arguments == ["--version"]:
         return
     parsed = vars(parser().parse_args(arguments))
-    if parsed["command"] in ("merge", "waive") or (parsed["command"] == "audit" and not parsed["targets"]):
+    if parsed["command"] in ("merge", "waive", "diff", "history") or (parsed["command"] == "audit" and not parsed["targets"]):
         return
     paths = [Path(path) for path in parsed.get("paths", parsed.get("targets", []))]
     paths = [path.absolute() if path.exists() else ROOT / path for path in paths]

@@ -20,13 +20,14 @@ from tests.fences import FILES, ROOT, Fence, every_fence, home, pages, run_in, w
 
 FENCES = every_fence()
 TESTED = {
-    "yaml": (*FILES, "examples", "shipped-spec", "workflow"),
+    "yaml": (*FILES, "examples", "shipped-spec", "workflow", "gitlab"),
+    "groovy": ("jenkins",),
     "sh": ("commands", "command-run", "command-test"),
     "json": ("journal",),
     "python": ("", "program"),
     "": ("failure",),
 }
-"""The marks that tests claim, here, in ``test_doc_commands`` and in ``test_defects``, by the language of their fences."""
+"""The marks that tests claim, here, in ``test_doc_commands``, ``test_workflows`` and ``test_defects``, by the language of their fences."""
 
 
 def fences(*marks: str) -> list[Fence]:

@@ -142,6 +142,18 @@ def test_jobs_that_a_zygote_never_forks_for_are_run_without_it(tmp_path):
         assert (one.ending.timed_out, one.ending.exit_code, one.ending.phase) == (False, 0, "api")
 
 
+def test_an_execution_says_when_it_began_on_which_worker_and_gpus(tmp_path):
+    before = time.time()
+    capacity = Capacity(jobs=2, cores=2.0, memory=1 << 40, gpus=2, gpu_memory=1 << 30)
+    jobs = [a_job(tmp_path, "none"), a_job(tmp_path, "one", needs=Needs(gpu_memory=1)), a_job(tmp_path, "two", needs=Needs(gpus=2))]
+    with engine_with(Starter(zygotes=Stuck)) as engine:
+        done = {one.job.name: one for one in engine.run(jobs, capacity)}
+    assert {name: one.gpus for name, one in done.items()} == {"none": (), "one": (0,), "two": (0, 1)}
+    assert len({one.worker for one in done.values()} - {0}) == 3
+    for one in done.values():
+        assert before - 0.1 <= one.begun <= one.begun + one.seconds <= time.time() + 0.1
+
+
 THREADS = "the zygote has 2 threads (python, python)"
 
 

@@ -16,6 +16,7 @@ from runner.core.events import RunEvent
 from runner.core.exit_codes import ExitCode
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
+from runner.record.run_folder import RunFolder
 from runner.report import table
 from runner.report.setup import ReportSetup
 from runner.report.table import REPORTERS, Reporter
@@ -61,7 +62,7 @@ class Runner:
         suite: object,
         waivers: object,
         cases: object,
-        folder: object,
+        folder: RunFolder,
         workers: int,
         machine: Machine,
         scheduling: object,
@@ -69,6 +70,7 @@ class Runner:
     ) -> None:
         self._machine = machine
         self._number = 0
+        self.folder = folder.path
 
     def __enter__(self) -> "Runner":
         return self
@@ -250,8 +252,11 @@ def test_listeners_that_were_opened_are_closed_when_another_cannot_be(go: Go, mo
 
 
 def test_the_table_is_in_order_and_every_event_has_a_type() -> None:
-    assert [reporter.name for reporter in REPORTERS] == ["journal", "terminal", "junit"]
-    assert [reporter.name for reporter in REPORTERS if reporter.writes_files] == ["journal", "junit"]
+    names = ["journal", "html", "terminal", "junit", "ctrf", "sarif", "code-quality", "badge", "github", "history"]
+    assert [reporter.name for reporter in REPORTERS] == names
+    assert [reporter.name for reporter in REPORTERS if reporter.writes_files] == [
+        name for name in names if name not in ("terminal", "history")
+    ]
     for reporter in REPORTERS:
         assert set(reporter.events) <= set(ALL)
         assert len(set(reporter.events)) == len(reporter.events)

@@ -49,6 +49,8 @@ EXECUTION = Execution(
     isolation="shared",
     after=3,
     worker=9,
+    begun=1.5e9,
+    gpus=(0, 1),
     files=("code-0-0.txt", "plan.json", "\udcff"),
     services=(ServiceReport(name="redis", answered={"GET": 2}, foreign=1, left=3, problem="none"),),
     printed="Traceback",

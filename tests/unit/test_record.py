@@ -65,6 +65,9 @@ FULL = CaseResult(
     seconds=1.25,
     phases={"eager": 0.5, "run": 1e-9},
     isolation="shared",
+    begun="2026-01-01T00:00:00.250+00:00",
+    worker=2,
+    gpus=(0, 1),
     after=3,
     company="FAIL after 3 other cases in a shared worker: close: expected ...",
     folder="cases/0001",
@@ -78,6 +81,7 @@ FULL = CaseResult(
     digest="f" * 64,
     phase="codegen",
     covers=("test_a.py::A::test_one[{{ x }}]",),
+    tags=("cache",),
     requires=("redis", "triton"),
     waivers=(
         AppliedWaiver(
@@ -273,6 +277,19 @@ def test_attempts_stand_when_their_run_goes_on(journal: Path) -> None:
         writer.write_attempt(FULL)
     run = read_form(journal)
     assert (run.results, run.footer, run.attempts) == ((), None, {FULL.case_id: (FULL, FULL)})
+
+
+def test_a_journal_of_before_it_said_when_and_where_a_case_ran_is_read(journal: Path) -> None:
+    header, case, footer = (json.loads(line) for line in written(journal, FULL).read_text().splitlines())
+    for name in ("begun", "worker", "gpus"):
+        assert case.pop(name)
+        for attempt in case["attempts"]:
+            attempt.pop(name)
+    assert case.pop("tags") == ["cache"]
+    journal.write_bytes(b"".join(map(line_of, (header, case, footer))))
+    unplaced = {"begun": "", "worker": 0, "gpus": ()}
+    attempts = tuple(replace(attempt, **unplaced) for attempt in FULL.attempts)
+    assert read_form(journal).results == (replace(FULL, attempts=attempts, tags=(), **unplaced),)
 
 
 def test_attempts_stand_between_header_and_footer(journal: Path) -> None:

@@ -65,6 +65,7 @@ def _print(merged: Merged) -> None:
         folder=Path(shown_path(merged.folder.path)),
         not_requested=merged.joined.header.not_requested,
         coverage=[*lines_of(merged.joined.footer), *statement.lines_of(merged.joined.footer)],
+        page=merged.folder.page,
     )
 
 

@@ -5,6 +5,7 @@ parent reports. The parts: ``waiting`` (jobs that wait), ``zygotes`` and ``forks
 (workers), ``deadlines`` (killing), ``retirement`` (which worker gets no further case), ``descriptors`` (what the loop sleeps on).
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator
 
@@ -84,8 +85,9 @@ class Engine:
             self._descriptors.wait(self._deadlines.seconds_to_sleep())
             self._deadlines.watch()
             for execution in self._finished():
+                gpus = room.lease(execution.job.name).gpus
                 room.give_back(execution.job.name)
-                yield execution
+                yield dataclasses.replace(execution, gpus=gpus)
             for job in self._forks.take_returned():
                 room.give_back(job.name)
                 self.again(job)

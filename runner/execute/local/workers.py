@@ -155,11 +155,13 @@ class Worker:
         self.cases += 1
         self.used_at = time.monotonic()
         left_over = running.left_over(self.left_over)
+        seconds = time.monotonic() - running.begun
         return Execution(
             job=running.job,
             observation=running.inbox.observation,
             ending=running.ending(self.status),
-            seconds=time.monotonic() - running.begun,
+            seconds=seconds,
+            begun=time.time() - seconds,
             isolation=self.isolation,
             after=self.cases - 1,
             worker=self.number,

@@ -1,0 +1,19 @@
+"""``report``: write the HTML report of a recorded run again."""
+
+import webbrowser
+
+from runner.core.diagnostics import shown_path
+from runner.core.escaping import one_line
+from runner.core.exit_codes import ExitCode
+from runner.core.options import ReportOptions
+from runner.report.html.again import write_again
+from runner.system import output
+
+
+def main(options: ReportOptions) -> ExitCode:
+    """Write the page and print its path. The exit code says nothing about the outcomes of the run."""
+    page = write_again(options.run)
+    output.raw(f"{one_line(shown_path(page))}\n")
+    if options.open and not webbrowser.open(page.as_uri()):
+        output.note("no browser could be opened; open the page yourself")
+    return ExitCode.OK

@@ -1,0 +1,166 @@
+"""A whole run as the reports for CI systems see it: its cases, and what is wrong with the run itself.
+
+A list of cases alone can look green: a run that was killed has few of them, and a run in which nothing was executed has no failure. So each
+format also shows ``problems``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from runner.core.conformance import Conformance
+from runner.core.exit_codes import ExitCode
+from runner.core.header import RunFooter, RunHeader
+from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult, executed
+from runner.report import clip, one_line, slug, statement, visible_name
+from runner.report.console import why_nothing
+from runner.report.junit_elements import REPORT_NAME, seconds_of, spec_file
+
+NAME = REPORT_NAME
+TRUNCATED = "the run did not reach its end; cases that are not in this report were not judged"
+
+_TEXT = 2_000
+"""Characters of a problem of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a run as a whole is no success, besides its failed cases."""
+
+    kind: str
+    """``truncated``, ``interrupted``, ``nothing-executed``, ``too-few-executed``, ``incomplete``, ``not-conformant`` or ``exit-code``."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What a report is made of."""
+
+    header: RunHeader
+    results: tuple[CaseResult, ...]
+    footer: RunFooter | None = None
+    """None for a run that did not reach its end."""
+    why: str = ""
+    """Why it did not."""
+    folder: Path | None = None
+    """The folder of the run."""
+
+    def is_red(self, result: CaseResult) -> bool:
+        """Whether a case fails the run."""
+        return result.outcome.is_failure and not self.is_let_pass(result)
+
+    def is_let_pass(self, result: CaseResult) -> bool:
+        """Whether a case is FLAKY, and FLAKY cases may pass."""
+        return result.outcome is Outcome.FLAKY and self.header.lets_flaky_pass
+
+    @property
+    def red(self) -> list[CaseResult]:
+        """The cases that fail the run, in their order."""
+        return [result for result in self.results if self.is_red(result)]
+
+    @property
+    def executed(self) -> int:
+        """How many cases were executed."""
+        return executed(self.results)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What is wrong with the run itself."""
+        return _problems(self)
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the run ended, executed something, and nothing is wrong."""
+        return not self.problems and not self.red and self.executed > 0
+
+    @property
+    def started_ms(self) -> int:
+        """When the run began, in milliseconds since 1970."""
+        return milliseconds(self.header.started)
+
+    @property
+    def ended_ms(self) -> int:
+        """When the run ended, or the time that its cases took after its begin."""
+        if self.footer is not None:
+            return max(milliseconds(self.footer.ended), self.started_ms)
+        return self.started_ms + round(1000 * sum(map(seconds_of, self.results)))
+
+    def first_file(self) -> str:
+        """Return a file for what has none: the first spec that was read."""
+        return shown_file(next(iter(self.header.specs), "specs"))
+
+
+def _problems(report: RunReport) -> list[Problem]:
+    footer = report.footer
+    if footer is None:
+        return [Problem("truncated", one_line(report.why or TRUNCATED, _TEXT))]
+    found = [Problem("interrupted", "the run was interrupted; its other cases were not run")] if footer.interrupted else []
+    stated = [one for one in footer.statement if one.conformance is not Conformance.CONFORMANT]
+    found += [Problem(one.conformance.value.lower().replace(" ", "-"), statement.why(one)) for one in stated]
+    if not found and not footer.statement:
+        found += _nothing(report, footer)
+    if not found and not report.red and (footer.exit_code != ExitCode.OK or not report.executed):
+        found.append(Problem("exit-code", f"the run exited with {footer.exit_code}, {report.executed} cases were executed"))
+    return found
+
+
+def _nothing(report: RunReport, footer: RunFooter) -> list[Problem]:
+    least = report.header.options.get("min-executed", "1")
+    text = one_line(why_nothing(report.results, int(least) if least.isdecimal() else 1, report.header.selected), _TEXT)
+    if not report.executed:
+        return [Problem("nothing-executed", text)]
+    if footer.exit_code != ExitCode.NOTHING:
+        return []
+    if least.isdecimal() and report.executed < int(least):
+        return [Problem("too-few-executed", text)]
+    required = one_line(report.header.options.get("require", ""))
+    return [Problem("too-few-executed", f"no executed case uses what --require names: {required}")]
+
+
+def milliseconds(moment: str) -> int:
+    """Return a moment in ISO 8601 as milliseconds since 1970; 0 for anything else."""
+    try:
+        found = datetime.fromisoformat(moment)
+    except ValueError:
+        return 0
+    return max(round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000), 0)
+
+
+def failure_type(result: CaseResult) -> str:
+    """Return what failed as one word: ``counter``, ``crash``, ``flaky``."""
+    word = "" if result.outcome is Outcome.FLAKY else one_line(result.failure_type)
+    return word or slug(result.outcome)
+
+
+def reason_of(result: CaseResult, limit: int = 500) -> str:
+    """Return why a case is not a PASS, on one line. Never empty."""
+    return one_line(result.reason, limit) or slug(result.outcome)
+
+
+def shown_file(file: str) -> str:
+    """Return a file relative to the root of the repository, or else as it is named."""
+    return visible_name(spec_file(file))
+
+
+def file_of(result: CaseResult) -> str:
+    """Return the file that a report of a case points to."""
+    return shown_file(result.position.file or result.spec)
+
+
+def artifact(report: RunReport, result: CaseResult, name: str) -> str:
+    """Return the path of a file in the folder of a case, from the root of the repository."""
+    inner = f"{result.folder}/{name}"
+    return shown_file(str(report.folder / inner)) if report.folder is not None else visible_name(inner)
+
+
+def lines(text: str, limit: int) -> list[str]:
+    """Return a plain text as lines, within a limit in bytes."""
+    return clip(text, limit).split("\n") if text.strip() and limit > 0 else []
+
+
+def first_words(results: Sequence[CaseResult], most: int) -> str:
+    """Return the first ids of some cases, and how many more there are."""
+    shown = ", ".join(visible_name(result.case_id) for result in results[:most])
+    return f"{shown} and {len(results) - most} more" if len(results) > most else shown

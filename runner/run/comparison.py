@@ -1,0 +1,225 @@
+"""Compares two recorded runs: how each case changed, and how the runs differ as a whole. Pure.
+
+| first run, then | passes       | excused      | fails                    | not executed       | absent |
+|-----------------|--------------|--------------|--------------------------|--------------------|--------|
+| absent          | new          | new          | new-failure              | new                |        |
+| not executed    | now-executed | now-executed | new-failure              | same, changed      | gone   |
+| passes          | same         | waived       | broken                   | no-longer-executed | gone   |
+| excused         | fixed        | same, changed| broken                   | no-longer-executed | gone   |
+| fails           | fixed        | waived       | still-failing, changed   | no-longer-executed | gone   |
+
+A case passes with PASS, XPASS or OFFLINE_PASS, and is excused with XFAIL. UNAVAILABLE and NOT_RUN are not executed, so a failure that
+became unavailable is not fixed. OFFLINE_PASS is weaker than a pass: after an executed case it is no-longer-executed, before a pass
+now-executed.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from runner.core.comparison import CaseChange, Change, Comparison, Mark, Pace, Side
+from runner.core.diagnostics import UsageError, one_of
+from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
+from runner.judge.waivers import failures_of
+from runner.record.compatibility import option_differences, variable_differences
+from runner.record.journal import Run, RunHeader
+from runner.run.comparison_pace import pace_of, slowdowns
+from runner.run.waiver_proposals import pattern_of
+
+
+class _State(Enum):
+    ABSENT = 0
+    IDLE = 1
+    PASSES = 2
+    EXCUSED = 3
+    FAILS = 4
+
+
+_STATES: Mapping[Outcome, _State] = {
+    Outcome.PASS: _State.PASSES,
+    Outcome.XPASS: _State.PASSES,
+    Outcome.OFFLINE_PASS: _State.PASSES,
+    Outcome.XFAIL: _State.EXCUSED,
+    Outcome.UNAVAILABLE: _State.IDLE,
+    Outcome.NOT_RUN: _State.IDLE,
+}
+"""The state of each outcome; the others fail."""
+
+_CHANGES: Mapping[tuple[_State, _State], Change] = {
+    **{(_State.ABSENT, state): Change.NEW for state in (_State.IDLE, _State.PASSES, _State.EXCUSED)},
+    **{(_State.IDLE, state): Change.NOW_EXECUTED for state in (_State.PASSES, _State.EXCUSED)},
+    **{(state, _State.FAILS): Change.NEW_FAILURE for state in (_State.ABSENT, _State.IDLE)},
+    **{(state, _State.FAILS): Change.BROKEN for state in (_State.PASSES, _State.EXCUSED)},
+    **{(state, _State.EXCUSED): Change.WAIVED for state in (_State.PASSES, _State.FAILS)},
+    **{(state, _State.PASSES): Change.FIXED for state in (_State.EXCUSED, _State.FAILS)},
+    **{(state, _State.IDLE): Change.NO_LONGER_EXECUTED for state in (_State.PASSES, _State.EXCUSED, _State.FAILS)},
+    **{(state, _State.ABSENT): Change.GONE for state in _State if state is not _State.ABSENT},
+    (_State.FAILS, _State.FAILS): Change.STILL_FAILING,
+}
+"""The table above; every other pair is the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedRun:
+    """A run and its name on the command line."""
+
+    name: str
+    run: Run
+
+
+def compare(before: NamedRun, after: NamedRun, *, backends: Sequence[tuple[str, str]] = (), slower: float) -> Comparison:
+    """Return what changed from the first run to the second; raise ``UsageError`` where a backend of ``backends`` has no case.
+
+    ``backends`` pairs a backend of the first run with one of the second. ``slower`` is the factor that a case must exceed to be slower.
+    """
+    first, second = _paired(before, after, backends)
+    pairs: dict[str, tuple[CaseResult | None, CaseResult | None]]
+    pairs = {case_id: (first.get(case_id), result) for case_id, result in second.items()}
+    pairs |= {case_id: (result, None) for case_id, result in first.items() if case_id not in second}
+    timed = [(one, other) for one, other in pairs.values() if one is not None and other is not None]
+    pace = pace_of(timed)
+    headers = before.run.header, after.run.header
+    found = [_change(one, other, headers, is_mapped=bool(backends)) for one, other in pairs.values()]
+    return Comparison(
+        before=_side(before, first),
+        after=_side(after, second),
+        changes=tuple(_with_pace(change, pace, slower) for change in found),
+        differences=tuple(differences(*headers)),
+        pace=pace,
+        backends=tuple(backends),
+        both=sum(_has_result(one) and _has_result(other) for one, other in timed),
+    )
+
+
+def _side(named: NamedRun, results: Mapping[str, CaseResult]) -> Side:
+    footer = named.run.footer
+    totals = Counter(result.outcome for result in results.values())
+    return Side(name=named.name, header=named.run.header, totals=totals, interrupted=footer is not None and footer.interrupted)
+
+
+# -- pairs ----------------------------------------------------------------------------------------------------------
+
+
+def _paired(before: NamedRun, after: NamedRun, backends: Sequence[tuple[str, str]]) -> tuple[dict[str, CaseResult], dict[str, CaseResult]]:
+    """Return the results to compare, by their id in the second run."""
+    first = {str(result.case_id): result for result in before.run.results}
+    second = {str(result.case_id): result for result in after.run.results}
+    if not backends:
+        return first, second
+    for index, (named, results) in enumerate(((before, first), (after, second))):
+        there = {result.backend for result in results.values()}
+        for pair in backends:
+            if pair[index] not in there:
+                has = f"it has {one_of(there)}" if there else "it has no case"
+                raise UsageError(f"--map-backend {'='.join(pair)}: {named.name} has no case of the backend '{pair[index]}' ({has})")
+    others = dict(backends)
+    mapped = [result for result in first.values() if result.backend in others]
+    renamed = {_renamed(result.case_id, result.backend, others[result.backend]): result for result in mapped}
+    return renamed, {case_id: result for case_id, result in second.items() if result.backend in others.values()}
+
+
+def _renamed(case_id: str, backend: str, other: str) -> str:
+    """Return the id of the same case with another backend, which an id names first."""
+    head, bracket, rest = case_id.partition("[")
+    words = re.split("([,\\]])", rest, maxsplit=1)
+    return "".join([head, bracket, f"backend={other}", *words[1:]]) if words[0] == f"backend={backend}" else case_id
+
+
+# -- cases ----------------------------------------------------------------------------------------------------------
+
+
+def _change(before: CaseResult | None, after: CaseResult | None, headers: tuple[RunHeader, RunHeader], *, is_mapped: bool) -> CaseChange:
+    change = change_of(before, after)
+    marks, remarks = [], list(_remarks(change, before, after, headers[1]))
+    if before is not None and after is not None and (problem := _other_case(before, after, headers, is_mapped=is_mapped)):
+        marks.append(Mark.SPEC_CHANGED)
+        remarks.append(problem)
+    return CaseChange(change=change, before=before, after=after, marks=tuple(marks), remarks=tuple(remarks))
+
+
+def change_of(before: CaseResult | None, after: CaseResult | None) -> Change:
+    """Return what became of a case; None stands for a run that has no result of it."""
+    then, now = _state(before), _state(after)
+    if before is None or after is None:
+        return _CHANGES[then, now]
+    if after.outcome is Outcome.OFFLINE_PASS and before.is_executed:
+        return Change.NO_LONGER_EXECUTED
+    if after.outcome is Outcome.OFFLINE_PASS and then is _State.IDLE:
+        return Change.CHANGED
+    if before.outcome is Outcome.OFFLINE_PASS and now in (_State.PASSES, _State.EXCUSED) and after.is_executed:
+        return Change.NOW_EXECUTED
+    change = _CHANGES.get((then, now), Change.SAME)
+    if then is now and signature(before) != signature(after):
+        return Change.CHANGED
+    return change
+
+
+def _state(result: CaseResult | None) -> _State:
+    return _State.ABSENT if result is None else _STATES.get(result.outcome, _State.FAILS)
+
+
+def _has_result(result: CaseResult) -> bool:
+    return _state(result) is not _State.IDLE
+
+
+def signature(result: CaseResult) -> tuple[object, ...]:
+    """Return what stays the same of an outcome from run to run: without observed values, addresses, paths and measured numbers."""
+    failures = tuple(sorted({(failure.type, failure.phase) for failure in failures_of(result)}))
+    claims = tuple(sorted({(verdict.kind, pattern_of(verdict.expected)) for verdict in result.failed}))
+    # without a claim there is a reason alone: of an exception, a crash, or what is missing
+    reason = "" if any(claim for _, claim in claims) or result.outcome is Outcome.PASS else pattern_of(result.reason)
+    return result.outcome, result.failure_type, result.level, failures, claims, reason
+
+
+def _remarks(change: Change, before: CaseResult | None, after: CaseResult | None, header: RunHeader) -> Iterator[str]:
+    if change is Change.GONE and before is not None:
+        read = before.spec in header.specs
+        yield (
+            f"{before.spec} was read by the second run: the case was not selected, or the spec lost it"
+            if read
+            else (f"{before.spec} was not read by the second run")
+        )
+    if after is not None and after.outcome is Outcome.XPASS:
+        yield "passes although a waiver names it: remove the waiver"
+    if after is not None and after.outcome is Outcome.OFFLINE_PASS and change is not Change.SAME:
+        yield f"compiled for {after.target}, not executed"
+    if before is not None and after is not None and before.level and after.level and before.level != after.level:
+        yield f"evidence {after.level}, was {before.level}"
+
+
+def _other_case(before: CaseResult, after: CaseResult, headers: tuple[RunHeader, RunHeader], *, is_mapped: bool) -> str:
+    """Return why two results are not of the same case; empty if they are. The same case of two backends has two digests."""
+    then, now = headers[0].specs.get(before.spec), headers[1].specs.get(after.spec)
+    is_other = (then != now) if is_mapped else (before.digest != after.digest and bool(before.digest and after.digest))
+    if not is_other:
+        return ""
+    if before.spec == after.spec and then == now and then is not None:
+        return f"{after.spec} is the same file, and expands to another case: its defaults, backend, torch or this program differ"
+    return f"the spec changed: {after.spec}" + ("" if before.spec == after.spec else f", was {before.spec}")
+
+
+def _with_pace(change: CaseChange, pace: Pace, factor: float) -> CaseChange:
+    if change.before is None or change.after is None:
+        return change
+    slower = tuple(slowdowns(change.before, change.after, pace, factor))
+    return replace(change, marks=(*change.marks, Mark.SLOWER), remarks=(*change.remarks, *slower)) if slower else change
+
+
+# -- runs -----------------------------------------------------------------------------------------------------------
+
+
+def differences(before: RunHeader, after: RunHeader) -> Iterator[str]:
+    """Yield how the versions, machines, options and variables of two runs differ, a line each."""
+    if before.version != after.version:
+        yield f"torch-conformance: {before.version}, then {after.version}"
+    for name in dict.fromkeys((*before.environment, *after.environment)):
+        then, now = before.environment.get(name, "none"), after.environment.get(name, "none")
+        if then != now:
+            yield f"{name}: {then}, then {now}"
+    for found in (*option_differences(before.options, after.options), *variable_differences(before.variables, after.variables)):
+        yield f"{found.what}: {found.here or 'not given'}, then {found.there or 'not given'}"
+    if before.shard != after.shard:
+        yield f"--shard: {before.shard or 'not given'}, then {after.shard or 'not given'}"

@@ -1,0 +1,118 @@
+"""What a run takes from earlier ones: the cases that failed (``--failed-in``, ``--last-failed``), durations, and the order of the cases."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from runner.core.case import Case
+from runner.core.diagnostics import UsageError, one_line, shown_path
+from runner.core.options import RunOptions
+from runner.core.outcomes import Outcome
+from runner.plan.durations import seconds_of_run
+from runner.plan.schedule import SchedulingOptions
+from runner.record.journal import JournalError, read_run
+from runner.record.run_folder import JOURNAL, LATEST, REPORTS, find_run, require_still
+from runner.run.history import expectations
+from runner.system import output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The cases that failed in an earlier run."""
+
+    run: str
+    """Its id."""
+    ids: frozenset[str] = field(default_factory=frozenset)
+
+
+def with_failed(options: RunOptions) -> tuple[RunOptions, Failed | None]:
+    """Return the options with the id of the run whose failed cases are selected, and these cases; None where all are selected.
+
+    Without a PATH those of that run are read, with its files of backends and waivers. Raise ``UsageError`` for a run that cannot be read.
+    """
+    option, name = _named(options)
+    if not name:
+        return options, None
+    folder = find_run(name)
+    require_still(name, folder)
+    try:
+        run = read_run(folder / JOURNAL)
+    except (OSError, JournalError) as error:
+        raise UsageError(f"{option}: cannot read {shown_path(folder / JOURNAL)}: {one_line(str(error))}") from error
+    failed = Failed(
+        run=run.header.run_id or folder.name, ids=frozenset(result.case_id for result in run.results if _failed(result.outcome))
+    )
+    not_run = sum(result.outcome is Outcome.NOT_RUN for result in run.results)
+    if run.footer is None:
+        output.note(f"{failed.run} was cut off: what it would have run later is not known")
+    if not_run:
+        cases = "1 case was" if not_run == 1 else f"{not_run} cases were"
+        output.note(f"{cases} not run in {failed.run}, and {'is' if not_run == 1 else 'are'} not selected (--resume runs what is left)")
+    options = replace(options, last_failed=False, failed_in=failed.run)
+    return (options if options.paths else _with_files(options, run.header.options)), failed
+
+
+def _named(options: RunOptions) -> tuple[str, str]:
+    """Return the option that selects failed cases, and the run; empty if none does."""
+    if options.last_failed and options.failed_in:
+        raise UsageError(f"--last-failed with --failed-in {options.failed_in}: each selects the failed cases of a run (use one of them)")
+    if options.last_failed and options.resume:
+        raise UsageError(
+            "--last-failed with --resume: the latest run may be another one than then (write --failed-in with the id in its header)"
+        )
+    if options.last_failed:
+        return "--last-failed", LATEST
+    return f"--failed-in {options.failed_in}", options.failed_in or ""
+
+
+def _failed(outcome: Outcome) -> bool:
+    return outcome.is_failure and outcome is not Outcome.NOT_RUN
+
+
+def _with_files(options: RunOptions, recorded: Mapping[str, str]) -> RunOptions:
+    def files(name: str) -> tuple[Path, ...]:
+        return tuple(map(Path, shlex.split(recorded.get(name, ""))))
+
+    return replace(
+        options, paths=files("paths"), backends=options.backends or files("backends"), waivers=options.waivers or files("waivers")
+    )
+
+
+def among(cases: Sequence[Case], failed: Failed, read: Sequence[Case]) -> list[Case]:
+    """Return the cases that failed; print how many of them are not among the cases that were read."""
+    lost = len(failed.ids - {case.id for case in read})
+    if lost and lost < len(failed.ids):
+        output.note(f"{lost} of the {len(failed.ids)} cases that failed in {failed.run} are not among the cases that were read")
+    return [case for case in cases if case.id in failed.ids]
+
+
+def why_none(failed: Failed) -> str:
+    """Return why no failed case is selected."""
+    if not failed.ids:
+        return f"no case is selected: no case failed in {failed.run}"
+    count = f"{len(failed.ids)} case{'' if len(failed.ids) == 1 else 's'}"
+    return (
+        f"no case is selected: none of the {count} that failed in {failed.run} is among those that the paths and the other options select"
+    )
+
+
+def scheduling_of(options: RunOptions, *, seed: int | None, memory_limit: int | None) -> SchedulingOptions:
+    """Return the scheduling options with what is known of earlier runs. Call it before the new run becomes ``latest``."""
+    known = expectations(options.history)
+    latest = seconds_of_run(REPORTS / LATEST, JOURNAL)
+    ranks: Mapping[str, float] = {}
+    if options.order == "history":
+        ranks = known.failure_rate
+    elif options.order == "failed-first":
+        ranks = {**dict.fromkeys(known.failing, 1.0), **_ranks_of_latest()}
+    return SchedulingOptions(seconds={**known.seconds, **latest}, ranks=ranks, seed=seed, memory_limit=memory_limit)
+
+
+def _ranks_of_latest() -> dict[str, float]:
+    """Return 1 for each case that failed in the latest run, and 0 for the others; nothing where it cannot be read, as it is a hint."""
+    try:
+        run = read_run(find_run(LATEST) / JOURNAL)
+    except (UsageError, OSError, JournalError):
+        return {}
+    return {str(result.case_id): float(_failed(result.outcome)) for result in run.results}

@@ -1,0 +1,123 @@
+// The run: its index as columns, and chunks that are loaded when a view needs them.
+const TONES = {
+  PASS: "pass", FAIL: "bad", FELL_BACK: "bad", ERROR: "warn", CRASH: "odd", TIMEOUT: "odd", NOT_RUN: "warn", FLAKY: "warn",
+  UNAVAILABLE: "quiet", XFAIL: "blue", XPASS: "bad", OFFLINE_PASS: "blue", OFFLINE_FAIL: "bad",
+};
+T.tone = (outcome) => TONES[outcome] || "quiet";
+T.chip = (outcome) => T.el("span", { class: `chip t-${T.tone(outcome)}` }, outcome);
+
+const parts = { waiting: new Map(), here: new Map() };
+
+// What each script of the folder calls.
+window.conformance = (name, text) => {
+  const value = JSON.parse(text);
+  if (name === "index") { T.start(value); return; }
+  parts.here.set(name, value);
+};
+
+T.part = (name) => {
+  if (!parts.waiting.has(name)) {
+    parts.waiting.set(name, new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      script.src = `report/${name}.js`;
+      script.onload = () => (parts.here.has(name) ? resolve(parts.here.get(name)) : reject(new Error(name)));
+      script.onerror = () => { parts.waiting.delete(name); reject(new Error(`report/${name}.js cannot be loaded`)); };
+      document.head.append(script);
+    }));
+  }
+  return parts.waiting.get(name);
+};
+
+const D = {};
+
+T.load = (index) => {
+  Object.assign(D, index);
+  const columns = index.columns;
+  D.n = columns.outcome.length;
+  D.outcome = Uint8Array.from(columns.outcome);
+  for (const name of ["spec", "backend", "point", "reason", "tags", "ms"]) D[name] = Uint32Array.from(columns[name]);
+  D.prefix = D.specs.map(([, area, name]) => (area ? `${area}/${name}` : name));
+  D.names = D.outcomes.map(([label]) => label);
+  D.failure = D.outcomes.map(([, fails]) => fails);
+  D.params = D.points.map(params);
+  D.facets = [facet("outcome", "Outcome", D.names, D.outcome, null), facet("backend", "Backend", D.backends, D.backend, null)];
+  const areas = unique(D.specs.map(([, area]) => area || "(top)"));
+  D.facets.push(facet("area", "Area", areas.values, D.spec, areas.of));
+  const dtypes = unique(D.params.map((found) => found.filter(([key]) => key.endsWith("dtype")).map(([, value]) => value).join(" ") || "(none)"));
+  D.facets.push(facet("dtype", "dtype", dtypes.values, D.point, dtypes.of));
+  const sets = D.tags.length ? index.tags : [];
+  const tags = [...new Set(sets.flat())].sort();
+  D.facets.push({ ...facet("tag", "Tag", tags, D.tags, null), sets: sets.map((set) => set.map((tag) => tags.indexOf(tag))) });
+  D.tagSets = sets;
+  D.byOutcome = sorted(D.n, D.outcome, D.outcomes.length);
+  kinds();
+};
+
+// The kinds of cases: the different combinations of the facets' values. There are few; filters look at these, not at each case.
+const kinds = () => {
+  const found = new Map(), sizes = D.facets.map((facet) => (facet.sets || facet.of || facet.values).length + 1);
+  D.kind = new Uint32Array(D.n);
+  D.kinds = [];
+  for (let i = 0; i < D.n; i++) {
+    let key = 0;
+    for (let f = 0; f < D.facets.length; f++) { const facet = D.facets[f], value = facet.column[i]; key = key * sizes[f] + (facet.short ? facet.of[value] : value); }
+    let kind = found.get(key);
+    if (kind === undefined) {
+      found.set(key, (kind = D.kinds.length));
+      D.kinds.push(D.facets.map((facet) => (facet.sets ? facet.sets[facet.column[i]] : [facet.of ? facet.of[facet.column[i]] : facet.column[i]])));
+    }
+    D.kind[i] = kind;
+  }
+};
+
+const facet = (key, title, values, column, of) => ({ key, title, values, column, of, short: of !== null });
+
+const unique = (values) => {
+  const found = [...new Set(values)].sort();
+  const places = new Map(found.map((value, at) => [value, at]));
+  return { values: found, of: Uint32Array.from(values, (value) => places.get(value)) };
+};
+
+const params = (point) => (point ? point.split(",").map((part) => {
+  const at = part.indexOf("=");
+  let value = part.slice(at + 1);
+  try { value = decodeURIComponent(value); } catch { /* stays as it is */ }
+  return [part.slice(0, at), value];
+}) : []);
+
+// The cases by the number of their outcome, which is the order of the page; equal ones in the order of the run.
+const sorted = (n, column, kinds) => {
+  const starts = new Uint32Array(kinds + 1);
+  for (let i = 0; i < n; i++) starts[column[i] + 1]++;
+  for (let k = 0; k < kinds; k++) starts[k + 1] += starts[k];
+  const order = new Uint32Array(n);
+  for (let i = 0; i < n; i++) order[starts[column[i]]++] = i;
+  return order;
+};
+
+T.order = (kind) => {
+  if (kind === "time") return (D.byTime ||= Uint32Array.from({ length: D.n }, (_, i) => i).sort((a, b) => D.ms[b] - D.ms[a]));
+  if (kind === "run") return (D.byRun ||= Uint32Array.from({ length: D.n }, (_, i) => i));
+  return D.byOutcome;
+};
+
+T.id = (i) => D.odd[i] || `${D.prefix[D.spec[i]]}[backend=${D.backends[D.backend[i]]}${D.points[D.point[i]] ? "," + D.points[D.point[i]] : ""}]`;
+
+T.find = (id) => {
+  const bracket = id.indexOf("[");
+  const head = bracket < 0 ? id : id.slice(0, bracket);
+  for (let i = 0; i < D.n; i++) if ((D.prefix[D.spec[i]] === head || D.odd[i]) && T.id(i) === id) return i;
+  return -1;
+};
+
+T.details = async (i) => {
+  let low = 0, high = D.chunks.length - 1;
+  while (low < high) { const middle = (low + high + 1) >> 1; if (D.chunks[middle] <= i) low = middle; else high = middle - 1; }
+  const chunk = await T.part(`cases-${low}`);
+  return { c: chunk.cases[i - D.chunks[low]], s: (number) => chunk.strings[number || 0] };
+};
+
+T.source = async (file) => {
+  if (!Object.hasOwn(D.sources, file)) return { why: "this file is not in the report" };
+  return (await T.part(`sources-${D.sources[file]}`))[file] || { why: "this file is not in the report" };
+};

@@ -1,0 +1,90 @@
+// The page of a case: errors of numbers, attempts, candidates, and the column of facts.
+const numbers = (c, s) => {
+  if (!c.numbers) return null;
+  const figure = (value) => (typeof value === "number" ? (value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e5) ? value.toExponential(2) : String(Number(value.toPrecision(4)))) : value === null || value === undefined ? "" : String(value));
+  const one = (found) => {
+    const where = `step ${found.step}${found.path ? `, ${found.path}` : ""}`;
+    const times = typeof found.max_error === "number" && typeof found.whole_error === "number" && found.whole_error > 0 ? found.max_error / found.whole_error : null;
+    const outside = typeof found.outside === "number" && found.outside > 0;
+    return T.el("div", { class: "hist" },
+      T.el("div", { class: "filehead", style: { marginTop: "0" } }, T.el("b", {}, where), T.el("span", { class: "dim mono" }, [found.dtype, found.shape].filter(Boolean).join(" ")), outside && T.el("span", { class: "chip t-bad" }, `${found.outside.toLocaleString("en")} of ${Number(found.numel).toLocaleString("en")} outside`)),
+      found.why_not ? T.el("p", { class: "dim" }, found.why_not) : [
+        T.el("div", {}, times !== null && T.el("b", { class: outside ? "failed" : "" }, `${figure(times)} × eager's error. `), T.el("span", { class: "dim" }, `Greatest error ${figure(found.max_ulp)} ulp (${figure(found.max_error)}), eager's ${figure(found.eager_max_ulp)} ulp (${figure(found.eager_max_error)}), against a float64 reference.`)),
+        found.histogram ? histogram(found.histogram) : null,
+        outside && found.worst ? T.el("div", { class: "dim mono" }, `worst element ${found.worst.index || ""}: compiled ${found.worst.value}, eager ${found.worst.eager_value}, float64 ${found.worst.reference_value}`) : null]);
+  };
+  const bad = c.numbers.filter((found) => found.outside > 0), rest = c.numbers.filter((found) => !(found.outside > 0));
+  return T.el("section", {}, T.el("h2", {}, "Errors of numbers, in units of eager's"), bad.map(one), bad.length ? rest.length > 0 && T.el("details", { class: "card fold" }, T.el("summary", {}, `${rest.length} within their bounds`), T.el("div", { class: "in" }, rest.map(one))) : rest.slice(0, 3).map(one),
+    !bad.length && rest.length > 3 && T.el("details", {}, T.el("summary", {}, `${rest.length - 3} more`), rest.slice(3).map(one)), c.numbers_left && T.el("p", { class: "dim" }, `${c.numbers_left} more are in observation.json`));
+};
+
+const histogram = ({ first, compiled, eager }) => {
+  const all = compiled.map((count, at) => count + (eager[at] || 0));
+  let low = all.findIndex(Boolean), high = all.length - 1;
+  while (high > low && !all[high]) high--;
+  low = Math.max(0, low - 1); high = Math.min(all.length - 1, Math.max(high + 1, low + 8));
+  const bins = high - low + 1, width = 640, height = 96, step = width / bins;
+  const most = Math.max(...all.slice(low, high + 1).map((_, at) => Math.max(compiled[low + at] || 0, eager[low + at] || 0)), 1);
+  const tall = (count) => (count ? 6 + (Math.log1p(count) / Math.log1p(most)) * (height - 6) : 0);
+  const svg = T.svg("svg", { viewBox: `0 0 ${width} ${height + 34}`, role: "img", "aria-label": `Elements by error in ulp, from 2^${first + low} to 2^${first + high}; compiled ${compiled.slice(low, high + 1).join(" ")}; eager ${eager.slice(low, high + 1).join(" ")}` });
+  for (let at = 0; at < bins; at++) {
+    const own = tall(compiled[low + at]), reference = tall(eager[low + at]);
+    if (own) svg.append(T.svg("rect", { class: "own", x: at * step + 2, y: height - own, width: Math.max(step - 4, 2), height: own }, T.svg("title", {}, `${compiled[low + at]} elements of the compiled result`)));
+    if (reference) svg.append(T.svg("rect", { class: "eager", x: at * step + 2, y: height - reference, width: Math.max(step - 4, 2), height: reference }));
+    if (bins <= 14 || at % 2 === 0) svg.append(T.svg("text", { x: at * step + step / 2, y: height + 13, "text-anchor": "middle" }, `2^${first + low + at}`));
+  }
+  svg.append(T.svg("line", { class: "axis", x1: 0, x2: width, y1: height, y2: height }));
+  svg.append(T.svg("rect", { class: "own", x: 0, y: height + 22, width: 9, height: 9 }), T.svg("text", { x: 14, y: height + 30 }, "compiled"),
+    T.svg("rect", { class: "eager", x: 76, y: height + 22, width: 9, height: 9 }), T.svg("text", { x: 90, y: height + 30 }, "eager"), T.svg("text", { x: width, y: height + 30, "text-anchor": "end" }, "error in ulp; heights are logarithmic"));
+  return svg;
+};
+
+const attempts = (c, s) => (c.attempts ? T.el("section", {}, T.el("h2", {}, "Attempts"), T.el("div", { class: "card" }, c.attempts.map((one, at) => T.el("details", { class: "fold" },
+  T.el("summary", {}, T.el("span", { class: "count" }, at + 1), T.chip(one.outcome), ` ${T.seconds(one.seconds || 0)}  `, T.el("span", { class: "dim" }, s(one.reason))),
+  T.el("div", { class: "in" }, (one.verdicts || []).filter((verdict) => verdict[1] === 1 || verdict[1] === 2).slice(0, 20).map((verdict) => failure(verdict, s)),
+    one.stderr && T.el("pre", { class: "detail" }, s(one.stderr)), one.folder && T.el("p", { class: "dim" }, `files: ${s(one.folder)}`)))))) : null);
+
+const tunings = (c) => (c.tunings ? T.el("section", {}, T.el("h2", {}, "Choices of kernels"), T.el("div", { class: "card" }, T.el("table", { class: "grid" },
+  T.el("thead", {}, T.el("tr", {}, ["step", "operation", "selected", "how", "backend", "rendered", "compiled", "failed", "timed", "first error"].map((name, at) => T.el("th", { scope: "col", class: at === 0 || (at > 4 && at < 9) ? "num" : "" }, name)))),
+  T.el("tbody", {}, c.tunings.map((one) => Object.entries(one.backends).map(([backend, tally], at) => T.el("tr", {}, T.el("td", { class: "num" }, at ? "" : one.step), T.el("td", {}, at ? "" : one.op), T.el("td", {}, at ? "" : one.winner), T.el("td", { class: "dim" }, at ? "" : one.how),
+    T.el("td", { class: backend === one.won_by ? "held" : "" }, backend, backend === one.won_by && " ✓"), tally.slice(0, 4).map((count) => T.el("td", { class: "num" }, count)), T.el("td", { class: "dim" }, tally[5])))))), c.tunings_left && T.el("p", { class: "dim" }, `${c.tunings_left} more operations`))) : null);
+
+const timings = (c, s) => (c.timings ? T.el("section", {}, T.el("h2", {}, "Timings"), T.el("div", { class: "card" }, T.el("table", { class: "grid" }, T.el("thead", {}, T.el("tr", {}, ["function", "form", "median ms", "least", "most", "times"].map((name, at) => T.el("th", { scope: "col", class: at > 1 ? "num" : "" }, name)))),
+  T.el("tbody", {}, c.timings.map(([name, form, ...figures]) => T.el("tr", {}, T.el("td", {}, s(name)), T.el("td", {}, s(form)), figures.map((value) => T.el("td", { class: "num" }, Number(value.toFixed ? value.toFixed(3) : value))))))))) : null);
+
+const facts = (i, { c, s }) => {
+  const rows = (found) => T.el("table", { class: "facts" }, T.el("tbody", {}, found.filter(([, value]) => value !== "" && value !== null && value !== undefined && value !== false).map(([name, value]) => T.el("tr", {}, T.el("th", { scope: "row" }, name), T.el("td", {}, value)))));
+  const part = (title, ...nodes) => T.el("section", {}, T.el("h3", {}, title), nodes);
+  const repro = c.repro ? c.repro.map(s).join(T.id(i)) : "";
+  const env = D.head.environment;
+  return T.el("aside", { "aria-label": "Facts" },
+    repro && part("Run it again", T.copyable(repro)),
+    part("Case", rows([["backend", D.backends[D.backend[i]]], ...D.params[D.point[i]], ["time", T.seconds(c.seconds || 0)], ["phase", s(c.phase)], ["worker", [s(c.isolation), c.worker ? `number ${c.worker}` : "", c.after ? `after ${c.after} other cases` : ""].filter(Boolean).join(", ")],
+      ["GPUs", (c.gpus || []).join(", ")], ["began", s(c.begun).replace("T", " ").slice(0, 23)], ["tags", D.tagSets[D.tags[i]].join(", ")], ["requires", (c.requires || []).map(s).join(", ")], ["target", s(c.target)], ["evidence", s(c.level)], ["bench steps", c.benches ? `${c.benches} left out` : ""]])),
+    c.waivers && part("Waiver", c.waivers.map(([effect, file, line, reason, issue, until]) => T.el("div", { style: { marginBottom: "8px" } }, T.el("div", {}, T.el("span", { class: "chip t-blue" }, s(effect))), T.el("div", {}, s(reason)), T.el("div", {}, T.link(s(issue))), T.el("div", { class: "dim" }, `until ${s(until)} · ${s(file)}:${line}`)))),
+    c.phases && part("Phases", phases(c.phases.map(([name, seconds]) => [s(name), seconds]))),
+    c.options && part("Options in force", T.el("ul", { class: "ids mono" }, c.options.map((option) => T.el("li", {}, s(option))))),
+    c.covers && part("Restates", T.el("ul", { class: "ids" }, c.covers.map((name) => T.el("li", {}, s(name))))),
+    (c.notes || c.company) && part("Notes", T.el("ul", { class: "ids" }, c.company && T.el("li", {}, `in a shared worker: ${s(c.company)}; then run alone, and only that counts`), (c.notes || []).map((note) => T.el("li", {}, s(note))))),
+    c.folder && part("Files", T.el("div", { class: "dim" }, s(c.folder)), T.el("ul", { class: "ids" }, [...(c.files || []).map(s), "plan.json", "stdout.txt", "stderr.txt", ...(c.attachments || []).map(s)].map((name) => T.el("li", {}, T.file(s(c.folder), name))))),
+    part("Environment", rows([["torch", env.torch], ["triton", env.triton], ["device", env.device], ["arch", env.arch], ["CUDA", env.cuda], ["HIP", env.hip], ["Python", env.python], ["CPU", env.cpu]])));
+};
+
+const phases = (found) => {
+  const most = Math.max(...found.map(([, seconds]) => seconds), 1e-9);
+  return found.map(([name, seconds]) => T.el("div", { class: "phase" }, T.el("span", {}, name), T.el("span", { class: "track" }, T.el("i", { style: { width: `${(100 * seconds) / most}%` } })), T.el("span", { class: "num dim" }, T.seconds(seconds))));
+};
+
+T.copyable = (text) => {
+  const said = T.el("span", { class: "sr", role: "status" });
+  const button = T.el("button", { onclick: () => { copied(text).then((done) => { button.textContent = done ? "copied" : "select it"; said.textContent = button.textContent; }); } }, "copy");
+  return T.el("div", { class: "copy" }, T.el("pre", {}, text), button, said);
+};
+
+const copied = async (text) => {
+  try { await navigator.clipboard.writeText(text); return true; } catch { /* a page from a file may lack it */ }
+  const area = T.el("textarea", { class: "sr" });
+  area.value = text; document.body.append(area); area.select();
+  const done = document.execCommand("copy"); area.remove();
+  return done;
+};

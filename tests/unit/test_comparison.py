@@ -1,0 +1,283 @@
+"""Two runs compared: the table of changes, marks and remarks, and which times noise explains. No journal is read here."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from runner.core.comparison import FAIL_ON, CaseChange, Change, Comparison, Mark
+from runner.core.diagnostics import UsageError
+from runner.core.observation import Timing
+from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
+from runner.core.stable_text import is_same
+from runner.run.comparison import NamedRun, change_of, compare
+from tests.recorded import recorded, run_of
+
+P, F, X, U, N = Outcome.PASS, Outcome.FAIL, Outcome.XFAIL, Outcome.UNAVAILABLE, Outcome.NOT_RUN
+CHECKED = Outcome.OFFLINE_PASS
+
+TABLE: list[tuple[Outcome | None, Outcome | None, Change]] = [
+    (None, P, Change.NEW),
+    (None, U, Change.NEW),
+    (None, X, Change.NEW),
+    (None, F, Change.NEW_FAILURE),
+    (None, Outcome.FLAKY, Change.NEW_FAILURE),
+    (U, P, Change.NOW_EXECUTED),
+    (N, P, Change.NOW_EXECUTED),
+    (U, X, Change.NOW_EXECUTED),
+    (U, F, Change.NEW_FAILURE),
+    (U, U, Change.SAME),
+    (U, N, Change.CHANGED),
+    (U, CHECKED, Change.CHANGED),
+    (P, P, Change.SAME),
+    (P, F, Change.BROKEN),
+    (P, Outcome.CRASH, Change.BROKEN),
+    (P, Outcome.FELL_BACK, Change.BROKEN),
+    (P, Outcome.FLAKY, Change.BROKEN),
+    (P, Outcome.ERROR, Change.BROKEN),
+    (P, Outcome.TIMEOUT, Change.BROKEN),
+    (P, Outcome.OFFLINE_FAIL, Change.BROKEN),
+    (P, X, Change.WAIVED),
+    (P, U, Change.NO_LONGER_EXECUTED),
+    (P, N, Change.NO_LONGER_EXECUTED),
+    (P, CHECKED, Change.NO_LONGER_EXECUTED),
+    (P, Outcome.XPASS, Change.CHANGED),
+    (P, None, Change.GONE),
+    (X, P, Change.FIXED),
+    (X, X, Change.SAME),
+    (X, F, Change.BROKEN),
+    (X, U, Change.NO_LONGER_EXECUTED),
+    (X, Outcome.XPASS, Change.FIXED),
+    (F, P, Change.FIXED),
+    (F, X, Change.WAIVED),
+    (F, F, Change.STILL_FAILING),
+    (F, Outcome.CRASH, Change.CHANGED),
+    (F, U, Change.NO_LONGER_EXECUTED),
+    (F, N, Change.NO_LONGER_EXECUTED),
+    (F, CHECKED, Change.NO_LONGER_EXECUTED),
+    (F, None, Change.GONE),
+    (U, None, Change.GONE),
+    (CHECKED, P, Change.NOW_EXECUTED),
+    (CHECKED, CHECKED, Change.SAME),
+    (CHECKED, Outcome.OFFLINE_FAIL, Change.BROKEN),
+    (Outcome.OFFLINE_FAIL, CHECKED, Change.FIXED),
+    (CHECKED, U, Change.NO_LONGER_EXECUTED),
+    (Outcome.FLAKY, P, Change.FIXED),
+]
+
+
+def side(outcome: Outcome | None, **changes: Any) -> CaseResult | None:
+    return None if outcome is None else recorded("one", outcome, **changes)
+
+
+@pytest.mark.parametrize(("then", "now", "change"), TABLE)
+def test_the_table_of_changes(then: Outcome | None, now: Outcome | None, change: Change) -> None:
+    assert change_of(side(then), side(now)) is change
+
+
+@pytest.mark.parametrize("then", [*Outcome, None])
+@pytest.mark.parametrize("now", [U, N])
+def test_what_is_not_executed_is_never_fixed_nor_passed(then: Outcome | None, now: Outcome) -> None:
+    assert change_of(side(then), side(now)) in (Change.NEW, Change.SAME, Change.CHANGED, Change.NO_LONGER_EXECUTED)
+    if then is not None and then not in (U, N):
+        assert change_of(side(then), side(now)) is Change.NO_LONGER_EXECUTED
+
+
+@pytest.mark.parametrize("then", [one for one in Outcome if one not in (U, N)])
+def test_every_outcome_that_fails_is_named(then: Outcome) -> None:
+    for now in Outcome:
+        if now.is_failure and now not in (N, Outcome.XPASS):
+            assert change_of(side(then), side(now)) in (Change.BROKEN, Change.STILL_FAILING, Change.CHANGED)
+            assert change_of(None, side(now)) is Change.NEW_FAILURE
+
+
+def test_the_words_of_fail_on_are_all_changes_and_marks_but_same() -> None:
+    assert set(FAIL_ON) == {change.word for change in Change} - {"same"} | {mark.word for mark in Mark}
+
+
+def compared(before: Sequence[CaseResult], after: Sequence[CaseResult], **changes: Any) -> Comparison:
+    first = run_of(*before, **changes.pop("first", {}))
+    second = run_of(*after, run_id="run-2", **changes.pop("second", {}))
+    return compare(NamedRun(name="a", run=first), NamedRun(name="b", run=second), **{"slower": 2.0, **changes})
+
+
+def only(found: Comparison) -> CaseChange:
+    (change,) = found.changes
+    return change
+
+
+# failures
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "change"),
+    [
+        ({"observed": "3 of 4096 elements at 0x7f12ab"}, {"observed": "9 of 4096 elements at 0x7f00cd"}, Change.STILL_FAILING),
+        ({"expected": "stats.unique_graphs 2"}, {"expected": "stats.unique_graphs 3"}, Change.CHANGED),
+        ({"expected": "at most 1.5e-07"}, {"expected": "at most 1.7e-07"}, Change.STILL_FAILING),
+    ],
+)
+def test_a_failure_is_another_one_where_its_claim_is(then: dict[str, str], now: dict[str, str], change: Change) -> None:
+    assert change_of(recorded("one", F, **then), recorded("one", F, **now)) is change
+
+
+def test_a_crash_is_another_one_where_its_reason_is() -> None:
+    def crash(reason: str) -> CaseResult:
+        return recorded("one", Outcome.CRASH, reason=reason, expected="", observed=reason)
+
+    assert change_of(crash("SIGSEGV at 0x1234abcd in run"), crash("SIGSEGV at 0xffff0000 in run")) is Change.STILL_FAILING
+    assert change_of(crash("SIGSEGV in run"), crash("SIGABRT in run")) is Change.CHANGED
+
+
+def test_a_case_is_unavailable_for_another_reason() -> None:
+    assert change_of(recorded("one", U, reason="no GPU"), recorded("one", U, reason="no triton")) is Change.CHANGED
+    assert change_of(recorded("one", U, reason="no GPU"), recorded("one", U, reason="no GPU")) is Change.SAME
+
+
+def test_less_evidence_for_a_target_is_a_change() -> None:
+    found = only(compared([recorded("one", CHECKED)], [recorded("one", CHECKED, level="O1")]))
+    assert (found.change, found.remarks[-1]) == (Change.CHANGED, "evidence O1, was O3")
+
+
+# cases
+
+
+def test_a_case_that_is_gone_says_whether_its_spec_was_read() -> None:
+    one, two = recorded("one"), recorded("two")
+    assert compared([one, two], [two]).changes[1].remarks == ("specs/area/one.yaml was not read by the second run",)
+    found = compared([one, two], [two], second={"specs": {one.spec: "1", two.spec: "1"}})
+    assert "was read by the second run" in found.changes[1].remarks[0]
+
+
+def test_a_changed_spec_is_named_beside_every_change() -> None:
+    now = recorded("one", digest="e" * 64)
+    found = only(compared([recorded("one", F)], [now], second={"specs": {now.spec: "2" * 64}}))
+    assert (found.words, found.remarks) == (("fixed", "spec-changed"), ("the spec changed: specs/area/one.yaml",))
+    same_file = only(compared([recorded("one")], [now]))
+    assert same_file.words == ("spec-changed",)
+    assert "is the same file, and expands to another case" in same_file.remarks[0]
+
+
+def test_counts_have_every_case_once() -> None:
+    before = [recorded("one", F), recorded("two"), recorded("three"), recorded("four", U)]
+    after = [recorded("one"), recorded("two", F), recorded("four", U), recorded("five")]
+    counts = compared(before, after).counts
+    assert {word: count for word, count in counts.items() if count} == {"broken": 1, "gone": 1, "fixed": 1, "new": 1, "same": 1}
+    assert tuple(counts) == (*FAIL_ON, "same")
+
+
+def test_results_in_both_runs_are_counted_without_the_unavailable_ones() -> None:
+    assert compared([recorded("one"), recorded("two", U)], [recorded("one", F), recorded("two")]).both == 1
+    assert compared([recorded("one", U)], [recorded("one", U)]).both == 0
+    assert compared([recorded("one", CHECKED)], [recorded("one", CHECKED)]).both == 1
+
+
+# runs
+
+
+def test_machines_versions_and_options_that_differ_are_named() -> None:
+    found = compared(
+        [recorded("one")],
+        [recorded("one")],
+        second={"environment": {"torch": "2.14.0", "python": "3.11.7", "cpu": "x86_64", "device": "NVIDIA H200", "gpus": "1"}},
+    )
+    assert found.differences == ("torch: 2.13.0+cpu, then 2.14.0", "gpus: 0, then 1", "device: none, then NVIDIA H200")
+    options = compared([recorded("one")], [recorded("one")], second={"options": {"min-executed": "1", "select": "x*", "jobs": "9"}})
+    assert options.differences == ("--select: not given, then x*",)
+
+
+# backends
+
+
+def test_two_backends_of_one_run_are_compared() -> None:
+    results = [recorded("one"), recorded("one", F, backend="cuda"), recorded("two"), recorded("three", backend="rocm")]
+    results.append(recorded("one", case_id="area/one[backend=cpu,n=1]"))
+    found = compared(results, results, backends=[("cpu", "cuda")])
+    assert {(change.before.case_id if change.before else "", change.change) for change in found.changes} == {
+        ("area/one[backend=cpu]", Change.BROKEN),
+        ("area/two[backend=cpu]", Change.GONE),
+        ("area/one[backend=cpu,n=1]", Change.GONE),
+    }
+    assert found.changes[0].marks == ()  # two backends have two digests
+
+
+@pytest.mark.parametrize(("pair", "name"), [(("cuda", "cpu"), "a"), (("cpu", "rocm"), "b")])
+def test_a_backend_without_a_case_is_named(pair: tuple[str, str], name: str) -> None:
+    with pytest.raises(UsageError, match=rf"--map-backend {'='.join(pair)}: {name} has no case of the backend '\w+' \(it has cpu\)"):
+        compared([recorded("one")], [recorded("one")], backends=[pair])
+
+
+# times
+
+
+def timed(seconds: Sequence[float], **changes: Any) -> list[CaseResult]:
+    return [recorded(f"case-{number}", seconds=one, **changes) for number, one in enumerate(seconds)]
+
+
+def slower(found: Comparison) -> list[str]:
+    return [change.case_id for change in found.changes if Mark.SLOWER in change.marks]
+
+
+def test_noise_makes_no_case_slower() -> None:
+    """1.85 is the greatest ratio that was measured between runs of one machine; small cases vary more, by less than a second."""
+    assert slower(compared(timed([10.0] * 20 + [0.2]), timed([10.0] * 19 + [18.5] + [0.9]))) == []
+
+
+def test_a_case_that_takes_more_than_twice_as_long_is_slower() -> None:
+    found = compared(timed([10.0] * 20), timed([10.0] * 19 + [20.5]))
+    assert slower(found) == ["area/case-19[backend=cpu]"]
+    assert found.changes[19].remarks == ("took 20.5 s, was 10.0 s",)
+    assert (found.counts["slower"], found.counts["same"]) == (1, 20)
+    assert slower(compared(timed([10.0] * 20), timed([10.0] * 19 + [20.5]), slower=3.0)) == []
+
+
+def test_a_run_that_is_slower_as_a_whole_is_named_once() -> None:
+    found = compared(timed([10.0] * 20), timed([30.0] * 20))
+    assert (slower(found), found.pace.is_slower, found.reached(["slower"])) == ([], True, {"slower": 1})
+    assert not compared(timed([10.0] * 9), timed([30.0] * 9)).pace.is_slower  # too few to tell, so each is compared with itself
+    assert len(slower(compared(timed([10.0] * 9), timed([30.0] * 9)))) == 9
+
+
+@pytest.mark.parametrize("changes", [{"outcome": F}, {"isolation": "process"}, {"objects_served": 3}, {"benches_left_out": 2}])
+def test_times_of_cases_that_ran_otherwise_are_not_compared(changes: dict[str, Any]) -> None:
+    assert slower(compared(timed([1.0]), timed([9.0], **changes))) == []
+
+
+def test_attempts_are_compared_by_one() -> None:
+    before, after = timed([3.0]), timed([9.0])
+    once = replace(after[0], attempts=(after[0], after[0], after[0]))
+    assert slower(compared(before, after)) != []
+    found = compare(NamedRun(name="a", run=run_of(*before)), NamedRun(name="b", run=replace(run_of(*after), results=(once,))), slower=2.0)
+    assert slower(found) == []
+
+
+def test_a_bench_is_slower_where_its_times_do_not_overlap() -> None:
+    def benched(median: float, least: float, most: float) -> list[CaseResult]:
+        timing = Timing(name="fn", form="compiled", median_ms=median, least_ms=least, most_ms=most, count=9)
+        return [recorded("one", timings=(timing,))]
+
+    assert slower(compared(benched(1.0, 0.9, 2.0), benched(2.1, 2.0, 2.3))) == []
+    found = compared(benched(1.0, 0.9, 1.2), benched(2.1, 2.0, 2.3))
+    assert only(found).remarks == ("bench fn compiled: 2.100 ms, was 1.000 ms",)
+
+
+# texts
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("# kernel path: /tmp/a1/00001/cv/x.py\nx = 1", "# kernel path: /tmp/b2/00002/zz/y.py\nx = 1", True),
+        ("p = 0x7f001122", "p = 0x7f99aabb", True),
+        ("c = None  # (32,) (1,) 7f79180fc5f0", "c = None  # (32,) (1,) 55d860254550", True),
+        ("c = 550000000000", "c = 550000000001", False),
+        ("x = 1", "x = 2", False),
+        ("a / b", "a / c", False),
+        ("x0 = 0x10", "x0 = 0x20", False),
+        ("x = 1\n", "x = 1\ny = 2\n", False),
+    ],
+)
+def test_code_is_the_same_but_for_paths_and_addresses(before: str, after: str, expected: bool) -> None:
+    assert is_same(before, after) is expected

@@ -1,0 +1,235 @@
+"""``diff`` as a command: exit codes, what it refuses, text, JSON, HTML, hostile names and code."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from runner.cli.parser import main
+from runner.core.case import CaseId
+from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
+from runner.language.read import schema
+from tests.fakes import observation, seen
+from tests.recorded import recorded, run_of, write_run
+
+FAIL, PASS, UNAVAILABLE = Outcome.FAIL, Outcome.PASS, Outcome.UNAVAILABLE
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7 * 7 }}&lt;\x1b[31m\u202e::error::"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_run(Path("a"), run_of(recorded("one"), recorded("two"), recorded("three"), recorded("four", FAIL)))
+    write_run(Path("b"), run_of(recorded("one", FAIL), recorded("two", UNAVAILABLE, reason="no GPU"), recorded("four"), run_id="run-2"))
+    return tmp_path
+
+
+# exit codes
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("a b", 0),
+        ("a a --fail-on broken,gone", 0),
+        ("a b --fail-on broken", 1),
+        ("a b --fail-on gone", 1),
+        ("a b --fail-on new,slower --fail-on fixed", 1),
+        ("a b --fail-on no-longer-executed", 1),
+        ("a b --fail-on new,slower,spec-changed", 0),
+        ("a b --fail-on brokn", 2),
+        ("a b --fail-on ''", 2),
+        ("a nowhere", 2),
+        ("a b --map-backend cpu", 2),
+        ("a b --map-backend cpu=cuda", 2),
+        ("a b --map-backend cpu=cpu --map-backend cpu=rocm", 2),
+        ("a b --slower 1", 2),
+        ("a b --html a", 2),
+    ],
+)
+def test_exit_codes(line: str, code: int) -> None:
+    assert main(["diff", *(word.strip("'") for word in line.split())]) == code
+
+
+def test_nothing_in_common_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(Path("c"), run_of(recorded("one", UNAVAILABLE, reason="no GPU")))
+    write_run(Path("d"), run_of(recorded("nine")))
+    for other in ("c", "d"):
+        assert main(["diff", "a", other]) == 4
+        assert "nothing was compared" in capsys.readouterr().err
+    assert main(["diff", "a", "d", "--fail-on", "gone"]) == 1
+
+
+def test_a_word_that_is_none_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", "a", "b", "--fail-on", "brokn"]) == 2
+    assert "--fail-on: unknown change 'brokn' (did you mean 'broken'?)" in capsys.readouterr().err
+
+
+# what is refused
+
+
+def test_a_truncated_journal_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(Path("cut"), run_of(recorded("one"), footer=None))
+    assert main(["diff", "a", "cut"]) == 2
+    assert "cut: the run was cut off: its journal has no footer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [('"outcome": "FAIL"', '"outcome": "PASS"'), ('"PASS": 1', '"PASS": 2'), ('"kind": "header"', '"kind": "head"')]
+)
+def test_an_altered_journal_is_refused(old: str, new: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = Path("b/run.jsonl").read_text()
+    assert old in text
+    Path("b/run.jsonl").write_text(text.replace(old, new, 1))
+    assert main(["diff", "a", "b"]) == 2
+    assert re.search(r"b/run\.jsonl:[0-9]+: ", capsys.readouterr().err)
+
+
+def test_altered_code_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(Path("c"), run_of(recorded("one")), {"code-0-0.txt": "x = 1\n"})
+    write_run(Path("d"), run_of(recorded("one", FAIL)), {"code-0-0.txt": "x = 2\n"})
+    assert main(["diff", "c", "d"]) == 0
+    Path("d/cases/00001/code-0-0.txt").write_text("x = 1\n")
+    assert main(["diff", "c", "d"]) == 2
+    assert "not the file that the case was judged by; nothing is compared with an altered run" in capsys.readouterr().err
+
+
+def test_a_link_in_the_place_of_a_journal_is_refused() -> None:
+    Path("link.jsonl").symlink_to(Path("b/run.jsonl").absolute())
+    assert main(["diff", "a", "link.jsonl"]) == 2
+
+
+# text
+
+
+def test_the_text_names_every_class(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", "a", "b"]) == 0
+    text = capsys.readouterr().out
+    assert "first: a (run-1, torch 2.13.0+cpu, cpu x86_64): 3 PASS, 1 FAIL" in text
+    assert "broken (1): executed in both runs, and only the second fails\n  'area/one[backend=cpu]'  PASS, then FAIL\n      because" in text
+    assert "at specs/area/one.yaml:7:1" in text
+    assert "no-longer-executed (1): executed or checked in the first run, and not in the second\n" in text
+    assert "'area/two[backend=cpu]'  PASS, then UNAVAILABLE\n      no GPU" in text
+    assert "gone (1): in the first run alone\n  'area/three[backend=cpu]'  PASS, then absent" in text
+    assert "fixed (1): fails in the first run, and passes in the second\n  'area/four[backend=cpu]'  FAIL, then PASS" in text
+    assert "1 broken, 1 gone, 1 no-longer-executed, 1 fixed; 2 cases have a result in both runs" in text
+
+
+def test_a_journal_alone_is_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("b/run.jsonl").rename("b.jsonl")
+    assert main(["diff", "a", "b.jsonl", "--fail-on", "broken"]) == 1
+    text = capsys.readouterr().out
+    assert "generated code and graphs of 2 cases are not compared: the journal was given without the folders of its cases" in text
+
+
+def test_what_differs_in_the_code_is_named_and_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    same = "# kernel path: /tmp/{}/x.py\n"
+    write_run(Path("c"), run_of(recorded("one")), {"code-0-0.txt": "x = 1\n", "code-0-1.txt": same.format("a1"), "code-0-2.txt": ""})
+    write_run(Path("d"), run_of(recorded("one", FAIL)), {"code-0-0.txt": "x = 2\n", "code-0-1.txt": same.format("b2")})
+    assert main(["diff", "c", "d", "--code"]) == 0
+    text = capsys.readouterr().out
+    assert "generated code and graphs: code-0-0.txt, code-0-2.txt (in the first run alone) differ, 1 the same" in text
+    assert "      -x = 1\n      +x = 2\n" in text
+    assert "kernel path" not in text
+
+
+# JSON
+
+
+@pytest.mark.parametrize("line", ["a b", "a a", "a b --fail-on broken,gone --map-backend cpu=cpu"])
+def test_the_json_is_valid(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["diff", *line.split(), "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert list(schema.validator("diff").iter_errors(found)) == []
+    assert found["exit_code"] == code
+
+
+def test_the_json_has_what_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", "a", "b", "--json", "--fail-on", "broken,slower"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert {case["id"]: case["change"] for case in found["cases"]} == {
+        "area/one[backend=cpu]": "broken",
+        "area/two[backend=cpu]": "no-longer-executed",
+        "area/three[backend=cpu]": "gone",
+        "area/four[backend=cpu]": "fixed",
+    }
+    assert found["reached"] == {"broken": 1}
+    assert found["cases"][0]["after"]["position"] == {"file": "specs/area/one.yaml", "line": 7, "column": 1}
+
+
+# HTML
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page: its elements, their attributes and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.values: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.values += [value or "" for _, value in attrs]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_nothing_hostile_becomes_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    def hostile(outcome: Outcome) -> CaseResult:
+        made = recorded("one", outcome, reason="" if outcome is PASS else HOSTILE, observed=HOSTILE, spec=f"specs/{HOSTILE}.yaml")
+        return replace(made, name=HOSTILE, case_id=CaseId(f"area/{HOSTILE}[backend=cpu]"))
+
+    write_run(Path("c"), run_of(hostile(PASS), environment={"torch": HOSTILE}), {"code-0-0.txt": f"{HOSTILE}\n</table><script>\n"})
+    write_run(Path("d"), run_of(hostile(FAIL)), {"code-0-0.txt": f"{HOSTILE} 2\n\udc80".encode("utf-8", "replace").decode()})
+    assert main(["diff", "c", "d", "--html", "x.html", "--code"]) == 0
+    page = Page(Path("x.html").read_text("utf-8"))
+    assert "broken" in page.text
+    assert "<script>alert(1)</script>" in page.text
+    assert "{{ 7 * 7 }}" in page.text
+    assert not page.tags & {"script", "img", "link", "iframe", "object", "base", "form"}
+    assert not any(name.startswith("on") or name in ("src", "href", "srcset") for name in page.attributes)
+    assert not any("\x1b" in text or "\u202e" in text for text in (page.text, capsys.readouterr().out))
+
+
+def test_the_page_needs_no_network_and_no_script() -> None:
+    assert main(["diff", "a", "b", "--html", "sub/x.html"]) == 0
+    text = Path("sub/x.html").read_text("utf-8")
+    assert "default-src 'none'" in text
+    assert "prefers-color-scheme: dark" in text
+    assert re.findall(r"https?://|@import|url\(", text) == []
+
+
+def test_code_stands_side_by_side_and_equal_parts_are_left_out() -> None:
+    common = "".join(f"line {number}\n" for number in range(100))
+    write_run(Path("c"), run_of(recorded("one")), {"code-0-0.txt": f"{common}x = 1\n"})
+    write_run(Path("d"), run_of(recorded("one", FAIL)), {"code-0-0.txt": f"{common}x = 2\ny = 3\n"})
+    assert main(["diff", "c", "d", "--html", "x.html"]) == 0
+    text = Path("x.html").read_text("utf-8")
+    assert '<td class="n">101</td><td class="left">x = 1</td><td class="n">101</td><td class="right">x = 2</td>' in text
+    assert '<td class="n"></td><td class="left"></td><td class="n">102</td><td class="right">y = 3</td>' in text
+    assert "96 equal lines" in text
+    assert "line 3<" not in text
+
+
+def test_captured_graphs_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    def facts(text: str) -> str:
+        graphs = {"graphs": [{"text": text, "ops": {}}]}
+        return json.dumps(observation(seen(measured={"0": graphs, "1": {"graphs": "none"}, "2": [1]}), id="area/one[backend=cpu]"))
+
+    write_run(Path("c"), run_of(recorded("one")), {"observation.json": facts("mm\nrelu\n")})
+    write_run(Path("d"), run_of(recorded("one", FAIL)), {"observation.json": facts("mm\ngelu\n")})
+    assert main(["diff", "c", "d", "--code", "--html", "x.html"]) == 0
+    text = capsys.readouterr().out
+    assert "generated code and graphs: graph 0 of step 0, expectation 0 differs, 0 the same" in text
+    assert "      -relu\n      +gelu\n" in text
+    assert '<td class="right">gelu</td>' in Path("x.html").read_text("utf-8")

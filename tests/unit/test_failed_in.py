@@ -1,0 +1,262 @@
+"""``run --last-failed`` and ``--failed-in``: what failed in an earlier run is selected; the history beside a run; ``--order``.
+
+The executor is a fake: every case that can run here crashes.
+"""
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.cli.parser import main, parse
+from runner.core.exit_codes import ExitCode
+from runner.core.observation import Ending
+from runner.core.options import RunOptions
+from runner.core.outcomes import Outcome
+from runner.execute.base import Execution, Job
+from runner.plan import schedule
+from runner.record.history import database, queries
+from runner.record.history.database import opened
+from runner.record.run_folder import REPORTS
+from runner.run.earlier_runs import with_failed
+from tests.conftest import GOOD
+from tests.fakes import FakeExecutor, case, use_executor
+from tests.recorded import recorded, run_of, write_run
+
+ABSENT = GOOD + "requires: [{module: no_such_module_here}]\n"
+SPECS = {"one": GOOD, "two": GOOD, "three": ABSENT, "later": GOOD + "on_request: true\n"}
+
+
+def crash(job: Job) -> Execution:
+    return Execution(job=job, observation=None, ending=Ending(exit_code=1, phase="import"), seconds=1.0, isolation="fork", after=0)
+
+
+@pytest.fixture
+def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(database.VARIABLE, raising=False)
+    (tmp_path / "specs").mkdir()
+    for name, text in SPECS.items():
+        (tmp_path / "specs" / f"{name}.yaml").write_text(text)
+    return use_executor(monkeypatch, crash)
+
+
+def recorded_run(folder: str, **outcomes: Outcome) -> str:
+    """Write a run with these outcomes of the specs, and return its name."""
+    results = [
+        recorded(name, outcome, case_id=f"{name}[backend=cpu]", area="", spec=f"specs/{name}.yaml") for name, outcome in outcomes.items()
+    ]
+    write_run(Path(folder), run_of(*results, run_id="earlier", options={"min-executed": "1", "paths": "specs"}))
+    return folder
+
+
+def latest() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (REPORTS / "latest" / "run.jsonl").read_text().splitlines()]
+
+
+def ran() -> set[str]:
+    return {line["case_id"].partition("[")[0] for line in latest() if line["kind"] == "case"}
+
+
+# the selection
+
+
+def test_what_failed_in_the_latest_run_is_selected(executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "specs", "--backend", "cpu"]) == ExitCode.FAILED
+    assert ran() == {"one", "two", "three"}
+    first = latest()[0]["run_id"]
+    assert main(["run", "--last-failed", "--select", "o*"]) == ExitCode.FAILED
+    assert ran() == {"one"}
+    header = latest()[0]
+    assert (header["options"]["failed-in"], header["options"]["last-failed"], header["options"]["paths"]) == (first, "", "specs")
+    assert main(["run", "--failed-in", first]) == ExitCode.FAILED
+    assert ran() == {"one", "two"}
+    assert main(["run", "--last-failed", "--select", "three*"]) == ExitCode.NOTHING
+    assert "no case is selected: none of the 2 cases that failed in" in capsys.readouterr().err
+
+
+def test_only_what_fails_a_run_is_selected(executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
+    every = [outcome for outcome in Outcome if outcome is not Outcome.FLAKY]  # FLAKY needs lines of attempts
+    name = recorded_run("old", **{outcome.label: outcome for outcome in every})
+    _, options = parse(["run", "--failed-in", name])
+    assert isinstance(options, RunOptions)
+    changed, failed = with_failed(options)
+    assert failed is not None
+    assert (changed.failed_in, changed.paths) == ("earlier", (Path("specs"),))
+    assert {case_id.partition("[")[0] for case_id in failed.ids} == {
+        outcome.label for outcome in every if outcome.is_failure and outcome is not Outcome.NOT_RUN
+    }
+    assert "1 case was not run in earlier, and is not selected (--resume runs what is left)" in capsys.readouterr().err
+
+
+def test_nothing_failed(executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--failed-in", recorded_run("old", one=Outcome.XFAIL, two=Outcome.PASS)]) == ExitCode.NOTHING
+    assert "no case is selected: no case failed in earlier\n" in capsys.readouterr().err
+
+
+def test_a_case_on_request_was_requested_then(executor: FakeExecutor) -> None:
+    assert main(["run", "--failed-in", recorded_run("old", later=Outcome.FAIL, one=Outcome.PASS)]) == ExitCode.FAILED
+    assert ran() == {"later"}
+
+
+def test_cases_that_are_not_read_are_counted(executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
+    name = recorded_run("old", one=Outcome.FAIL, lost=Outcome.FAIL)
+    assert main(["run", "specs", "--failed-in", name]) == ExitCode.FAILED
+    assert ran() == {"one"}
+    assert "1 of the 2 cases that failed in earlier are not among the cases that were read" in capsys.readouterr().err
+
+
+def test_shards_of_failed_cases_are_the_whole_selection(executor: FakeExecutor) -> None:
+    name = recorded_run("old", one=Outcome.FAIL, two=Outcome.CRASH, three=Outcome.PASS)
+    whole: set[str] = set()
+    for number in (1, 2):
+        main(["run", "--failed-in", name, "--shard", f"{number}/2"])
+        header = latest()[0]
+        assert header["selected_whole"] == 2
+        whole |= ran()
+    assert whole == {"one", "two"}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--last-failed", "no run 'latest'"),
+        ("--failed-in nowhere", "no run 'nowhere'"),
+        ("--last-failed --failed-in old", "--last-failed with --failed-in old: each selects the failed cases of a run"),
+        ("--last-failed --resume old", "--last-failed with --resume: the latest run may be another one than then"),
+        ("--failed-in broken", "--failed-in broken: cannot read broken/run.jsonl: line 1: "),
+        ("--failed-in old --profile inductor-cpu", "--failed-in does not go with it: the profile selects its cases"),
+        ("--shuffle 7 --order history", "--shuffle with --order history: both order the cases"),
+    ],
+)
+def test_what_cannot_be_selected(line: str, message: str, executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded_run("old", one=Outcome.FAIL)
+    Path("broken").mkdir()
+    Path("broken/run.jsonl").write_text("{}\n")
+    assert main(["run", *line.split()]) == ExitCode.USAGE
+    assert message in capsys.readouterr().err
+
+
+def test_a_truncated_run_says_so(executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
+    text = Path(recorded_run("old", one=Outcome.FAIL), "run.jsonl").read_text().splitlines()
+    Path("old/run.jsonl").write_text("\n".join(text[:-1]) + "\n")
+    assert main(["run", "--failed-in", "old"]) == ExitCode.FAILED
+    assert ran() == {"one"}
+    assert "earlier was cut off: what it would have run later is not known" in capsys.readouterr().err
+
+
+# the history beside a run
+
+
+def in_history(path: str) -> list[str]:
+    with opened(Path(path)) as connection:
+        return [run.id for run in queries.runs(connection)]
+
+
+def test_a_run_is_added_to_the_named_history(executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = ["run", "specs", "--select", "one*"]
+    assert main([*run, "--history", "h.sqlite"]) == ExitCode.FAILED
+    assert in_history("h.sqlite") == [latest()[0]["run_id"]]
+    assert main(run) == ExitCode.FAILED
+    assert len(in_history("h.sqlite")) == 1
+    assert not Path("reports/history.sqlite").exists()
+    monkeypatch.setenv(database.VARIABLE, "h.sqlite")
+    assert main(run) == ExitCode.FAILED
+    assert len(in_history("h.sqlite")) == 2
+
+
+def test_a_history_that_cannot_be_written_loses_no_run(
+    executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("reports").mkdir()
+    Path("reports/history.sqlite").write_text("no database\n" * 100)
+    assert main(["run", "specs", "--select", "one*"]) == ExitCode.FAILED
+    assert [line["kind"] for line in latest()] == ["header", "case", "footer"]
+    err = capsys.readouterr().err
+    assert "warning: this run is not in the history: reports/history.sqlite: this is no history: not a SQLite file" in err
+    assert "later: torch-conformance history add reports/" in err
+    assert "warning: the order of the cases ignores the history" in err
+
+
+def test_a_named_file_that_is_no_history_is_refused_before_anything_runs(executor: FakeExecutor) -> None:
+    Path("h.sqlite").write_text("no database\n" * 100)
+    assert main(["run", "specs", "--history", "h.sqlite"]) == ExitCode.USAGE
+    assert executor.rounds == []
+
+
+def test_a_locked_history_does_not_stop_a_run(
+    executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with opened(Path("h.sqlite"), writes=True):
+        pass
+    monkeypatch.setattr("runner.record.history.database._WAIT_SECONDS", 0.05)
+    other = sqlite3.connect("h.sqlite", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    assert main(["run", "specs", "--select", "one*", "--history", "h.sqlite"]) == ExitCode.FAILED
+    other.close()
+    assert "another process is writing this history; try again when it has ended; later: " in capsys.readouterr().err
+    assert in_history("h.sqlite") == []
+
+
+# the order
+
+
+def order(*arguments: str) -> list[str]:
+    main(["run", "specs", "--backend", "cpu", "--select", "one*", "--select", "two*", *arguments])
+    return [line["case_id"].partition("[")[0] for line in latest() if line["kind"] == "case"]
+
+
+def test_the_order_follows_the_history(executor: FakeExecutor) -> None:
+    for number, (one, two) in enumerate(((Outcome.FAIL, Outcome.FAIL), (Outcome.FAIL, Outcome.PASS), (Outcome.PASS, Outcome.FAIL)), 1):
+        made = [
+            recorded(name, outcome, case_id=f"{name}[backend=cpu]", area="", seconds=seconds)
+            for name, outcome, seconds in (("one", one, 1.0), ("two", two, 9.0))
+        ]
+        write_run(Path(f"r{number}"), run_of(*made, run_id=f"run-{number}", started=f"2026-10-0{number}T12:00:00+00:00"))
+    assert main(["history", "add", "r1", "r2", "--history", "h.sqlite"]) == 0
+    assert order("--history", "h.sqlite", "--order", "history") == ["one", "two"]
+    assert main(["history", "add", "r1", "r3", "--history", "g.sqlite"]) == 0
+    assert order("--history", "g.sqlite", "--order", "history") == ["two", "one"]
+    assert order("--history", "nowhere.sqlite") != []
+
+
+def test_ranks_come_before_durations_and_exclusive_cases_stay_last() -> None:
+    cases = [case(id=f"area/{name}[backend=x]") for name in "abc"]
+    alone = case(id="area/d[backend=x]", exclusive=True)
+    ids = {name: f"area/{name}[backend=x]" for name in "abcd"}
+    seconds = {ids["a"]: 1.0, ids["b"]: 5.0, ids["c"]: 3.0, ids["d"]: 9.0}
+
+    def ordered(**ranks: float) -> str:
+        found = schedule.order([*cases, alone], seconds, ranks={ids[name]: rank for name, rank in ranks.items()})
+        return "".join(one.id[5] for one in found)
+
+    assert ordered() == "bcad"
+    assert ordered(a=1.0) == "abcd"
+    assert ordered(d=1.0, c=0.5, a=0.1) == "cabd"
+
+
+def test_failed_first_looks_at_the_latest_run_too(executor: FakeExecutor) -> None:
+    made = [
+        recorded(name, outcome, case_id=f"{name}[backend=cpu]", area="", seconds=seconds)
+        for name, outcome, seconds in (("one", Outcome.PASS, 9.0), ("two", Outcome.FAIL, 1.0))
+    ]
+    for arguments, expected in (((), ["one", "two"]), (("--order", "failed-first"), ["two", "one"])):
+        for path in REPORTS.glob("*"):
+            path.unlink() if path.is_symlink() else None
+        name = f"reports/old-{len(arguments)}"
+        write_run(Path(name), run_of(*made))
+        (REPORTS / "latest").symlink_to(Path(name).name)
+        assert order(*arguments) == expected
+
+
+def test_a_run_of_failed_cases_is_resumed(executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
+    name = recorded_run("old", one=Outcome.FAIL, two=Outcome.FAIL)
+    assert main(["run", "--failed-in", name, "--fail-fast", "--out", "new"]) == ExitCode.FAILED
+    lines = Path("new/run.jsonl").read_text().splitlines()
+    Path("new/run.jsonl").write_text("\n".join(lines[:2]) + "\n")  # as after a kill: no result of the second case, no footer
+    assert main(["run", "--failed-in", name, "--fail-fast", "--resume", "new"]) == ExitCode.FAILED, capsys.readouterr().err
+    kinds = [json.loads(line)["kind"] for line in Path("new/run.jsonl").read_text().splitlines()]
+    assert kinds == ["header", "case", "case", "footer"]
+    assert main(["run", "specs", "--fail-fast", "--resume", "new"]) == ExitCode.USAGE

@@ -1,0 +1,310 @@
+"""What GitHub Actions reads: annotations and the summary of a job, made of text that tries to be commands, Markdown and HTML."""
+
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from runner.cli.parser import main
+from runner.core.case import CaseId
+from runner.core.diagnostics import Position
+from runner.core.events import RunAbandoned, RunEnded, RunStarted
+from runner.core.exit_codes import ExitCode
+from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult
+from runner.record.run_folder import RunFolder
+from runner.report.github import MOST_ANNOTATIONS, SUMMARY_LIMIT, GitHubReporter, annotations, is_wanted, summary, summary_file
+from runner.report.run_report import RunReport
+from runner.report.setup import ReportSetup
+from runner.system import output
+from tests.fakes import ROOT
+from tests.hostile import HOSTILE
+from tests.readers import Command, github_commands
+from tests.unit.test_ci_formats import NOT_GREEN, PASSES, TEXTS, run
+from tests.unit.test_junit import COUNTER, HEADER, result, several
+
+MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")
+OURS = {"h2", "p", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "code", "details", "summary", "pre"}
+"""The elements of a summary."""
+
+
+def read(report: RunReport) -> list[Command]:
+    """Return the commands that GitHub finds in a log with the annotations of a run."""
+    return list(github_commands("\n".join(annotations(report))))
+
+
+def hostile(text: str) -> CaseResult:
+    verdict = replace(COUNTER, expected=text, observed=text, detail=text)
+    changes = {name: text for name in TEXTS if name not in ("case_id", "spec", "reason")}
+    made = result(1, verdicts=(verdict,), reason=text, options=(text,), notes=(text,), **changes)
+    return replace(made, case_id=CaseId(text), spec=text, position=Position(file=text, line=3, column=5))
+
+
+def hostile_run(text: str) -> RunReport:
+    facts = {"torch": text, "device": text, "arch": text}
+    unavailable = result(2, Outcome.UNAVAILABLE, reason=text)
+    return run(hostile(text), unavailable, header=replace(HEADER, run_id=text, environment=facts, specs={text: "0" * 64}))
+
+
+# annotations
+
+
+def test_an_annotation_says_what_and_where() -> None:
+    (found,) = read(run(PASSES, result()))
+    assert found.name == "error"
+    assert found.properties == {"file": "specs/area/sub/one.yaml", "line": "12", "col": "9", "title": "FAIL one: counter"}
+    assert found.data.splitlines() == [
+        "it did not hold",
+        "expected: hit 1",
+        "observed: hit 0",
+        "area/sub/one[backend=cpu,n=0]",
+        "repro: torch-conformance repro 'area/sub/one[backend=cpu,n=0]'",
+    ]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_becomes_a_command(text: str) -> None:
+    """Each line is one command of ours, and no other."""
+    lines = annotations(hostile_run(text))
+    assert all("\n" not in line and "\r" not in line and line.isprintable() for line in lines)
+    found = list(github_commands("\n".join(lines)))
+    assert [(one.name, set(one.properties)) for one in found] == [("error", {"file", "line", "col", "title"})]
+    assert (found[0].properties["line"], found[0].properties["col"]) == ("3", "5")
+    for line in found[0].data.split("\n"):  # what GitHub shows is shown in logs again
+        assert list(github_commands(line)) == []
+
+
+@pytest.mark.parametrize("report", NOT_GREEN.values(), ids=NOT_GREEN)
+def test_a_run_that_is_no_success_has_an_error(report: RunReport) -> None:
+    assert any(found.name == "error" for found in read(report))
+
+
+def test_a_success_has_none() -> None:
+    assert annotations(run(PASSES, result(1, Outcome.UNAVAILABLE), result(2, Outcome.XFAIL))) == []
+
+
+def test_a_flaky_case_that_may_pass_is_a_warning() -> None:
+    flaky = several(Outcome.FLAKY, Outcome.FAIL, Outcome.PASS)
+    assert [found.name for found in read(run(PASSES, flaky, header=replace(HEADER, flaky="pass")))] == ["warning"]
+
+
+def at(number: int, line: int) -> CaseResult:
+    return result(number, position=Position(file="specs/area/sub/one.yaml", line=line, column=1))
+
+
+def test_cases_that_fail_at_one_line_share_an_annotation() -> None:
+    found = read(run(*(at(number, 7 if number < 30 else 9) for number in range(33))))
+    assert [one.properties["line"] for one in found] == ["7", "9"]
+    assert "and 20 more" in found[0].data
+
+
+@pytest.mark.parametrize(("lines", "problem"), [(10, False), (11, False), (300, False), (300, True)])
+def test_no_more_annotations_than_github_shows(lines: int, *, problem: bool) -> None:
+    report = run(*(at(number, number + 1) for number in range(lines)), interrupted=problem)
+    found = read(report)
+    assert len(found) == MOST_ANNOTATIONS
+    shown = sum("file" in one.properties for one in found)
+    rest = lines - shown
+    assert (f"{rest} more failed cases have no annotation" in found[-1].data) == (rest > 0)
+    if problem:
+        assert "interrupted" in found[0].data
+
+
+def test_a_command_is_one_line() -> None:
+    for text in ("::error::a\nb", "::error::a\rb", "::error::a\x1b[0m", "::error::a\u2028b"):
+        with pytest.raises(ValueError, match="characters"):
+            output.command(text)
+
+
+# the summary
+
+
+class Elements(HTMLParser):
+    """The elements of a page, with their attributes, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, list[tuple[str, str | None]]]] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, attrs))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_comment(self, data: str) -> None:
+        self.tags.append(("comment", []))
+
+    def handle_decl(self, decl: str) -> None:
+        self.tags.append(("declaration", []))
+
+
+def shown(report: RunReport, room: int = SUMMARY_LIMIT) -> Elements:
+    return Elements(MARKDOWN.render(summary(report, room)))
+
+
+def test_the_summary_says_how_the_run_ended() -> None:
+    report = run(PASSES, result(1), result(2, Outcome.UNAVAILABLE, reason="no GPU"), result(3, Outcome.UNAVAILABLE, reason="no GPU"))
+    text = " ".join(shown(report).text.split())
+    assert "torch-conformance: 1 failed, 2 executed" in text
+    assert "PASS 1 FAIL 1 UNAVAILABLE 2" in text
+    assert "no GPU 2" in text
+    assert "FAIL area/sub/one[backend=cpu,n=1]" in text
+    assert "expected: hit 1" in text
+    assert "/somewhere/run" in text
+
+
+@pytest.mark.parametrize("report", NOT_GREEN.values(), ids=NOT_GREEN)
+def test_the_summary_of_no_success_never_says_passed(report: RunReport) -> None:
+    assert "passed" not in summary(report).split("\n")[0]
+
+
+def test_the_summary_of_a_success() -> None:
+    assert summary(run(PASSES)).startswith("## torch-conformance: passed, 1 executed\n")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_becomes_markup(text: str) -> None:
+    page = shown(hostile_run(text))
+    plain = shown(hostile_run("word"))
+    assert {tag for tag, _ in page.tags} <= OURS
+    assert all(attributes == [] for _, attributes in page.tags)
+    assert [tag for tag, _ in page.tags] == [tag for tag, _ in plain.tags]  # the same page with other words
+
+
+def test_hostile_text_is_shown_as_it_is() -> None:
+    """Escaped so that a person reads it, not removed."""
+    text = "<b>*x*</b> | `y` [z](javascript:1) &amp; \\_"
+    page = shown(hostile_run(text))
+    assert page.text.count(text) >= 4
+
+
+@pytest.mark.parametrize("room", [2_000, 20_000, 200_000])
+def test_the_summary_keeps_to_its_room_and_counts_the_rest(room: int) -> None:
+    results = [result(number, reason="r " * 400, summary="<&>" * 300) for number in range(2_000)]
+    text = summary(run(*results), room)
+    assert len(text.encode("utf-8")) <= room
+    folded = text.count("<details>")
+    assert f"{2_000 - folded} more failed cases are in the reports of the run" in text
+    assert folded == text.count("</details>")
+
+
+# the file of the summary
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> tuple[GitHubReporter, Path]:
+    path = tmp_path / "summary.md"
+    folder = RunFolder(path=tmp_path / "run", run_id="r1")
+    return GitHubReporter(ReportSetup(folder=folder, github=True, github_summary=path)), path
+
+
+def begin(reporter: GitHubReporter) -> None:
+    reporter.on_event(RunStarted(header=HEADER, total=1, is_resumed=False))
+
+
+def end(reporter: GitHubReporter, *results: CaseResult) -> None:
+    report = run(*results)
+    assert report.footer is not None
+    reporter.on_event(RunEnded(header=report.header, results=results, footer=report.footer))
+
+
+def test_a_killed_run_leaves_a_summary_that_says_so(told: tuple[GitHubReporter, Path]) -> None:
+    reporter, path = told
+    begin(reporter)
+    assert path.read_text("utf-8").startswith("## torch-conformance: truncated\n")
+    end(reporter, PASSES)
+    assert "truncated" not in path.read_text("utf-8")
+    assert path.read_text("utf-8").count("##") == 1
+
+
+def test_what_others_write_into_the_summary_stays(told: tuple[GitHubReporter, Path]) -> None:
+    reporter, path = told
+    path.write_text("# before")
+    begin(reporter)
+    with path.open("a") as stream:
+        stream.write("# after\n")
+    end(reporter, PASSES)
+    text = path.read_text("utf-8")
+    assert text.startswith("# before\n## torch-conformance: passed")
+    assert text.endswith("# after\n")
+    path.write_text("somebody replaced it\n")
+    end(reporter, PASSES)
+    assert path.read_text("utf-8").startswith("somebody replaced it\n## torch-conformance: passed")
+
+
+def test_a_full_summary_is_left_alone(told: tuple[GitHubReporter, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    reporter, path = told
+    for size in (SUMMARY_LIMIT - 100, SUMMARY_LIMIT + 1):
+        path.write_bytes(b"x" * size)
+        end(reporter, PASSES)
+        assert path.stat().st_size == size
+        assert "the summary of this step is full" in capsys.readouterr().err
+
+
+def test_the_summary_and_what_others_wrote_fit_together(told: tuple[GitHubReporter, Path]) -> None:
+    reporter, path = told
+    path.write_bytes(b"x" * (SUMMARY_LIMIT - 200_000) + b"\n")
+    begin(reporter)
+    end(reporter, *(result(number, summary="claim " * 1_000) for number in range(200)))
+    assert SUMMARY_LIMIT - 50_000 < path.stat().st_size <= SUMMARY_LIMIT
+
+
+def test_a_summary_that_cannot_be_written_fails_no_run(told: tuple[GitHubReporter, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    reporter, path = told
+    path.parent.joinpath("file").write_text("")
+    reporter = GitHubReporter(
+        ReportSetup(folder=RunFolder(path=path.parent, run_id="r"), github=True, github_summary=path.parent / "file" / "summary.md")
+    )
+    begin(reporter)
+    end(reporter, PASSES)
+    assert "warning: no summary was written" in capsys.readouterr().err
+
+
+def test_an_abandoned_run_is_told(told: tuple[GitHubReporter, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    reporter, path = told
+    begin(reporter)
+    reporter.on_event(RunAbandoned(header=HEADER, results=(PASSES,), why="the journal was altered"))
+    (found,) = github_commands(capsys.readouterr().err)
+    assert (found.name, found.data) == ("error", "the journal was altered")
+    assert "truncated" in path.read_text("utf-8")
+
+
+# when GitHub is told
+
+
+@pytest.mark.parametrize(
+    ("option", "variables", "wanted"),
+    [
+        ("auto", {"GITHUB_ACTIONS": "true"}, True),
+        ("auto", {"GITHUB_ACTIONS": "false"}, False),
+        ("auto", {}, False),
+        ("on", {}, True),
+        ("off", {"GITHUB_ACTIONS": "true"}, False),
+    ],
+)
+def test_when_github_is_told(option: str, variables: dict[str, str], *, wanted: bool) -> None:
+    assert is_wanted(option, variables) is wanted
+
+
+def test_where_the_summary_lies() -> None:
+    assert summary_file({}) is None
+    assert summary_file({"GITHUB_STEP_SUMMARY": ""}) is None
+    assert summary_file({"GITHUB_STEP_SUMMARY": "/x"}) == Path("/x")
+
+
+def test_merge_tells_github_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """The recorded sample is a run of one shard."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    assert main(["merge", str(ROOT / "reports/sample"), "--out", "merged", "--badge", "b.json"]) == ExitCode.OK
+    said = capfd.readouterr()
+    assert list(github_commands(said.out + said.err)) == []
+    assert Path("summary.md").read_text("utf-8").startswith("## torch-conformance: passed, 44 executed\n")
+    assert '"color": "brightgreen"' in Path("b.json").read_text("utf-8")

@@ -1,0 +1,515 @@
+"""The HTML report without a browser: what is written, and that nothing hostile in it is markup. ``test_html_browser.py`` has the rest."""
+
+import errno
+import itertools
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.cli.parser import main
+from runner.core.case import CaseId
+from runner.core.diagnostics import Position
+from runner.core.events import RunAbandoned, RunEnded
+from runner.core.exit_codes import ExitCode
+from runner.core.expectation import Status
+from runner.core.outcomes import Outcome
+from runner.core.results import CaseResult, Verdict
+from runner.record.evidence import digest
+from runner.record.journal import RunHeader
+from runner.record.run_folder import RunFolder
+from runner.report.html import listener, observed
+from runner.report.html.details import Budget, Details
+from runner.report.html.index import index_of
+from runner.report.html.scripts import script, shown
+from runner.report.html.sources import sources_of
+from runner.report.html.trace import intervals_of, trace_of
+from runner.report.html.writing import write_page
+from runner.report.setup import ReportSetup
+from runner.report.table import REPORTERS
+from runner.report.terminal import TerminalReporter
+from tests.fences import ROOT
+from tests.results import as_outcome, footer_of
+
+HOSTILE = '</script><script>window.hacked=1</script><img src=x onerror="window.hacked=1">\'"&amp;\u2028\u202e]]>{{7*7}}\\x3c`${hacked}`'
+ADDRESS = "javascript:window.hacked=1"
+AT = Position(file="specs/a/one.yaml", line=3, column=5)
+HEADER = RunHeader(
+    run_id="20260101T000000Z-abcdef",
+    started="2026-01-01T00:00:00+00:00",
+    version="0.1",
+    command=("torch-conformance", "run", HOSTILE),
+    environment={"torch": HOSTILE, HOSTILE: "1"},
+    variables={},
+    specs={},
+    selected=3,
+)
+
+
+def case(name: str = "one", outcome: Outcome = Outcome.FAIL, **changes: Any) -> CaseResult:
+    """Return a result whose words are not markup, but for what is changed."""
+    plain = CaseResult(
+        case_id=CaseId(f"a/{name}[backend=cpu,dtype=float32]"),
+        spec="specs/a/one.yaml",
+        area="a",
+        name=name,
+        backend="cpu",
+        outcome=Outcome.PASS,
+        reason="because",
+        failure_type="counter",
+        verdicts=(),
+        position=AT,
+        seconds=1.5,
+    )
+    return as_outcome(plain, outcome, **changes)
+
+
+def hostile_case(number: int, outcome: Outcome) -> CaseResult:
+    """Return a result with hostile text wherever a spec or a worker chooses the text."""
+    verdict = Verdict(
+        kind="text",
+        status=Status.FAILED,
+        position=replace(AT, file=HOSTILE),
+        expected=HOSTILE,
+        observed=HOSTILE,
+        detail=HOSTILE,
+    )
+    made = case(f"n{number}", outcome, reason=HOSTILE)
+    waivers = tuple(replace(waiver, issue=ADDRESS, reason=HOSTILE, until=HOSTILE) for waiver in made.waivers)
+    return replace(
+        made,
+        case_id=CaseId(f"{HOSTILE}{number}"),
+        spec=HOSTILE,
+        area=HOSTILE,
+        name=HOSTILE,
+        backend=HOSTILE,
+        verdicts=(verdict,),
+        waivers=waivers,
+        folder=f"cases/{HOSTILE}",
+        phases={HOSTILE: 1.0},
+        repro=HOSTILE,
+        summary=HOSTILE,
+        options=(HOSTILE,),
+        code=(HOSTILE,),
+        stdout=HOSTILE,
+        stderr=HOSTILE,
+        covers=(HOSTILE,),
+        tags=(HOSTILE,),
+        requires=(HOSTILE,),
+        notes=(HOSTILE,),
+        attachments=(HOSTILE,),
+        company=HOSTILE,
+        begun="2026-01-01T00:00:00.500+00:00",
+        worker=1,
+    )
+
+
+def hostile_run() -> list[CaseResult]:
+    return [
+        hostile_case(number, outcome) for number, outcome in enumerate((Outcome.FAIL, Outcome.XFAIL, Outcome.UNAVAILABLE, Outcome.PASS))
+    ]
+
+
+def write(folder: Path, results: list[CaseResult], header: RunHeader = HEADER) -> Path:
+    folder.mkdir(exist_ok=True)
+    return write_page(folder, replace(header, selected=len(results)), results, footer_of(results))
+
+
+def handed_over(path: Path) -> Any:
+    """Return what a script of the report hands to the page."""
+    text = path.read_text("ascii")
+    found = re.fullmatch(r"conformance\('[a-z0-9-]+','(.*)'\);\n", text)
+    assert found is not None, path
+    literal = re.sub(r"\\(?:x([0-9a-f]{2})|(\\))", lambda match: chr(int(match[1], 16)) if match[1] else "\\", found[1])
+    assert "'" not in found[1]
+    return json.loads(literal)
+
+
+@dataclass
+class Tags(HTMLParser):
+    """The elements of a page, and its text."""
+
+    found: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def parsed(page: Path) -> Tags:
+    tags = Tags()
+    tags.feed(page.read_text("utf-8"))
+    return tags
+
+
+# -- nothing hostile becomes markup ---------------------------------------------------------------------------------
+
+
+def test_hostile_text_is_text_in_the_page(tmp_path: Path) -> None:
+    harmless = parsed(write(tmp_path / "harmless", [case(f"n{number}") for number in range(4)]))
+    hostile = parsed(write(tmp_path / "hostile", hostile_run()))
+    assert {tag for tag, _ in hostile.found} == {tag for tag, _ in harmless.found}
+    assert [attributes for tag, attributes in hostile.found if tag == "script"] == [{"src": "report/app.js"}, {"src": "report/index.js"}]
+    assert not [name for _, attributes in hostile.found for name in attributes if name.startswith("on")]
+    assert shown(HOSTILE) in hostile.text, "it is shown as it was written"
+
+
+def test_the_page_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    page = parsed(write(tmp_path / "run", hostile_run()))
+    policy = next(attributes["content"] for _, attributes in page.found if attributes.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert "default-src 'none'" in policy
+    assert "script-src 'self' file:;" in policy
+    assert "unsafe" not in policy
+    addresses = [value for _, attributes in page.found for name, value in attributes.items() if name in ("src", "href")]
+    assert addresses == ["report/app.css", "report/app.js", "report/index.js"]
+
+
+def test_scripts_of_data_end_nothing_and_begin_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "run", hostile_run())
+    files = sorted((tmp_path / "run" / "report").glob("*.js"))
+    data = [path for path in files if path.name != "app.js"]
+    assert [path.name for path in data] == ["cases-0.js", "index.js", "run.js", "sources-0.js"]
+    for path in data:
+        text = path.read_bytes()
+        assert text.isascii()
+        assert not set(text) & set(b"<>&\x7f")
+        assert text.count(b"\n") == 1
+        handed_over(path)
+    chunk = handed_over(tmp_path / "run" / "report" / "cases-0.js")
+    assert shown(HOSTILE) in chunk["strings"]
+
+
+@pytest.mark.parametrize("text", [HOSTILE, "\\", "\\'", "\\\\u2028", "\x00\x1f\x7f", "\ud800", "\u2029", "é\U0001f600", "\\x3c"])
+def test_a_script_hands_over_what_it_was_given(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.js").write_bytes(script("a", {text: [text]}))
+    assert handed_over(tmp_path / "a.js") == {text: [text]}
+
+
+def test_characters_that_hide_or_reorder_are_visible() -> None:
+    assert shown("a\u202eb\u2028c\x1b[31md") == "a\\u202eb\\u2028cd"
+
+
+def test_the_program_of_the_page_makes_no_markup_of_text() -> None:
+    makes = "innerHTML outerHTML insertAdjacentHTML document.write DOMParser createContextualFragment srcdoc eval( Function( fetch( XMLHttp"
+    forbidden = "|".join(map(re.escape, makes.split()))
+    for path in sorted((ROOT / "templates" / "report" / "app").glob("*.js")):
+        text = path.read_text("utf-8")
+        assert re.findall(forbidden, text) == [], path.name
+        own = {"10-dom.js": 3, "20-data.js": 1, "70-run.js": 1}.get(path.name, 0)
+        assert len(re.findall(r"\.(?:href|src) =", text)) == own, (
+            f"{path.name}: addresses are set by T.link, T.file and T.to, which check them"
+        )
+
+
+# -- what is written ------------------------------------------------------------------------------------------------
+
+
+def test_the_index_says_each_id(tmp_path: Path) -> None:
+    odd = replace(case("odd"), case_id=CaseId("of another form"))
+    plain = replace(case("plain", Outcome.PASS), case_id=CaseId("a/plain[backend=cpu]"))
+    results = [case(), odd, plain, replace(case("x"), area="", case_id=CaseId("x[backend=cpu,dtype=float32]"))]
+    index = index_of(results, [0])
+    columns = index["columns"]
+    ids = []
+    for number in range(len(results)):
+        _, area, name = index["specs"][columns["spec"][number]]
+        backend, point = index["backends"][columns["backend"][number]], index["points"][columns["point"][number]]
+        whole = f"{f'{area}/' if area else ''}{name}[backend={backend}{f',{point}' if point else ''}]"
+        ids.append(index["odd"].get(str(number), whole))
+    assert ids == [result.case_id for result in results]
+    assert [index["outcomes"][place][0] for place in columns["outcome"]] == ["FAIL", "FAIL", "PASS", "FAIL"]
+
+
+def test_every_case_is_in_a_chunk_and_each_chunk_is_bounded(tmp_path: Path) -> None:
+    results = [case(f"n{number}", stderr="x" * 24_000) for number in range(300)]
+    details = Details(tmp_path, results)
+    chunks = list(details.chunks())
+    assert details.first[0] == 0
+    assert len(chunks) == len(details.first) > 2
+    assert max(map(len, chunks)) < 4_000_000
+    (tmp_path / "a.js").write_bytes(chunks[0])
+    assert len(handed_over(tmp_path / "a.js")["cases"]) == details.first[1]
+
+
+def observation(**calibrated: Any) -> dict[str, Any]:
+    leaf = {"path": "output.0", "dtype": "float32", "shape": [4], "calibrated": calibrated}
+    tally = {"rendered": 3, "compiled": 2, "failed": 1, "timed": 2, "won": 1, "error": HOSTILE}
+    tuning = {"op": "mm", "how": "timed", "winner": HOSTILE, "won_by": "CK", "backends": {"CK": tally}}
+    return {"steps": [{"measured": {"0": {"leaves": [leaf]}}, "tunings": {"count": 1, "found": [tuning]}}]}
+
+
+def test_errors_histogram_and_census_come_from_the_observation() -> None:
+    histogram = {"first": -4, "compiled": [1, 2, 0], "eager": [3, 0, 0]}
+    found = observed.facts_of(observation(max_ulp=2.5, eager_max_ulp=0.5, outside=1, numel=4, histogram=histogram))
+    assert found["numbers"][0] | {} == {
+        "step": 0,
+        "expectation": "0",
+        "path": "output.0",
+        "dtype": "float32",
+        "shape": "[4]",
+        "max_ulp": 2.5,
+        "eager_max_ulp": 0.5,
+        "outside": 1,
+        "numel": 4,
+        "histogram": histogram,
+    }
+    assert found["tunings"][0]["backends"] == {"CK": [3, 2, 1, 2, 1, shown(HOSTILE)]}
+
+
+def test_numbers_outside_of_their_bounds_come_first_and_those_left_out_are_counted() -> None:
+    steps = [observation(max_ulp=float(number), outside=int(number == 39))["steps"][0] for number in range(40)]
+    found = observed.facts_of({"steps": steps})
+    assert [one["max_ulp"] for one in found["numbers"]] == [39.0, *map(float, range(23))]
+    assert (found["numbers_left"], "tunings_left" in found) == (16, False)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [None, 7, "text", [], {"steps": 3}, {"steps": [None, 1, "x"]}, {"steps": [{"measured": [1], "tunings": "x"}]}]
+    + [
+        observation(max_ulp="x" * 9000, histogram={"first": "0", "compiled": [1]}),
+        observation(histogram={"first": 1, "compiled": [-1, True, 2**80]}),
+    ]
+    + [observation(max_ulp=float("inf"), worst={"index": [[[1]]]})],
+)
+def test_a_lying_observation_is_data(tmp_path: Path, lie: Any) -> None:
+    found = observed.facts_of(lie)
+    assert len(json.dumps(found, allow_nan=False)) < 2_000
+    assert "histogram" not in json.dumps(found)
+
+
+def folder_with(tmp_path: Path, **texts: str) -> tuple[Path, dict[str, str]]:
+    """Write files of a case; return the run's folder and their digests."""
+    place = tmp_path / "cases" / "00001"
+    place.mkdir(parents=True)
+    digests = {}
+    for name, text in texts.items():
+        file = f"{name.replace('_', '-')}.txt"
+        (place / file).write_text(text)
+        digests[file] = digest(text.encode())
+    return tmp_path, digests
+
+
+def test_the_line_where_filecheck_stopped_is_marked(tmp_path: Path) -> None:
+    folder, digests = folder_with(tmp_path, code_0_0="one\ntwo\n\tthree\nfour\n", code_0_1="one\ntwo\nother\n")
+    verdict = Verdict(
+        kind="filecheck", status=Status.FAILED, position=AT, expected="line 1: CHECK: x", detail="      2 | two\n>     3 |     three\n"
+    )
+    result = case(verdicts=(verdict,), evidence=digests, code=tuple(digests))
+    pieces = observed.pieces_of(folder, result, observed.names_of(result), 10_000)
+    assert [(piece["name"], piece.get("marks")) for piece in pieces] == [("code-0-0.txt", [[3, 0]]), ("code-0-1.txt", None)]
+
+
+def test_code_has_a_limit_and_no_secret(tmp_path: Path) -> None:
+    folder, digests = folder_with(tmp_path, code_0_0="password=hunter22 " + "x" * 500, code_0_1="y" * 500)
+    result = case(evidence=digests, code=tuple(digests))
+    first, second = observed.pieces_of(folder, result, list(digests), 100)
+    assert "hunter22" not in first["text"]
+    assert "left out" in first["text"]
+    assert second == {"name": "code-0-1.txt"}
+    assert observed.pieces_of(folder, result, ["../../secret.txt", "plan.json"], 100) == []
+
+
+def test_a_link_in_the_place_of_code_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    folder, _ = folder_with(tmp_path)
+    (folder / "cases" / "00001" / "code-0-0.txt").symlink_to(tmp_path / "secret")
+    assert observed.pieces_of(folder, case(), ["code-0-0.txt"], 100) == [{"name": "code-0-0.txt"}]
+
+
+def test_files_of_cases_are_read_within_a_budget(tmp_path: Path) -> None:
+    folder, _ = folder_with(tmp_path)
+    data = json.dumps(observation(max_ulp=1.0)).encode()
+    (folder / "cases" / "00001" / "observation.json").write_bytes(data)
+    results = [
+        case(f"n{number}", outcome, evidence={"observation.json": digest(data)})
+        for number, outcome in enumerate([Outcome.PASS, Outcome.FAIL] * 2)
+    ]
+    (chunk,) = Details(folder, results, Budget(passed=1, failed=1)).chunks()
+    (tmp_path / "a.js").write_bytes(chunk)
+    assert ["numbers" in one for one in handed_over(tmp_path / "a.js")["cases"]] == [True, True, False, False]
+
+
+def test_a_spec_is_shown_only_where_it_is_the_one_that_was_run(tmp_path: Path) -> None:
+    spec = tmp_path / "one.yaml"
+    spec.write_text("summary: password=hunter22\nbackends: [cpu]\n")
+    then = digest(spec.read_bytes())
+    found = sources_of([str(spec), "gone.yaml", "unknown.yaml"], {str(spec): then, "gone.yaml": then})
+    assert "hunter22" not in found[str(spec)]["text"]
+    assert found[str(spec)]["text"].count("\n") == 2, "the numbers of its lines stay"
+    assert [list(found[name]) for name in ("gone.yaml", "unknown.yaml")] == [["why"], ["why"]]
+    spec.write_text("summary: another\n")
+    assert sources_of([str(spec)], {str(spec): then}) == {str(spec): {"why": "this file has changed since the run"}}
+
+
+def test_the_timeline_has_one_case_in_a_lane_at_a_moment() -> None:
+    moments = [(0.0, 2.0), (0.5, 1.0), (1.6, 1.0), (2.1, 0.5), (0.6, 5.0)]
+    results = [
+        replace(case(f"n{number}"), begun=f"2026-01-01T00:00:{begun:06.3f}+00:00", seconds=seconds, worker=number + 1, gpus=(0,))
+        for number, (begun, seconds) in enumerate(moments)
+    ]
+    found = intervals_of([*results, case("of an older journal"), replace(case("lies"), begun="never")])
+    assert len(found) == len(moments)
+    for lane in {one.lane for one in found}:
+        own = sorted((one.begun, one.begun + one.seconds) for one in found if one.lane == lane)
+        assert all(end <= begin + 0.002 for (_, end), (begin, _) in itertools.pairwise(own))
+    assert {one.lane for one in found} == {0, 1, 2}
+    events = json.loads(b"".join(trace_of(found, results)))["traceEvents"]
+    assert [event["ph"] for event in events] == ["M", "M", *["X"] * 2 * len(moments)]
+
+
+# -- where it is written --------------------------------------------------------------------------------------------
+
+
+def test_a_link_that_a_worker_made_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    run.mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "kept").write_text("kept")
+    (run / "report").symlink_to(elsewhere)
+    (run / "index.html").symlink_to(elsewhere / "kept")
+    write(run, [case()])
+    assert [path.name for path in elsewhere.iterdir()] == ["kept"]
+    assert (elsewhere / "kept").read_text() == "kept"
+    assert not (run / "report").is_symlink()
+    assert not (run / "index.html").is_symlink()
+
+
+def test_a_second_report_replaces_the_first(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    write(run, [case()])
+    (run / "report" / "cases-9.js").write_text("of the former")
+    write(run, [case("two")])
+    assert "a/two" in (run / "index.html").read_text()
+    assert sorted(path.name for path in run.iterdir()) == ["index.html", "report"]
+    assert not (run / "report" / "cases-9.js").exists()
+
+
+def reporter(folder: Path) -> listener.HtmlReporter:
+    folder.mkdir(exist_ok=True)
+    return listener.HtmlReporter(ReportSetup(folder=RunFolder(path=folder, run_id="x")))
+
+
+def ended(*results: CaseResult) -> RunEnded:
+    return RunEnded(header=HEADER, results=results, footer=footer_of(results))
+
+
+def test_a_run_names_the_page_on_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = RunFolder(path=tmp_path / "a\n::error::b", run_id="x", junit_files=[Path("junit.xml")])
+    folder.path.mkdir()
+    for make in (listener.HtmlReporter, TerminalReporter):
+        make(ReportSetup(folder=folder)).on_event(ended(case()))
+    *_, page, last = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"page: \S.*a \\x3a:error::b/index\.html", page), page
+    assert last.startswith("executed 1 of 1 selected")
+    names = [reporter.name for reporter in REPORTERS]
+    assert names.index("journal") < names.index("html") < names.index("terminal"), "the run is recorded first, and the page named last"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device", "index.js"), ValueError("a defect of the page")])
+def test_a_page_that_cannot_be_written_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    one = reporter(tmp_path / "run")
+    one.on_event(ended(case()))
+    assert (tmp_path / "run" / "index.html").exists()
+
+    def fail(*_: object) -> Path:
+        raise error
+
+    monkeypatch.setattr(listener, "write_page", fail)
+    capsys.readouterr()
+    one.on_event(ended(case()))
+    assert capsys.readouterr().err.startswith("warning: the HTML report was not written: ")
+    assert not (tmp_path / "run" / "index.html").exists(), "a page of other results would be believed"
+
+
+def test_a_full_disk_leaves_no_part_of_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "run"
+    write(run, [case()])
+    before = (run / "index.html").read_bytes()
+
+    def full(self: Path, mode: str = "r", *_: object, **__: object) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device", str(self))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", full)
+        with pytest.raises(OSError, match="No space left"):
+            write(run, [case("two")])
+    assert sorted(path.name for path in run.iterdir()) == ["index.html", "report"]
+    assert (run / "index.html").read_bytes() == before
+
+
+def test_an_altered_run_has_no_page(tmp_path: Path) -> None:
+    one = reporter(tmp_path / "run")
+    one.on_event(ended(case()))
+    one.on_event(RunAbandoned(header=HEADER, results=(), why="altered"))
+    assert not (tmp_path / "run" / "index.html").exists()
+
+
+# -- the command ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
+    """Return a function that copies the journal of the recorded run, which is of before journals said when a case began."""
+    monkeypatch.chdir(tmp_path)
+
+    def copy() -> Path:
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "run.jsonl").write_bytes((ROOT / "reports" / "sample" / "run.jsonl").read_bytes())
+        return tmp_path / "run"
+
+    return copy
+
+
+def test_report_writes_the_page_of_a_recorded_run_again(sample: Callable[[], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    run = sample()
+    assert main(["report", "run"]) == ExitCode.OK
+    assert capsys.readouterr().out == "run/index.html\n"
+    index = handed_over(run / "report" / "index.js")
+    footer = json.loads((run / "run.jsonl").read_text().splitlines()[-1])
+    assert index["head"]["totals"] == footer["totals"]
+    assert handed_over(run / "report" / "run.js")["timeline"]["case"] == []
+    assert not (run / "report" / "trace.json").exists()
+
+
+def test_report_of_a_run_that_was_cut_off_says_so(sample: Callable[[], Path]) -> None:
+    journal = sample() / "run.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
+    assert main(["report", "run"]) == ExitCode.OK
+    assert "did not reach its end" in Path("run/index.html").read_text()
+
+
+def test_report_refuses_what_is_no_run(sample: Callable[[], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "nowhere"]) == ExitCode.USAGE
+    journal = sample() / "run.jsonl"
+    journal.write_bytes(journal.read_bytes().replace(b'"outcome": "PASS"', b'"outcome": "XPASS"', 1))
+    assert main(["report", "run"]) == ExitCode.USAGE
+    assert "run.jsonl:" in capsys.readouterr().err
+    assert not Path("run/index.html").exists()
+
+
+def test_report_opens_a_browser_only_where_it_is_asked(
+    sample: Callable[[], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = sample()
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address))
+    assert main(["report", "run"]) == ExitCode.OK
+    assert opened == []
+    assert main(["report", "run", "--open"]) == ExitCode.OK
+    assert opened == [(run / "index.html").as_uri()]
+    assert "no browser could be opened" in capsys.readouterr().err
