@@ -37,6 +37,7 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     "report": (("report latest", "write the page of the latest run again"),),
     "export": (("export latest --junit report.xml", "the JUnit report of a recorded run"),),
     "diff": (("diff 20260301T120000Z-1a2b3c latest", "what changed between two runs"),),
+    "history": (("history add latest", "keep a run"), ("history show 'padding/*'", "the cases with these ids")),
     "merge": (("merge shard-1 shard-2 --out whole", "two shards of one selection"),),
     "doctor": (("doctor", "this machine"), ("doctor --profile inductor-rocm", "what it lacks for a profile")),
     "waive": (("waive latest --issue 123 --reason 'a known defect'", "waivers for the failures of a run"),),
