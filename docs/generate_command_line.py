@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from runner.cli.help_pages import EXAMPLES, PROGRAM
 from runner.cli.parser import parser
 
 INTRODUCTION = """\
@@ -44,6 +45,11 @@ def _section(name: str, command: argparse.ArgumentParser) -> Iterator[str]:
     for action in command._actions:  # noqa: SLF001 - argparse has no public list of the options of a parser
         if action.dest != "help":
             yield f"| {_name(action)} | {_text(action.help or '')} |"
+    if examples := EXAMPLES.get(name):
+        yield ""
+        yield "| example | does |"
+        yield "|---|---|"
+        yield from (f"| `{PROGRAM} {_text(arguments)}` | {does} |" for arguments, does in examples)
 
 
 def _name(action: argparse.Action) -> str:

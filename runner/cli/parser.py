@@ -5,16 +5,16 @@ A command's module is imported when the command runs, so that ``--help`` is fast
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from runner import __version__
 from runner.cli import (
     author_options,
     export_options,
+    help_pages,
     ledger_options,
     recorded_options,
     report_options,
@@ -22,13 +22,14 @@ from runner.cli import (
     selecting,
     submit_options,
     waive_options,
+    watch_options,
     writing_options,
 )
 from runner.cli.option_types import factor, natural, positive, seed, times
 from runner.core.escaping import line
 from runner.core.exit_codes import ExitCode
 from runner.system import output
-from runner.system.streams import OUT_OF_SPACE, guarded
+from runner.system.streams import guarded
 
 if TYPE_CHECKING:
     _Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"  # noqa: SLF001 - argparse exports no public name for the return type of add_subparsers
@@ -42,16 +43,40 @@ _EPILOG = """exit codes: 0 passed; 1 some case failed; 2 wrong usage or an inval
 class _Parser(argparse.ArgumentParser):
     """Prints a usage error on one line; line breaks and control characters in the arguments are escaped."""
 
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**{"formatter_class": help_pages.Formatter, **given})
+
     def error(self, message: str) -> NoReturn:
         """Print usage and the problem; exit 2."""
         super().error(line(message))
 
 
+class _Program(_Parser):
+    """Shows the commands in groups."""
+
+    def format_help(self) -> str:
+        """Return the help of the program."""
+        (commands,) = [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001 - argparse has no public list of subcommands
+        by_name = {action.dest: action for action in commands._choices_actions}  # noqa: SLF001 - nor of their help
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        options = [action for action in self._actions if action.option_strings]
+        groups = {title: [by_name[name] for name in names] for title, names in help_pages.groups_of(list(by_name)).items()}
+        for title, actions in {**groups, "options": options}.items():
+            formatter.start_section(title)
+            formatter.add_arguments(actions)
+            formatter.end_section()
+        formatter.add_text(help_pages.examples_of(""))
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of every command."""
-    top = _Parser(prog="torch-conformance", description="Conformance tests of torch.compile, written in YAML.", epilog=_EPILOG)
+    top = _Program(prog="torch-conformance", description="Conformance tests of torch.compile, written in YAML.", epilog=_EPILOG)
     top.add_argument("--version", action="version", version=f"torch-conformance {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     _validate(commands)
     _list(commands)
     _run(commands)
@@ -67,9 +92,12 @@ def parser() -> argparse.ArgumentParser:
         submit_options.COMMANDS,
         writing_options.COMMANDS,
         author_options.COMMANDS,
+        watch_options.COMMANDS,
     ):
         for name, (add, text, description) in table.items():
             add(commands.add_parser(name, help=text, description=description))
+    for name, command in commands.choices.items():
+        command.epilog = help_pages.examples_of(name) or None
     return top
 
 
@@ -279,7 +307,7 @@ def parse(argv: Sequence[str] | None = None) -> "tuple[str, Options]":
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; the only place where exceptions become exit codes."""
+    """Run a command; return its exit code."""
     with guarded() as guard:
         try:
             code = _answer(argv)
@@ -296,42 +324,6 @@ def _answer(argv: Sequence[str] | None) -> int:
     name, options = parse(argv)
     # imported by name: the parser has the only list of commands
     command = importlib.import_module(f"runner.cli.commands.{name}")
-    from runner.core.diagnostics import InvalidSpecs, JournalAltered, UsageError
-    from runner.system.known_secrets import KNOWN
-    from runner.system.redaction import learn_command
+    from runner.cli.answering import answered
 
-    KNOWN.learn_environment(os.environ)
-    learn_command(sys.argv[1:] if argv is None else argv)
-    try:
-        return int(command.main(options))
-    except InvalidSpecs as error:
-        for diagnostic in error.diagnostics:
-            output.note(str(diagnostic))
-        output.note(f"{_problems(len(error.diagnostics))}; nothing was run")
-        return ExitCode.USAGE
-    except UsageError as error:
-        output.notes(f"torch-conformance: {error}")
-        return ExitCode.USAGE
-    except JournalAltered as error:
-        output.note(f"torch-conformance: {error}")
-        return ExitCode.FAILED
-    except KeyboardInterrupt:
-        output.note("interrupted")
-        return ExitCode.INTERRUPTED
-    except Exception as error:  # a bug of the runner: exit 3, because 1, the exit code of Python, means FAIL
-        if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
-            output.note(f"torch-conformance: cannot write{_file_of(error)}: {error.strerror}")
-            return ExitCode.FAILED
-        output.traceback()
-        output.note(
-            "torch-conformance: this is a bug of torch-conformance, not of a spec or of torch; please report it with the lines above"
-        )
-        return ExitCode.INTERNAL
-
-
-def _file_of(error: OSError) -> str:
-    return f" {error.filename}" if error.filename else ""
-
-
-def _problems(count: int) -> str:
-    return "1 problem" if count == 1 else f"{count} problems"
+    return answered(lambda: command.main(options), sys.argv[1:] if argv is None else argv)

@@ -25,7 +25,7 @@ def waiver_files(command: argparse.ArgumentParser) -> None:
     )
 
 
-def choice(command: argparse.ArgumentParser) -> None:
+def choice(command: argparse.ArgumentParser, *, shard: bool = True) -> None:
     """Add what selects cases: backend, glob, tag, shard."""
     command.add_argument("--backend", action="append", default=[], metavar="NAME", help="select the cases of this backend (repeatable)")
     command.add_argument(
@@ -38,7 +38,8 @@ def choice(command: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="select the cases whose spec has this tag, also those on request; with !NAME, those whose spec does not have it (repeatable)",
     )
-    command.add_argument("--shard", metavar="I/N", help="select the I-th of N parts, by a hash of the id")
+    if shard:
+        command.add_argument("--shard", metavar="I/N", help="select the I-th of N parts, by a hash of the id")
 
 
 def profile(command: argparse.ArgumentParser, does: str) -> None:

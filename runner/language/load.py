@@ -84,6 +84,12 @@ def inspect_buffer(path: Path, content: bytes, backend_files: Sequence[Path] = (
         BUFFERS.reset(token)
 
 
+def inspect_placed(specs: Sequence[SpecPath], backend_files: Sequence[Path] = ()) -> "Inspection":
+    """Like ``inspect``, for files with known areas."""
+    with collector_paused():
+        return _inspect(specs, backend_files, None, [])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
     """The readable part of the specs, and their problems. If there are errors, some cases are missing."""

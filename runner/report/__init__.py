@@ -11,6 +11,7 @@ from runner.core.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
 from runner.core.observation import Timing
 from runner.core.outcomes import Outcome
 from runner.core.results import Attempt, CaseResult, Verdict
+from runner.report.excerpts import Source, no_source
 
 __all__ = ["MESSAGE_LIMIT", "one_line", "plain", "visible_name"]  # re-exported from escaping
 
@@ -37,10 +38,11 @@ def slug(outcome: Outcome) -> str:
     return outcome.label.lower().replace("_", "-")
 
 
-def verdict_text(result: CaseResult, *, limit: int = TEXT_LIMIT, folder: Path | None = None) -> str:
+def verdict_text(result: CaseResult, *, limit: int = TEXT_LIMIT, folder: Path | None = None, source: Source = no_source) -> str:
     """Return the reason, claim, verdicts with their positions, artifacts and repro command of a case. Never empty.
 
-    The middle of long parts is cut; every failed expectation and the repro command stay if ``limit`` allows. ``folder`` is the run's.
+    The middle of long parts is cut; every failed expectation and the repro command stay if ``limit`` allows. ``folder`` is the run's;
+    ``source`` returns the lines of the spec to show at a verdict's position.
     """
     artifacts = clip("\n".join(_artifacts(result, folder)), limit // 4)
     repro = clip(f"repro: {one_line(result.repro, 4 * MESSAGE_LIMIT)}", limit // 2) if result.repro else ""
@@ -48,7 +50,7 @@ def verdict_text(result: CaseResult, *, limit: int = TEXT_LIMIT, folder: Path | 
     head = [_head(result.reason, result.outcome, result.failed if result.outcome is not Outcome.FLAKY else ())]
     head += [f"claim: {one_line(result.summary)}"] if result.summary else []
     whole = one_line(_within(folder, result), MESSAGE_LIMIT) if result.folder else ""
-    body = _body("\n".join(filter(None, head)), _parts(result), limit - _size(end) - 1, whole)
+    body = _body("\n".join(filter(None, head)), _parts(result), limit - _size(end) - 1, whole, source)
     return f"{body}\n{end}" if end else body
 
 
@@ -95,11 +97,11 @@ def _attempt_line(number: int, attempt: Attempt) -> str:
     return f"attempt {number}{where}, {attempt.seconds:.1f}s: {attempt.outcome.label}{because}"
 
 
-def _body(head: str, parts: Sequence[Verdict | str], room: int, whole: str = "") -> str:
+def _body(head: str, parts: Sequence[Verdict | str], room: int, whole: str = "", source: Source = no_source) -> str:
     """Return head and parts within ``room`` bytes; if they are too long, each part gets an equal share."""
 
     def shown(limit: int) -> list[str]:
-        return [_verdict(part, limit, whole) if isinstance(part, Verdict) else part for part in parts]
+        return [_verdict(part, limit, whole, source) if isinstance(part, Verdict) else part for part in parts]
 
     places = shown(room)
     if sum(map(_size, places)) + len(places) + _size(head) > room:
@@ -127,9 +129,9 @@ def _timing(timing: Timing) -> str:
     return f"{timing.median_ms:10.3f} ms  {one_line(timing.name)} {one_line(timing.form)}, median of {timing.count} ({spread})"
 
 
-def _verdict(verdict: Verdict, limit: int, whole: str = "") -> str:
+def _verdict(verdict: Verdict, limit: int, whole: str, source: Source) -> str:
     status = "" if verdict.kind == verdict.status.value else f" {verdict.status.value}"
-    lines = [f"{one_line(str(verdict.position))}: {one_line(verdict.kind)}{status}"]
+    lines = [f"{one_line(str(verdict.position))}: {one_line(verdict.kind)}{status}", *source(verdict.position)]
     for word in ("expected", "observed"):
         if text := plain(getattr(verdict, word)):
             lines.append(f"  {word}: " + clip(text.strip("\n").replace("\n", "\n    "), limit // 4, whole))

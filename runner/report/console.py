@@ -12,6 +12,7 @@ from runner.core.outcomes import JUnitTag, Outcome
 from runner.core.results import CaseResult
 from runner.core.targets import evidence_of
 from runner.report import MESSAGE_LIMIT, note_lines, one_line, plain, timing_lines, verdict_text
+from runner.report.excerpts import Source, no_source
 from runner.system.output import paint
 
 BLOCK_LIMIT = 6_000
@@ -49,9 +50,10 @@ def print_report(
     not_requested: int = 0,
     coverage: Sequence[str] = (),
     page: str = "",
+    source: Source = no_source,
 ) -> None:
     """Print every case other than PASS, the timings, the totals, the HTML report, and last the number of executed cases."""
-    parts = (_expected, functools.partial(_blocks, folder=folder), _groups, _timings, _notes, _totals)
+    parts = (_expected, functools.partial(_blocks, folder=folder, source=source), _groups, _timings, _notes, _totals)
     lines = [line for part in parts for line in part(results, color=color)]
     lines += _objects(results, objects)
     lines += _left_out(results)
@@ -76,11 +78,11 @@ def _expected(results: Iterable[CaseResult], *, color: bool) -> Iterable[str]:
             yield f"{_painted(result.outcome, color=color)}  {shown_id(result.case_id)}: {one_line(result.reason)}"
 
 
-def _blocks(results: Iterable[CaseResult], folder: Path | None, *, color: bool) -> Iterable[str]:
+def _blocks(results: Iterable[CaseResult], folder: Path | None, source: Source, *, color: bool) -> Iterable[str]:
     for result in results:
         if result.outcome.is_failure and result.outcome not in _GROUPED:
             yield f"\n{_painted(result.outcome, color=color)}  {shown_id(result.case_id)}"
-            yield verdict_text(result, limit=BLOCK_LIMIT, folder=folder)
+            yield verdict_text(result, limit=BLOCK_LIMIT, folder=folder, source=source)
             yield from _last_words(result, folder)
 
 

@@ -3,6 +3,7 @@
 ``terminal`` passes the events of a run on to it. ``rich`` is imported only when a status is drawn.
 """
 
+import importlib.util
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
@@ -27,6 +28,11 @@ LAST_HEARTBEAT = 300.0
 """The longest time between two heartbeats; the interval doubles until then."""
 
 _REDRAW = 0.1
+
+
+def can_draw() -> bool:
+    """Return whether a status can be drawn; without ``rich``, a terminal gets the lines that other streams get."""
+    return importlib.util.find_spec("rich") is not None
 
 
 class Progress:

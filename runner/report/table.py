@@ -91,7 +91,20 @@ class Reporters:
 
 def of_run(options: RunOptions, folder: RunFolder) -> Reporters:
     """Return the listeners of ``run``."""
-    setup = ReportSetup(
+    return Reporters(REPORTERS, _setup(options, folder))
+
+
+_OF_WATCH = ("journal", "terminal", "junit")
+"""What a run of ``watch`` writes: what people read between two saves, and what the other commands read. The rest would take time."""
+
+
+def of_watch(options: RunOptions, folder: RunFolder) -> Reporters:
+    """Return the listeners of a run of ``watch``."""
+    return Reporters([reporter for reporter in REPORTERS if reporter.name in _OF_WATCH], _setup(options, folder))
+
+
+def _setup(options: RunOptions, folder: RunFolder) -> ReportSetup:
+    return ReportSetup(
         folder=folder,
         min_executed=options.min_executed,
         lets_flaky_pass=options.lets_flaky_pass,
@@ -101,7 +114,6 @@ def of_run(options: RunOptions, folder: RunFolder) -> Reporters:
         github=github.is_wanted(options.github, os.environ),
         github_summary=github.summary_file(os.environ),
     )
-    return Reporters(REPORTERS, setup)
 
 
 def of_merge(options: MergeOptions, folder: RunFolder) -> Reporters:

@@ -24,7 +24,8 @@ from runner.core.results import CaseResult
 from runner.report import one_line, plain, statement
 from runner.report.console import print_report, wants_bar, wants_color, why_nothing
 from runner.report.coverage import lines_of
-from runner.report.progress import Progress
+from runner.report.excerpts import Excerpts
+from runner.report.progress import Progress, can_draw
 from runner.report.setup import ReportSetup
 from runner.system import output
 
@@ -39,9 +40,8 @@ class TerminalReporter:
         self._setup = setup
         self._is_executing = True
         stream = output.stderr()
-        self._progress = Progress(
-            stream, color=wants_color(stream, os.environ), live=wants_bar(stream, os.environ), lets_flaky_pass=setup.lets_flaky_pass
-        )
+        live = wants_bar(stream, os.environ) and can_draw()
+        self._progress = Progress(stream, color=wants_color(stream, os.environ), live=live, lets_flaky_pass=setup.lets_flaky_pass)
 
     def on_event(self, event: RunEvent) -> None:
         """Show an event."""
@@ -86,6 +86,7 @@ class TerminalReporter:
             lets_flaky_pass=ended.header.lets_flaky_pass,
             folder=Path(shown_path(folder.path)),
             not_requested=ended.header.not_requested,
+            source=Excerpts(ended.header.specs),
             coverage=[*lines_of(ended.footer), *map(plain, ended.void_waivers), *statement.lines_of(ended.footer)],
             page=folder.page,
         )

@@ -41,7 +41,11 @@ def run(options: RunOptions, open_reporters: OpenReporters) -> ExitCode:
     selection = choose(checked.options, checked.profile, checked.failed)
     if not selection.whole:  # an empty shard of a selection is recorded, so that a merge finds all shards
         return ExitCode.NOTHING
-    prepared = prepare(checked, selection)
+    return run_prepared(prepare(checked, selection), open_reporters)
+
+
+def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
+    """Run cases that are selected already; return the exit code for CI systems."""
     files = report_files(prepared.options)
     require_free_reports(files)
     folder = resume.open_folder(prepared)

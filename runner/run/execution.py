@@ -68,8 +68,9 @@ class Execution:
     def _case_runner(self, cases: Sequence[Case], recorded: Sequence[Case]) -> CaseRunner:
         glance = availability.inspect_files(installed_torch(), named_servers(self._options.service))
         suite, waivers = self._selection.suite, self._selection.waivers
-        workers, scheduling = self._prepared.workers, self._prepared.scheduling
-        return CaseRunner(self._options, suite, waivers, cases, self._folder, workers, glance, scheduling, recorded)
+        prepared = self._prepared
+        scheduling, executors = prepared.scheduling, prepared.executors
+        return CaseRunner(self._options, suite, waivers, cases, self._folder, prepared.workers, glance, scheduling, recorded, executors)
 
     def _take_unavailable(self, cases: Sequence[Case], machine: Machine) -> list[Case]:
         """Record the cases that cannot run here; return the others."""

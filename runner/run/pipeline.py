@@ -13,7 +13,7 @@ from runner.core.options import ExecutionOptions
 from runner.core.results import CaseResult
 from runner.execute.base import Execution, Executor, ExecutorSettings, Job
 from runner.execute.executors import EXECUTORS
-from runner.execute.routing import RoutingExecutor
+from runner.execute.routing import Makers, RoutingExecutor
 from runner.execute.services import named_servers
 from runner.judge.waivers import Waivers
 from runner.language.expand.cases import surroundings
@@ -47,6 +47,7 @@ class CaseRunner:
         machine: Machine,
         scheduling: schedule.SchedulingOptions | None = None,
         recorded: Sequence[Case] = (),
+        executors: Makers = EXECUTORS,
     ) -> None:
         self._scheduling = scheduling or schedule.SchedulingOptions()
         self._workers = 1 if Isolation(options.isolation) is Isolation.NONE else workers
@@ -59,7 +60,7 @@ class CaseRunner:
         self._is_looking = False
         """Whether the job that reports the facts of the machine runs."""
         settings = _settings(options, folder, self._workers, schedule.threads(workers), machine)
-        self._executor: Executor = RoutingExecutor(settings, EXECUTORS)
+        self._executor: Executor = RoutingExecutor(settings, executors)
 
     def __enter__(self) -> Self:
         return self

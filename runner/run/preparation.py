@@ -11,6 +11,8 @@ from runner.core.conformance import ProfileRecord
 from runner.core.diagnostics import UsageError
 from runner.core.header import RunHeader
 from runner.core.options import RunOptions
+from runner.execute.executors import EXECUTORS
+from runner.execute.routing import Makers
 from runner.execute.services import named_servers, reach
 from runner.judge.waivers import Waivers
 from runner.language.load import Suite, load
@@ -69,6 +71,8 @@ class Prepared:
     header: RunHeader
     expected: Expected = field(default_factory=Expected)
     """What the run is compared with at its end."""
+    executors: Makers = field(default_factory=lambda: EXECUTORS)
+    """What runs the cases."""
 
 
 def check(options: RunOptions) -> Checked:
@@ -96,9 +100,12 @@ def check(options: RunOptions) -> Checked:
     return Checked(options=options, workers=workers, policy=policy, memory_limit=memory_limit, profile=profile, failed=failed)
 
 
-def choose(options: RunOptions, profile: Profile | None = None, failed: Failed | None = None) -> Selection:
-    """Load the specs and select the cases: those of the profile, if there is one, which has given the options its files."""
-    suite = load(options.paths, options.backends)
+def choose(options: RunOptions, profile: Profile | None = None, failed: Failed | None = None, suite: Suite | None = None) -> Selection:
+    """Load the specs and select the cases: those of the profile, if there is one, which has given the options its files.
+
+    ``suite`` has the specs if they are loaded already.
+    """
+    suite = suite or load(options.paths, options.backends)
     files = load_waivers(options.waivers, suite.backends)
     today = datetime.now(UTC).date()
     if profile is None:

@@ -1,5 +1,6 @@
 """What a person sees: nothing that a case printed drives the terminal, lines fit, and the last line tells the truth."""
 
+import hashlib
 import io
 import re
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from runner.core.expectation import Status
 from runner.core.outcomes import Outcome
 from runner.core.results import Attempt, CaseResult, Verdict
 from runner.report.console import BLOCK_LIMIT, print_report, shown_id, wants_bar, wants_color
+from runner.report.excerpts import Excerpts, columns, excerpt
 
 AT = Position(file="specs/area/one.yaml", line=12, column=9)
 COUNTER = Verdict(kind="counter", status=Status.FAILED, position=AT, expected="hit 1", observed="hit 0", detail="def call(args):\n    pass")
@@ -321,3 +323,52 @@ def test_a_note_about_a_worker_stands_under_its_own_heading() -> None:
     text = reported(result(outcome=Outcome.PASS, notes=("its worker had answered and did not end\x1b[2J",)))
     assert "timings" not in text
     assert "\nnotes: they change no outcome\n  'area/one[backend=cpu,n=0]'\n    its worker had answered and did not end\n" in text
+
+
+# The lines of the spec.
+
+
+def test_the_failing_line_is_shown_with_a_caret() -> None:
+    lines = ["summary: x", "expect:", "  - close: {to: eager}", "  - counter: {a.b: 2}"]
+    assert excerpt(lines, 4, 15) == ["    3 |   - close: {to: eager}", "    4 |   - counter: {a.b: 2}", "      |               ^"]
+    assert excerpt(lines, 1, 1) == ["    1 | summary: x", "      | ^"]
+
+
+def test_the_caret_counts_columns_of_the_terminal() -> None:
+    line = "  - text: {'\u4e2d\u6587': Q}"
+    _, shown, caret = excerpt(["expect:", line], 2, line.index("Q") + 1)
+    assert columns(caret) - 1 == columns(shown[: shown.index("Q")])
+    assert len(caret) - 1 == len(shown[: shown.index("Q")]) + 2  # two characters of two columns each
+
+
+def test_an_excerpt_drives_no_terminal() -> None:
+    hostile = "  - \x1b[31mred\x07: {a\u202e: Q}"
+    _, shown, caret = excerpt(["::error::planted", hostile], 2, hostile.index("Q") + 1)
+    assert shown.isprintable()
+    assert len(caret) - 1 == shown.index("Q")
+    assert "::error::" not in excerpt(["::error::planted", hostile], 2, 3)[0]
+
+
+def test_a_long_line_is_cut_around_the_caret() -> None:
+    line = "a" * 500 + "X" + "b" * 500
+    _, shown, caret = excerpt(["", line], 2, 501, width=60)
+    assert columns(shown) <= 60 + len("    2 | ")
+    assert shown[len(caret) - 1] == "X"
+
+
+def test_only_the_file_that_the_run_read_is_shown(tmp_path: Path) -> None:
+    spec = tmp_path / "one.yaml"
+    spec.write_text("summary: x\nexpect: []\n")
+    at = Position(file=str(spec), line=2, column=9)
+    source = Excerpts({str(spec): hashlib.sha256(spec.read_bytes()).hexdigest()})
+    assert source(at)[1] == "    2 | expect: []"
+    assert not source(replace(at, line=1, column=1))  # the spec as a whole
+    assert not source(replace(at, line=99))
+    assert not Excerpts({})(at)
+    spec.write_text("summary: x\nexpect: [saved since]\n")
+    assert not Excerpts({str(spec): "0" * 64})(at)
+
+
+def test_a_failure_has_the_lines_of_its_spec() -> None:
+    text = reported(result(), source=lambda position: [f" {position.line} | here"])
+    assert "specs/area/one.yaml:12:9: counter failed\n 12 | here\n  expected: hit 1\n" in text

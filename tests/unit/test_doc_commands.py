@@ -76,6 +76,9 @@ def test_every_command_exists(fence: Fence, command: list[str], site: Path, monk
             assert arguments[0] in ("genpkey", "pkey")
         case "mkdocs":
             assert arguments[0] in ("build", "serve")
+        case "pytest":
+            assert "--conformance" in arguments
+            assert all((ROOT / path).exists() for path in arguments[1:2])
         case "pre-commit":
             assert arguments in (["install"], ["run", "--all-files"])
             assert (ROOT / ".pre-commit-config.yaml").is_file()

@@ -59,6 +59,9 @@ class Stuck:
     def last_words(self) -> str:
         return ""
 
+    def release(self) -> None:
+        self.hang_up()
+
     def hang_up(self) -> None:
         self.control.close()
         self.theirs.close()

@@ -67,6 +67,7 @@ class Runner:
         machine: Machine,
         scheduling: object,
         recorded: object,
+        executors: object,
     ) -> None:
         self._machine = machine
         self._number = 0

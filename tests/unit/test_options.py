@@ -32,6 +32,7 @@ LINES = {
     "new": "new area one-claim",
     "schema": "schema",
     "lsp": "lsp",
+    "watch": "watch",
 }
 
 

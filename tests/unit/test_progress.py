@@ -12,7 +12,7 @@ from runner.core.case import CaseId
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.report import status as module
-from runner.report.progress import FIRST_HEARTBEAT, LAST_HEARTBEAT, Progress
+from runner.report.progress import FIRST_HEARTBEAT, LAST_HEARTBEAT, Progress, can_draw
 from tests.unit.test_console import Terminal, result
 
 SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -273,3 +273,9 @@ def test_a_terminal_that_knows_ascii_alone_gets_no_more() -> None:
     one.show(running("x" * 300))
     one.case_finished(replace(result(), reason="plain"))
     one.close()
+
+
+def test_without_rich_no_status_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert can_draw()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert not can_draw()

@@ -1,7 +1,7 @@
 """The executor of a run on this machine: the engine, with folders, services and scratch space around it."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from runner.core.activity import Activity
@@ -26,9 +26,14 @@ class LocalExecutor:
     """Runs jobs in workers on this machine (``runner.execute.base.Executor``)."""
 
     def __init__(
-        self, settings: ExecutorSettings, starter: Starter | None = None, make_starter: Callable[[Path], Starter] | None = None
+        self,
+        settings: ExecutorSettings,
+        starter: Starter | None = None,
+        make_starter: Callable[[Path], Starter] | None = None,
+        kept: Callable[[], Collection[int]] = tuple,
     ) -> None:
-        """``make_starter`` makes the starter of other processes, from the scratch folder."""
+        """``make_starter`` makes the starter of other processes, from the scratch folder; ``kept`` returns those that outlive a run."""
+        self._kept = kept
         self._settings = settings
         self._scratch = scratch.make()
         self._places = Places(settings, self._scratch.path)
@@ -84,7 +89,7 @@ class LocalExecutor:
         """Kill running workers, remove the scratch folder, and trim the caches."""
         self._engine.close()
         self._services.close()
-        self._orphans.close()
+        self._orphans.close(self._kept())
         if self._settings.object_cache is not None:
             cache_dirs.prune(self._settings.object_cache)
         if self._settings.probe_cache is not None:

@@ -8,6 +8,7 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
 
@@ -35,11 +36,11 @@ class Orphans:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Kill the orphans; processes that the runner started itself have ended by now."""
+    def close(self, spared: Collection[int] = ()) -> None:
+        """Kill the orphans; processes that the runner started itself have ended by now, but for the zygotes that it keeps: ``spared``."""
         until = time.monotonic() + _END_SECONDS
         # children of a killed child are reparented to the runner next
-        while (found := set(children()) - self._before) and time.monotonic() < until:
+        while (found := set(children()) - self._before - set(spared)) and time.monotonic() < until:
             for pid in found:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)

@@ -66,6 +66,9 @@ class Zygote(Protocol):
     def wake(self) -> None:
         """Send SIGCONT if a worker has stopped it."""
 
+    def release(self) -> None:
+        """End its use by a run that is over and whose workers were killed. ``close`` follows."""
+
     def hang_up(self) -> None:
         """Close its socket: it kills the orphans of its workers, and ends."""
 
@@ -73,7 +76,7 @@ class Zygote(Protocol):
         """Whether it has ended since ``hang_up``."""
 
     def close(self) -> None:
-        """Hang up and wait for its end."""
+        """Wait for its end, after ``release`` or ``hang_up``."""
 
 
 class ZygoteProcess:
@@ -126,6 +129,10 @@ class ZygoteProcess:
             if os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG) is not None:
                 self.process.send_signal(signal.SIGCONT)
 
+    def release(self) -> None:
+        """Hang up: it serves one run."""
+        self.hang_up()
+
     def hang_up(self) -> None:
         """Close its socket: it kills the orphans of its workers, and ends."""
         if self._kill_at is None:
@@ -167,7 +174,7 @@ class ProcessStarter:
         self._probe_cache = probe_cache
         self._count = 0
 
-    def zygote(self, wanted: Environment) -> Zygote:
+    def zygote(self, wanted: Environment) -> ZygoteProcess:
         """Start a zygote; its temporary files lie in a folder of its own."""
         self._count += 1
         scratch = self._scratch / f"zygote-{self._count}"

@@ -89,10 +89,10 @@ class Zygotes:
         return min((deadline - self._limits.start_seconds for deadline in self.deadlines), default=None)
 
     def close(self) -> None:
-        """End all, and wait for their ends."""
+        """Release all, and wait for the ends of those that do not serve another run."""
         closing = [*self._leaving, *(entry.process for entry in self._entries.values())]
         for process in closing:
-            process.hang_up()  # all in parallel: each needs time to kill the orphans of its workers
+            process.release()  # all in parallel: each needs time to kill the orphans of its workers
         for process in closing:
             process.close()
         self._entries.clear()

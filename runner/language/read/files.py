@@ -77,6 +77,19 @@ def discover(paths: Sequence[Path], problems: list[Diagnostic]) -> list[SpecPath
     return list(found.values())
 
 
+def is_spec_file(path: Path, root: Path) -> bool:
+    """Return whether ``discover`` takes this file for a spec when it reads the folder ``root``."""
+    inner = path.relative_to(root).parts
+    if path.suffix not in SUFFIXES or path.stem in _NO_SPECS or any(part.startswith((".", "_")) for part in inner):
+        return False
+    return not (path.parent.name == _PROFILES and is_profile(path))
+
+
+def files_of_defaults(spec: SpecPath) -> list[Path]:
+    """Return the files of defaults that apply to a spec where they exist, innermost first."""
+    return [above / DEFAULTS for above in _folders(spec.path.parent, spec.root)]
+
+
 def names_shipped(paths: Sequence[Path]) -> bool:
     """Whether the paths include all shipped specs."""
     shipped = folder("specs").resolve()

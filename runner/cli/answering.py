@@ -1,0 +1,50 @@
+"""The only place where exceptions become exit codes."""
+
+import os
+from collections.abc import Callable, Sequence
+
+from runner.core.diagnostics import InvalidSpecs, JournalAltered, UsageError
+from runner.core.exit_codes import ExitCode
+from runner.system import output
+from runner.system.known_secrets import KNOWN
+from runner.system.redaction import learn_command
+from runner.system.streams import OUT_OF_SPACE
+
+
+def answered(command: Callable[[], ExitCode], argv: Sequence[str]) -> int:
+    """Run a command that was given these arguments; print what it raises, and return its exit code."""
+    KNOWN.learn_environment(os.environ)
+    learn_command(argv)
+    try:
+        return int(command())
+    except InvalidSpecs as error:
+        for diagnostic in error.diagnostics:
+            output.note(str(diagnostic))
+        output.note(f"{_problems(len(error.diagnostics))}; nothing was run")
+        return ExitCode.USAGE
+    except UsageError as error:
+        output.notes(f"torch-conformance: {error}")
+        return ExitCode.USAGE
+    except JournalAltered as error:
+        output.note(f"torch-conformance: {error}")
+        return ExitCode.FAILED
+    except KeyboardInterrupt:
+        output.note("interrupted")
+        return ExitCode.INTERRUPTED
+    except Exception as error:  # a bug of the runner: exit 3, because 1, the exit code of Python, means FAIL
+        if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
+            output.note(f"torch-conformance: cannot write{_file_of(error)}: {error.strerror}")
+            return ExitCode.FAILED
+        output.traceback()
+        output.note(
+            "torch-conformance: this is a bug of torch-conformance, not of a spec or of torch; please report it with the lines above"
+        )
+        return ExitCode.INTERNAL
+
+
+def _file_of(error: OSError) -> str:
+    return f" {error.filename}" if error.filename else ""
+
+
+def _problems(count: int) -> str:
+    return "1 problem" if count == 1 else f"{count} problems"

@@ -1,0 +1,129 @@
+"""The options of the commands that read recorded runs, and of ``doctor``."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeOptions:
+    """The options of ``merge``."""
+
+    runs: tuple[str, ...]
+    out: Path | None
+    junit: Path | None
+    junit_flavour: str = "default"
+    ctrf: Path | None = None
+    sarif: Path | None = None
+    code_quality: Path | None = None
+    badge: Path | None = None
+    github: str = "auto"
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions:
+    """The options of ``diff``."""
+
+    before: str
+    after: str
+    map_backend: tuple[str, ...]
+    """``A=B``: a backend of the first run, and one of the second."""
+    fail_on: tuple[str, ...]
+    """Words with commas between them."""
+    slower: float
+    code: bool
+    html: Path | None
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryOptions:
+    """The options of ``history``."""
+
+    action: str
+    targets: tuple[str, ...]
+    """Runs to add, a glob of cases to show, or the file of the page."""
+    history: Path | None
+    """The file of the history; None for the default."""
+    limit: int
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """The options of ``export``."""
+
+    run: str
+    junit: Path | None
+    junit_flavour: str = "default"
+    ctrf: Path | None = None
+    sarif: Path | None = None
+    code_quality: Path | None = None
+    badge: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """The options of ``report``."""
+
+    run: str
+    open: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaiveOptions:
+    """The options of ``waive``."""
+
+    targets: tuple[str, ...]
+    """Runs; files with ``--from``."""
+    form: str
+    """``--from``: the form of the files."""
+    to: Path | None
+    remove: bool
+    waivers: tuple[Path, ...]
+    cases: str
+    issue: str
+    reason: str
+    until: str
+    type: str
+    match: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitOptions:
+    """The options of ``submit``."""
+
+    run: str
+    format: str
+    """The form of the submission."""
+    out: Path | None
+    key: Path | None
+    """A private key."""
+    dispatch: Path | None
+    """What a CI relay sent."""
+    artifact_url: str
+    replace: bool
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """The options of ``verify``."""
+
+    archive: Path
+    profile: str | None
+    specs: tuple[Path, ...]
+    """Published files of the author of the archive."""
+    key: Path | None
+    """A public key."""
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorOptions:
+    """The options of ``doctor``."""
+
+    paths: tuple[Path, ...]
+    backends: tuple[Path, ...]
+    json: bool
+    profile: str | None = None

@@ -1,0 +1,190 @@
+"""Zygotes that outlive a run: which are used again, and which end. They are real, and have no torch."""
+
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runner.execute.base import ExecutorSettings
+from runner.execute.local import kept_zygotes
+from runner.execute.local.kept_zygotes import MOST_KEPT, KeptZygote, ZygoteStore
+from runner.execute.local.spawn import ProcessStarter
+from runner.plan.jobs import Environment
+
+SECONDS = 30.0
+
+held: list[socket.socket] = []
+"""The runner's ends of workers."""
+
+
+class Plain(ProcessStarter):
+    def _zygote_module(self, wanted: Environment) -> str:
+        return "tests.plain_zygote"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ZygoteStore]:
+    monkeypatch.setattr(kept_zygotes, "ProcessStarter", Plain)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
+    made = ZygoteStore(tmp_path / "kept")
+    yield made
+    made.close()
+    while held:
+        held.pop().close()
+
+
+def started(store: ZygoteStore, folder: Path, key: str = "one") -> KeptZygote:
+    """Start a zygote, and wait until it is ready."""
+    zygote = store.new(Environment(), key, ExecutorSettings(folder=folder, workers=1, threads=1))
+    assert "ready" in next_message(zygote)
+    zygote.is_ready = True
+    return zygote
+
+
+def next_message(zygote: KeptZygote) -> dict[str, object]:
+    assert select.select([zygote.control], [], [], SECONDS)[0], "the zygote sent nothing"
+    return dict(zygote.receive() or {"gone": True})
+
+
+def given_back(zygote: KeptZygote) -> None:
+    zygote.release()
+    zygote.close()
+
+
+def forked(zygote: KeptZygote, number: int) -> int:
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    assert zygote.fork(number, theirs.fileno())
+    theirs.close()
+    message = next_message(zygote)
+    assert message["started"] == number
+    held.append(mine)  # so that only a signal ends the worker
+    pid = int(str(message["pid"]))
+    until = time.monotonic() + SECONDS
+    while os.getsid(pid) != pid:  # it leads no group yet
+        assert time.monotonic() < until
+        time.sleep(0.001)
+    return pid
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def wait_until_gone(pid: int) -> None:
+    until = time.monotonic() + SECONDS
+    while not is_gone(pid):
+        assert time.monotonic() < until, f"{pid} is still there"
+        time.sleep(0.01)
+
+
+def test_the_next_run_gets_the_same_process(store: ZygoteStore, tmp_path: Path) -> None:
+    zygote = started(store, tmp_path)
+    given_back(zygote)
+    assert store.pids() == [zygote.process.process.pid]
+    assert store.lend("one") is zygote
+    assert store.pids() == []
+    assert zygote.is_ready
+    zygote.end()
+
+
+def test_a_worker_that_was_killed_is_reaped_before_the_next_run(store: ZygoteStore, tmp_path: Path) -> None:
+    zygote = started(store, tmp_path)
+    pid = forked(zygote, 1)
+    os.killpg(pid, signal.SIGKILL)
+    given_back(zygote)
+    assert is_gone(pid)
+    assert store.lend("one") is zygote
+    assert forked(zygote, 1) != pid  # the next run counts its workers from one again
+    zygote.end()
+
+
+def test_a_worker_of_which_the_run_does_not_know_is_killed(store: ZygoteStore, tmp_path: Path) -> None:
+    zygote = started(store, tmp_path)
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    assert zygote.fork(7, theirs.fileno())  # its 'started' was not read
+    theirs.close()
+    given_back(zygote)
+    assert store.lend("one") is zygote
+    zygote.end()
+    mine.close()
+
+
+def test_a_worker_that_cannot_be_reaped_ends_its_zygote(store: ZygoteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_zygotes, "_DRAIN_SECONDS", 0.1)
+    zygote = started(store, tmp_path)
+    pid = forked(zygote, 1)  # nobody kills it
+    given_back(zygote)
+    assert store.lend("one") is None
+    wait_until_gone(zygote.process.process.pid)
+    wait_until_gone(pid)
+
+
+def test_a_zygote_that_was_killed_is_not_used(store: ZygoteStore, tmp_path: Path) -> None:
+    zygote = started(store, tmp_path)
+    given_back(zygote)
+    zygote.process.process.kill()
+    wait_until_gone(zygote.process.process.pid)
+    assert store.lend("one") is None
+    assert store.pids() == []
+
+
+def test_a_zygote_that_ended_during_the_run_is_not_kept(store: ZygoteStore, tmp_path: Path) -> None:
+    zygote = started(store, tmp_path)
+    zygote.process.process.kill()
+    assert "gone" in next_message(zygote)
+    given_back(zygote)
+    assert store.pids() == []
+
+
+def test_a_zygote_that_is_not_warm_is_not_kept(store: ZygoteStore, tmp_path: Path) -> None:
+    zygote = store.new(Environment(), "one", ExecutorSettings(folder=tmp_path, workers=1, threads=1))
+    given_back(zygote)
+    assert store.pids() == []
+    wait_until_gone(zygote.process.process.pid)
+
+
+def test_files_of_cases_are_removed(store: ZygoteStore, tmp_path: Path) -> None:
+    zygote = started(store, tmp_path)
+    left = zygote.scratch / "zygote-1" / "tmp" / "left" / "behind.txt"
+    left.parent.mkdir(parents=True)
+    left.write_text("a case wrote this")
+    given_back(zygote)
+    assert store.lend("one") is zygote
+    assert not left.exists()
+    zygote.end()
+
+
+def test_a_zygote_with_changed_files_is_not_kept(store: ZygoteStore, tmp_path: Path) -> None:
+    zygote = started(store, tmp_path)
+    package = next(zygote.scratch.rglob("__init__.py"))
+    package.write_text("raise SystemExit")
+    given_back(zygote)
+    assert store.pids() == []
+    assert not zygote.scratch.exists()
+
+
+def test_another_state_of_the_machine_ends_all(store: ZygoteStore, tmp_path: Path) -> None:
+    assert not store.require("torch 1")
+    zygote = started(store, tmp_path)
+    given_back(zygote)
+    assert not store.require("torch 1")
+    assert store.require("torch 2")
+    assert store.pids() == []
+    assert not store.require("torch 2")
+    assert zygote.process.process.poll() is not None
+
+
+def test_only_a_few_are_kept(store: ZygoteStore, tmp_path: Path) -> None:
+    made = [started(store, tmp_path, str(number)) for number in range(MOST_KEPT + 1)]
+    for zygote in made:
+        given_back(zygote)
+    assert store.pids() == [zygote.process.process.pid for zygote in made[1:]]
+    assert store.lend("0") is None
