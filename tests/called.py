@@ -16,10 +16,10 @@ def called(*arguments: object, cwd: Path = ROOT, env: Mapping[str, str] | None =
     """Call the command line as ``tests.fakes.program`` does in a new process, and return what it said."""
     words = [str(argument) for argument in arguments]
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.chdir(cwd), mock.patch.dict(os.environ, environment() if env is None else env):
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                code = main(words)
-            except SystemExit as stop:  # argparse exits after --help and after wrong usage
-                code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    variables = mock.patch.dict(os.environ, environment() if env is None else env)
+    with contextlib.chdir(cwd), variables, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(words)
+        except SystemExit as stop:  # argparse exits after --help and after wrong usage
+            code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     return subprocess.CompletedProcess(words, int(code), out.getvalue(), err.getvalue())

@@ -17,6 +17,7 @@ from junitparser import xunit2
 from runner.core.case import CaseId
 from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
+from tests.called import called
 from tests.fakes import ROOT, prestarted, program
 from tests.ran import Ran
 
@@ -121,7 +122,10 @@ def test_the_console_says_what_was_seen(retried):
     assert retried.stdout.splitlines()[-1].startswith("executed 7 of 7 selected, 0 unavailable")
 
 
-@pytest.mark.parametrize(("names", "code"), [((HOLDS, FAIL), 0), ((HOLDS, FAIL, ALWAYS), 1), ((FAIL,), 0)])
+OTHERS = pytest.mark.nightly(reason="a flaky case alone, and one beside a failure, are tested by every run of the tests")
+
+
+@pytest.mark.parametrize(("names", "code"), [pytest.param((HOLDS, FAIL), 0, marks=OTHERS), ((HOLDS, FAIL, ALWAYS), 1), ((FAIL,), 0)])
 def test_flaky_passes_where_the_user_lets_it(tmp_path, names, code):
     ran = run(tmp_path, *selected(*names), "--retries", "1", "--flaky", "pass")
     assert (ran.code, ran.results[FAIL].outcome) == (code, Outcome.FLAKY)
@@ -175,9 +179,9 @@ def test_the_first_failure_ends_a_repetition_that_is_to_stop_there(tmp_path):
     ],
 )
 def test_wrong_usage_runs_nothing(tmp_path, arguments, words):
-    ran = run(tmp_path, *arguments)
-    assert (ran.code, words in ran.stderr) == (2, True), ran.stderr
-    assert not ran.out.exists()
+    done = called(*command(tmp_path, *arguments))
+    assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 # -- runs that were ended in between --------------------------------------------------------------------------------
@@ -229,7 +233,7 @@ def test_a_run_is_gone_on_with_by_its_own_rules_alone(killed):
         (["--retries", "2", "--flaky", "pass"], "--flaky is 'pass' now, 'fail' then"),
         (["--retries", "2"], "--timeout-factor is '1.0' now, '20.0' then"),
     ):
-        done = program("run", SPECS, "--resume", killed / "out", *selected(ALWAYS, HOLDS, HANG), *arguments, env=marks(killed))
+        done = called("run", SPECS, "--resume", killed / "out", *selected(ALWAYS, HOLDS, HANG), *arguments, env=marks(killed))
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr
 
 
@@ -274,6 +278,9 @@ def test_an_interrupted_run_says_what_had_failed(tmp_path):
     assert not ran.run.truncated
 
 
+@pytest.mark.nightly(
+    reason="a killed run keeps and resumes its attempts in a test of every run; test_attempts tests an interrupt without workers"
+)
 def test_an_interrupted_run_begins_no_further_attempt_and_is_gone_on_with(tmp_path):
     ran = stopped(tmp_path, signal.SIGINT, arguments=SHORT)
     assert ran.code == 130

@@ -11,6 +11,7 @@ from junitparser import JUnitXml
 
 from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
+from tests.called import called
 from tests.fakes import ROOT, prestarted, prestarted_program
 
 pytestmark = pytest.mark.torch
@@ -68,7 +69,7 @@ def test_a_case_that_harms_the_records_fails_the_run(tmp_path: Path, harm: str) 
     assert "changed" in report["run"][0].message
     assert report.keys() <= {"run", "honest[backend=host]", "tampers[backend=host]"}
     for command in (["run", tmp_path / "specs", "--resume", out], ["audit", out], ["merge", out, "--out", tmp_path / "merged"]):
-        assert prestarted_program(*command, env=prestarted(VICTIM=str(out))).returncode == 2
+        assert called(*command, env=prestarted(VICTIM=str(out))).returncode == 2
 
 
 WAITS = HONEST.replace(
@@ -91,13 +92,13 @@ def test_two_runs_into_one_folder(tmp_path: Path) -> None:
     while not (out / "run.lock").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     for command in (["run", tmp_path / "honest.yaml", "--out", out], ["run", tmp_path / "honest.yaml", "--resume", out]):
-        done = prestarted_program(*command, env=prestarted(GO=str(out)))
+        done = called(*command, env=prestarted(GO=str(out)))
         assert done.returncode == 2
         assert f"{out}: process {first.pid} is writing a run there" in done.stderr or "no run" in done.stderr
     while not (out / "run.jsonl").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     for command in (["audit", out], ["merge", out, "--out", tmp_path / "merged"], ["merge", out, "--out", out]):
-        done = prestarted_program(*command)
+        done = called(*command)
         assert (done.returncode, f"process {first.pid} is still writing this run" in done.stderr) == (2, True), done.stderr
     go.touch()
     _, err = first.communicate(timeout=120)
