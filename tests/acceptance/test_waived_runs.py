@@ -9,7 +9,7 @@ from runner.core.outcomes import Outcome
 from runner.core.results import WaiverEffect
 from runner.record.journal import Run, read_run
 from tests.called import called
-from tests.fakes import ROOT, prestarted_program
+from tests.fakes import ROOT, prestarted
 
 pytestmark = pytest.mark.torch
 
@@ -51,7 +51,7 @@ def ran(tmp_path: Path, text: str, *names: str) -> tuple[int, str, str, Run]:
     (tmp_path / "known.yaml").write_text(text)
     select = [word for name in names for word in ("--select", name)]
     out = tmp_path / "out"
-    done = prestarted_program("run", JUDGED, *select, "--waivers", tmp_path / "known.yaml", "--jobs", "1", "--out", out)
+    done = called("run", JUDGED, *select, "--waivers", tmp_path / "known.yaml", "--jobs", "1", "--out", out, env=prestarted())
     return done.returncode, done.stdout, done.stderr, read_run(out / "run.jsonl")
 
 
