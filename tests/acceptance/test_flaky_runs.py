@@ -18,7 +18,7 @@ from runner.core.case import CaseId
 from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
 from tests.called import called
-from tests.fakes import ROOT, prestarted, program
+from tests.fakes import ROOT, prestarted
 from tests.ran import Ran
 
 pytestmark = pytest.mark.torch
@@ -40,7 +40,7 @@ def marks(folder: Path) -> dict[str, str]:
 
 
 def run(folder: Path, *arguments: object) -> Ran:
-    done = program(*command(folder, *arguments), env=marks(folder))
+    done = called(*command(folder, *arguments), env=marks(folder))
     assert "Traceback" not in done.stderr
     return Ran(folder / "out", done.returncode, done.stdout, done.stderr)
 
@@ -239,7 +239,7 @@ def test_a_run_is_gone_on_with_by_its_own_rules_alone(killed):
 
 def test_a_killed_run_goes_on_with_its_attempts(killed):
     before = read_run(killed / "out" / "run.jsonl")
-    done = program("run", SPECS, "--resume", killed / "out", *SLOW, env=marks(killed))
+    done = called("run", SPECS, "--resume", killed / "out", *SLOW, env=marks(killed))
     ran = Ran(killed / "out", done.returncode, done.stdout, done.stderr)
     assert not ran.run.truncated
     assert {name: result.outcome for name, result in ran.results.items()} == {
@@ -259,7 +259,7 @@ def test_a_case_that_had_all_its_attempts_when_the_run_was_killed_gets_its_resul
     lines = (retried.out / "run.jsonl").read_bytes().splitlines(keepends=True)
     missing = [line for line in lines[:-1] if (record := json.loads(line))["kind"] == "case" and record["case_id"] in (ALWAYS, CRASH)]
     (tmp_path / "out" / "run.jsonl").write_bytes(b"".join(line for line in lines[:-1] if line not in missing))
-    done = program("run", SPECS, "--resume", tmp_path / "out", "--retries", "2", env=marks(tmp_path))
+    done = called("run", SPECS, "--resume", tmp_path / "out", "--retries", "2", env=marks(tmp_path))
     resumed = Ran(tmp_path / "out", done.returncode, done.stdout, done.stderr)
     assert len(missing) == 2
     assert resumed.results == retried.results
@@ -288,7 +288,7 @@ def test_an_interrupted_run_begins_no_further_attempt_and_is_gone_on_with(tmp_pa
         ALWAYS: [Outcome.FAIL],
         HANG: [Outcome.TIMEOUT],
     }
-    done = program("run", SPECS, "--resume", ran.out, *SHORT, env=marks(tmp_path))
+    done = called("run", SPECS, "--resume", ran.out, *SHORT, env=marks(tmp_path))
     assert done.returncode == 1, done.stderr
     assert {name: [one.outcome for one in result.attempts] for name, result in ran.results.items()} == {
         ALWAYS: [Outcome.FAIL, Outcome.CRASH, Outcome.CRASH],

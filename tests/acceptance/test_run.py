@@ -65,7 +65,7 @@ ODD = "host-fail[backend=host,value=%24HOME%27%60%22%2A]"
 
 
 def run(out: Path, *arguments: object, **options: Any) -> Ran:
-    done = prestarted_program("run", *arguments, "--out", out, **options)
+    done = called("run", *arguments, "--out", out, **{"env": prestarted(), **options})
     return Ran(out, done.returncode, done.stdout, done.stderr)
 
 
@@ -294,7 +294,7 @@ def truncated(judged: Ran, out: Path) -> None:
 def resumed(judged: Ran, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     out = tmp_path_factory.mktemp("resumed") / "out"
     truncated(judged, out)
-    done = prestarted_program("run", JUDGED, "--resume", out)
+    done = called("run", JUDGED, "--resume", out, env=prestarted())
     return Ran(out, done.returncode, done.stdout, done.stderr)
 
 
@@ -365,7 +365,7 @@ def test_what_is_required_may_not_be_unavailable(tmp_path, name, code):
 
 @pytest.mark.parametrize("name", [pytest.param("redis", marks=OTHER_NAMES), pytest.param("rocm-ck", marks=OTHER_NAMES), "gpus"])
 def test_a_required_name_that_no_case_uses_fails_the_run(tmp_path, name):
-    done = prestarted_program("run", JUDGED / "host-pass.yaml", "--require", "host", "--require", name, "--out", tmp_path / "out")
+    done = called("run", JUDGED / "host-pass.yaml", "--require", "host", "--require", name, "--out", tmp_path / "out", env=prestarted())
     assert done.returncode == 4
     assert done.stderr.count(f"--require {name}: no selected case uses {name}") == 2  # a warning before the run, the reason after it
     assert "--require host" not in done.stderr
