@@ -191,14 +191,14 @@ def test_one_interrupt_finishes_what_runs_and_begins_nothing(start, spec):
     assert not run.run.footer.interrupted
 
 
-OTHER_SIGNALS = pytest.mark.nightly(reason="two interrupts, and one SIGTERM, are tested by every run of the tests")
+OTHER_SIGNALS = pytest.mark.nightly(reason="one interrupt and two are tested by every run of the tests")
 
 
 @pytest.mark.parametrize(
     "signals",
     [
         [signal.SIGINT, signal.SIGINT],
-        [signal.SIGTERM],
+        pytest.param([signal.SIGTERM], marks=OTHER_SIGNALS),
         pytest.param([signal.SIGHUP], marks=OTHER_SIGNALS),
         pytest.param([signal.SIGINT, signal.SIGTERM, signal.SIGTERM], marks=OTHER_SIGNALS),
     ],
@@ -217,6 +217,7 @@ def test_a_second_interrupt_stops_now_and_reports_all_the_same(start, signals):
     assert [kind for _, kind in junit(run.out)] == [None, "crash", "equals", "not-run", "not-run", "not-run"]
 
 
+@OTHER_SIGNALS
 def test_ignored_signals_stay_ignored(start):
     """As under nohup, or in the background of a shell's script."""
     run = start(preexec_fn=lambda: [signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGHUP)])
@@ -228,6 +229,7 @@ def test_ignored_signals_stay_ignored(start):
     assert run.outcomes == UNBROKEN
 
 
+@OTHER_SIGNALS
 def test_an_interrupt_of_the_last_cases_leaves_nothing_to_run(start, spec):
     run = start(jobs=6)
     run.waiting(3)
@@ -240,6 +242,10 @@ def test_an_interrupt_of_the_last_cases_leaves_nothing_to_run(start, spec):
     before = normalised(run.out)
     done = resumed(run.out, spec, "--jobs", "6")
     assert (done.returncode, run.outcomes, normalised(run.out)) == (1, UNBROKEN, before)
+
+
+OTHER_RESUMES = pytest.mark.nightly(reason="a run that was killed, one that was interrupted and one that still runs are always resumed")
+OTHER_ROOM = pytest.mark.nightly(reason="a disk that fills, and one that is full at first, are tested by every run of the tests")
 
 
 # -- SIGKILL, and going on ------------------------------------------------------------------------------------------
@@ -265,7 +271,8 @@ def test_a_killed_run_that_is_gone_on_with_gives_the_report_of_an_unbroken_one(s
     assert without_place[0] == without_place[1]
 
 
-@pytest.mark.parametrize("lines", [1, pytest.param(3, marks=pytest.mark.nightly(reason="one line is tested by every run of the tests"))])
+@OTHER_RESUMES
+@pytest.mark.parametrize("lines", [1, 3])
 def test_a_run_that_was_killed_while_it_wrote_its_end_goes_on(start, spec, lines):
     """Between the lines of what was not run and the footer."""
     run = start()
@@ -289,6 +296,7 @@ def test_a_run_that_is_still_going_on_is_not_gone_on_with(start, spec):
     assert run.outcomes == UNBROKEN
 
 
+@OTHER_RESUMES
 def test_a_run_goes_on_only_on_a_machine_like_its_own(start, spec):
     run = start()
     run.waiting(2)
@@ -361,6 +369,7 @@ def test_a_full_disk_is_told_before_anything_is_run(small, spec):
     assert "Traceback" not in done.stderr
 
 
+@OTHER_ROOM
 def test_a_folder_that_may_only_be_read_is_told_before_anything_is_run(small, spec):
     (small / "out").mkdir()
     subprocess.run(["mount", "-o", "remount,ro", small], check=True, timeout=240)
@@ -369,6 +378,7 @@ def test_a_folder_that_may_only_be_read_is_told_before_anything_is_run(small, sp
         assert (done.returncode, "Read-only file system" in done.stderr) == (2, True), done.stderr
 
 
+@OTHER_ROOM
 def test_a_journal_that_may_not_grow_ends_the_run_and_leaves_the_stub(spec, tmp_path):
     """A quota, or ``ulimit -f``: here the process may write no file that is longer than half a journal."""
     prestarted_program("run", spec, "--out", tmp_path / "first", "--jobs", "2")
@@ -384,6 +394,7 @@ def test_a_journal_that_may_not_grow_ends_the_run_and_leaves_the_stub(spec, tmp_
     assert normalised(tmp_path / "out") == normalised(tmp_path / "first")
 
 
+@OTHER_ROOM
 def test_a_report_that_has_no_room_is_no_success_and_its_stub_stays(start, small):
     """Every case passes; the journal has room, the second report has none any more."""
     report = small / "report.xml"
@@ -416,6 +427,7 @@ def test_a_reader_that_leaves_changes_nothing(start, spec):
     assert [name for name, _ in junit(run.out)] == IDS
 
 
+@pytest.mark.nightly(reason="test_streams tests a full standard output with commands that run nothing")
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_full_standard_output_is_no_success(spec, tmp_path):
     with Path("/dev/full").open("wb") as full:

@@ -17,7 +17,8 @@ from junitparser import xunit2
 from runner.core.case import CaseId
 from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
-from tests.fakes import ROOT, prestarted, program
+from tests.called import called
+from tests.fakes import ROOT, prestarted
 from tests.ran import Ran
 
 pytestmark = pytest.mark.torch
@@ -39,7 +40,7 @@ def marks(folder: Path) -> dict[str, str]:
 
 
 def run(folder: Path, *arguments: object) -> Ran:
-    done = program(*command(folder, *arguments), env=marks(folder))
+    done = called(*command(folder, *arguments), env=marks(folder))
     assert "Traceback" not in done.stderr
     return Ran(folder / "out", done.returncode, done.stdout, done.stderr)
 
@@ -121,7 +122,10 @@ def test_the_console_says_what_was_seen(retried):
     assert retried.stdout.splitlines()[-1].startswith("executed 7 of 7 selected, 0 unavailable")
 
 
-@pytest.mark.parametrize(("names", "code"), [((HOLDS, FAIL), 0), ((HOLDS, FAIL, ALWAYS), 1), ((FAIL,), 0)])
+OTHERS = pytest.mark.nightly(reason="a flaky case alone, and one beside a failure, are tested by every run of the tests")
+
+
+@pytest.mark.parametrize(("names", "code"), [pytest.param((HOLDS, FAIL), 0, marks=OTHERS), ((HOLDS, FAIL, ALWAYS), 1), ((FAIL,), 0)])
 def test_flaky_passes_where_the_user_lets_it(tmp_path, names, code):
     ran = run(tmp_path, *selected(*names), "--retries", "1", "--flaky", "pass")
     assert (ran.code, ran.results[FAIL].outcome) == (code, Outcome.FLAKY)
@@ -175,9 +179,9 @@ def test_the_first_failure_ends_a_repetition_that_is_to_stop_there(tmp_path):
     ],
 )
 def test_wrong_usage_runs_nothing(tmp_path, arguments, words):
-    ran = run(tmp_path, *arguments)
-    assert (ran.code, words in ran.stderr) == (2, True), ran.stderr
-    assert not ran.out.exists()
+    done = called(*command(tmp_path, *arguments))
+    assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 # -- runs that were ended in between --------------------------------------------------------------------------------
@@ -229,13 +233,13 @@ def test_a_run_is_gone_on_with_by_its_own_rules_alone(killed):
         (["--retries", "2", "--flaky", "pass"], "--flaky is 'pass' now, 'fail' then"),
         (["--retries", "2"], "--timeout-factor is '1.0' now, '20.0' then"),
     ):
-        done = program("run", SPECS, "--resume", killed / "out", *selected(ALWAYS, HOLDS, HANG), *arguments, env=marks(killed))
+        done = called("run", SPECS, "--resume", killed / "out", *selected(ALWAYS, HOLDS, HANG), *arguments, env=marks(killed))
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr
 
 
 def test_a_killed_run_goes_on_with_its_attempts(killed):
     before = read_run(killed / "out" / "run.jsonl")
-    done = program("run", SPECS, "--resume", killed / "out", *SLOW, env=marks(killed))
+    done = called("run", SPECS, "--resume", killed / "out", *SLOW, env=marks(killed))
     ran = Ran(killed / "out", done.returncode, done.stdout, done.stderr)
     assert not ran.run.truncated
     assert {name: result.outcome for name, result in ran.results.items()} == {
@@ -255,7 +259,7 @@ def test_a_case_that_had_all_its_attempts_when_the_run_was_killed_gets_its_resul
     lines = (retried.out / "run.jsonl").read_bytes().splitlines(keepends=True)
     missing = [line for line in lines[:-1] if (record := json.loads(line))["kind"] == "case" and record["case_id"] in (ALWAYS, CRASH)]
     (tmp_path / "out" / "run.jsonl").write_bytes(b"".join(line for line in lines[:-1] if line not in missing))
-    done = program("run", SPECS, "--resume", tmp_path / "out", "--retries", "2", env=marks(tmp_path))
+    done = called("run", SPECS, "--resume", tmp_path / "out", "--retries", "2", env=marks(tmp_path))
     resumed = Ran(tmp_path / "out", done.returncode, done.stdout, done.stderr)
     assert len(missing) == 2
     assert resumed.results == retried.results
@@ -274,6 +278,9 @@ def test_an_interrupted_run_says_what_had_failed(tmp_path):
     assert not ran.run.truncated
 
 
+@pytest.mark.nightly(
+    reason="a killed run keeps and resumes its attempts in a test of every run; test_attempts tests an interrupt without workers"
+)
 def test_an_interrupted_run_begins_no_further_attempt_and_is_gone_on_with(tmp_path):
     ran = stopped(tmp_path, signal.SIGINT, arguments=SHORT)
     assert ran.code == 130
@@ -281,7 +288,7 @@ def test_an_interrupted_run_begins_no_further_attempt_and_is_gone_on_with(tmp_pa
         ALWAYS: [Outcome.FAIL],
         HANG: [Outcome.TIMEOUT],
     }
-    done = program("run", SPECS, "--resume", ran.out, *SHORT, env=marks(tmp_path))
+    done = called("run", SPECS, "--resume", ran.out, *SHORT, env=marks(tmp_path))
     assert done.returncode == 1, done.stderr
     assert {name: [one.outcome for one in result.attempts] for name, result in ran.results.items()} == {
         ALWAYS: [Outcome.FAIL, Outcome.CRASH, Outcome.CRASH],

@@ -13,7 +13,8 @@ import pytest
 from runner.core.exit_codes import exit_code
 from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
-from tests.fakes import ROOT, prestarted_program
+from tests.called import called
+from tests.fakes import ROOT, prestarted
 
 pytestmark = pytest.mark.torch
 
@@ -41,12 +42,23 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "specs" / "one.yaml").write_text(SPEC)
     shutil.copy(UNAVAILABLE, path / "specs" / "unavailable.yaml")
     (path / "ours.yaml").write_text(OURS)
-    whole = prestarted_program("run", "specs", "--backends", "ours.yaml", "--out", "whole", "--jobs", "1", cwd=path)
+    whole = called("run", "specs", "--backends", "ours.yaml", "--out", "whole", "--jobs", "1", cwd=path, env=prestarted())
     (path / "whole" / "stdout").write_text(whole.stdout)
     assert whole.returncode == 1, whole.stderr
     for index in range(1, COUNT + 1):
-        done = prestarted_program(
-            "run", "specs", "--backends", "ours.yaml", "--shard", f"{index}/{COUNT}", "--out", f"shard-{index}", "--jobs", "1", cwd=path
+        done = called(
+            "run",
+            "specs",
+            "--backends",
+            "ours.yaml",
+            "--shard",
+            f"{index}/{COUNT}",
+            "--out",
+            f"shard-{index}",
+            "--jobs",
+            "1",
+            cwd=path,
+            env=prestarted(),
         )
         assert done.returncode in (0, 1, 4), done.stderr
     return path
@@ -69,7 +81,7 @@ def normalised(report: Path) -> str:
 
 
 def test_the_merged_run_says_what_the_whole_run_says(place: Path) -> None:
-    done = prestarted_program("merge", *names(3, 1, 2), "--out", "merged", cwd=place)
+    done = called("merge", *names(3, 1, 2), "--out", "merged", cwd=place, env=prestarted())
     assert done.returncode == 1, done.stderr
     assert done.stderr == ""
     whole, merged = read_run(place / "whole" / "run.jsonl"), read_run(place / "merged" / "run.jsonl")
@@ -84,59 +96,62 @@ def test_the_merged_run_says_what_the_whole_run_says(place: Path) -> None:
 
 
 def test_a_merged_run_can_be_audited(place: Path) -> None:
-    merged = prestarted_program("merge", *names(1, 2, 3), "--out", "audited", cwd=place)
+    merged = called("merge", *names(1, 2, 3), "--out", "audited", cwd=place, env=prestarted())
     assert merged.returncode == 1, merged.stderr
-    of_merged, of_whole = (prestarted_program("audit", run, cwd=place) for run in ("audited", "whole"))
+    of_merged, of_whole = (called("audit", run, cwd=place, env=prestarted()) for run in ("audited", "whole"))
     assert (of_merged.returncode, of_merged.stdout) == (of_whole.returncode, of_whole.stdout)
     assert "score" in of_merged.stdout
 
 
 def test_a_merged_run_becomes_the_latest(place: Path) -> None:
-    done = prestarted_program("merge", *names(1, 2, 3), cwd=place)
+    done = called("merge", *names(1, 2, 3), cwd=place, env=prestarted())
     assert done.stdout.splitlines()[-1].endswith("report: reports/latest/junit.xml")
     assert len(read_run(place / "reports" / "latest" / "run.jsonl").header.merged) == COUNT
-    again = prestarted_program("merge", "latest", cwd=place)
+    again = called("merge", "latest", cwd=place, env=prestarted())
     assert (again.returncode, "latest: not a shard: it was merged already" in again.stderr) == (2, True)
 
 
 def test_a_shard_of_the_selection_of_another_day_is_refused(place: Path) -> None:
     (place / "specs" / "more.yaml").write_text(SPEC)
-    done = prestarted_program(
-        "run", "specs", "--backends", "ours.yaml", "--shard", f"2/{COUNT}", "--out", "later", "--jobs", "1", cwd=place
+    done = called(
+        "run", "specs", "--backends", "ours.yaml", "--shard", f"2/{COUNT}", "--out", "later", "--jobs", "1", cwd=place, env=prestarted()
     )
     (place / "specs" / "more.yaml").unlink()
     assert done.returncode in (0, 1), done.stderr
-    refused = prestarted_program("merge", "shard-1", "later", "shard-3", "--out", "never", cwd=place)
+    refused = called("merge", "shard-1", "later", "shard-3", "--out", "never", cwd=place, env=prestarted())
     assert refused.returncode == 2
     assert "later: another selection, of 18 cases, than in shard-1, of 10" in refused.stderr.splitlines()
     assert any(line.startswith("later: the file specs/more.yaml is '") for line in refused.stderr.splitlines())
     assert not (place / "never").exists()
 
 
+@pytest.mark.nightly(reason="runs a shard once more; a shard of other specs is refused by a test of every run")
 def test_a_vendors_file_that_changed_is_seen(place: Path) -> None:
     (place / "ours.yaml").write_text(OURS.replace("a vendor", "another vendor").replace("A backend", "One backend"))
-    done = prestarted_program(
-        "run", "specs", "--backends", "ours.yaml", "--shard", f"2/{COUNT}", "--out", "other", "--jobs", "1", cwd=place
+    done = called(
+        "run", "specs", "--backends", "ours.yaml", "--shard", f"2/{COUNT}", "--out", "other", "--jobs", "1", cwd=place, env=prestarted()
     )
     (place / "ours.yaml").write_text(OURS)
     assert done.returncode in (0, 1), done.stderr
-    refused = prestarted_program("merge", "shard-1", "other", "shard-3", "--out", "never", cwd=place)
+    refused = called("merge", "shard-1", "other", "shard-3", "--out", "never", cwd=place, env=prestarted())
     (told,) = [line for line in refused.stderr.splitlines() if line.startswith("other: ")]
     assert told.startswith("other: the file ours.yaml is '")
 
 
+@pytest.mark.nightly(reason="two runs more; shards of three runs are merged by every run of the tests")
 def test_a_shard_to_which_nothing_falls_is_a_run(place: Path) -> None:
     chosen = ["specs", "--select", "one[backend=host,number=1]", "--jobs", "1"]
     codes = [
-        prestarted_program("run", *chosen, "--shard", f"{index}/2", "--out", f"half-{index}", cwd=place).returncode for index in (1, 2)
+        called("run", *chosen, "--shard", f"{index}/2", "--out", f"half-{index}", cwd=place, env=prestarted()).returncode
+        for index in (1, 2)
     ]
     assert sorted(codes) == [0, 4]
-    done = prestarted_program("merge", "half-1", "half-2", "--out", "halves", cwd=place)
+    done = called("merge", "half-1", "half-2", "--out", "halves", cwd=place, env=prestarted())
     assert (done.returncode, len(read_run(place / "halves" / "run.jsonl").results)) == (0, 1), done.stderr
 
 
 def test_runs_of_no_shard_are_not_merged(place: Path) -> None:
-    done = prestarted_program("merge", "whole", "--out", "never", cwd=place)
+    done = called("merge", "whole", "--out", "never", cwd=place, env=prestarted())
     assert (done.returncode, done.stderr.splitlines()[0]) == (2, "whole: not a shard: it was run without --shard")
 
 
@@ -178,7 +193,7 @@ def copied(place: Path, target: Path, *, specs: bool = True) -> Path:
 def test_a_verdict_that_its_observation_contradicts_is_refused(place: Path, tmp_path: Path) -> None:
     copy = copied(place, tmp_path / "copy")
     shard, line = forged(copy)
-    done = prestarted_program("merge", *names(1, 2, 3), "--out", "new", cwd=copy)
+    done = called("merge", *names(1, 2, 3), "--out", "new", cwd=copy, env=prestarted())
     assert done.returncode == 2, done.stdout
     assert done.stderr.startswith(f"{copy / shard}/run.jsonl:{line}: one[backend=")
     assert "equals held is recorded, and judging its files again gives equals failed" in done.stderr
@@ -187,7 +202,7 @@ def test_a_verdict_that_its_observation_contradicts_is_refused(place: Path, tmp_
 
 def test_where_the_specs_are_not_here_a_warning_says_so(place: Path, tmp_path: Path) -> None:
     copy = copied(place, tmp_path / "copy", specs=False)
-    done = prestarted_program("merge", *names(1, 2, 3), "--out", "new", cwd=copy)
+    done = called("merge", *names(1, 2, 3), "--out", "new", cwd=copy, env=prestarted())
     assert done.returncode == 1, done.stderr
     assert done.stderr == (
         "warning: verdicts were merged as recorded and not judged again: not here as the run read them: specs/one.yaml, "
@@ -199,7 +214,7 @@ def test_the_other_specs_are_judged_again_where_one_is_missing(place: Path, tmp_
     copy = copied(place, tmp_path / "copy")
     (copy / "specs" / "unavailable.yaml").unlink()
     forged(copy)
-    done = prestarted_program("merge", *names(1, 2, 3), "--out", "new", cwd=copy)
+    done = called("merge", *names(1, 2, 3), "--out", "new", cwd=copy, env=prestarted())
     assert done.returncode == 2, done.stdout
     assert "equals held is recorded" in done.stderr
 
@@ -233,10 +248,10 @@ def test_what_is_required_of_the_run_is_required_of_its_merged_shards(tmp_path: 
     (tmp_path / "specs" / "one.yaml").write_text(SPEC.replace("[1, 2, 3, 4]", "[1, 4, 7, 10]"))
     (tmp_path / "specs" / "gpus.yaml").write_text(NEEDS_GPUS)
     options = ("specs", *(word for name in names for word in ("--require", name)), "--jobs", "1")
-    whole = prestarted_program("run", *options, "--out", "whole", cwd=tmp_path)
+    whole = called("run", *options, "--out", "whole", cwd=tmp_path, env=prestarted())
     for index in (1, 2):
-        prestarted_program("run", *options, "--shard", f"{index}/2", "--out", f"shard-{index}", cwd=tmp_path)
-    merged = prestarted_program("merge", "shard-1", "shard-2", "--out", "merged", cwd=tmp_path)
+        called("run", *options, "--shard", f"{index}/2", "--out", f"shard-{index}", cwd=tmp_path, env=prestarted())
+    merged = called("merge", "shard-1", "shard-2", "--out", "merged", cwd=tmp_path, env=prestarted())
     assert merged.returncode == whole.returncode == (4 if lines else 0), merged.stderr
     assert [text for text in merged.stderr.splitlines() if text.startswith("--require")] == lines
     assert [text for text in whole.stderr.splitlines() if text.startswith("--require")] == lines

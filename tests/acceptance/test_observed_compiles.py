@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from runner.core.exit_codes import ExitCode
-from tests.fakes import ROOT, prestarted_program, program
+from tests.called import called
+from tests.fakes import ROOT, prestarted
 
 pytestmark = pytest.mark.torch
 
@@ -58,7 +59,7 @@ WRONG: Mapping[str, tuple[str, tuple[tuple[str, str, str], ...]]] = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("observed") / "run"
-    made = prestarted_program("run", SPECS, "--out", out)
+    made = called("run", SPECS, "--out", out, env=prestarted())
     assert made.returncode == ExitCode.FAILED, made.stderr
     return out
 
@@ -89,7 +90,7 @@ def test_a_planted_fault_is_seen_for_its_reason(name: str, results: Mapping[str,
 
 
 def test_no_expectation_of_a_right_spec_could_not_have_failed(folder: Path):
-    audited = program("audit", folder)
+    audited = called("audit", folder)
     assert "100.0%" in audited.stdout, audited.stdout
 
 

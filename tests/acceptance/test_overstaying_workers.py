@@ -39,13 +39,17 @@ steps:
 """
 
 
+NEW_ZYGOTE = pytest.mark.nightly(reason="starts a second zygote; test_hostile_workers stops the zygote in every run of the tests")
 SLOW = pytest.mark.nightly(reason="each of four cases imports torch; the same is tested with forks")
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("isolation", ["case", pytest.param("process", marks=SLOW)])
-def test_it_delays_no_other_case_and_is_named(tmp_path, isolation):
-    spec = SPEC if isolation == "case" else SPEC.replace("parent, ", "")  # there is no template to stop
+@pytest.mark.parametrize(
+    ("isolation", "stops_zygote"),
+    [("case", False), pytest.param("case", True, marks=NEW_ZYGOTE), pytest.param("process", False, marks=SLOW)],
+)
+def test_it_delays_no_other_case_and_is_named(tmp_path, isolation, stops_zygote):
+    spec = SPEC if stops_zygote else SPEC.replace("parent, ", "")
     (tmp_path / "stay.yaml").write_text(spec)
     done = prestarted_program("run", tmp_path / "stay.yaml", "--out", tmp_path / "out", "--isolation", isolation)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -22,6 +22,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 
 from runner.core.outcomes import JUnitTag, Outcome
 from runner.record.journal import read_run
+from tests.called import called
 from tests.fakes import ROOT, environment, line_with, prestarted, prestarted_program, program
 from tests.ran import Ran
 
@@ -64,7 +65,7 @@ ODD = "host-fail[backend=host,value=%24HOME%27%60%22%2A]"
 
 
 def run(out: Path, *arguments: object, **options: Any) -> Ran:
-    done = prestarted_program("run", *arguments, "--out", out, **options)
+    done = called("run", *arguments, "--out", out, **{"env": prestarted(), **options})
     return Ran(out, done.returncode, done.stdout, done.stderr)
 
 
@@ -293,7 +294,7 @@ def truncated(judged: Ran, out: Path) -> None:
 def resumed(judged: Ran, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     out = tmp_path_factory.mktemp("resumed") / "out"
     truncated(judged, out)
-    done = prestarted_program("run", JUDGED, "--resume", out)
+    done = called("run", JUDGED, "--resume", out, env=prestarted())
     return Ran(out, done.returncode, done.stdout, done.stderr)
 
 
@@ -321,7 +322,7 @@ def test_a_resumed_run_ends_as_if_nothing_had_happened(judged, resumed):
 
 
 def test_a_run_that_ended_is_not_resumed(judged):
-    done = program("run", JUDGED, "--resume", judged.out)
+    done = called("run", JUDGED, "--resume", judged.out)
     assert (done.returncode, "came to its end" in done.stderr) == (2, True)
 
 
@@ -329,7 +330,7 @@ def test_other_cases_are_not_resumed(judged, tmp_path):
     truncated(judged, tmp_path / "out")
     before = (tmp_path / "out" / "run.jsonl").read_bytes()
     for arguments in ([JUDGED / "pass.yaml"], [JUDGED, "--backend", "cpu"]):
-        done = program("run", *arguments, "--resume", tmp_path / "out")
+        done = called("run", *arguments, "--resume", tmp_path / "out")
         assert done.returncode == 2, done.stderr
     assert (tmp_path / "out" / "run.jsonl").read_bytes() == before
 
@@ -346,7 +347,10 @@ def test_nothing_executed_is_no_success(tmp_path):
     assert (suite.tests, suite.skipped, suite.failures, suite.errors) == (1, 1, 0, 0)
 
 
-@pytest.mark.parametrize(("name", "code"), [("host", 1), ("module", 1), ("cuda", 4)])
+OTHER_NAMES = pytest.mark.nightly(reason="one run for each answer to --require is made by every run of the tests")
+
+
+@pytest.mark.parametrize(("name", "code"), [pytest.param("host", 1, marks=OTHER_NAMES), ("module", 1), ("cuda", 4)])
 def test_what_is_required_may_not_be_unavailable(tmp_path, name, code):
     ran = run(tmp_path / "out", UNAVAILABLE, "--require", name)
     assert ran.code == code
@@ -359,9 +363,9 @@ def test_what_is_required_may_not_be_unavailable(tmp_path, name, code):
         assert junit_cases(ran)["unavailable[backend=host]"].result[0].type == "unavailable"
 
 
-@pytest.mark.parametrize("name", ["redis", "rocm-ck", "gpus"])
+@pytest.mark.parametrize("name", [pytest.param("redis", marks=OTHER_NAMES), pytest.param("rocm-ck", marks=OTHER_NAMES), "gpus"])
 def test_a_required_name_that_no_case_uses_fails_the_run(tmp_path, name):
-    done = prestarted_program("run", JUDGED / "host-pass.yaml", "--require", "host", "--require", name, "--out", tmp_path / "out")
+    done = called("run", JUDGED / "host-pass.yaml", "--require", "host", "--require", name, "--out", tmp_path / "out", env=prestarted())
     assert done.returncode == 4
     assert done.stderr.count(f"--require {name}: no selected case uses {name}") == 2  # a warning before the run, the reason after it
     assert "--require host" not in done.stderr
@@ -371,7 +375,7 @@ def test_a_required_name_that_no_case_uses_fails_the_run(tmp_path, name):
 
 @pytest.mark.parametrize("arguments", [["--select", "no-such*"], ["--backend", "rocm-ck"]])
 def test_nothing_selected_is_no_success(tmp_path, arguments):
-    done = program("run", UNAVAILABLE, *arguments, "--out", tmp_path / "out")
+    done = called("run", UNAVAILABLE, *arguments, "--out", tmp_path / "out")
     assert done.returncode == 4
     assert not (tmp_path / "out").exists()
 
@@ -392,7 +396,7 @@ def test_nothing_selected_is_no_success(tmp_path, arguments):
     ],
 )
 def test_wrong_usage_runs_nothing(tmp_path, arguments, words):
-    done = program("run", UNAVAILABLE, *arguments, "--out", tmp_path / "out")
+    done = called("run", UNAVAILABLE, *arguments, "--out", tmp_path / "out")
     assert (done.returncode, words in done.stderr) == (2, True), done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
@@ -401,7 +405,7 @@ def test_wrong_usage_runs_nothing(tmp_path, arguments, words):
 def test_an_invalid_spec_runs_nothing(tmp_path):
     (tmp_path / "bad.yaml").write_text("summary: A spec that is wrong\nbackends: [cpx]\nexpekt: []\n")
     shutil.copy(UNAVAILABLE, tmp_path / "good.yaml")
-    done = program("run", tmp_path, "--out", tmp_path / "out")
+    done = called("run", tmp_path, "--out", tmp_path / "out")
     assert done.returncode == 2
     assert "nothing was run" in done.stderr
     assert "bad.yaml:" in done.stderr
@@ -415,14 +419,14 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_run(tmp_path,
     options = {"--out": tmp_path / "out", option: place if place.startswith("/") else tmp_path / place}
     if option == "--junit":
         options[option] = f"{options[option]}/report.xml"
-    done = program("run", UNAVAILABLE, *[word for pair in options.items() for word in pair])
+    done = called("run", UNAVAILABLE, *[word for pair in options.items() for word in pair])
     assert (done.returncode, "cannot write to" in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "out" / "run.jsonl").exists()
 
 
 def test_a_folder_that_holds_a_run_is_left_alone(judged):
     before = (judged.out / "run.jsonl").read_bytes()
-    done = program("run", UNAVAILABLE, "--out", judged.out)
+    done = called("run", UNAVAILABLE, "--out", judged.out)
     assert (done.returncode, "holds a run already" in done.stderr) == (2, True)
     assert (judged.out / "run.jsonl").read_bytes() == before
 
@@ -443,8 +447,8 @@ def test_a_run_without_a_name_becomes_the_latest(tmp_path):
 
 
 def test_shards_are_a_partition(tmp_path):
-    everything = json.loads(program("list", JUDGED, "--json").stdout)
-    parts = [json.loads(program("list", JUDGED, "--json", "--shard", f"{index}/3").stdout) for index in (1, 2, 3)]
+    everything = json.loads(called("list", JUDGED, "--json").stdout)
+    parts = [json.loads(called("list", JUDGED, "--json", "--shard", f"{index}/3").stdout) for index in (1, 2, 3)]
     names = [entry["id"] for part in parts for entry in part]
     assert sorted(names) == sorted(entry["id"] for entry in everything) == sorted(OUTCOMES)
     assert all(parts)

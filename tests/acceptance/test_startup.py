@@ -12,6 +12,7 @@ import pytest
 from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
 from runner.language.read import schema
+from tests.called import called
 from tests.conftest import GOOD
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,23 +69,28 @@ def test_the_watch_sees_torch(program: Program) -> None:
     assert "torch" in json.loads(report.read_text())
 
 
+NIGHTLY = pytest.mark.nightly(
+    reason="each needs a new Python; a run, a list, an explanation and a validation are watched by every run of the tests"
+)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        ("--help", ExitCode.OK),
-        ("--version", ExitCode.OK),
-        ("run --help", ExitCode.OK),
-        ("list good", ExitCode.OK),
+        pytest.param("--help", ExitCode.OK, marks=NIGHTLY),
+        pytest.param("--version", ExitCode.OK, marks=NIGHTLY),
+        pytest.param("run --help", ExitCode.OK, marks=NIGHTLY),
+        pytest.param("list good", ExitCode.OK, marks=NIGHTLY),
         ("list --json good", ExitCode.OK),
-        ("list", ExitCode.OK),
+        pytest.param("list", ExitCode.OK, marks=NIGHTLY),
         ("explain * good", ExitCode.OK),
-        ("validate good", ExitCode.OK),
-        ("validate --json good", ExitCode.OK),
+        pytest.param("validate good", ExitCode.OK, marks=NIGHTLY),
+        pytest.param("validate --json good", ExitCode.OK, marks=NIGHTLY),
         ("validate bad broken good", ExitCode.USAGE),
-        ("list bad", ExitCode.USAGE),
-        ("run bad --out out", ExitCode.USAGE),
+        pytest.param("list bad", ExitCode.USAGE, marks=NIGHTLY),
+        pytest.param("run bad --out out", ExitCode.USAGE, marks=NIGHTLY),
         ("run good --select nothing --out out", ExitCode.NOTHING),
-        ("nonsense", ExitCode.USAGE),
+        pytest.param("nonsense", ExitCode.USAGE, marks=NIGHTLY),
     ],
 )
 def test_torch_is_not_imported(arguments: str, code: ExitCode, program: Program) -> None:
@@ -152,7 +158,7 @@ NONE = "no case is selected: none of the 2 cases that were read matches {} ('lis
     ],
 )
 def test_exit_codes(arguments: str, code: int, out: str, err: str, program: Program) -> None:
-    done = program(*arguments.split())
+    done = called(*arguments.split(), cwd=program.folder)
     assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
 
 
@@ -166,7 +172,7 @@ def strict(text: str) -> Any:
 
 
 def test_json_of_list(program: Program) -> None:
-    done = program("list", "good", "--json")
+    done = called("list", "good", "--json", cwd=program.folder)
     found = strict(done.stdout)
     assert done.returncode == ExitCode.OK
     schema._validator_of(schema.resolved("list")).validate(found)
@@ -187,7 +193,7 @@ def test_json_of_list(program: Program) -> None:
 
 
 def test_json_of_explain(program: Program) -> None:
-    done = program("explain", "*", "good", "--json")
+    done = called("explain", "*", "good", "--json", cwd=program.folder)
     found = strict(done.stdout)
     assert done.returncode == ExitCode.OK
     assert [case["params"] for case in found] == [{"repeat": 1}, {"repeat": {"$float": "nan"}}]
@@ -196,13 +202,13 @@ def test_json_of_explain(program: Program) -> None:
 
 
 def test_json_of_an_empty_list(program: Program) -> None:
-    done = program("list", "good", "--json", "--select", "nothing")
+    done = called("list", "good", "--json", "--select", "nothing", cwd=program.folder)
     assert (done.returncode, strict(done.stdout)) == (ExitCode.NOTHING, [])
 
 
 @pytest.mark.parametrize(("folder", "valid", "counts"), [("good", True, (1, 2, 0)), ("bad", False, (0, 0, 1))])
 def test_json_of_validate(folder: str, valid: bool, counts: tuple[int, int, int], program: Program) -> None:
-    done = program("validate", folder, "--json")
+    done = called("validate", folder, "--json", cwd=program.folder)
     found = strict(done.stdout)
     assert done.returncode == (ExitCode.OK if valid else ExitCode.USAGE)
     schema._validator_of(schema.resolved("validate")).validate(found)

@@ -11,7 +11,8 @@ from junitparser import JUnitXml
 
 from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
-from tests.fakes import ROOT, prestarted, prestarted_program
+from tests.called import called
+from tests.fakes import ROOT, prestarted
 
 pytestmark = pytest.mark.torch
 
@@ -59,7 +60,7 @@ def test_a_case_that_harms_the_records_fails_the_run(tmp_path: Path, harm: str) 
     (tmp_path / "specs" / "honest.yaml").write_text(HONEST)
     (tmp_path / "specs" / "tampers.yaml").write_text(TAMPERS.format(harm=HARM[harm]))
     out = tmp_path / "out"
-    done = prestarted_program("run", tmp_path / "specs", "--out", out, "--jobs", "2", env=prestarted(VICTIM=str(out)))
+    done = called("run", tmp_path / "specs", "--out", out, "--jobs", "2", env=prestarted(VICTIM=str(out)))
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     last = done.stderr.splitlines()[-1]
@@ -68,7 +69,7 @@ def test_a_case_that_harms_the_records_fails_the_run(tmp_path: Path, harm: str) 
     assert "changed" in report["run"][0].message
     assert report.keys() <= {"run", "honest[backend=host]", "tampers[backend=host]"}
     for command in (["run", tmp_path / "specs", "--resume", out], ["audit", out], ["merge", out, "--out", tmp_path / "merged"]):
-        assert prestarted_program(*command, env=prestarted(VICTIM=str(out))).returncode == 2
+        assert called(*command, env=prestarted(VICTIM=str(out))).returncode == 2
 
 
 WAITS = HONEST.replace(
@@ -91,13 +92,13 @@ def test_two_runs_into_one_folder(tmp_path: Path) -> None:
     while not (out / "run.lock").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     for command in (["run", tmp_path / "honest.yaml", "--out", out], ["run", tmp_path / "honest.yaml", "--resume", out]):
-        done = prestarted_program(*command, env=prestarted(GO=str(out)))
+        done = called(*command, env=prestarted(GO=str(out)))
         assert done.returncode == 2
         assert f"{out}: process {first.pid} is writing a run there" in done.stderr or "no run" in done.stderr
     while not (out / "run.jsonl").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     for command in (["audit", out], ["merge", out, "--out", tmp_path / "merged"], ["merge", out, "--out", out]):
-        done = prestarted_program(*command)
+        done = called(*command)
         assert (done.returncode, f"process {first.pid} is still writing this run" in done.stderr) == (2, True), done.stderr
     go.touch()
     _, err = first.communicate(timeout=120)
@@ -124,7 +125,7 @@ def test_no_secret_stands_in_a_record(tmp_path: Path) -> None:
     (tmp_path / "loud.yaml").write_text(LOUD)
     out = tmp_path / "out"
     selected = ["--select", "*", "--select", "https://u:planted-url@h/?planted=1", "--select=--token=planted-option"]
-    done = prestarted_program("run", tmp_path / "loud.yaml", "--out", out, *selected, env=prestarted(**SECRETS))
+    done = called("run", tmp_path / "loud.yaml", "--out", out, *selected, env=prestarted(**SECRETS))
     assert done.returncode == 1
     for text in (done.stdout, done.stderr, (out / "run.jsonl").read_text(), (out / "junit.xml").read_text()):
         assert "planted" not in text
@@ -143,13 +144,13 @@ waivers:
 def test_what_failed_as_expected_was_executed_and_what_did_not_run_is_said(tmp_path: Path) -> None:
     (tmp_path / "honest.yaml").write_text(HONEST.replace("return 1", "return 2"))
     (tmp_path / "waivers.yaml").write_text(WAIVER)
-    done = prestarted_program("run", tmp_path / "honest.yaml", "--waivers", tmp_path / "waivers.yaml", "--out", tmp_path / "out")
+    done = called("run", tmp_path / "honest.yaml", "--waivers", tmp_path / "waivers.yaml", "--out", tmp_path / "out", env=prestarted())
     assert done.returncode == 0, done.stderr
     assert [json.loads(line).get("exit_code") for line in (tmp_path / "out" / "run.jsonl").read_text().splitlines()][-1] == 0
     more = ["--waivers", tmp_path / "waivers.yaml", "--min-executed", "3"]
-    done = prestarted_program("run", tmp_path / "honest.yaml", *more, "--out", tmp_path / "more")
+    done = called("run", tmp_path / "honest.yaml", *more, "--out", tmp_path / "more", env=prestarted())
     assert (done.returncode, done.stderr.splitlines()[-1]) == (4, "1 of 1 selected were executed, fewer than --min-executed 3")
     (tmp_path / "gpus.yaml").write_text(HONEST.replace("backends: [host]", 'backends: [host]\nrequires: [{gpus: ">=99"}]'))
-    done = prestarted_program("run", tmp_path / "gpus.yaml", "--out", tmp_path / "none")
+    done = called("run", tmp_path / "gpus.yaml", "--out", tmp_path / "none", env=prestarted())
     assert done.returncode == 4
     assert done.stderr.splitlines()[-1].startswith("nothing was executed, of 1 selected: 1 x ")

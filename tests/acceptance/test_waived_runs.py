@@ -8,7 +8,8 @@ from junitparser import Failure, JUnitXml, Skipped
 from runner.core.outcomes import Outcome
 from runner.core.results import WaiverEffect
 from runner.record.journal import Run, read_run
-from tests.fakes import ROOT, prestarted_program
+from tests.called import called
+from tests.fakes import ROOT, prestarted
 
 pytestmark = pytest.mark.torch
 
@@ -50,7 +51,7 @@ def ran(tmp_path: Path, text: str, *names: str) -> tuple[int, str, str, Run]:
     (tmp_path / "known.yaml").write_text(text)
     select = [word for name in names for word in ("--select", name)]
     out = tmp_path / "out"
-    done = prestarted_program("run", JUDGED, *select, "--waivers", tmp_path / "known.yaml", "--jobs", "1", "--out", out)
+    done = called("run", JUDGED, *select, "--waivers", tmp_path / "known.yaml", "--jobs", "1", "--out", out, env=prestarted())
     return done.returncode, done.stdout, done.stderr, read_run(out / "run.jsonl")
 
 
@@ -81,6 +82,7 @@ def test_known_failures_beside_a_pass_are_a_success(tmp_path: Path) -> None:
     assert junit[PASSES] == []
 
 
+@pytest.mark.nightly(reason="the test above runs the same case beside others, and test_exits tests the exit code")
 def test_known_failures_alone_were_executed(tmp_path: Path) -> None:
     code, _, _, run = ran(tmp_path, WAIVERS, CRASHES)
     assert (code, [result.outcome for result in run.results]) == (0, [Outcome.XFAIL])
@@ -122,7 +124,7 @@ def test_a_waiver_that_is_over_or_names_another_failure_excuses_nothing(tmp_path
 def test_a_wrong_file_runs_nothing(tmp_path: Path, command: str) -> None:
     (tmp_path / "known.yaml").write_text(WAIVERS.replace("type: crash", "type: error"))
     out = ["--out", tmp_path / "out"] if command == "run" else []
-    done = prestarted_program(command, JUDGED / "host-pass.yaml", "--waivers", tmp_path / "known.yaml", *out)
+    done = called(command, JUDGED / "host-pass.yaml", "--waivers", tmp_path / "known.yaml", *out)
     assert done.returncode == 2
     assert "known.yaml:9:21: an error cannot be waived" in (done.stderr if command == "run" else done.stdout)
     assert not (tmp_path / "out").exists()

@@ -5,7 +5,8 @@ import pytest
 from runner.cli.parser import main
 from runner.core.exit_codes import ExitCode
 from runner.core.outcomes import Outcome
-from tests.fakes import ROOT, prestarted_program
+from tests.called import called
+from tests.fakes import ROOT, prestarted
 from tests.ran import Ran
 
 pytestmark = pytest.mark.torch
@@ -32,7 +33,7 @@ OUTCOMES = {
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     out = tmp_path_factory.mktemp("words") / "out"
-    done = prestarted_program("run", WORDS, "--out", out)
+    done = called("run", WORDS, "--out", out, env=prestarted())
     return Ran(out, done.returncode, done.stdout, done.stderr)
 
 

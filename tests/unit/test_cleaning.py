@@ -90,6 +90,11 @@ def test_every_setting_can_be_read_in_this_torch() -> None:
     assert list(settings.bring_back()) == []
 
 
+OTHER_CHANGE = pytest.mark.nightly(reason="another change that is restored, and one that is said, are tested by every run of the tests")
+OTHER_TABLE = pytest.mark.nightly(reason="an entry in one table of torch, and an operator, are tested by every run of the tests")
+OTHER_FAILURE = pytest.mark.nightly(reason="a reset that fails is tested by every run of the tests")
+
+
 # -- what is brought back -------------------------------------------------------------------------------------------
 
 
@@ -188,7 +193,7 @@ BROUGHT_BACK: dict[str, tuple[Callable[[], object], Callable[[], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", every(tuple(BROUGHT_BACK), 14))
+@pytest.mark.parametrize("name", every(tuple(BROUGHT_BACK), 20))
 def test_it_is_brought_back(name: str, baseline: Baseline) -> None:
     change, probe = BROUGHT_BACK[name]
     counting.clear_counters()
@@ -224,6 +229,7 @@ def test_a_warning_that_came_once_comes_again(baseline: Baseline, monkeypatch: p
             assert [str(one.message) for one in caught] == ["look out"] * count
 
 
+@OTHER_CHANGE
 def test_what_torch_logs_once_is_logged_again(baseline: Baseline, caplog: pytest.LogCaptureFixture) -> None:
     logger = logging.getLogger("state.test")
     for count in (1, 2):
@@ -270,7 +276,7 @@ REPLACED = (
 )
 
 
-@pytest.mark.parametrize("path", every(REPLACED, 12))
+@pytest.mark.parametrize("path", every(REPLACED, len(REPLACED)))
 def test_what_stays_replaced_is_said(path: str, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     parent, _, name = path.rpartition(".")
     owner: Any = os.path if parent == "os.path" else lookup.resolve(parent)
@@ -358,7 +364,7 @@ def ways(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str
 WAYS = list(ways(pytest.MonkeyPatch()))
 
 
-@pytest.mark.parametrize("way", every(WAYS, 12))
+@pytest.mark.parametrize("way", every(WAYS, len(WAYS)))
 def test_what_measures_a_case_is_watched(way: str, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         change, path = ways(patch)[way]
@@ -387,6 +393,7 @@ def test_a_setting_that_is_brought_back_is_no_contamination(baseline: Baseline) 
     assert contaminated(baseline, change) == ""
 
 
+@OTHER_CHANGE
 def test_what_is_put_back_by_the_case_is_not_said(baseline: Baseline) -> None:
     original = torch._inductor.compile_fx.compile_fx
 
@@ -399,11 +406,13 @@ def test_what_is_put_back_by_the_case_is_not_said(baseline: Baseline) -> None:
     assert torch._inductor.compile_fx.compile_fx is original
 
 
+@OTHER_CHANGE
 def test_a_function_that_is_gone_is_said(baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch._inductor.utils, "ceildiv")
     assert "torch._inductor.utils.ceildiv stays replaced" in after(baseline, lambda: None)
 
 
+@OTHER_CHANGE
 def test_a_lowering_that_is_another_is_said(baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._inductor.lowering import lowerings
 
@@ -411,7 +420,9 @@ def test_a_lowering_that_is_another_is_said(baseline: Baseline, monkeypatch: pyt
     assert "torch._inductor.lowering.lowerings[aten.mul.Tensor] stays replaced" in after(baseline, lambda: None)
 
 
-@pytest.mark.parametrize("path", ["torch._inductor.lowering.lowerings", "torch._inductor.decomposition.decompositions"])
+@pytest.mark.parametrize(
+    "path", ["torch._inductor.lowering.lowerings", pytest.param("torch._inductor.decomposition.decompositions", marks=OTHER_TABLE)]
+)
 def test_what_is_registered_for_an_operator_is_said(path: str, baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     table = lookup.resolve(path)
     monkeypatch.setitem(table, "state::operator", another)
@@ -420,6 +431,7 @@ def test_what_is_registered_for_an_operator_is_said(path: str, baseline: Baselin
     assert after(baseline, lambda: None) == ""
 
 
+@OTHER_TABLE
 def test_a_pattern_is_said(baseline: Baseline) -> None:
     from torch._inductor.fx_passes import post_grad
     from torch._inductor.pattern_matcher import Arg, CallFunction, register_graph_pattern
@@ -446,9 +458,12 @@ def test_an_operator_is_said_until_it_is_gone(baseline: Baseline) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "library = torch.library.Library('state_case', 'DEF')\nlibrary.define('a(Tensor x) -> Tensor')\n"
-        "library.impl('a', lambda x: x, 'CPU')",
-        "torch.library.define('state_case::b', '(Tensor x) -> Tensor')",
+        pytest.param(
+            "library = torch.library.Library('state_case', 'DEF')\nlibrary.define('a(Tensor x) -> Tensor')\n"
+            "library.impl('a', lambda x: x, 'CPU')",
+            marks=OTHER_TABLE,
+        ),
+        pytest.param("torch.library.define('state_case::b', '(Tensor x) -> Tensor')", marks=OTHER_TABLE),
         "@torch.library.custom_op('state_case::c', mutates_args=())\ndef c(x: torch.Tensor) -> torch.Tensor:\n    return x.clone()",
     ],
 )
@@ -459,6 +474,7 @@ def test_an_operator_of_a_spec_stays_and_is_said(text: str, baseline: Baseline) 
     assert "torch.library._defs changed (+state_case::" in said
 
 
+@OTHER_TABLE
 def test_allowing_a_function_in_graphs_is_said(baseline: Baseline) -> None:
     from torch._dynamo import trace_rules
 
@@ -471,6 +487,7 @@ def test_allowing_a_function_in_graphs_is_said(baseline: Baseline) -> None:
         trace_rules._allowed_callable_ids.remove(id(another))
 
 
+@OTHER_TABLE
 def test_a_hook_of_every_module_is_said(baseline: Baseline) -> None:
     handle = torch.nn.modules.module.register_module_forward_hook(another)
     try:
@@ -512,6 +529,7 @@ def test_what_cannot_be_cleaned_is_said_and_the_rest_is_done(baseline: Baseline,
     assert torch.get_default_dtype() is torch.float32
 
 
+@OTHER_FAILURE
 def test_an_undoing_that_fails_is_said(baseline: Baseline) -> None:
     def refuse() -> None:
         raise KeyError("gone")
@@ -524,6 +542,7 @@ def test_an_undoing_that_fails_is_said(baseline: Baseline) -> None:
     assert torch.get_default_dtype() is torch.float32
 
 
+@OTHER_FAILURE
 def test_an_option_that_takes_no_value_any_more_is_said(baseline: Baseline, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AttributeError("closed")
@@ -540,6 +559,7 @@ def test_an_option_that_takes_no_value_any_more_is_said(baseline: Baseline, monk
         torch._inductor.config.max_autotune = False
 
 
+@OTHER_FAILURE
 def test_a_case_that_ends_its_worker_is_not_kept(baseline: Baseline) -> None:
     with pytest.raises(SystemExit):
         after(baseline, sys.exit)
@@ -590,6 +610,7 @@ def test_cleaning_after_a_case_costs_little(baseline: Baseline) -> None:
     assert cost(lambda: after(baseline, lambda: None), bound=5) < 5
 
 
+@pytest.mark.nightly(reason="paid once a worker; what each case pays is measured by every run of the tests")
 @pytest.mark.usefixtures("frozen")
 def test_noting_the_first_state_costs_little(baseline: Baseline) -> None:
     """Each shared worker pays it once: 7.3 walks, some 0.3 s of CPU time."""

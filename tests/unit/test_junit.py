@@ -434,6 +434,7 @@ def test_when_nothing_fits_every_case_still_has_its_verdict(report: Path, monkey
     assert len(root.findall("testsuite/properties")) == 1
 
 
+@pytest.mark.nightly(reason="38 MB of text; test_the_file_is_capped_by_its_texts_and_no_case_goes reaches a cap that is made small")
 def test_the_real_cap_holds(report: Path) -> None:
     filler = "x" * 64_000
     root = document(report, *(result(number, stderr=filler) for number in range(600)))

@@ -598,11 +598,16 @@ ACCIDENTS = {"TYPE_CHECKING"}
 """An imported bool that torch takes for an option because it cannot tell it from a variable."""
 
 
+WITH_TORCH = pytest.mark.nightly(reason="imports torch and compiles; test_the_table_of_the_installed_torch_is_fresh reads the same source")
+
+
+@WITH_TORCH
 @pytest.mark.parametrize("kind", ["config", "dynamo_config", "functorch_config"])
 def test_options_are_those_of_torch(scanned: Names, observed: dict[str, Any], kind: str) -> None:
     assert set(scanned.options[kind]) == set(observed["options"][kind]) - ACCIDENTS
 
 
+@WITH_TORCH
 def test_counters_that_torch_bumps_are_known(torch_here: InstalledTorch, observed: dict[str, Any]) -> None:
     tables = NameTables.load(torch_here)
     bumped = [f"{space}.{name}" for space, names in observed["counters"].items() for name in names]
@@ -610,5 +615,6 @@ def test_counters_that_torch_bumps_are_known(torch_here: InstalledTorch, observe
     assert [name for name in bumped if not tables.lookup(COUNTER, name).here] == []
 
 
+@WITH_TORCH
 def test_metrics_are_those_of_torch(scanned: Names, observed: dict[str, Any]) -> None:
     assert set(observed["metrics"]) <= set(scanned.metrics)

@@ -347,7 +347,12 @@ def calls(driver: Path, folder: Path, *parts: str, **variables: str) -> list[str
     return log.read_text().split() if log.exists() else []
 
 
-@pytest.mark.parametrize("asked", ["0", "1"], ids=["cuda", "nvml"])
+NVML = pytest.param(
+    "1", marks=pytest.mark.nightly(reason="imports torch; the other way to ask is tested by every run of the tests"), id="nvml"
+)
+
+
+@pytest.mark.parametrize("asked", [pytest.param("0", id="cuda"), NVML])
 def test_the_driver_counts_its_calls(asked: str, driver: Path, tmp_path: Path) -> None:
     found = calls(driver, tmp_path, "import torch; torch.cuda.is_available()", PYTORCH_NVML_BASED_CUDA_CHECK=asked)
     assert [name for name in found if name.startswith("nvml" if asked == "1" else "cu")]
