@@ -283,6 +283,8 @@ class FakeExecutor:
         """How many jobs were dropped."""
         self.settings: ExecutorSettings | None = None
         self.is_closed = False
+        self.predicates_hold = False
+        """Whether it answers the questions of cases, with yes; else it does not know."""
         self.activity = Activity()
         self.warnings: tuple[str, ...] = ()
         self._waiting: deque[Job] = deque()
@@ -299,7 +301,7 @@ class FakeExecutor:
                 return
             job = self._waiting.popleft()
             if job.plan is None:
-                facts = {**FACTS, ANSWERS: dict.fromkeys(job.questions, HOLDS)}
+                facts = {**FACTS, ANSWERS: dict.fromkeys(job.questions, HOLDS)} if self.predicates_hold else dict(FACTS)
                 yield Execution(job=job, observation=facts, ending=ENDED, seconds=1.0, isolation="fork")
             else:
                 self.jobs.append(job)

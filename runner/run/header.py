@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from runner import __version__
 from runner.core.case import Case
@@ -57,10 +56,11 @@ def option_texts(options: RunOptions) -> dict[str, str]:
     ``--resume`` and ``merge`` compare these texts with those of other runs.
     """
     names = sorted(field.name for field in fields(options))
-    return redacted_texts({name.replace("_", "-"): _text(getattr(options, name)) for name in names})
+    return redacted_texts({name.replace("_", "-"): option_text(getattr(options, name)) for name in names})
 
 
-def _text(value: str | float | bool | Path | tuple[str | Path, ...] | None) -> str:
+def option_text(value: object) -> str:
+    """Return the value of one option as a header has it."""
     if value is None or value is False:
         return ""
     return shlex.join(redacted_command(list(map(str, value)))) if isinstance(value, tuple) else str(value)

@@ -28,6 +28,7 @@ from runner.record.evidence import EvidenceAltered, RecordedFiles
 from runner.record.journal import Run, digest_of_selection, totals
 from runner.record.submission.layout import SHIPPED
 from runner.run import observed, rejudge, verification_claims, verification_files
+from runner.run.header import option_text
 from runner.run.profile import ISOLATION, REFUSED, cases_of
 from runner.run.recorded import files_of
 from runner.run.verification_claims import Known
@@ -327,7 +328,7 @@ def _options(header: RunHeader) -> Iterator[str]:
         given = header.options.get(option)
         if name == "paths" or given is None:
             continue  # those of the profile stand there
-        if given != ("" if default in (None, ()) else str(default)):
+        if given != option_text(default):
             yield f"the run has --{option} {given}, which does not go with a profile: {why}"
     if header.options.get("isolation", "case") not in ISOLATION:
         yield f"the run has --isolation {header.options['isolation']}, in which a failure is run again"

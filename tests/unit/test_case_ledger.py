@@ -213,7 +213,7 @@ def test_a_run_names_what_it_did_not_execute_of_the_ledger(run, specs, capsys) -
         {"file": "specs/ledger.txt", "cases": 8, "executed": 2, "not_executed": {"lost: no spec has this case": 4, unselected: 2}}
     ]
     printed = capsys.readouterr().out.splitlines()
-    assert printed[-4:-1] == [
+    assert printed[-5:-2] == [
         "6 of 8 cases in specs/ledger.txt were not executed:",
         "      4  lost: no spec has this case",
         f"      2  {unselected}",

@@ -188,6 +188,7 @@ def test_a_resumed_run_asks_what_the_recorded_cases_need_too(
         return dataclasses.replace(passed(job), observation={**PASSED, "id": job.name.rpartition(" (")[0]})
 
     executor = use_executor(monkeypatch, one_ends)
+    executor.predicates_hold = True
     assert main(["run", "spec.yaml", "zero.yaml", "--out", "out"]) == ExitCode.INTERRUPTED
     (ended,) = [result for result in read_run(Path("out/run.jsonl")).results if result.outcome.label == "PASS"]
     assert ended.case_id == "spec[backend=cpu]"

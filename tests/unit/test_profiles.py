@@ -22,6 +22,7 @@ from runner.language.read import schema
 from runner.language.waivers import load_waivers
 from runner.plan.profile_cases import Resolved, resolve
 from runner.record.journal import JournalError, read_run
+from runner.run.header import option_text, option_texts
 from runner.run.profile import REFUSED, cases_of
 from tests.fakes import ENDED, observation, seen, shipped_suite, use_executor
 
@@ -290,7 +291,7 @@ def test_a_run_of_a_profile_runs_its_cases_and_states(run: Run, capsys: pytest.C
     printed = capsys.readouterr()
     assert "profile ours 1.0, sha256 " in printed.out
     assert "  P0  CONFORMANT: 2 executed of 2 required, 2 passed\n" in printed.out
-    assert "CONFORMANT: 4 executed of 4 required\nexecuted 4 of 4 selected, 0 unavailable; report: " in printed.out
+    assert "CONFORMANT: 4 executed of 4 required\npage: out/index.html\nexecuted 4 of 4 selected, 0 unavailable; report: " in printed.out
     assert "INCOMPLETE" not in printed.err
     junit = Path("out/junit.xml").read_text()
     for name, value in {"profile": "ours 1.0", "statement": "CONFORMANT", "statement.executed": "4"}.items():
@@ -413,6 +414,8 @@ def test_the_table_of_refused_options_has_their_defaults() -> None:
     assert isinstance(options, RunOptions)
     assert set(REFUSED) <= {field.name for field in fields(RunOptions)}
     assert {name: default for name, (default, _) in REFUSED.items()} == {name: getattr(options, name) for name in REFUSED}
+    texts = option_texts(options)  # verify compares what a header has
+    assert {name: option_text(default) for name, (default, _) in REFUSED.items()} == {one: texts[one.replace("_", "-")] for one in REFUSED}
 
 
 def test_another_torch_is_refused_before_anything_runs(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

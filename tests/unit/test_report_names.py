@@ -13,6 +13,7 @@ WRITTEN_BY_COMMANDS = {
     "latest": "points to the newest run",
     "20260301T120000Z-1a2b3c": "an example of a run's folder",
     "ci": "what the examples of a workflow write",
+    "history.sqlite": "where runs are kept, once the user has made it",
     "operators-cpu": "what a command of the operator suite writes",
     "operators-cuda": "what a command of the operator suite writes",
 }

@@ -11,6 +11,7 @@ from runner.core.options import MergeOptions
 from runner.report import statement, table
 from runner.report.console import print_report, wants_color, why_nothing
 from runner.report.coverage import lines_of
+from runner.report.excerpts import Excerpts
 from runner.run.merging import Merged, merge, read_parts
 from runner.system import output
 
@@ -64,6 +65,7 @@ def _print(merged: Merged) -> None:
         lets_flaky_pass=merged.joined.header.lets_flaky_pass,
         folder=Path(shown_path(merged.folder.path)),
         not_requested=merged.joined.header.not_requested,
+        source=Excerpts(merged.joined.header.specs),
         coverage=[*lines_of(merged.joined.footer), *statement.lines_of(merged.joined.footer)],
         page=merged.folder.page,
     )
