@@ -1,7 +1,7 @@
-"""Make the pictures of the tutorial: ``python docs/make_pictures.py`` writes ``docs/tutorial/pictures``. Needs the extra ``browser`` and a Chromium.
+"""Make the pictures of the tutorial: ``python docs/make_pictures.py`` writes ``docs/tutorial/pictures``. Needs the extra ``browser``.
 
-The files are those of the pages. A run of them is judged and reported as any run, in a process of its own below a terminal; in place of workers,
-it takes what workers observed when ``python docs/make_pictures.py --record`` ran the same commands with torch.
+The files are those of the pages. A run of them is judged and reported as any run, in a process of its own below a terminal; in place of
+workers, it takes what workers observed when ``python docs/make_pictures.py --record`` ran the same commands with torch.
 """
 
 import argparse
@@ -13,15 +13,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import tests.fakes
 from runner.cli.parser import main as runner_main
 from runner.core.observation import Ending
@@ -31,6 +31,7 @@ from runner.record.journal import read_run
 from runner.system.availability import ANSWERS
 from tests.fences import FILES, Fence, fences, write
 
+ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "docs" / "tutorial" / f"{name}.md" for name in ("first-spec", "first-red-case", "first-backend")]
 PICTURES = ROOT / "docs" / "tutorial" / "pictures"
 RECORDED = ROOT / "tests" / "data" / "tutorial.json"
@@ -46,7 +47,10 @@ SVG = """\
 .{unique_id}-matrix {{ font-family: monospace; font-size: {char_height}px; line-height: {line_height}px }}
 {styles}
 </style>
-<defs><clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/></clipPath>{lines}</defs>
+<defs>
+<clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/></clipPath>
+{lines}
+</defs>
 {chrome}
 <g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
 {backgrounds}
@@ -67,8 +71,8 @@ class Shown:
     """Whether a file that is on the pages twice is as it is there first."""
     terminal: str = ""
     """The name of the picture of the first failure that the terminal shows."""
-    views: tuple[tuple[str, str], ...] = ()
-    """Pictures of the page of the run: name, and address within the page."""
+    views: tuple[tuple[str, str, int], ...] = ()
+    """Pictures of the page of the run: name, address within the page, and height."""
 
 
 RUNS = {
@@ -76,15 +80,17 @@ RUNS = {
         "run first --out red",
         of_first=True,
         terminal="failure.svg",
-        views=(("summary.png", "#/summary"), ("case.png", "#/case?id=scaled-softmax[backend=cpu]")),
+        views=(("summary.png", "#/summary", 520), ("case.png", "#/case?id=scaled-softmax[backend=cpu]", 812)),
     ),
     "fell-back": Shown(
-        "run first --backends ours.yaml --backend cpu-ours --select relu* --out bare", of_first=True, terminal="fell-back.svg"
+        "run first --backends ours.yaml --backend cpu-ours --select relu* --out bare",
+        of_first=True,
+        terminal="fell-back.svg",
     ),
-    "ours": Shown("run first --backends ours.yaml --out ours", of_first=False, views=(("matrix.png", "#/matrix"),)),
+    "ours": Shown("run first --backends ours.yaml --out ours", of_first=False, views=(("matrix.png", "#/matrix", 370),)),
 }
 
-NAMES = tuple(name for run in RUNS.values() for name in (run.terminal, *(view for view, _ in run.views)) if name)
+NAMES = tuple(name for run in RUNS.values() for name in (run.terminal, *(view for view, _, _ in run.views)) if name)
 """The pictures that are made."""
 
 
@@ -104,10 +110,13 @@ def start(name: str, folder: Path, *, with_torch: bool = False) -> str:
     words = RUNS[name].command.split()
     command = [sys.executable, "-m", "runner", *words] if with_torch else [sys.executable, str(Path(__file__).resolve()), "--replay", name]
     own, its = pty.openpty()
-    with open(own, "rb", buffering=0) as screen, open(folder / "stderr", "wb") as errors:
-        with subprocess.Popen(command, cwd=folder, stdout=its, stderr=errors, env={**os.environ, **TERMINAL}) as process:
-            os.close(its)
-            text = b"".join(iter(lambda: _read(screen.fileno()), b"")).decode()
+    with (
+        open(own, "rb", buffering=0) as screen,
+        open(folder / "stderr", "wb") as errors,
+        subprocess.Popen(command, cwd=folder, stdout=its, stderr=errors, env={**os.environ, **TERMINAL}) as process,
+    ):
+        os.close(its)
+        text = b"".join(iter(lambda: _read(screen.fileno()), b"")).decode()
     if process.returncode not in (0, 1):
         raise RuntimeError(f"{' '.join(words)}: exit code {process.returncode}\n{text}\n{(folder / 'stderr').read_text()}")
     return text.replace("\r\n", "\n")
@@ -125,11 +134,14 @@ def replay(name: str) -> int:
     recorded = json.loads(RECORDED.read_text("utf-8"))
     tests.fakes.FACTS = {key: value for key, value in recorded["facts"].items() if key != ANSWERS}
     words = RUNS[name].command.split()
-    folder = Path(words[-1])
+    folder, waited, clock = Path(words[-1]), 0.0, time.monotonic
+    time.monotonic = lambda: clock() + waited  # the run takes as long as its cases took
 
     def answer(job: Job) -> Execution:
+        nonlocal waited
         assert job.plan is not None
         kept = recorded[name][str(job.plan["id"])]
+        waited += kept["seconds"]
         place = folder / job.folder
         place.mkdir(parents=True, exist_ok=True)
         for file, text in kept["files"].items():
@@ -187,8 +199,8 @@ def first_failure(text: str) -> str:
 
 def terminal_picture(text: str) -> str:
     """Return the first failure that a terminal shows, as SVG."""
-    from rich.console import Console  # noqa: PLC0415 - the tests of the pages read the names of the pictures alone
-    from rich.text import Text  # noqa: PLC0415
+    from rich.console import Console
+    from rich.text import Text
 
     block = first_failure(text)
     console = Console(record=True, width=WIDTH, file=StringIO(), force_terminal=True, color_system="standard", legacy_windows=False)
@@ -199,12 +211,12 @@ def terminal_picture(text: str) -> str:
 @contextmanager
 def browser_page() -> Iterator[Any]:
     """Lend a page of a headless Chromium."""
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - an extra, which only the pictures of pages need
+    from playwright.sync_api import sync_playwright
 
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser.new_page(viewport={"width": 1200, "height": 760}, color_scheme="light")
+        yield browser.new_page(color_scheme="light")
         browser.close()
 
 
@@ -222,8 +234,9 @@ def make(out: Path, scratch: Path) -> dict[str, str]:
             shown[RUNS[name].terminal] = " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", picture)).replace("&#160;", " ")
     with browser_page() as page:
         for name, folder in folders.items():
-            for picture, address in RUNS[name].views:
+            for picture, address, height in RUNS[name].views:
                 index = folder / RUNS[name].command.split()[-1] / "index.html"
+                page.set_viewport_size({"width": 1200, "height": height})
                 page.goto("about:blank")
                 page.goto(index.as_uri() + address)
                 page.wait_for_function("() => typeof T === 'object' && T.renderedAt")
@@ -234,6 +247,7 @@ def make(out: Path, scratch: Path) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Make the pictures; with ``--record``, of new observations."""
     parser = argparse.ArgumentParser(description="Make the pictures of the tutorial.")
     parser.add_argument("--record", action="store_true", help="run with torch first, and keep what the workers observed")
     parser.add_argument("--replay", choices=RUNS, help=argparse.SUPPRESS)

@@ -17,7 +17,8 @@
 ``<!-- lint -->``                  what a rule of ``lint`` finds, and what it does not
 ``<!-- editor -->``                settings of an editor, which start the language server
 
-The files of one page are written to one folder, in which its commands run. The pages of the tutorial share one: each continues the one before.
+The files of one page are written to one folder, in which its commands run. The pages of the
+tutorial share one: each continues the one before.
 """
 
 import os

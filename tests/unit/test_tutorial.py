@@ -110,9 +110,8 @@ def test_the_script_makes_every_picture(tmp_path: Path) -> None:
         if name.endswith(".png"):
             assert len(pixels((tmp_path / "pictures" / name).read_bytes())) > 100, name
         else:
-            assert (tmp_path / "pictures" / name).read_text("utf-8") == (MAKER.PICTURES / name).read_text("utf-8"), (
-                "run: python docs/make_pictures.py"
-            )
+            made, committed = ((folder / name).read_text("utf-8") for folder in (tmp_path / "pictures", MAKER.PICTURES))
+            assert made == committed, "run: python docs/make_pictures.py"
 
 
 @pytest.mark.nightly(reason="compiles; the pictures above are of observations that were recorded by the same commands")
