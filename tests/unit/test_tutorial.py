@@ -130,3 +130,28 @@ def test_the_runs_of_the_tutorial_end_with_torch_as_the_pages_say(tmp_path: Path
         if name == "fell-back":
             assert "      2  FELL_BACK\n" in done.stdout
     assert codes == {"red": ExitCode.FAILED, "fell-back": ExitCode.FAILED, "ours": ExitCode.OK}
+
+
+@pytest.mark.nightly(reason="starts runs without a worker; test_doc_commands parses the same commands")
+def test_the_commands_after_a_run_say_what_the_pages_say(tmp_path: Path) -> None:
+    """Compare, write a script, hand over and verify: on runs of the recorded observations, in one folder as the reader has it."""
+    pytest.importorskip("zstandard", reason="zstandard is not installed (the extra submit)")
+    said = {}
+    MAKER.start("red", tmp_path)
+    commands = [
+        "explain scaled-softmax[backend=cpu] first",
+        "repro scaled-softmax[backend=cpu] first",
+        "diff red ours",
+        "submit ours --out ours.tar.zst",
+        "verify ours.tar.zst --specs first --specs ours.yaml",
+    ]
+    for command in commands:
+        if command.startswith("diff"):
+            MAKER.start("ours", tmp_path)
+        done = run_in(tmp_path, *command.split())
+        assert done.returncode == ExitCode.OK, (command, done.stdout, done.stderr)
+        said[command.split()[0]] = done.stdout
+    assert "import torch" in said["repro"]
+    assert "graph_breaks: graph breaks of the case's own functions" in said["repro"], "the page says that a script cannot check it"
+    assert "'scaled-softmax[backend=cpu]'  FAIL, then PASS [spec-changed]" in said["diff"]
+    assert "judged again: 8 PASS, 8 UNAVAILABLE" in said["verify"]
