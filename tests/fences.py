@@ -1,6 +1,7 @@
 """The code fences of README.md and docs/: each has a mark, an HTML comment on the line above it, that says what it is.
 
 ``<!-- spec: NAME.yaml -->``       a whole spec, a file of its page
+``<!-- red-spec: NAME.yaml -->``   the same, whose case fails: the tutorial shows the failure
 ``<!-- shipped-spec: PATH -->``    a shipped spec, as its file has it
 ``<!-- defaults: NAME.yaml -->``   a ``_defaults.yaml``, a file of its page
 ``<!-- backends: NAME.yaml -->``   a file for ``--backends``
@@ -16,7 +17,8 @@
 ``<!-- lint -->``                  what a rule of ``lint`` finds, and what it does not
 ``<!-- editor -->``                settings of an editor, which start the language server
 
-The files of one page are written to one folder, in which its commands run.
+The files of one page are written to one folder, in which its commands run. The pages of the
+tutorial share one: each continues the one before.
 """
 
 import os
@@ -31,8 +33,11 @@ ROOT = Path(__file__).resolve().parents[1]
 CI = ("workflow", "gitlab", "jenkins")
 """Marks of fences that are files of a CI system."""
 
-FILES = ("spec", "defaults", "backends", "waivers", "profile")
+FILES = ("spec", "red-spec", "defaults", "backends", "waivers", "profile")
 """Marks of fences that are files of their page."""
+
+TUTORIAL = "docs/tutorial/"
+"""The pages that share one folder."""
 
 _FENCE = re.compile(r"^ *```([a-z]*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _MARK = re.compile(r"<!-- ([a-z-]+)(?:: (\S+))? -->\Z")
@@ -78,6 +83,8 @@ def every_fence() -> list[Fence]:
 
 def home(site: Path, page: str) -> Path:
     """Return the folder of a page's files."""
+    if page.startswith(TUTORIAL):
+        return site / TUTORIAL
     return site / page.removesuffix(".md").lower()
 
 

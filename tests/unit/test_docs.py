@@ -94,7 +94,8 @@ PAGES = sorted({fence.page for fence in FENCES if fence.mark in (*FILES, "comman
 
 
 def named(page: str, mark: str) -> list[Path]:
-    return [Path(fence.name) for fence in FENCES if (fence.page, fence.mark) == (page, mark)]
+    """Return the files of a page with this mark; one that it shows twice is written once, as it is last."""
+    return list(dict.fromkeys(Path(fence.name) for fence in FENCES if (fence.page, fence.mark) == (page, mark)))
 
 
 @pytest.mark.usefixtures("shipped_once")
