@@ -26,6 +26,8 @@ class Decision:
 
     here: Surroundings
     words: frozenset[str] = frozenset(CONDITIONS) - {CODE}
+    lacking: frozenset[str] = frozenset()
+    """The stages that the target of the case does not have: expectations of them are not for it."""
 
     def left_of(self, when: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Return what stays of a condition; None where it does not hold."""
@@ -179,11 +181,12 @@ def step_of(step: Step, decision: Decision) -> Document:
 def expectations_of(step: Step, decision: Decision) -> Iterator[tuple[Expected, Document]]:
     """Yield each expectation of a step that may apply, and the same as a spec has it."""
     for one in step.expectations:
-        if isinstance(one.body, Mapping) and decision.left_of(one.body.get("when")) is None:
+        given = one.body if isinstance(one.body, Mapping) else {"": one.body}
+        if decision.left_of(given.get("when")) is None or given.get("stage") in decision.lacking:
             continue
         body = _decided(plain(one.body), decision)
-        if (body is not _NOTHING and body != {}) or one.kind == "runs":
-            yield one, {one.kind: {} if body is _NOTHING else body}
+        if body is not _NOTHING and (body != {} or not set(given) - {"when"}):
+            yield one, {one.kind: body}
 
 
 _NOTHING = object()
