@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.core.case import Case, Expected, OwnProcess, Step, WrittenFunction
+from runner.core.case import Case, DescribedFunction, Expected, OwnProcess, Step, WrittenFunction
 from runner.core.conditions import CODE, CONDITIONS, Surroundings, holds, is_conditional
 from runner.core.diagnostics import UsageError, one_line
-from runner.core.protocol import Json
 from runner.language.flow import block
 from runner.language.read.substitution import as_text
 from runner.plan.worker_plan import python_of, seed_of
@@ -88,7 +87,7 @@ def functions_of(case: Case) -> Document:
     return {"function": functions["function"]}
 
 
-def text_of(document: Mapping[str, Any]) -> str:
+def text_of(document: Document) -> str:
     """Return the document as YAML."""
     lines = [line for name, value in document.items() if name != "steps" for line in block(name, value)]
     for step in document.get("steps", []):
@@ -97,7 +96,7 @@ def text_of(document: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def step_lines(step: Mapping[str, Any], origin: str = "", origins: Sequence[str] = ()) -> Iterator[str]:
+def step_lines(step: Document, origin: str = "", origins: Sequence[str] = ()) -> Iterator[str]:
     """Yield a step as an entry of ``steps``. ``origin`` is a comment on the step, ``origins`` are those on its expectations."""
     before = "  - "
     for name, value in step.items():
@@ -111,7 +110,7 @@ def step_lines(step: Mapping[str, Any], origin: str = "", origins: Sequence[str]
         before = "    "
 
 
-def expectation_lines(expected: Sequence[Mapping[str, Any]], indent: str, origins: Sequence[str] = ()) -> Iterator[str]:
+def expectation_lines(expected: Sequence[Document], indent: str, origins: Sequence[str] = ()) -> Iterator[str]:
     """Yield expectations as the entries of ``expect``."""
     for index, one in enumerate(expected):
         kind, body = next(iter(one.items()))
@@ -132,14 +131,14 @@ def used_params(case: Case) -> set[str]:
     return {name for name in case.params if any(re.search(rf"\bparams\s*\.\s*{re.escape(name)}\b", text) for text in texts)}
 
 
-def point_of(value: Json) -> Json:
+def point_of(value: object) -> Any:
     """Return a value as the matrix has it."""
     if value is None or isinstance(value, _PLAIN):
         return value
     return {"id": "only", "value": plain(value)}
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return a copy of a value, with templates over facts as text."""
     return copy.deepcopy(as_text(value))
 
@@ -155,7 +154,7 @@ def _settings(case: Case) -> Document:
     return found
 
 
-def _function(one: Any) -> Any:
+def _function(one: WrittenFunction | DescribedFunction) -> Any:
     return one.block.text if isinstance(one, WrittenFunction) else plain(one.value)
 
 
@@ -193,7 +192,7 @@ _NOTHING = object()
 """A conditional value of which no entry can apply."""
 
 
-def _decided(body: Any, decision: Decision) -> Any:
+def _decided(body: object, decision: Decision) -> Any:
     """Return the arguments of an expectation with the conditions that the decision leaves."""
     if isinstance(body, list) and is_conditional(body):
         return _chosen(body, decision)
@@ -207,7 +206,7 @@ def _decided(body: Any, decision: Decision) -> Any:
     return found
 
 
-def _chosen(entries: Sequence[Mapping[str, Any]], decision: Decision) -> Any:
+def _chosen(entries: Sequence[Document], decision: Decision) -> Any:
     """Return the entries of a conditional value that may apply; the value alone where nothing is left to decide."""
     found: list[Document] = []
     for entry in entries:

@@ -1,7 +1,6 @@
 """A case as the text of a spec that a person would write for it alone, with the origin of each value as a comment. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from runner.core.case import Case, Option, OwnProcess, Requirement, Step, WrittenReason
 from runner.core.devices import is_accelerator
@@ -70,12 +69,12 @@ def _head(case: Case, backends: Backends, origins: Origins) -> Iterator[str]:
     yield from _entries("requires", _requirements(case, origins))
 
 
-def _requirements(case: Case, origins: Origins) -> Iterator[tuple[Any, str]]:
+def _requirements(case: Case, origins: Origins) -> Iterator[tuple[object, str]]:
     """Yield the requirements of the spec and of its backend; services and targets bring their own."""
     implied = {*case.body.services, *((AXIS, SIMULATED) if case.target else ())}
     own: dict[str, Requirement] = {str(one): one for one in case.requires if one.name not in implied}
     for one in own.values():
-        value = one.name if one.argument is None else {one.name: one.argument}
+        value: object = one.name if one.argument is None else {one.name: one.argument}
         yield value, origins.at(one.position) if one.position.file == case.spec else f"backend {case.backend}"
 
 
@@ -188,13 +187,13 @@ def _source(case: Case, step: Step) -> Iterator[str]:
     yield from _entry("source", {"opinfo": opinfo}, f"a case for each operator; this one is op={case.params['op']}")
 
 
-def _entry(name: str, value: Any, origin: str = "") -> Iterator[str]:
+def _entry(name: str, value: object, origin: str = "") -> Iterator[str]:
     """Yield a key and its value; nothing for a value that is empty."""
     if value:
         yield from commented(block(name, value), origin)
 
 
-def _entries(name: str, values: Iterable[tuple[Any, str]]) -> Iterator[str]:
+def _entries(name: str, values: Iterable[tuple[object, str]]) -> Iterator[str]:
     """Yield a list, one value a line."""
     for index, (value, origin) in enumerate(values):
         if index == 0:
@@ -202,7 +201,7 @@ def _entries(name: str, values: Iterable[tuple[Any, str]]) -> Iterator[str]:
         yield from commented([f"  - {flow(value)}"], origin)
 
 
-def _named(section: str, values: Mapping[str, Any], origins: Origins) -> Iterator[str]:
+def _named(section: str, values: Mapping[str, object], origins: Origins) -> Iterator[str]:
     """Yield a map, one name after the other."""
     for index, (name, value) in enumerate(values.items()):
         if index == 0:

@@ -38,7 +38,7 @@ def facts(case: Case) -> dict[str, Any]:
         "said": (case.summary, case.covers, case.tags, case.backend, case.device, case.target, case.on_request, case.exclusive),
         "requires": sorted({str(one) for one in case.requires}),
         "settings": json.dumps(sections, default=str, sort_keys=True),
-        "prelude": "\n".join(block.text.rstrip("\n") for block in body.preludes),
+        "prelude": [line for block in body.preludes for line in block.text.split("\n") if line],
         "functions": [
             repr(one.value) if isinstance(one, DescribedFunction) else (one.block.text, one.entry) for one in body.functions.values()
         ],
