@@ -227,8 +227,8 @@ def _services(command: argparse.ArgumentParser) -> None:
 def _explain(commands: "_Commands") -> None:
     command = commands.add_parser(
         "explain",
-        help="print one case as expanded",
-        description="Print a case: its options with their origins, its code, and whether it can run here.",
+        help="print one case as a spec of it alone",
+        description="Print a case as the spec of it alone, with where each value comes from; above it, whether it can run here.",
     )
     command.add_argument("case", metavar="CASE", help="a case's id, or a glob that selects cases")
     selecting.paths(command)

@@ -12,6 +12,8 @@ _OTHERWISE = frozenset(
 """Words that YAML 1.2 does not read as text."""
 _BREAKS = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 """Characters that JSON does not escape, and that are line ends or invalid in YAML."""
+_UNPRINTED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
+"""Characters that a literal block does not have: tabs, control characters, other line ends."""
 _NUMBER = re.compile(r"\.[0-9]")
 
 
@@ -41,15 +43,22 @@ def flow(value: object) -> str:
 def block(name: str, value: object) -> Iterator[str]:
     """Yield the lines of a key and its value: one, or where a text within it has several lines, as many as these take."""
     match value:
-        case str() if "\n" in value and not any(line.endswith(" ") or "\t" in line for line in value.split("\n")):
-            yield f"{flow(name)}: |"
-            yield from (f"  {line}" for line in value.rstrip("\n").split("\n"))
+        case str() if _is_literal(value):
+            yield f"{flow(name)}: {'|' if value.endswith(chr(10)) else '|-'}"
+            yield from (f"  {line}" if line else "" for line in value.removesuffix("\n").split("\n"))
         case Mapping() if any(isinstance(part, str) and "\n" in part for part in value.values()):
             yield f"{flow(name)}:"
             for key, part in value.items():
                 yield from (f"  {line}" for line in block(key, part))
         case _:
             yield f"{flow(name)}: {flow(value)}"
+
+
+def _is_literal(text: str) -> bool:
+    """Whether a literal block says a text of several lines as it is."""
+    lines = text.removesuffix("\n").split("\n")
+    whole = lines[0] and lines[-1] and not lines[0].startswith(" ") and _UNPRINTED.search(text) is None
+    return "\n" in text and bool(whole) and not any(line.endswith(" ") for line in lines)
 
 
 def _number(value: float) -> str:

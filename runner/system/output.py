@@ -29,7 +29,7 @@ def document(value: object) -> None:
 
 
 def raw(text: str) -> None:
-    """Print a part of a JSON document, made by ``escaping.json_text``."""
+    """Print text of our own: a part of a JSON document, made by ``escaping.json_text``, or a mark between documents."""
     _write(sys.stdout, text)
 
 

@@ -71,4 +71,4 @@ def test_a_run_is_resumed_with_the_same_choice(place: Path) -> None:
 def test_explain_says_that_a_bench_must_be_asked_for(place: Path) -> None:
     text = prestarted_program("explain", "timed*", place / "timed.yaml").stdout
     assert "nothing runs beside it under --bench" in text
-    assert text.count("(with run --bench only)") == 2
+    assert text.count("  # with run --bench only") == 2

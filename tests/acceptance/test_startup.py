@@ -239,9 +239,10 @@ def test_json_of_validate(folder: str, valid: bool, counts: tuple[int, int, int]
 def test_explain_prints_what_a_spec_would_say(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "freezing/linear-fusion*cpu*"]) == ExitCode.OK
     text = capsys.readouterr().out
-    assert "  control    config freezing: false    must fail: filecheck    at line 33\n" in text
-    assert "    expect   close: {to: eager}    at line 24\n" in text
-    assert "    expect   filecheck: |    at line 25\n               CHECK-COUNT-1: " in text
+    assert "control: {config: {freezing: false}, fails: [filecheck]}\n" in text
+    assert "  - call: {function: equal}\n    expect:\n      - close: {to: eager}\n      - filecheck: |\n          CHECK-COUNT-1: " in text
     assert "  equal: {module: Fork, args: [[3], [3], [3]], eval: true}\n" in text
-    settings = [line for line in text.splitlines() if " | " not in line]
-    assert not any(word in line for line in settings for word in ("True", "False", "None", "Close(", "FileCheck("))
+    assert "  freezing: true  # from specs/freezing/_defaults.yaml\n" in text
+    head, _, python = text.partition("\nprelude: |")
+    settings = head + python.partition("\nfunctions:")[2]
+    assert not any(word in settings for word in ("True", "False", "None", "Close(", "FileCheck("))

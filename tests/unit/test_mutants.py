@@ -290,6 +290,7 @@ def test_every_survivor_is_classified_once_and_has_a_reason() -> None:
         assert not one.claimed_by or list(SPECS.glob(f"{one.claimed_by}.yaml")), one.claimed_by
 
 
+@pytest.mark.nightly(reason="it reads the source of the pinned torch; test_there_are_twenty and the acceptance test find mutants in it too")
 def test_every_survivor_is_a_mutant_of_the_torch_that_it_was_found_in() -> None:
     gone = [one.mutant for one in survivors() if one.torch == SURVIVED_IN and one.mutant.find() is None]
     if gone and (reason := missing(gone, SURVIVED_IN)):

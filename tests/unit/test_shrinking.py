@@ -13,9 +13,9 @@ from runner.core.expectation import Judgement
 from runner.core.outcomes import Outcome
 from runner.core.results import Verdict, result_of
 from runner.language.load import load
+from runner.plan.case_document import Document, document_of, text_of
 from runner.run.shrinking import shrinking
 from runner.run.shrinking.code_edits import expressions, parameters, statements, without_passes
-from runner.run.shrinking.document import Document, document_of, text_of
 from runner.run.shrinking.edits import PASSES, Change, Edit, Removed, applied
 from runner.run.shrinking.search import OutOfBudget, Search
 from runner.run.shrinking.signature import signature_of

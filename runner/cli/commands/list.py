@@ -123,6 +123,9 @@ def _totals(judged: Sequence[tuple[Case, Verdict]]) -> Iterator[str]:
     ]
     yield ""
     yield f"{_counted(len(judged), 'case')} of {_counted(specs, 'spec')}: {', '.join(parts)}"
+    backends = Counter(case.backend for case, _ in judged)
+    if len(backends) > 1:
+        yield f"  by backend: {', '.join(f'{name} {count}' for name, count in backends.items())}"
     if count := sum(case.on_request for case, _ in judged):
         yield f"  {count:5}  on request: run only when a path, --tag or --select names them"
     for kind, word in ((Availability.UNKNOWN, "perhaps"), (Availability.NO, "unavailable")):

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runner.plan.case_document import Document, without_idle_spies
 from runner.run.shrinking.code_edits import Segment, expressions, parameters, statements, without_passes
-from runner.run.shrinking.document import Document, without_idle_spies
 from runner.vocabulary.inputs import INPUTS, kind_of
 
 Path = tuple[str | int, ...]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from runner.run.shrinking.document import Document, text_of
+from runner.plan.case_document import Document, text_of
 from runner.run.shrinking.edits import PASSES, Edit, Pass, applied
 
 Attempt = Callable[[Document], bool]

@@ -8,8 +8,8 @@ from runner.core.case import Case
 from runner.core.diagnostics import UsageError
 from runner.core.options import ShrinkOptions
 from runner.language.load import Suite
+from runner.plan.case_document import Document, document_of, text_of
 from runner.plan.script import NothingChecked, script_of
-from runner.run.shrinking.document import Document, document_of, text_of
 from runner.run.shrinking.search import OutOfBudget, Search
 from runner.run.shrinking.signature import Signature, signature_of
 from runner.run.shrinking.stages import COMPARED, stage_of

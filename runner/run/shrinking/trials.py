@@ -17,10 +17,10 @@ from runner.language.expand.cases import surroundings
 from runner.language.load import Suite, load, surroundings_of
 from runner.language.waivers import WaiverFiles
 from runner.plan import schedule
+from runner.plan.case_document import Document, text_of
 from runner.plan.selection import without_benches
 from runner.record.run_folder import RunFolder
 from runner.run.pipeline import CaseRunner
-from runner.run.shrinking.document import Document, text_of
 from runner.run.shrinking.search import OutOfBudget
 from runner.run.shrinking.signature import Signature, signature_of
 from runner.system import availability
