@@ -17,6 +17,7 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import cast
 
 MOST_SECONDS = 2.0
 MOST_OVERHEAD = 1.0
@@ -122,7 +123,7 @@ def tried(watch: Watch, folder: Path, what: str, text: str, expected: str) -> Tr
     if "nothing was run" in output:
         return Try(what, seconds)
     case = case_of(folder)
-    phases = dict(case["phases"])  # type: ignore[call-overload] - JSON
+    phases = cast("dict[str, float]", case["phases"])
     return Try(what, seconds, float(str(case["seconds"])), sum(phases.get(name, 0.0) for name in COMPILE))
 
 

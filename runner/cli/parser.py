@@ -57,7 +57,7 @@ class _Program(_Parser):
     def format_help(self) -> str:
         """Return the help of the program."""
         (commands,) = [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001 - argparse has no public list of subcommands
-        by_name = {action.dest: action for action in commands._choices_actions}  # noqa: SLF001 - nor of their help
+        by_name = {action.dest: action for action in commands._choices_actions}  # noqa: SLF001 - argparse has no public list of the help texts of subcommands
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
         formatter.add_text(self.description)

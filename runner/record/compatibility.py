@@ -13,7 +13,7 @@ FREE_OPTIONS: Mapping[str, str] = {
     "badge": "the path of a report",
     "code-quality": "the path of a report",
     "ctrf": "the path of a report",
-    "github": "what is told to GitHub changes no outcome",
+    "github": "annotations and summaries for GitHub change no outcome",
     "junit-flavour": "the form of a report",
     "sarif": "the path of a report",
     "against": "the run that is compared with at the end; changes no outcome",

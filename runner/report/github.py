@@ -41,7 +41,7 @@ _SPECIAL = re.compile(r"[^A-Za-z0-9 ]")
 
 
 def is_wanted(option: str, environment: Mapping[str, str]) -> bool:
-    """Whether GitHub is told: the value of ``--github``, and for ``auto`` the variable that GitHub sets."""
+    """Whether annotations and a summary are written: the value of ``--github``, and for ``auto`` the variable that GitHub sets."""
     return option == "on" or (option == "auto" and environment.get("GITHUB_ACTIONS") == "true")
 
 
@@ -82,7 +82,7 @@ class GitHubReporter:
         self._write(report)
 
     def _write(self, report: RunReport) -> None:
-        """Write the summary. A run does not fail because nobody can read it."""
+        """Write the summary. A summary that cannot be written is a warning, and does not fail the run."""
         if self._summary is None:
             return
         try:

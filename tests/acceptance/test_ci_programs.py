@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,8 +34,8 @@ def npm(folder: Path, package: str, program: str) -> Path:
     return folder / "node_modules" / ".bin" / program
 
 
-def said(command: list[str], **more: object) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1000, **more)  # type: ignore[call-overload]
+def said(command: list[str], **more: Any) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1000, **more)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return str(done.stdout) + str(done.stderr)
 

@@ -275,7 +275,7 @@ def test_an_abandoned_run_is_told(told: tuple[GitHubReporter, Path], capsys: pyt
     assert "truncated" in path.read_text("utf-8")
 
 
-# when GitHub is told
+# when annotations and a summary are written
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def _shown(root: Path) -> Path:
 
 
 if __name__ == "__main__":
-    # without pytest nobody reads the results
+    # pytest reads the results: when it ends, this process ends too
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     with guarded():
         code = answered(lambda: main(Path(sys.argv[1])), ())

@@ -86,7 +86,7 @@ def node_of(value: Value) -> ast.expr:
     if isinstance(value, Compiled):
         raise NotCarried("something compiled")
     if isinstance(value, Expression):
-        return _Replacing(value.scope).visit(copy.deepcopy(value.node))  # type: ignore[no-any-return]  # visit is untyped: an expression stays one
+        return _visited(_Replacing(value.scope), copy.deepcopy(value.node))
     raise NotCarried("a value without an expression")
 
 
@@ -116,9 +116,9 @@ class _Replacing(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         if isinstance(node.func, ast.Attribute) and node.func.attr in _COPIES and not node.args and not node.keywords:
-            return self.visit(node.func.value)  # type: ignore[no-any-return]  # visit is untyped: an expression stays one
+            return _visited(self, node.func.value)
         if ast.unparse(node.func) in ("copy.deepcopy", "deepcopy") and len(node.args) == 1:
-            return self.visit(node.args[0])  # type: ignore[no-any-return]  # as above
+            return _visited(self, node.args[0])
         arguments: list[ast.expr] = []
         for argument in node.args:
             made = self.visit(argument.value if isinstance(argument, ast.Starred) else argument)
@@ -151,7 +151,7 @@ class _Inlining(ast.NodeTransformer):
             inner = _Replacing(scope).visit(copy.deepcopy(body))
         except NotCarried:
             return node
-        return _Arguments(dict(zip(names, node.args, strict=True))).visit(inner)  # type: ignore[no-any-return]  # visit is untyped: an expression stays one
+        return _visited(_Arguments(dict(zip(names, node.args, strict=True))), inner)
 
 
 class _Arguments(ast.NodeTransformer):
@@ -170,3 +170,9 @@ def _returned(function: Function) -> ast.expr | None:
     if len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
         return body[0].value
     return None
+
+
+def _visited(transformer: ast.NodeTransformer, node: ast.expr) -> ast.expr:
+    """Return what a transformer makes of an expression: another expression, by each of the transformers here."""
+    found: ast.expr = transformer.visit(node)
+    return found

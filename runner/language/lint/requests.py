@@ -1,4 +1,4 @@
-"""Rules of specs that nobody runs."""
+"""Rules of specs that no usual run selects."""
 
 import re
 from collections.abc import Iterator

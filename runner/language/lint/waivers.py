@@ -65,7 +65,7 @@ def issue_link(scene: Scene) -> Iterator[Finding]:
         if _LINK.fullmatch(waiver.issue) and not _EXAMPLES.search(waiver.issue):
             continue
         what = "is an example" if _EXAMPLES.search(waiver.issue) else "is no link"
-        message = f"the issue '{waiver.issue}' {what}: nobody can look up whether the defect still exists"
+        message = f"the issue '{waiver.issue}' {what}, so that readers cannot check whether the defect still exists"
         yield Finding(rule="issue-link", position=waiver.position, message=message, hint="write the address of the issue")
 
 
