@@ -180,4 +180,6 @@ def attempt_of(result: CaseResult) -> Attempt:
         begun=result.begun,
         worker=result.worker,
         gpus=result.gpus,
+        warmup_begun=result.warmup_begun,
+        warmup=result.warmup,
     )

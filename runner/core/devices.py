@@ -26,6 +26,8 @@ class Build:
     """The word of conditions."""
     device: str
     """A device of it, for messages."""
+    visible: str
+    """The variable that says which devices a process sees, by number and with commas; the driver reads it when it is initialized."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +47,15 @@ ACCELERATORS: Mapping[str, Accelerator] = {
     "cuda": Accelerator(
         module="cuda",
         builds=(
-            Build(capability="cuda", version="cuda", title="CUDA", vendor="nvidia", device="an NVIDIA GPU"),
-            Build(capability="rocm", version="hip", title="ROCm", vendor="amd", device="an AMD GPU"),
+            Build(capability="cuda", version="cuda", title="CUDA", vendor="nvidia", device="an NVIDIA GPU", visible="CUDA_VISIBLE_DEVICES"),
+            Build(capability="rocm", version="hip", title="ROCm", vendor="amd", device="an AMD GPU", visible="HIP_VISIBLE_DEVICES"),
         ),
         nodes=("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg"),
         activity="CUDA",
     ),
     "xpu": Accelerator(
         module="xpu",
-        builds=(Build(capability="xpu", version="xpu", title="XPU", vendor="intel", device="an Intel GPU"),),
+        builds=(Build(capability="xpu", version="xpu", title="XPU", vendor="intel", device="an Intel GPU", visible="ZE_AFFINITY_MASK"),),
         nodes=("/dev/dri/renderD128", "/dev/dxg"),
         activity="XPU",
     ),
@@ -112,6 +114,18 @@ def any_accelerator(kinds: Iterable[str]) -> bool:
 def builds() -> tuple[Build, ...]:
     """Return every way in which torch is built for an accelerator."""
     return tuple(build for accelerator in ACCELERATORS.values() for build in accelerator.builds)
+
+
+def sees_own(variables: Iterable[str]) -> bool:
+    """Whether one of the variables that an environment sets or removes says which devices its processes see."""
+    names = {build.visible for build in builds()} | {"ROCR_VISIBLE_DEVICES"}
+    return not names.isdisjoint(variables)
+
+
+def visible_to(gpus: Iterable[int], inherited: str | None) -> str:
+    """Return the value of ``Build.visible`` under which a process sees some of the devices that ``inherited`` lets it see."""
+    names = inherited.split(",") if inherited else []
+    return ",".join(names[gpu].strip() if gpu < len(names) else str(gpu) for gpu in gpus)
 
 
 def nodes() -> tuple[str, ...]:

@@ -107,6 +107,10 @@ class Attempt:
     """The number of its worker in the run; 0 when there was none."""
     gpus: tuple[int, ...] = ()
     """The GPUs that were leased to it, by number."""
+    warmup_begun: str = ""
+    """When its worker for a GPU began to warm up, if this is the first case of that; the form is that of ``begun``."""
+    warmup: float = 0.0
+    """Seconds of that warm-up."""
 
     @property
     def failed(self) -> tuple[Verdict, ...]:

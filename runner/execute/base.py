@@ -62,6 +62,11 @@ class Job:
         """Return the job as JSON."""
         return json.dumps(dataclasses.asdict(self), default=sorted)  # sets become lists
 
+    @property
+    def line(self) -> str:
+        """Jobs of one line need the same preparation: the zygote of their environment, or none."""
+        return "" if self.new_process else self.environment.key
+
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Return the job that ``to_json`` wrote."""
@@ -76,6 +81,17 @@ class Job:
                 "needs": Needs(**found["needs"]),
             }
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warmup:
+    """The one-time work of a first compile, which a worker for a GPU did before it had a case."""
+
+    begun: float = 0.0
+    """Seconds since the epoch by the clock of its machine; 0 where there was none."""
+    seconds: float = 0.0
+    problem: str = ""
+    """The text of torch's exception; what the warm-up did not do, each case does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +111,8 @@ class Execution:
     """The worker's number in this run."""
     begun: float = 0.0
     """When the worker began it, in seconds since the epoch by the clock of its machine; 0 where unknown."""
+    warmup: Warmup = field(default_factory=Warmup)
+    """The warm-up of its worker, with the first case of that."""
     gpus: tuple[int, ...] = ()
     """The GPUs that were leased to it, by number."""
     files: tuple[str, ...] = ()
@@ -129,6 +147,7 @@ class Execution:
                 **found,
                 "job": Job.from_json(json.dumps(found["job"])),
                 "ending": Ending(**found["ending"]),
+                "warmup": Warmup(**found["warmup"]),
                 "files": tuple(found["files"]),
                 "gpus": tuple(found["gpus"]),
                 "services": tuple(ServiceReport(**report) for report in found["services"]),
@@ -158,8 +177,10 @@ class ExecutorSettings:
     """The folder from which compiled objects may be served."""
     probe_cache: Path | None = None
     """The cache folder for results of torch's probes and for files that zygotes build while they warm up."""
+    zygotes: int = 1
+    """How many environments may have a zygote with jobs: each zygote uses a core while it starts, and some 300 MB."""
     keeps_zygotes: bool = False
-    """Whether zygotes of other environments stay while one starts. By default they end: each zygote with torch uses some 300 MB."""
+    """Whether zygotes without jobs stay while one starts. By default they end."""
     torch_root: str | None = None
     """The torch that the runner inspected: on the runner's machine, workers must import this one."""
 

@@ -98,9 +98,13 @@ def _removal(line: str, number: int) -> Removal:
 
 def ledgers_of(paths: Sequence[Path]) -> list[Path]:
     """Return the ledgers beside the given specs: in each folder, beside each file, and that of the shipped specs for paths within them."""
+    return [root / NAME for root in roots_of(paths) if (root / NAME).is_file()]
+
+
+def roots_of(paths: Sequence[Path]) -> list[Path]:
+    """Return the folders where tables of the given specs lie: the folders, those of the files, the shipped specs for paths within them."""
     shipped = folder("specs").resolve()
-    roots = [_root(path.resolve(), shipped) for path in paths] or [shipped]
-    return [root / NAME for root in dict.fromkeys(roots) if (root / NAME).is_file()]
+    return list(dict.fromkeys([_root(path.resolve(), shipped) for path in paths] or [shipped]))
 
 
 def _root(path: Path, shipped: Path) -> Path:

@@ -1,10 +1,19 @@
-"""Durations of cases in an earlier run, read from its journal. They are a hint for the order, so a malformed journal is no error."""
+"""Durations of cases: of an earlier run, from its journal, and of the table beside specs. A hint for the order: no error if malformed.
+
+The table ``durations.txt`` is for a machine without earlier runs. A line has seconds and the id of a case; ``#`` begins a comment.
+"""
 
 import json
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from runner.system.safe_open import open_untrusted
+
+TABLE = "durations.txt"
+
+_MOST_BYTES_OF_TABLE = 1 << 24
+_NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,3})?")
 
 _MOST_BYTES = 1 << 30
 """Bytes that are read of a journal; the rest is ignored."""
@@ -26,6 +35,29 @@ def seconds_of_run(folder: Path, journal: str) -> dict[str, float]:
     except OSError:
         return {}
     return found
+
+
+def seconds_of_tables(folders: Iterable[Path]) -> dict[str, float]:
+    """Return the seconds of the cases in the tables in these folders, by id; empty where there is none that can be read."""
+    found: dict[str, float] = {}
+    for root in folders:
+        try:
+            with open_untrusted(root / TABLE) as stream:
+                data = stream.read(_MOST_BYTES_OF_TABLE)
+        except OSError:
+            continue
+        for line in data.decode("utf-8", "replace").splitlines():
+            seconds, _, case_id = line.partition(" ")
+            if _NUMBER.fullmatch(seconds) and case_id:
+                found[case_id] = float(seconds)
+    return found
+
+
+def as_table(seconds: Mapping[str, float], comment: Iterable[str] = ()) -> str:
+    """Return the text of a table, the longest cases first."""
+    lines = [f"# {line}" for line in comment]
+    ordered = sorted(seconds.items(), key=lambda item: (-round(item[1], 1), item[0]))
+    return "".join(f"{line}\n" for line in [*lines, *(f"{max(value, 0.1):.1f} {case_id}" for case_id, value in ordered)])
 
 
 def _note(line: bytes, found: dict[str, float]) -> None:

@@ -20,9 +20,9 @@ class Needs:
     memory: int = 0
     """Bytes."""
     gpu_memory: int = 0
-    """Bytes on each GPU that it uses. A job with ``gpus`` 0 shares one GPU."""
+    """Bytes on each GPU that it uses. A job with GPU memory and ``gpus`` 0 uses one GPU."""
     gpus: int = 0
-    """Whole GPUs that it uses alone."""
+    """How many GPUs it uses. Jobs share GPUs as far as their memory suffices."""
     exclusive: bool = False
     """No other job may run beside it: it measures times."""
 
@@ -44,7 +44,7 @@ class Capacity:
     gpu_memory: int = 0
     """Bytes of each GPU."""
     pinned: bool = False
-    """Whether each worker sees only the GPUs of its lease. Otherwise every worker uses the first GPUs; jobs are not spread."""
+    """Whether each worker sees only the GPUs of its lease. Otherwise every worker uses the first GPUs: jobs are not spread over all."""
 
     def __post_init__(self) -> None:
         if self.jobs < 1 or not self.cores > 0 or self.memory < 1:
@@ -85,21 +85,34 @@ class Room:
         return self._capacity.jobs
 
     @property
+    def pins_of_one(self) -> list[tuple[int, ...]]:
+        """To which GPUs the workers of jobs with one GPU are pinned; empty where workers see all GPUs."""
+        return [(gpu,) for gpu in range(self._capacity.gpus)] if self._capacity.pinned else []
+
+    def pins(self, lease: Lease) -> tuple[int, ...]:
+        """Return the GPUs that a worker with a lease sees; empty where it sees all."""
+        return lease.gpus if self._capacity.pinned and len(lease.gpus) < self._capacity.gpus else ()
+
+    @property
     def lease_of_alone(self) -> Lease | None:
         """The lease of a job that runs alone, if there is one."""
         return next((lease for lease in self._leases.values() if lease.is_alone), None)
 
     def fits(self, needs: Needs) -> bool:
         """Whether a job with these needs could start now."""
-        return self._place(needs) is not None
+        return bool(self.places(needs))
 
     def take(self, name: str, needs: Needs) -> Lease:
-        """Lease resources to a job; raise ``ValueError`` when there are not enough, or when it has a lease already."""
+        """Lease resources to a job, on the emptiest GPU; raise ``ValueError`` when there are not enough, or when it has a lease already."""
+        places = self.places(needs)
+        if name not in self._leases and not places:
+            raise ValueError(f"no room for {name}")
+        return self.hold(name, places[0] if places else Lease(needs))
+
+    def hold(self, name: str, lease: Lease) -> Lease:
+        """Lease to a job what ``places`` returned; raise ``ValueError`` when it has a lease already."""
         if name in self._leases:
             raise ValueError(f"{name} has its room")
-        lease = self._place(needs)
-        if lease is None:
-            raise ValueError(f"no room for {name}")
         self._leases[name] = lease
         return lease
 
@@ -111,18 +124,19 @@ class Room:
         """Release the lease of a job that ended."""
         del self._leases[name]
 
-    def _place(self, needs: Needs) -> Lease | None:
+    def places(self, needs: Needs) -> list[Lease]:
+        """Return the leases that a job could have now, the one with the most free GPU memory first; empty when there is no room."""
         if needs.exclusive or self._exceeds(needs):
-            return None if self._leases else Lease(needs, self._gpus_for(needs) or tuple(range(self._capacity.gpus)), is_alone=True)
+            gpus = next(iter(self._gpus_for(needs)), None) or tuple(range(self._capacity.gpus))
+            return [] if self._leases else [Lease(needs, gpus, is_alone=True)]
         if len(self._leases) >= self._capacity.jobs or self.lease_of_alone is not None:
-            return None
+            return []
         running = [lease.needs for lease in self._leases.values()]
         if sum((one.cores for one in running), needs.cores) > self._capacity.cores + _ROUNDING:
-            return None
+            return []
         if sum((one.memory for one in running), needs.memory) > self._capacity.memory:
-            return None
-        gpus = self._gpus_for(needs)
-        return None if gpus is None else Lease(needs, gpus)
+            return []
+        return [Lease(needs, gpus) for gpus in self._gpus_for(needs)]
 
     def _exceeds(self, needs: Needs) -> bool:
         capacity = self._capacity
@@ -133,23 +147,17 @@ class Room:
             or needs.gpu_memory > (capacity.gpu_memory if capacity.gpus else 0)
         )
 
-    def _gpus_for(self, needs: Needs) -> tuple[int, ...] | None:
-        """Return the GPUs for a job; None when not enough are free."""
+    def _gpus_for(self, needs: Needs) -> list[tuple[int, ...]]:
+        """Return the GPUs that a job could use, the emptiest first; empty when too few have memory."""
         if not needs.gpus and not needs.gpu_memory:
-            return ()
-        leases = [lease for lease in self._leases.values() if lease.gpus]
+            return [()]
         count = needs.gpus or 1
         within = range(self._capacity.gpus) if self._capacity.pinned else range(min(count, self._capacity.gpus))
-        if needs.gpus:
-            held = {gpu for lease in leases for gpu in lease.gpus}
-            free = [gpu for gpu in within if gpu not in held]
-            return tuple(free[:count]) if len(free) >= count else None
-        whole = {gpu for lease in leases if lease.needs.gpus for gpu in lease.gpus}
-        used = {gpu: sum(lease.needs.gpu_memory for lease in leases if gpu in lease.gpus) for gpu in within if gpu not in whole}
-        emptiest = min(used, key=used.__getitem__, default=None)
-        if emptiest is None or used[emptiest] + needs.gpu_memory > self._capacity.gpu_memory:
-            return None
-        return (emptiest,)
+        used = {gpu: sum(lease.needs.gpu_memory for lease in self._leases.values() if gpu in lease.gpus) for gpu in within}
+        free = sorted((gpu for gpu in within if used[gpu] + needs.gpu_memory <= self._capacity.gpu_memory), key=used.__getitem__)
+        if count == 1:
+            return [(gpu,) for gpu in free]
+        return [tuple(sorted(free[:count]))] if len(free) >= count else []
 
 
 class Waiting(Protocol):
@@ -163,20 +171,25 @@ class Waiting(Protocol):
     def needs(self) -> Needs:
         """The resources that it uses."""
 
+    @property
+    def line(self) -> str:
+        """Jobs of one line need the same preparation: while one is not ready, none of them is."""
+
 
 _W = TypeVar("_W", bound=Waiting)
 
 
 class Queue(Generic[_W]):
-    """Waiting jobs: first in, first out, among those that fit.
+    """Waiting jobs: first in, first out, among those that fit and are ready.
 
     A job that does not fit now may be overtaken by later jobs that fit, ``MOST_OVERTAKES`` times. After that, nothing starts until the
-    job fits. So every job starts eventually, if running jobs end.
+    job fits. So every job starts eventually, if running jobs end. A job that fits and is not ready may be overtaken without limit: what it
+    waits for goes on meanwhile, and has a deadline of its own.
     """
 
     def __init__(self, jobs: Iterable[_W]) -> None:
-        # one line for each distinct needs: the first job of a line fits if and only if all of them do
-        self._lines: dict[Needs, deque[tuple[int, _W]]] = {}
+        # one queue for each distinct needs and line: the first job of a queue can start if and only if all of them can
+        self._lines: dict[tuple[Needs, str], deque[tuple[int, _W]]] = {}
         self._overtaken: dict[int, int] = {}
         self._count = 0
         for job in jobs:
@@ -187,33 +200,37 @@ class Queue(Generic[_W]):
 
     def put(self, job: _W) -> None:
         """Add a job behind all others."""
-        self._lines.setdefault(job.needs, deque()).append((self._count, job))
+        self._lines.setdefault((job.needs, job.line), deque()).append((self._count, job))
         self._count += 1
 
-    def next(self, room: Room, is_ready: Callable[[_W], bool]) -> _W | None:
+    def next(self, room: Room, is_ready: Callable[[_W, Lease], bool]) -> _W | None:
         """Return the next job that can start now, with its room taken; None when there is none.
 
-        ``is_ready`` is called with a job that fits, and may start its preparation. If it returns False, no later job is tried.
+        ``is_ready`` is called with a job and a lease that it could have, and may start its preparation.
         """
         waiting: list[int] = []
-        for number, needs in sorted((line[0][0], needs) for needs, line in self._lines.items()):
-            if room.fits(needs):
-                return self._start(needs, room, is_ready, waiting)
-            if self._overtaken.get(number, 0) >= MOST_OVERTAKES:
-                return None
-            waiting.append(number)
+        places: dict[Needs, list[Lease]] = {}
+        for number, key in sorted((line[0][0], key) for key, line in self._lines.items()):
+            needs = key[0]
+            if needs not in places:
+                places[needs] = room.places(needs)
+            job = self._lines[key][0][1]
+            for lease in places[needs]:
+                if is_ready(job, lease):
+                    room.hold(job.name, lease)
+                    self._remove(key, waiting)
+                    return job
+            if not places[needs]:
+                if self._overtaken.get(number, 0) >= MOST_OVERTAKES:
+                    return None
+                waiting.append(number)
         return None
 
-    def _start(self, needs: Needs, room: Room, is_ready: Callable[[_W], bool], waiting: list[int]) -> _W | None:
-        line = self._lines[needs]
-        number, job = line[0]
-        if not is_ready(job):
-            return None
-        room.take(job.name, needs)
-        line.popleft()
+    def _remove(self, key: tuple[Needs, str], waiting: Iterable[int]) -> None:
+        line = self._lines[key]
+        number, _ = line.popleft()
         if not line:
-            del self._lines[needs]
+            del self._lines[key]
         self._overtaken.pop(number, None)
         for overtaken in waiting:
             self._overtaken[overtaken] = self._overtaken.get(overtaken, 0) + 1
-        return job

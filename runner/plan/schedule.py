@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from runner.core import devices, targets
@@ -34,12 +35,22 @@ _MEMORY_ON_HOST_OF_GPU = 2048 * _MIB
 _MEMORY_RESERVED = 1024 * _MIB
 """For the runner and the zygotes, which use some 300 MiB each."""
 
+_MEMORY_OF_ZYGOTE = 4096 * _MIB
+"""A zygote uses some 300 MiB: of a machine's memory, zygotes use a small part."""
+
+_CORES_OF_ZYGOTE = 4
+"""The start of a zygote uses one core for some ten seconds: of a machine's cores, starts use a quarter at most."""
+
 _GPU_MEMORY = 4096 * _MIB
 """Default GPU memory of a case: a context of 600 MiB, inputs, and freed memory that torch's allocator caches.
 Assumed, not measured: a spec that needs more has ``requires: [{gpu_memory: ...}]``."""
 
 _GPU_MEMORY_OF_CHILD = 1024 * _MIB
 """For a child process that times kernels: a second context, and a second copy of the inputs."""
+
+
+_START_SECONDS = 20.0
+"""What the start of a zygote for a GPU and of its first worker takes, measured on a machine with an H200; only the order depends on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +89,20 @@ def environments(cases: Sequence[Case]) -> dict[str, Environment]:
         mine = environment_of(case)
         other = found.get(mine.key)
         found[mine.key] = mine if other is None else Environment(variables=mine.variables, kinds=mine.kinds | other.kinds)
+    for beside in filter(None, map(companion, list(found.values()))):
+        if beside.key in found:  # one zygote serves both purposes
+            found[beside.key] = Environment(variables=beside.variables, kinds=beside.kinds | found[beside.key].kinds)
     return found
+
+
+def companion(environment: Environment) -> Environment | None:
+    """Return the environment whose zygote starts beside that of an environment with a GPU; None for one without a GPU.
+
+    It asks the C++ compiler for vector instructions, which takes longer than most cases. Its answers serve the workers of both.
+    """
+    if not environment.uses_accelerator or TARGET in environment.variables:
+        return None
+    return Environment(variables=environment.variables, kinds=frozenset([devices.CPU]))
 
 
 def order(
@@ -86,8 +110,12 @@ def order(
     seconds: Mapping[str, float] | None = None,
     seed: int | None = None,
     ranks: Mapping[str, float] | None = None,
+    zygotes: int = 1,
 ) -> list[Case]:
-    """Return the cases in the order in which they run. Cases of one environment are together, so each zygote is started once.
+    """Return the cases in the order in which they run. ``zygotes``: how many environments run at a time.
+
+    With one, the cases of one environment are together, so each zygote is started once. With more, environments are mixed, and the cases of
+    the smaller ones count as longer by the start of their zygote.
 
     The longest cases of the last run come first, so that no long case runs alone at the end. Cases without a known duration come first
     too, because an overestimate costs nothing. Exclusive cases come last, so that the machine is drained once. A higher rank comes before
@@ -101,7 +129,10 @@ def order(
         return ranked.get(case.id, 0.0), known.get(case.id, math.inf)
 
     alone = [case for case in cases if is_exclusive(case)]
-    beside = _by_environment([case for case in cases if not is_exclusive(case)])
+    parallel = [case for case in cases if not is_exclusive(case)]
+    if zygotes > 1:
+        return _mixed(parallel, urgency) + sorted(alone, key=urgency, reverse=True)
+    beside = _by_environment(parallel)
     of_alone = {environment_of(case).key for case in alone}
     # an environment with exclusive cases is the last of the parallel ones and the first of the exclusive ones: one zygote serves both
     keys = sorted(sorted(beside, key=lambda key: max(map(urgency, beside[key])), reverse=True), key=lambda key: key in of_alone)
@@ -109,6 +140,18 @@ def order(
     groups = [beside[key] for key in keys]
     groups += [ending[key] for key in sorted(ending, key=lambda key: -keys.index(key) if key in beside else 1)]
     return [case for group in groups for case in sorted(group, key=urgency, reverse=True)]
+
+
+def _mixed(cases: Sequence[Case], urgency: Callable[[Case], tuple[float, float]]) -> list[Case]:
+    """Return the cases of several environments by their urgency. Those of all environments but the largest wait for their zygote."""
+    of_case = {case.id: environment_of(case).key for case in cases}
+    largest = Counter(of_case.values()).most_common(1)[0][0] if cases else ""
+
+    def with_start(case: Case) -> tuple[float, float]:
+        rank, length = urgency(case)
+        return rank, length + (0.0 if of_case[case.id] == largest else _START_SECONDS)
+
+    return sorted(cases, key=with_start, reverse=True)
 
 
 def _by_environment(cases: Sequence[Case]) -> dict[str, list[Case]]:
@@ -224,6 +267,11 @@ def _shared_memory() -> int:
 def threads(count: int) -> int:
     """Return the OpenMP threads of each of ``count`` workers."""
     return max(1, int(hardware.cores() // count))
+
+
+def zygotes() -> int:
+    """Return how many environments may have a zygote with jobs at a time: the start of one uses a core for seconds."""
+    return max(1, min(int(hardware.cores()) // _CORES_OF_ZYGOTE, _shared_memory() // _MEMORY_OF_ZYGOTE))
 
 
 def spares(count: int) -> int:

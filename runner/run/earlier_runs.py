@@ -9,7 +9,8 @@ from runner.core.case import Case
 from runner.core.diagnostics import UsageError, one_line, shown_path
 from runner.core.options import RunOptions
 from runner.core.outcomes import Outcome
-from runner.plan.durations import seconds_of_run
+from runner.plan.case_ledger import roots_of
+from runner.plan.durations import seconds_of_run, seconds_of_tables
 from runner.plan.schedule import SchedulingOptions
 from runner.record.journal import JournalError, read_run
 from runner.record.run_folder import JOURNAL, LATEST, REPORTS, find_run, require_still
@@ -106,7 +107,8 @@ def scheduling_of(options: RunOptions, *, seed: int | None, memory_limit: int | 
         ranks = known.failure_rate
     elif options.order == "failed-first":
         ranks = {**dict.fromkeys(known.failing, 1.0), **_ranks_of_latest()}
-    return SchedulingOptions(seconds={**known.seconds, **latest}, ranks=ranks, seed=seed, memory_limit=memory_limit)
+    shipped = seconds_of_tables(roots_of(options.paths))
+    return SchedulingOptions(seconds={**shipped, **known.seconds, **latest}, ranks=ranks, seed=seed, memory_limit=memory_limit)
 
 
 def _ranks_of_latest() -> dict[str, float]:

@@ -114,7 +114,7 @@ class CaseRunner:
         ``alone``: each case runs alone, after every other job has ended.
         """
         jobs: list[Job] = []
-        ordered = schedule.order(cases, self._scheduling.seconds, self._scheduling.seed, self._scheduling.ranks)
+        ordered = schedule.order(cases, self._scheduling.seconds, self._scheduling.seed, self._scheduling.ranks, zygotes=schedule.zygotes())
         for number, case in enumerate(ordered, start=self._folder.next_number()):
             try:
                 job = self._jobs.for_case(case, known, number=number, alone=alone)
@@ -162,6 +162,7 @@ def _settings(options: ExecutionOptions, folder: RunFolder, workers: int, thread
         workers=workers,
         threads=threads,
         spares=schedule.spares(workers),
+        zygotes=schedule.zygotes(),
         isolation=Isolation(options.isolation),
         timeout_factor=options.timeout_factor,
         servers=named_servers(options.service),

@@ -66,6 +66,8 @@ class Results:
             begun=_moment(execution.begun),
             worker=execution.worker,
             gpus=execution.gpus,
+            warmup_begun=_moment(execution.warmup.begun),
+            warmup=round(execution.warmup.seconds, 3),
             folder=execution.job.folder,
             evidence=files.digests,
             repro=repro,

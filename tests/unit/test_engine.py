@@ -25,6 +25,7 @@ from runner.execute.local.executor import LocalExecutor
 from runner.execute.local.limits import Grace, Limits
 from runner.execute.local.running import LocalJob
 from runner.execute.local.spawn import Zygote, ZygoteProcess
+from runner.execute.local.workers import Worker
 from runner.plan.jobs import Environment, Isolation
 from runner.plan.resources import Capacity, Needs, Room
 from runner.worker.process import zygote
@@ -377,7 +378,7 @@ def test_a_spare_that_warms_up_beside_a_case_is_not_waited_for(tmp_path):
 
 
 def test_workers_that_went_with_their_zygote_take_no_room_of_spares(tmp_path):
-    """Cases of one environment, then of another, then of the first again: its dead spares are neither counted nor waited for."""
+    """Cases of one environment, then of another: the dead spares of the first are neither counted nor waited for."""
     here, there = (Environment(kinds=frozenset(["cuda"]), variables={"A": name}) for name in "xy")
     jobs = [
         a_job(tmp_path, n, "ends", environment=environment, needs=Needs(exclusive=n == 3))
@@ -387,9 +388,9 @@ def test_workers_that_went_with_their_zygote_take_no_room_of_spares(tmp_path):
     starter = Starter(zygotes=Kept)
     with engine_with(starter, spares=4) as engine:
         done = list(engine.run(jobs, room(1)))
-        assert all(one.key == here.key for one in engine._pool if not one.has_ended)
-    assert [one.job.name for one in done] == ["0", "1", "2", "3"]
-    assert len(starter.made) == 3
+        assert all(one.key == there.key for one in engine._pool if not one.has_ended)
+    assert [one.job.name for one in done] == ["0", "1", "3", "2"]
+    assert len(starter.made) == 2  # the zygote of the first environment stays while a job waits for it
     assert time.monotonic() - begun < 60
 
 
@@ -495,3 +496,89 @@ def test_an_orphan_that_the_system_holds_delays_reports_once_and_not_for_each_wo
         orphan.kill()
     assert waits[0] > 0.3
     assert max(waits[1:]) < 60
+
+
+def of_gpu(**variables: str) -> Environment:
+    return Environment(kinds=frozenset(["cuda"]), variables=variables)
+
+
+@pytest.mark.parametrize(("zygotes", "order"), [(1, ["0", "2", "1", "3"]), (2, ["0", "1", "2", "3"])])
+def test_as_many_environments_run_at_a_time_as_may_have_a_zygote(tmp_path, zygotes, order):
+    jobs = [a_job(tmp_path, n, "ends", environment=of_gpu(A="xy"[n % 2])) for n in range(4)]
+    starter = Starter(zygotes=Kept)
+    with engine_with(starter, zygotes=zygotes) as engine:
+        done = [one.job.name for one in engine.run(jobs, room(1))]
+    assert sorted(done) == ["0", "1", "2", "3"]
+    assert done == order or zygotes == 2  # with two, the order depends on which worker is warm first
+    of_gpus = len(starter.made)
+    # one for each environment; beside each a zygote for the CPU, where there is room for it
+    assert of_gpus == 2 if zygotes == 1 else of_gpus > 2
+
+
+def test_a_zygote_for_a_gpu_has_one_for_the_cpu_beside_it_where_several_may_start(tmp_path):
+    wanted: list[Environment] = []
+
+    class Noting(Starter):
+        def zygote(self, wanted_: Environment) -> Zygote:
+            wanted.append(wanted_)
+            return super().zygote(wanted_)
+
+    for zygotes in (1, 4):
+        with engine_with(Noting(zygotes=Kept), zygotes=zygotes) as engine:
+            list(engine.run([a_job(tmp_path, zygotes, "ends", environment=of_gpu(A="x"))], room(1)))
+    assert [(sorted(one.kinds), one.variables) for one in wanted] == [(["cuda"], {"A": "x"}), (["cuda"], {"A": "x"}), (["cpu"], {"A": "x"})]
+
+
+def test_cases_spread_over_the_gpus_and_each_worker_is_told_which_it_sees(tmp_path):
+    capacity = Capacity(jobs=4, cores=8.0, memory=1 << 40, gpus=2, gpu_memory=4 << 30, pinned=True)
+    needs = [Needs(gpu_memory=2 << 30)] * 4 + [Needs(gpus=2, gpu_memory=1 << 30), Needs()]
+    jobs = [a_job(tmp_path, n, "ends", environment=of_gpu(), needs=one) for n, one in enumerate(needs)]
+    sent: list[dict[str, Any]] = []
+    with engine_with(Starter(zygotes=Kept), spares=2) as engine, pytest.MonkeyPatch.context() as patch:
+        given = Worker.give
+
+        def give(worker: Worker, local: LocalJob, *, is_last: bool) -> Any:
+            sent.append({"name": local.job.name, "gpus": worker.gpus})
+            return given(worker, local, is_last=is_last)
+
+        patch.setattr(Worker, "give", give)
+        leased = {one.job.name: one.gpus for one in engine.run(jobs, capacity)}
+    seen = {one["name"]: one["gpus"] for one in sent}
+    assert sorted(leased[str(n)] for n in range(4)) == [(0,), (0,), (1,), (1,)]
+    assert {name: leased[name] for name in "45"} == {"4": (0, 1), "5": ()}
+    assert {name: seen[name] for name in "0123"} == {name: leased[name] for name in "0123"}
+    assert (seen["4"], seen["5"]) == ((), ())  # all GPUs
+
+
+def test_a_worker_whose_spec_says_which_gpus_it_sees_is_not_pinned(tmp_path):
+    capacity = Capacity(jobs=2, cores=8.0, memory=1 << 40, gpus=2, gpu_memory=4 << 30, pinned=True)
+    job = a_job(tmp_path, 0, "ends", environment=of_gpu(CUDA_VISIBLE_DEVICES="1,0"), needs=Needs(gpu_memory=1))
+    with engine_with(Starter(zygotes=Kept), spares=2) as engine:
+        list(engine.run([job], capacity))
+        assert {worker.gpus for worker in engine._pool} <= {()}
+        engine._zygotes.close()
+    with engine_with(Starter(zygotes=Kept)) as engine:
+        engine.again(job)
+        while not engine._pool.busy:
+            engine._start(Room(capacity))
+            engine._descriptors.wait(0.1)
+        assert [worker.gpus for worker in engine._pool] == [()]
+
+
+def test_a_warm_up_is_timed_and_its_problem_is_a_warning(tmp_path):
+    class Failing(Kept):
+        def fork(self, number: int, control: int) -> bool:
+            reply = json.dumps({"warm": ["cuda"], "problem": "AssertionError: no driver"})
+            warms = f"own = socket.socket(fileno=os.dup(int(sys.argv[1]))); own.recv(1 << 16); own.send({reply!r}.encode())"
+            code = ANSWER_AND.format(before=warms, stays="time.sleep(600)")
+            child = subprocess.Popen([sys.executable, "-c", code, str(control)], pass_fds=[control], start_new_session=True)
+            self.children.append(child)
+            self.theirs.send(json.dumps({"started": number, "pid": child.pid}).encode())
+            return True
+
+    before = time.time()
+    with engine_with(Starter(zygotes=Failing)) as engine:
+        (done,) = engine.run([a_job(tmp_path, "a", "ends", environment=of_gpu(), timeout=20)], room(1))
+        assert engine.warm_problems == ("AssertionError: no driver",)
+    assert before <= done.warmup.begun <= done.warmup.begun + done.warmup.seconds <= done.begun + 0.01
+    assert done.warmup.problem == "AssertionError: no driver"

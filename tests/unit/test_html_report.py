@@ -354,6 +354,19 @@ def test_a_spec_is_shown_only_where_it_is_the_one_that_was_run(tmp_path: Path) -
     assert sources_of([str(spec)], {str(spec): then}) == {str(spec): {"why": "this file has changed since the run"}}
 
 
+def test_the_timeline_has_the_warm_ups_of_workers() -> None:
+    warm = {"warmup_begun": "2026-01-01T00:00:00.500+00:00", "warmup": 1.25}
+    results = [
+        replace(case("a"), begun="2026-01-01T00:00:02.000+00:00", seconds=1.0, worker=7, gpus=(1,), **warm),
+        replace(case("b"), begun="2026-01-01T00:00:03.000+00:00", seconds=1.0, worker=8, warmup_begun="lies", warmup=3.0),
+    ]
+    found = intervals_of(results)
+    assert [(one.begun, one.warmup_begun, one.warmup) for one in found] == [(1.5, 0.0, 1.25), (2.5, 0.0, 0.0)]
+    events = json.loads(b"".join(trace_of(found, results)))["traceEvents"]
+    (event,) = [one for one in events if one["name"] == "warm-up of worker 7"]
+    assert (event["pid"], event["tid"], event["ts"], event["dur"]) == (3, 7, 0, 1250000)
+
+
 def test_the_timeline_has_one_case_in_a_lane_at_a_moment() -> None:
     moments = [(0.0, 2.0), (0.5, 1.0), (1.6, 1.0), (2.1, 0.5), (0.6, 5.0)]
     results = [
@@ -367,7 +380,7 @@ def test_the_timeline_has_one_case_in_a_lane_at_a_moment() -> None:
         assert all(end <= begin + 0.002 for (_, end), (begin, _) in itertools.pairwise(own))
     assert {one.lane for one in found} == {0, 1, 2}
     events = json.loads(b"".join(trace_of(found, results)))["traceEvents"]
-    assert [event["ph"] for event in events] == ["M", "M", *["X"] * 2 * len(moments)]
+    assert [event["ph"] for event in events] == ["M", "M", "M", *["X"] * 2 * len(moments)]
 
 
 # -- where it is written --------------------------------------------------------------------------------------------

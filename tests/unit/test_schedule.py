@@ -4,6 +4,7 @@ import pytest
 
 from runner.core.diagnostics import UsageError
 from runner.plan import schedule
+from runner.plan.jobs import Environment
 from runner.plan.resources import Needs, Room
 from runner.system import hardware
 from runner.system.capabilities import Machine
@@ -112,6 +113,31 @@ def test_a_template_that_is_needed_again_at_the_end_is_the_last_before_it():
     cases = [with_env("a", A="1"), alone("b", A="2"), with_env("c", A="2"), with_env("d", A="3"), alone("e", A="3"), alone("f", A="4")]
     found = names(schedule.order(cases, timed(a=1, b=1, c=9, d=8, e=1, f=1)))
     assert found == "acdebf"
+
+
+def test_with_several_zygotes_environments_are_mixed_and_the_smaller_ones_begin_early():
+    cases = [with_env("a"), with_env("b"), with_env("c"), with_env("d", A="1"), with_env("e", A="2"), alone("f"), with_env("g", A="2")]
+    seconds = timed(a=60, b=25, c=1, d=2, e=9, f=70, g=1)
+    # d, e and g count as 20 s longer: so long takes the start of their zygote
+    assert names(schedule.order(cases, seconds, zygotes=2)) == "aebdgcf"
+    assert names(schedule.order(cases, seconds, zygotes=1)) == "egdabcf" or names(schedule.order(cases, seconds))[-1] == "f"
+    assert names(schedule.order(cases, seconds, zygotes=2, ranks={"area/c[backend=x]": 1.0}))[0] == "c"
+    one = [with_env(name) for name in "abc"]
+    assert schedule.order(one, seconds, zygotes=4) == schedule.order(one, seconds)
+
+
+@pytest.mark.parametrize(("cores", "gibibytes", "count"), [(1, 64, 1), (2, 24, 1), (7, 64, 1), (8, 64, 2), (16, 128, 4), (64, 8, 1)])
+def test_how_many_zygotes_run_at_a_time(hard, cores, gibibytes, count):
+    hard(cores, gibibytes)
+    assert schedule.zygotes() == count
+
+
+def test_an_environment_with_a_gpu_has_one_for_the_cpu_beside_it():
+    gpu = Environment(variables={"A": "1"}, kinds=frozenset(["cuda"]))
+    beside = schedule.companion(gpu)
+    assert beside == Environment(variables={"A": "1"}, kinds=frozenset(["cpu"]))
+    assert schedule.companion(beside) is None
+    assert schedule.companion(Environment(variables={"TORCH_CONFORMANCE_TARGET": "cuda:sm_90"}, kinds=frozenset(["cuda"]))) is None
 
 
 def test_a_bench_runs_alone_and_so_does_what_says_so():

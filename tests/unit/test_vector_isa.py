@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -226,3 +227,59 @@ def test_an_isa_is_all_of_its_words() -> None:
     assert has(frozenset(["asimd"]), "asimd", "")
     assert not has(frozenset(["asimd"]), "asimd", "-march=armv8-a+sve+bf16 -msve-vector-bits=256")
     assert not has(FLAGS, "", "")
+
+
+# -- for workers of a zygote that does not probe -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Serve probes later, from a folder; torch's own probe is put back at the end."""
+    monkeypatch.setattr(vector_isa, "_MOST_SECONDS", 0.2)
+    vector_isa.serve_later(str(tmp_path))
+    yield tmp_path
+    VecISA.check_build = PROBE  # type: ignore[method-assign]
+
+
+def test_a_probe_is_served_when_torch_asks_for_it(later: Path) -> None:
+    first, second = VecISA("avx512", AVX512), VecISA("avx512", AVX512)
+    assert first.check_build("code")
+    assert first.probes == 1
+    assert not (later / "vector-isa.json").exists()  # a worker stores nothing
+    known = probe_digests(later, second)
+    assert second.check_build("code")
+    assert second.probes == 0
+    assert answers(later) == known
+
+
+def probe_digests(folder: Path, isa: VecISA) -> list[str]:
+    """Store the answer as a zygote does."""
+    name = vector_isa._Probes(str(folder / "vector-isa.json"), PROBE)._digest(isa, "code")
+    assert name is not None
+    write(str(folder / "vector-isa.json"), frozenset([name]))
+    return [name]
+
+
+def test_the_probes_of_another_process_are_waited_for(later: Path) -> None:
+    isa = VecISA("avx512", AVX512)
+    with vector_isa._alone(str(later), 1.0) as held:
+        assert held
+        ends = threading.Timer(0.1, probe_digests, [later, VecISA("avx512", AVX512)])
+        ends.start()
+        assert isa.check_build("code")  # its time limit is longer than the other one needs
+        ends.join()
+    assert isa.probes == 0
+
+
+def test_after_the_time_limit_a_process_probes_for_itself(later: Path) -> None:
+    isa = VecISA("avx512", AVX512)
+    with vector_isa._alone(str(later), 1.0):
+        assert isa.check_build("code")
+    assert isa.probes == 1
+
+
+def test_without_a_folder_torch_probes(tmp_path: Path) -> None:
+    vector_isa.serve_later(None)
+    assert VecISA.check_build is PROBE
+    with vector_isa._alone(str(tmp_path / "missing"), 0.1) as held:
+        assert not held

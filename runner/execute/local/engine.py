@@ -2,7 +2,8 @@
 
 Workers are untrusted: their messages are bounded, only the first observation counts, and the ending of a worker is what its
 parent reports. The parts: ``waiting`` (jobs that wait), ``zygotes`` and ``forks`` (processes that fork workers), ``pool`` and ``spares``
-(workers), ``deadlines`` (killing), ``retirement`` (which worker gets no further case), ``descriptors`` (what the loop sleeps on).
+(workers), ``readiness`` (whether a job can start now), ``deadlines`` (killing), ``retirement`` (which worker gets no further case),
+``descriptors`` (what the loop sleeps on).
 """
 
 import dataclasses
@@ -16,6 +17,7 @@ from runner.execute.local.descriptors import Descriptors, only_wake
 from runner.execute.local.forks import Forks
 from runner.execute.local.limits import Limits
 from runner.execute.local.pool import Pool
+from runner.execute.local.readiness import Readiness, pins
 from runner.execute.local.retirement import contamination, has_run_enough
 from runner.execute.local.running import LocalJob
 from runner.execute.local.spares import Spares
@@ -23,7 +25,6 @@ from runner.execute.local.spawn import Starter
 from runner.execute.local.waiting import WaitingJobs
 from runner.execute.local.workers import Worker
 from runner.execute.local.zygotes import Zygotes
-from runner.plan.jobs import Isolation
 from runner.plan.resources import Capacity, Room
 
 
@@ -37,11 +38,13 @@ class Engine:
         self._waiting = WaitingJobs()
         self._zygotes = Zygotes(limits, starter, self._descriptors)
         self._pool = Pool(limits, starter, self._descriptors, self._zygotes)
-        self._forks = Forks(self._zygotes, self._pool, limits)
+        self._forks = Forks(self._zygotes, self._pool, self._waiting, limits)
         self._spares = Spares(self._pool, self._zygotes, self._waiting, limits)
+        self._readiness = Readiness(limits, self._zygotes, self._forks, self._pool, self._spares)
         self._deadlines = Deadlines(limits, self._pool, self._zygotes, self._forks)
         self._check: Callable[[], None] | None = None
         self._left_over: dict[int, str] = {}
+        self._warm_problems: dict[str, None] = {}
 
     def close(self) -> None:
         """Kill running workers and end the zygotes."""
@@ -53,6 +56,11 @@ class Engine:
     def broken(self) -> tuple[str, ...]:
         """Reasons why zygotes could not fork."""
         return tuple(dict.fromkeys(self._zygotes.broken.values()))
+
+    @property
+    def warm_problems(self) -> tuple[str, ...]:
+        """What torch raised while workers for a GPU warmed up."""
+        return tuple(self._warm_problems)
 
     @property
     def left_over(self) -> tuple[str, ...]:
@@ -115,33 +123,17 @@ class Engine:
 
     def _start(self, room: Room) -> None:
         """Give waiting jobs to workers while there is room."""
-        for job in self._waiting.started(room, self._may_start):
-            shares = self._shares(job)
-            worker = self._pool.idle_for(job, shares=shares) or self._pool.start(job.environment, is_new=job.new_process)
+        for job in self._waiting.started(room, functools.partial(self._readiness.may_start, room)):
+            shares, gpus = self._readiness.shares(job), pins(job, room, room.lease(job.name))
+            worker = self._pool.idle_for(job, gpus, shares=shares)
+            worker = worker or self._pool.start(job.environment, gpus, is_new=job.new_process)
             if shares:
                 worker.isolation = SHARED
             running = worker.give(self._prepare(job), is_last=not shares)
             self._descriptors.watch(running.inbox.descriptor, functools.partial(self._on_pipe, worker))
         self._pool.end_unused(room.most)
         if room.lease_of_alone is None:
-            self._spares.warm(room.most)
-
-    def _shares(self, job: Job) -> bool:
-        return job.shares and self._limits.isolation in (Isolation.WORKER, Isolation.NONE)
-
-    def _may_start(self, job: Job) -> bool:
-        """Whether a job can start now; starts its zygote if there is none."""
-        key = job.environment.key
-        if self._limits.isolation is Isolation.PROCESS or job.new_process or key in self._zygotes.broken:
-            return True
-        if key not in self._zygotes:
-            self._forks.start_zygote(job.environment)
-        if not self._zygotes.is_ready(key):
-            return False
-        if job.plan is None or not self._spares.are_for(job.environment) or self._pool.idle_for(job, shares=self._shares(job)):
-            return True
-        self._spares.ensure_one(job.environment)
-        return False
+            self._spares.warm(room)
 
     def _on_pipe(self, worker: Worker) -> None:
         running = worker.running
@@ -161,6 +153,8 @@ class Engine:
             why = contamination(worker) if goes_on else ""
             self._descriptors.forget(worker.running.inbox.descriptor)
             execution = worker.finish(why)
+            if execution.warmup.problem:
+                self._warm_problems[execution.warmup.problem] = None
             if execution.left_over:
                 self._left_over[worker.number] = f"{execution.job.name}: {execution.left_over}"
             if goes_on and (why or execution.problem or has_run_enough(worker)):

@@ -43,6 +43,7 @@ class LocalExecutor:
             isolation=settings.isolation,
             timeout_factor=settings.timeout_factor,
             spares=settings.spares,
+            zygotes=settings.zygotes,
             keeps_zygotes=settings.keeps_zygotes,
         )
         if starter is None:
@@ -83,7 +84,8 @@ class LocalExecutor:
     def warnings(self) -> Sequence[str]:
         """Warnings for the user about the execution of jobs."""
         slow = [f"cases got a new process each instead of a fork, which is slow: {why}" for why in self._engine.broken]
-        return [*slow, *self._services.warnings, *self._engine.left_over]
+        cold = [f"the warm-up of workers for a GPU failed, so each case does its work again: {why}" for why in self._engine.warm_problems]
+        return [*slow, *cold, *self._services.warnings, *self._engine.left_over]
 
     def close(self) -> None:
         """Kill running workers, remove the scratch folder, and trim the caches."""

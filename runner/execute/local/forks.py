@@ -2,23 +2,26 @@
 
 import functools
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from runner.execute.base import Job
 from runner.execute.local.limits import Limits
 from runner.execute.local.pool import Pool
 from runner.execute.local.spawn import Message
+from runner.execute.local.waiting import WaitingJobs
 from runner.execute.local.workers import Worker
 from runner.execute.local.zygotes import Zygotes
 from runner.plan.jobs import Environment
+from runner.plan.schedule import companion
 
 
 class Forks:
     """Keeps the workers of the pool in step with their zygotes."""
 
-    def __init__(self, zygotes: Zygotes, pool: Pool, limits: Limits) -> None:
+    def __init__(self, zygotes: Zygotes, pool: Pool, waiting: WaitingJobs, limits: Limits) -> None:
         self._zygotes = zygotes
         self._pool = pool
+        self._waiting = waiting
         self._limits = limits
         self._returned: list[Job] = []
 
@@ -28,15 +31,25 @@ class Forks:
         return returned
 
     def start_zygote(self, wanted: Environment) -> None:
-        """Start the zygote of an environment, after ending processes that only other environments use: each uses some 300 MB."""
-        for worker in self._pool:
-            if worker.running is None and worker.key != wanted.key:
-                self._pool.end(worker)
-        busy = {worker.key for worker in self._pool.busy}
-        for key in self._zygotes:
-            if key not in busy and not self._limits.keeps_zygotes:
-                self._hang_up(key)
+        """Start the zygote of an environment, unless there are enough with jobs; end those without: each uses some 300 MB."""
+        used = {worker.key for worker in self._pool.busy}
+        used |= {key for key in self._zygotes if self._waiting.has(key) or not self._zygotes.is_ready(key)}
+        if len(used & set(self._zygotes)) >= self._limits.zygotes and not self._limits.keeps_zygotes:
+            return
+        self._end_unused({*used, wanted.key})
         self._zygotes.start(wanted, functools.partial(self._on_zygote, wanted.key))
+        beside = companion(wanted) if self._limits.zygotes > 1 else None
+        if beside is not None and beside.key not in self._zygotes:
+            self._zygotes.start(beside, functools.partial(self._on_zygote, beside.key))
+
+    def _end_unused(self, used: Collection[str]) -> None:
+        """End the zygotes and idle workers of other environments than these."""
+        for worker in self._pool:
+            if worker.running is None and worker.key not in used:
+                self._pool.end(worker)
+        for key in self._zygotes:
+            if key not in used and not self._limits.keeps_zygotes:
+                self._hang_up(key)
 
     def lose(self, key: str, why: str) -> None:
         """Give up a zygote: its waiting jobs, and later ones, get new processes."""

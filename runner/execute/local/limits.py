@@ -32,8 +32,10 @@ class Limits:
     """How many times longer than usual zygotes and workers may take to warm up."""
     spares: int = 0
     """How many workers for a GPU may warm up beside those that run cases."""
+    zygotes: int = 1
+    """How many environments may have a zygote with jobs. With more than one, a zygote for a GPU has one for the CPU beside it."""
     keeps_zygotes: bool = False
-    """Whether zygotes of other environments stay while one starts."""
+    """Whether zygotes without jobs stay while one starts."""
     grace: Grace = field(default_factory=Grace)
 
     @property

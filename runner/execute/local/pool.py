@@ -48,11 +48,14 @@ class Pool:
         """The workers that have a job."""
         return [worker for worker in self._workers.values() if worker.running is not None]
 
-    def start(self, wanted: Environment, *, is_warm: bool = True, is_new: bool = False) -> Worker:
-        """Start a worker: by a fork where that is safe, else in a process of its own, which warms nothing up."""
+    def start(self, wanted: Environment, gpus: tuple[int, ...] = (), *, is_warm: bool = True, is_new: bool = False) -> Worker:
+        """Start a worker: by a fork where that is safe, else in a process of its own, which warms nothing up.
+
+        ``gpus`` are those that it sees, by number; it sees all of them where none is named.
+        """
         self._last += 1
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        worker = Worker(number=self._last, key=wanted.key, control=mine, isolation="fork", is_warm=is_warm)
+        worker = Worker(number=self._last, key=wanted.key, control=mine, isolation="fork", is_warm=is_warm, gpus=gpus)
         if is_new or not self._zygotes.fork(wanted.key, worker.number, theirs.fileno()):
             self._start_process(worker, wanted, theirs.fileno())
         theirs.close()
@@ -80,11 +83,11 @@ class Pool:
         elif worker.broke_protocol and worker.running is None:
             self.end(worker)
 
-    def idle_for(self, job: Job, *, shares: bool) -> Worker | None:
-        """Return an idle worker for a job, preferably one that has run other cases."""
+    def idle_for(self, job: Job, gpus: tuple[int, ...] = (), *, shares: bool) -> Worker | None:
+        """Return an idle worker for a job that sees these GPUs alone (all, where none is named), preferably one that has run cases."""
         if job.new_process:
             return None
-        idle = [one for one in self._workers.values() if one.key == job.environment.key and one.is_idle]
+        idle = [one for one in self._workers.values() if one.key == job.environment.key and one.gpus == gpus and one.is_idle]
         may = [one for one in idle if not one.cases or (one.group == job.group and shares)]
         return max(may, key=lambda one: one.cases, default=None)
 

@@ -1,10 +1,14 @@
 """Spare workers: a GPU cannot be warmed up before the fork, so workers warm up while others run cases."""
 
+from collections import Counter
+
+from runner.core import devices
 from runner.execute.local.limits import Limits
 from runner.execute.local.pool import Pool
 from runner.execute.local.waiting import WaitingJobs
 from runner.execute.local.zygotes import Zygotes
 from runner.plan.jobs import Environment
+from runner.plan.resources import Room
 
 
 class Spares:
@@ -28,17 +32,24 @@ class Spares:
         waited_for = [worker for worker in self._pool if not (worker.is_warm or worker.is_retired or worker.has_ended)]
         return min((worker.warm_until - self._limits.start_seconds for worker in waited_for), default=None)
 
-    def ensure_one(self, wanted: Environment) -> None:
-        """Start the warm-up of a worker for a job that fits now, unless one warms up already."""
-        if not any(one.key == wanted.key and not one.is_warm and not one.is_retired for one in self._pool):
-            self._pool.start(wanted, is_warm=False)
+    def ensure_one(self, wanted: Environment, gpus: tuple[int, ...] = ()) -> None:
+        """Start the warm-up of a worker for a job that fits now, unless one warms up already; ``gpus`` are those that it sees."""
+        if not any(one.key == wanted.key and one.gpus == gpus and not one.is_warm and not one.is_retired for one in self._pool):
+            self._pool.start(wanted, gpus, is_warm=False)
 
-    def warm(self, jobs: int) -> None:
-        """Start warm-ups for the next waiting jobs; ``jobs`` is the number of parallel jobs."""
+    def warm(self, room: Room) -> None:
+        """Start warm-ups for the next waiting jobs, as far as the machine has cores."""
         for key in self._zygotes:
             environment = self._waiting.environment(key)
-            if self._zygotes.is_ready(key) and self.are_for(environment):
+            if environment is not None and self._zygotes.is_ready(key) and self.are_for(environment):
                 unused = sum(one.key == key and one.running is None and not one.is_retired for one in self._pool)
-                room = jobs + self._limits.spares - sum(not one.is_retired for one in self._pool)
-                for _ in range(min(self._waiting.useful_spares(key) - unused, room)):
-                    self._pool.start(environment, is_warm=False)
+                free = room.most + self._limits.spares - sum(not one.is_retired for one in self._pool)
+                for _ in range(min(self._waiting.useful_spares(key) - unused, free)):
+                    self._pool.start(environment, self._next_gpus(environment, room), is_warm=False)
+
+    def _next_gpus(self, wanted: Environment, room: Room) -> tuple[int, ...]:
+        """Return the GPU that the fewest workers of an environment see; empty where workers see all GPUs."""
+        if devices.sees_own(wanted.variables):
+            return ()
+        seen = Counter(one.gpus for one in self._pool if one.key == wanted.key and not one.is_retired)
+        return min(room.pins_of_one, key=seen.__getitem__, default=())

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from runner.execute.base import Job
 from runner.plan.jobs import Environment
-from runner.plan.resources import Queue, Room
+from runner.plan.resources import Lease, Queue, Room
 
 _WARM_ALONE = 2
 """How many workers are warmed up for exclusive jobs: each idle worker holds a context on its GPU."""
@@ -17,7 +17,9 @@ class WaitingJobs:
     def __init__(self) -> None:
         self._queue: Queue[Job] = Queue(())
         self._count: Counter[str] = Counter()
-        """How many jobs wait, by the key of their environment."""
+        """How many jobs wait for which spares are of use, by the key of their environment."""
+        self._waiting: Counter[str] = Counter()
+        """How many jobs wait for a zygote, by the key of their environment."""
         self._count_alone: Counter[str] = Counter()
         """How many of them are exclusive."""
         self._environments: dict[str, Environment] = {}
@@ -34,7 +36,7 @@ class WaitingJobs:
         self._add_to_counts(job, 1)
         self._queue.put(job)
 
-    def started(self, room: Room, may_start: Callable[[Job], bool]) -> Iterator[Job]:
+    def started(self, room: Room, may_start: Callable[[Job, Lease], bool]) -> Iterator[Job]:
         """Yield the jobs that can start now, each with its lease taken."""
         while (job := self._queue.next(room, may_start)) is not None:
             self._add_to_counts(job, -1)
@@ -45,11 +47,16 @@ class WaitingJobs:
         self._is_cancelled = True
         self._queue = Queue(())
         self._count.clear()
+        self._waiting.clear()
         self._count_alone.clear()
 
-    def environment(self, key: str) -> Environment:
-        """Return the environment of jobs that were added."""
-        return self._environments[key]
+    def environment(self, key: str) -> Environment | None:
+        """Return the environment of jobs that were added; None where there were none."""
+        return self._environments.get(key)
+
+    def has(self, key: str) -> bool:
+        """Whether a job waits for the zygote of an environment."""
+        return self._waiting[key] > 0
 
     def useful_spares(self, key: str) -> int:
         """Return how many warm workers the waiting jobs of an environment can use; for exclusive jobs, at most two."""
@@ -58,6 +65,9 @@ class WaitingJobs:
     def _add_to_counts(self, job: Job, number: int) -> None:
         if job.new_process:
             return  # no worker is warmed up for it
+        self._waiting[job.environment.key] += number
+        if job.needs.gpus > 1:
+            return  # a worker for several GPUs is started when they have room
         self._count[job.environment.key] += number
         if job.needs.exclusive:
             self._count_alone[job.environment.key] += number

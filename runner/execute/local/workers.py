@@ -1,17 +1,18 @@
 """The runner's end of a worker: a process that runs cases one after another."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
 import socket
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner.core.protocol import loads
-from runner.execute.base import SHARED, Execution
+from runner.execute.base import SHARED, Execution, Warmup
 from runner.execute.local.running import LocalJob, Running
 
 
@@ -25,6 +26,8 @@ class Worker:
     control: socket.socket
     isolation: str
     """``fork``, ``process`` or ``shared``."""
+    gpus: tuple[int, ...] = ()
+    """The GPUs that it sees, by number among those that the run sees; empty for all."""
     note: str = ""
     pid: int | None = None
     process: "subprocess.Popen[bytes] | None" = None
@@ -34,6 +37,8 @@ class Worker:
     """False while it warms up: while it does the one-time work of a first compile."""
     warm_until: float = 0.0
     """The moment by which it must be warm."""
+    warmup: Warmup = field(default_factory=Warmup)
+    """Its warm-up, when that is over."""
     done: str | None = None
     """Set when a shared worker has reported the end of its case: the contamination, or empty. Other workers just end."""
     broke_protocol: bool = False
@@ -78,14 +83,15 @@ class Worker:
     def warm_up(self, kinds: list[str], until: float) -> None:
         """Start its warm-up: the one-time work of a first compile."""
         self.is_warm, self.warm_until = False, until
+        self.warmup = Warmup(begun=time.time())
         with contextlib.suppress(OSError):
-            self.control.send(json.dumps({"warm": kinds}).encode())
+            self.control.send(json.dumps({"warm": kinds, "gpus": self.gpus}).encode())
 
     def give(self, local: LocalJob, *, is_last: bool) -> Running:
         """Give it a case. The end of a lost worker is detected elsewhere, not here."""
         self.group, self.contaminated = local.job.group, ""
         self.running, write = Running.begin(local)
-        message = json.dumps({"plan": local.plan, "last": is_last, "word": self.running.word}).encode()
+        message = json.dumps({"plan": local.plan, "last": is_last, "word": self.running.word, "gpus": self.gpus}).encode()
         with contextlib.suppress(OSError):
             socket.send_fds(self.control, [message], [write, *self.running.outputs])
         os.close(write)
@@ -108,6 +114,8 @@ class Worker:
             self.contaminated = str(sent.get("contaminated", ""))[:500]
         elif "warm" in sent and not self.is_warm:
             self.is_warm = True
+            problem = str(sent.get("problem", ""))[:500]
+            self.warmup = dataclasses.replace(self.warmup, seconds=time.time() - self.warmup.begun, problem=problem)
         else:
             self.broke_protocol = True
         return True
@@ -162,6 +170,7 @@ class Worker:
             ending=running.ending(self.status),
             seconds=seconds,
             begun=time.time() - seconds,
+            warmup=self.warmup if self.cases == 1 else Warmup(),
             isolation=self.isolation,
             after=self.cases - 1,
             worker=self.number,

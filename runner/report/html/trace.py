@@ -10,7 +10,7 @@ from runner.core.protocol import Json
 from runner.core.results import Attempt, CaseResult
 from runner.report.html.scripts import shown
 
-_WORKERS, _GPUS = 1, 2
+_WORKERS, _GPUS, _WARM_UPS = 1, 2, 3
 """The processes of the trace."""
 
 _SLACK = 0.002
@@ -24,11 +24,15 @@ class Interval:
     case: int
     """The number of its case in the run."""
     begun: float
-    """Seconds since the first interval of the run."""
+    """Seconds since the first interval of the run, or since the first warm-up of a worker."""
     seconds: float
     outcome: str
     worker: int
     gpus: tuple[int, ...]
+    warmup_begun: float = 0.0
+    """When its worker began to warm up; meaningless without ``warmup``."""
+    warmup: float = 0.0
+    """Seconds of that; 0 where the worker did not warm up for it."""
     lane: int = 0
     """Its row: at one moment a row has one case."""
 
@@ -39,15 +43,19 @@ def intervals_of(results: Sequence[CaseResult]) -> list[Interval]:
         (moment, number, attempt)
         for number, result in enumerate(results)
         for attempt in (result.attempts or (result,))
-        if (moment := _moment(attempt)) is not None
+        if (moment := _moment(attempt.begun)) is not None
     ]
     found.sort(key=lambda one: one[:2])
-    start = found[0][0] if found else 0.0
-    return list(_in_lanes([_interval(number, moment - start, attempt) for moment, number, attempt in found]))
+    warm = [moment for _, _, attempt in found if (moment := _moment(attempt.warmup_begun)) is not None]
+    start = min([moment for moment, _, _ in found] + warm, default=0.0)
+    return list(_in_lanes([_interval(number, moment - start, attempt, start) for moment, number, attempt in found]))
 
 
-def _interval(number: int, begun: float, attempt: Attempt) -> Interval:
+def _interval(number: int, begun: float, attempt: Attempt, start: float) -> Interval:
+    warm = _moment(attempt.warmup_begun)
     return Interval(
+        warmup_begun=0.0 if warm is None else warm - start,
+        warmup=0.0 if warm is None else max(attempt.warmup, 0.0),
         case=number,
         begun=begun,
         seconds=max(attempt.seconds, 0.0),
@@ -57,9 +65,9 @@ def _interval(number: int, begun: float, attempt: Attempt) -> Interval:
     )
 
 
-def _moment(attempt: Attempt) -> float | None:
+def _moment(text: str) -> float | None:
     try:
-        return datetime.fromisoformat(attempt.begun).timestamp() if attempt.begun else None
+        return datetime.fromisoformat(text).timestamp() if text else None
     except (ValueError, OverflowError):
         return None
 
@@ -92,11 +100,13 @@ def columns_of(intervals: Sequence[Interval]) -> dict[str, Json]:
 def trace_of(intervals: Sequence[Interval], results: Sequence[CaseResult]) -> Iterator[bytes]:
     """Yield the Chrome trace as JSON, a line for each event."""
     yield b'{"displayTimeUnit":"ms","traceEvents":[\n'
-    names = [_name(_WORKERS, "workers"), _name(_GPUS, "GPUs")]
+    names = [_name(_WORKERS, "workers"), _name(_GPUS, "GPUs"), _name(_WARM_UPS, "warm-ups of workers")]
     yield b",\n".join(map(_line, names))
     for one in intervals:
         for process, row in ((_WORKERS, one.lane), *((_GPUS, gpu) for gpu in one.gpus)):
             yield b",\n" + _line(_event(process, row, one, results[one.case]))
+        if one.warmup:
+            yield b",\n" + _line(_warm_up(one))
     yield b"\n]}\n"
 
 
@@ -110,6 +120,18 @@ def _event(process: int, row: int, one: Interval, result: CaseResult) -> dict[st
         "name": shown(result.case_id),
         "cat": one.outcome,
         "args": {"outcome": one.outcome, "worker": one.worker, "gpus": list(one.gpus), "spec": shown(result.spec)},
+    }
+
+
+def _warm_up(one: Interval) -> dict[str, Json]:
+    return {
+        "ph": "X",
+        "pid": _WARM_UPS,
+        "tid": one.worker,
+        "ts": round(one.warmup_begun * 1e6),
+        "dur": round(one.warmup * 1e6),
+        "name": f"warm-up of worker {one.worker}",
+        "args": {"worker": one.worker},
     }
 
 

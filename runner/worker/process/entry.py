@@ -2,10 +2,14 @@
 
 A worker receives JSON messages on a socket.
 
-- ``{"plan": FILE, "last": BOOL, "word": WORD}`` runs a case. It carries three descriptors: the case's pipe, its stdout, its stderr.
+- ``{"plan": FILE, "last": BOOL, "word": WORD, "gpus": NUMBERS}`` runs a case. It carries three descriptors: the case's pipe, its stdout,
+  its stderr.
   After a case with ``last`` the worker exits. After any other case it replies ``{"done": TEXT, "contaminated": TEXT, "word": WORD}``:
   ``done`` is the state that could not be restored, ``contaminated`` the measuring code that the case replaced, ``word`` the case's own.
-- ``{"warm": KINDS}`` warms the worker up for these kinds of devices. The reply is ``{"warm": KINDS}``.
+- ``{"warm": KINDS, "gpus": NUMBERS}`` warms the worker up for these kinds of devices. The reply is ``{"warm": KINDS, "problem": TEXT}``:
+  torch's exception, if there was one.
+
+``gpus`` are the GPUs that the worker sees, by number among those that its parent sees; all of them where none is named.
 """
 
 import contextlib
@@ -28,6 +32,9 @@ FAILED = 70
 """The exit code of a worker whose own code failed."""
 
 _ORPHANED = 71
+
+_seen: list[int] = []
+"""The GPUs to which this process is pinned."""
 
 
 def follow(parent: int) -> None:
@@ -95,9 +102,9 @@ def serve(control: socket.socket, given: Work | None = None) -> None:
             if not data:
                 break
             message = json.loads(data)
+            _see(message["gpus"])
             if "warm" in message:
-                _warm(message["warm"])
-                control.send(json.dumps({"warm": message["warm"]}).encode())
+                control.send(json.dumps({"warm": message["warm"], "problem": _warm(message["warm"])}).encode())
                 continue
             pipe, *outputs = descriptors
             _print_to(*outputs)
@@ -136,15 +143,31 @@ def _flush() -> None:
             stream.flush()
 
 
-def _warm(kinds: list[str]) -> None:
+def _see(gpus: list[int]) -> None:
+    """Hide all GPUs but these from this process, whose driver is not initialized yet; none named: it sees what its parent saw."""
+    global _seen
+    if not gpus or gpus == _seen:
+        return
+    import torch
+
+    from runner.core import devices
+
+    for build in devices.builds():
+        if getattr(torch.version, build.version, None) is not None:
+            os.environ[build.visible] = devices.visible_to(gpus, os.environ.get(build.visible))
+    _seen = gpus
+
+
+def _warm(kinds: list[str]) -> str:
+    """Do the one-time work of a first compile; return the text of torch's exception, empty when none was raised."""
     from runner.core import protocol
     from runner.worker.process import warming
     from runner.worker.torch_compat import math_library
 
     # after a fork, the first use of torch's thread pool replaces it; concurrent first uses by autograd's threads would abort
     math_library.set_threads(int(os.environ.get(protocol.THREADS, "1")))
-    for kind in kinds:
-        warming.compile_something(kind, with_gradients=True)
+    problems = [warming.compile_something(kind, with_gradients=True) for kind in kinds]
+    return next((problem for problem in problems if problem), "")[:1000]
 
 
 def _baseline(plan_file: str) -> Any:

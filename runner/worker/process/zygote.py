@@ -71,6 +71,7 @@ def warm(kinds: list[str]) -> float:
     import torch
 
     from runner.worker.process import warming
+    from runner.worker.toolchain import vector_isa
     from runner.worker.torch_compat import imports, math_library
 
     torch.set_num_threads(1)
@@ -88,6 +89,8 @@ def warm(kinds: list[str]) -> float:
         with imports.without_devices():
             imports.import_for_gpus()
             warming.trace_something()
+            if devices.CPU not in kinds:
+                vector_isa.serve_later(os.environ.get(protocol.KEPT))
     warming.freeze()
     return time.perf_counter() - begin
 

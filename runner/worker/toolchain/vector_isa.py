@@ -6,16 +6,23 @@ such as no space left on device.
 """
 
 import contextlib
+import fcntl
+import functools
 import json
 import os
 import secrets
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runner.worker.toolchain import compiler
 
 _FORMAT = 1
+_FILE = "vector-isa.json"
+_MOST_SECONDS = 180.0
+"""Time limit for the probes of another process. After it a process probes for itself."""
+
 _MOST_BYTES = 1 << 20
 
 _CPU_FLAGS: Mapping[str, tuple[str, ...]] = {
@@ -84,6 +91,55 @@ def write(path: str, works: frozenset[str]) -> None:
 
 
 @contextlib.contextmanager
+def _alone(folder: str, seconds: float) -> Iterator[bool]:
+    """Hold the lock of those that probe in this context; yield whether that was possible within a time limit."""
+    try:
+        descriptor = os.open(os.path.join(folder, "vector-isa.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError:
+        yield False
+        return
+    try:
+        yield _locked(descriptor, seconds)
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.05)
+        else:
+            return True
+
+
+def serve_later(folder: str | None) -> None:
+    """Serve probes of this process and its forks from the cache in ``folder`` when torch first asks for them; store nothing.
+
+    For a zygote that does not probe: the probes take longer than its start. Where another process probes at that time, its answers are
+    waited for.
+    """
+    from torch._inductor import cpu_vec_isa
+
+    original = getattr(cpu_vec_isa.VecISA, "check_build", None)
+    if folder and original is not None:
+
+        @functools.wraps(original)
+        def check_build(isa: Any, code: str) -> bool:
+            if _Probes(os.path.join(folder, _FILE), original).knows(isa, code):
+                return True
+            with _alone(folder, _MOST_SECONDS):
+                probes = _Probes(os.path.join(folder, _FILE), original)
+                return probes.result(isa, code)
+
+        cpu_vec_isa.VecISA.check_build = check_build
+
+
+@contextlib.contextmanager
 def cached_probes(folder: str | None) -> Iterator[None]:
     """Serve torch's probes from the cache in ``folder`` in this context, and store new results at its end; None disables the cache."""
     from torch._inductor import cpu_vec_isa
@@ -97,13 +153,14 @@ def cached_probes(folder: str | None) -> Iterator[None]:
             )
         yield
         return
-    probes = _Probes(os.path.join(folder, "vector-isa.json"), original)
-    cpu_vec_isa.VecISA.check_build = lambda isa, code: probes.result(isa, code)
-    try:
-        yield
-    finally:
-        cpu_vec_isa.VecISA.check_build = original
-    probes.store()
+    with _alone(folder, _MOST_SECONDS):
+        probes = _Probes(os.path.join(folder, _FILE), original)
+        cpu_vec_isa.VecISA.check_build = lambda isa, code: probes.result(isa, code)
+        try:
+            yield
+        finally:
+            cpu_vec_isa.VecISA.check_build = original
+        probes.store()
 
 
 class _Probes:
@@ -120,7 +177,12 @@ class _Probes:
         except OSError:
             self._flags = frozenset()
 
+    def knows(self, isa: Any, code: str) -> bool:
+        """Whether the file says that a probe succeeded."""
+        return self._digest(isa, code) in self._known
+
     def result(self, isa: Any, code: str) -> bool:
+        """Whether a probe succeeds, by the file or by torch's own probe."""
         name = self._digest(isa, code)
         if name in self._known:
             return True
