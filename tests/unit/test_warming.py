@@ -46,6 +46,7 @@ def numbered():
 """
 
 LOOK = """\
+NAMES = set(vars(warming))
 zygote.warm(["cpu"])
 import torch
 from torch._dynamo import convert_frame, utils
@@ -63,6 +64,7 @@ print(json.dumps({
     "told": len(utils._compilation_metrics),
     "artifacts": len(CacheArtifactManager._new_cache_artifacts) + len(CacheArtifactManager._seen_artifacts),
     "fake": len(FakeTensorMode.cache),
+    "names": [name for name in vars(warming) if name.startswith("__") and name not in NAMES],
     "threads": threads(),
     "danger": zygote.danger(),
     "folder": sorted(os.listdir(os.environ["TMPDIR"])),
@@ -216,7 +218,9 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Any:
 # -- what is left ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["counters", "metrics", "remote", "imported", "modules", "code", "told", "artifacts", "fake", "danger"])
+@pytest.mark.parametrize(
+    "name", ["counters", "metrics", "remote", "imported", "modules", "code", "told", "artifacts", "fake", "names", "danger"]
+)
 def test_nothing_is_left(name: str, processes: Any) -> None:
     assert not processes("warm")[name]
 

@@ -166,7 +166,7 @@ def _warm(kinds: list[str]) -> str:
 
     # after a fork, the first use of torch's thread pool replaces it; concurrent first uses by autograd's threads would abort
     math_library.set_threads(int(os.environ.get(protocol.THREADS, "1")))
-    problems = [warming.compile_something(kind, with_gradients=True) for kind in kinds]
+    problems = [warming.start_device(kind) for kind in kinds]
     return next((problem for problem in problems if problem), "")[:1000]
 
 

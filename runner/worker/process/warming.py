@@ -8,6 +8,7 @@ import functools
 import gc
 import tempfile
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -31,11 +32,23 @@ def compile_something(device: str, *, with_gradients: bool) -> str:
     An exception is not raised here: the next case will run into it and report it. ``with_gradients`` starts torch's autograd, which
     initializes every driver that torch is built for. A process that forks later must not do that.
     """
+    return _discarded(functools.partial(_compile, device, with_gradients=with_gradients))
+
+
+def start_device(device: str) -> str:
+    """Compile and run one small kernel on a device; return the text of torch's exception, empty when none was raised.
+
+    For a worker, whose zygote has traced functions. It has one case in most runs, so it does no work that the case would not do.
+    """
+    return _discarded(lambda: torch.compile(_own(_smallest))(torch.rand(8, device=device)))
+
+
+def _discarded(compile_: Callable[[], object]) -> str:
     before, counters = cache_sizes(), registered.Counters()
     problem = ""
     try:
         with tempfile.TemporaryDirectory() as folder, output_folders.cache_folder(folder):
-            _compile(device, with_gradients=with_gradients)
+            compile_()
     except Exception as error:  # without a working compiler there is no warm-up
         problem = f"{type(error).__name__}: {error}"
     _forget(before, counters)
@@ -57,8 +70,8 @@ def trace_something() -> None:
     """Trace small functions with dynamo and AOTAutograd, and discard them. This uses no device, registers no pattern, builds no kernel."""
     before, counters = cache_sizes(), registered.Counters()
     with torch.no_grad():
-        torch.compile(_pointwise, backend="aot_eager")(torch.rand(8, 8), torch.rand(8))
-        torch.compile(_calls, backend="eager")(torch.rand(4, 4))
+        torch.compile(_own(_pointwise), backend="aot_eager")(torch.rand(8, 8), torch.rand(8))
+        torch.compile(_own(_calls), backend="eager")(torch.rand(4, 4))
     _forget(before, counters)
 
 
@@ -68,10 +81,26 @@ def _compile(device: str, *, with_gradients: bool) -> None:
             continue
         arguments = [torch.rand(shape, device=device, requires_grad=wants_gradients) for shape in shapes]
         with torch.set_grad_enabled(wants_gradients):
-            torch.compile(function)(*arguments)
+            torch.compile(_own(function))(*arguments)
         resets.reset_dynamo()
     # the calls in it make dynamo import its handlers of functions; no kernel is built
-    torch.compile(_calls, backend="eager")(torch.rand(4, 4, device=device))
+    torch.compile(_own(_calls), backend="eager")(torch.rand(4, 4, device=device))
+
+
+def _own(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a copy of a function with global names of its own.
+
+    Dynamo writes numbered names into them, and numbers begin anew after ``_forget``: in the same names a later compile fails.
+    """
+    names: dict[str, Any] = {"__name__": __name__, "__builtins__": __builtins__, "torch": torch}
+    for helper in (_helper, function):
+        names[helper.__name__] = FunctionType(helper.__code__, names, helper.__name__, helper.__defaults__)
+    copy: Callable[..., Any] = names[function.__name__]
+    return copy
+
+
+def _smallest(x: Any) -> Any:
+    return x + 1
 
 
 def _pointwise(x: Any, y: Any) -> Any:

@@ -1,5 +1,6 @@
 """Imports of torch for a compile without a call of a device driver; selection of vector instructions."""
 
+import concurrent.futures
 import contextlib
 import functools
 import importlib
@@ -7,6 +8,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from runner.core import devices, protocol
@@ -99,6 +101,20 @@ def import_for_gpus() -> None:
             importlib.import_module(f"{patterns.__name__}.{found.name}")
     with contextlib.suppress(ImportError, AttributeError):
         importlib.import_module("torch._inductor.runtime.triton_compat").triton_key()
+    importlib.import_module("torch._inductor.codecache").torch_key()
+    _load_utilities_of_triton()
+
+
+def _load_utilities_of_triton() -> None:
+    """Build and load the C module of Triton's driver for this torch, an object of which a process has one. It calls no driver.
+
+    A worker without it runs the C compiler. Where the module cannot be built, Triton tries again in each worker and reports why.
+    """
+    import torch
+
+    vendor, name = ("amd", "HIPUtils") if torch.version.hip else ("nvidia", "CudaUtils")
+    with contextlib.suppress(Exception):  # of another Triton, or without a compiler or a driver's library
+        getattr(importlib.import_module(f"triton.backends.{vendor}.driver"), name)()
 
 
 @contextlib.contextmanager
@@ -139,7 +155,22 @@ def pick_vector_isa() -> str:
     from torch._inductor import cpu_vec_isa
 
     with _without_driver_calls(), vector_isa.cached_probes(os.environ.get(protocol.KEPT)):
+        _probe_in_parallel(cpu_vec_isa)
         return str(cpu_vec_isa.pick_vec_isa())
+
+
+def _probe_in_parallel(cpu_vec_isa: Any) -> None:
+    """Ask for each set of vector instructions at the same time, which torch does one after another; each object keeps its answer.
+
+    A question runs the compiler and starts a Python, several times: on a machine with four sets of instructions all took 40 s.
+    """
+    flags: list[str] = getattr(cpu_vec_isa, "x86_isa_checker", list)()
+    sets = [isa for isa in getattr(cpu_vec_isa, "supported_vec_isa_list", ()) if all(flag in flags for flag in str(isa).split())]
+    if len(sets) < 2:
+        return
+    with ThreadPoolExecutor(len(sets)) as threads:
+        # what raises here raises again when torch asks
+        concurrent.futures.wait([threads.submit(bool, isa) for isa in sets])
 
 
 def picked_vector_isa() -> str | None:
