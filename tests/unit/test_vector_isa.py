@@ -267,7 +267,7 @@ def test_the_probes_of_another_process_are_waited_for(later: Path) -> None:
         ends = threading.Timer(0.1, probe_digests, [later, VecISA("avx512", AVX512)])
         ends.start()
         assert isa.check_build("code")  # its time limit is longer than the other one needs
-        ends.join()
+        ends.join(timeout=10)
     assert isa.probes == 0
 
 
