@@ -69,8 +69,10 @@ EXPECTATIONS: Mapping[str, Row] = {
     "runs": Row(f"{RAISES}{EAGER}expect: [@]\n", "{raises: {type: ZeroDivisionError}}", "{runs: {}}"),
     "calls": Row(SPY, "{calls: {of: floors, where: {x: 2.5}, count: 1}}", "{calls: {of: floors, count: 2}}", backend="host"),
     "exit": Row(CHILD, "{exit: {code: 3, stderr: planted words}}", "{exit: {code: 0}}", backend="host"),
-    "text": Row(VALUE, "{text: {of: first.2, contains: planted}}", "{text: {of: first.2, contains: other words}}", backend="host"),
-    "log": Row(PRINTING, "{log: {contains: planted words}}", "{log: {contains: other words}}", backend="host"),
+    "text": Row(
+        VALUE, "{text: {of: first.2, contains: planted, count: 1}}", "{text: {of: first.2, contains: other words}}", backend="host"
+    ),
+    "log": Row(PRINTING, "{log: {contains: planted words, count: 1}}", "{log: {contains: planted words, count: 2}}", backend="host"),
     "dead": Row(
         "prelude: |\n  class Thing:\n      pass\n\n  class Holder:\n      pass\n\n  kept = []\n  holder = Holder()\n"
         "  holder.thing = Thing()\n\n  def drop(keep):\n      kept.extend([holder.thing] if keep else [])\n      del holder.thing\n"

@@ -70,7 +70,7 @@ HELD: Mapping[str, tuple[Any, dict[str, Any]]] = {
     "runs": ({}, {}),
     "calls": ({"of": "spy", "count": 1}, {"calls": {"spy": SpyCalls(count=1, entries=({},))}}),
     "exit": ({"code": 0}, {"exit": ChildExit(code=0, stderr="")}),
-    "text": ({"contains": "a", "lacks": "b"}, {"measured": {"text": "an a", "type": "a str"}}),
+    "text": ({"contains": "a", "count": 2, "lacks": "b"}, {"measured": {"text": "an a", "type": "a str"}}),
     "log": ({"contains": "an", "lacks": "b"}, {"measured": {"text": "an a"}}),
     "dead": (["x"], {"measured": {"x": {"was": True, "alive": False, "type": "Tensor"}}}),
     "remote_cache": ({"RemoteFxGraphCache": {"hit": 1}}, {"remote": {"RemoteFxGraphCache": {"hit": 1}}}),

@@ -116,6 +116,19 @@ TEXTS = [
     ({"matches": "^nvcc", "lacks": "-Wy"}, "nvcc -Wx", HELD),
     ({"contains": "nvcc", "lacks": "-Wy"}, "-Wx", FAILED),
     ({"contains": "nvcc", "when": ELSEWHERE}, "", NOT),
+    ({"contains": "ld", "count": 2}, "nvcc ldx ldy", HELD),
+    ({"contains": "ld", "count": 2}, "nvcc ldx", FAILED),
+    ({"contains": "ld", "count": 2}, "ldx ldy ldz", FAILED),
+    ({"contains": "ld", "count": 1}, "nvcc", FAILED),
+    ({"contains": ["ld", "nvcc"], "count": {"min": 2}}, "nvcc nvcc ldx ldy ldz", HELD),
+    ({"contains": ["ld", "nvcc"], "count": 2}, "nvcc ldx ldy", FAILED),  # each part, so nvcc too
+    ({"contains": "ld", "count": {"max": 2}}, "ldx ldy ldz", FAILED),
+    ({"contains": "ld", "count": {"any": [1, 3]}}, "ldx ldy", FAILED),
+    ({"contains": "ld", "count": [{"when": ELSEWHERE, "value": 7}, {"value": 1}]}, "ldx", HELD),
+    ({"contains": "ld", "count": [{"when": ELSEWHERE, "value": 7}]}, "ldx", HELD),  # that it is there still applies
+    ({"contains": "ana", "count": 1}, "anana", HELD),  # without overlaps
+    ({"contains": "ld", "count": 1, "matches": "^nvcc"}, "ldx", FAILED),
+    ({"contains": "ld", "count": 1, "lacks": "y"}, "ldy", FAILED),
 ]
 
 
@@ -139,6 +152,35 @@ def test_a_text_of_which_the_beginning_may_be_lost_is_not_said_to_lack_anything(
     assert statuses(kind, wanted, measured={"text": text, "type": "a str"}) == [ERROR]
     assert statuses(kind, wanted, measured={"text": text + "-Wy", "type": "a str"}) == [FAILED]
     assert statuses(kind, {"contains": text[:2]}, measured={"text": text, "type": "a str"}) == [HELD]
+
+
+@pytest.mark.parametrize("kind", ["text", "log"])
+def test_parts_of_a_text_of_which_the_beginning_may_be_lost_are_not_counted(kind: str) -> None:
+    """More may have been in what is gone; too many are too many."""
+    facts = {"text": "x" * MOST + "ldld", "type": "a str"}
+    assert statuses(kind, {"contains": "ld", "count": 2}, measured=facts) == [ERROR]
+    assert statuses(kind, {"contains": "ld", "count": 1}, measured=facts) == [FAILED]
+    assert statuses(kind, {"contains": "ld", "count": {"min": 3}}, measured=facts) == [ERROR]
+
+
+@pytest.mark.parametrize("kind", ["text", "log"])
+@pytest.mark.parametrize(
+    ("body", "message", "path"),
+    [
+        ({"matches": "an", "count": 1}, "count without contains", ("count",)),
+        ({"contains": "an", "count": 0}, "0 times is no part of a text that contains it", ("count",)),
+        ({"contains": "an", "count": {"max": 0}}, "0 times is no part of a text that contains it", ("count",)),
+        ({"contains": "an", "count": [{"value": 0}]}, "0 times is no part of a text that contains it", ("count",)),
+        ({"contains": "an", "count": {"min": 1}}, "true for every text that contains it", ("count",)),
+        ({"contains": "an", "count": -1}, "-1 is less than 0", ("count",)),
+        ({"contains": "an", "count": [{"value": {"min": 3, "max": 2}}]}, "the range from 3 to 2 is empty", ("count", 0, "value")),
+    ],
+)
+def test_counts_of_parts_that_say_nothing(kind: str, body: Any, message: str, path: tuple[str | int, ...]) -> None:
+    with pytest.raises(BadExpectation, match=message) as raised:
+        EXPECTATIONS[kind].parse(body)
+    assert raised.value.path == path
+    assert raised.value.hint
 
 
 @pytest.mark.parametrize("kind", ["text", "log"])
@@ -197,6 +239,8 @@ MUTATED: list[tuple[str, Any, dict[str, Any], list[str]]] = [
     ("text", {"contains": ["a", "b"]}, {"measured": {"text": "abab", "type": ""}}, ["its part removed"] * 2),
     ("text", {"matches": "a+b"}, {"measured": {"text": "aabab", "type": ""}}, ["its match removed"]),
     ("log", {"contains": "an", "matches": "of"}, {"measured": {"text": "an of"}}, ["its part removed", "its match removed"]),
+    ("text", {"contains": "a", "count": 2}, {"measured": {"text": "aba", "type": ""}}, ["its part removed", "one more", "one less"]),
+    ("log", {"contains": "an", "count": {"min": 2}}, {"measured": {"text": "an ban"}}, ["its part removed", "just below its least"]),
     ("dead", ["a.b"], {"measured": {"a.b": {"was": True, "type": "T", "alive": False}}}, ["still alive"]),
 ]
 

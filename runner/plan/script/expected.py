@@ -162,6 +162,7 @@ def _text(check: Text, to: Judging) -> Lines:
     to.uses("values")
     words = ", ".join(literal(word) for word in (list(parts_of(check.contains)), check.matches, list(parts_of(check.lacks))))
     yield f"repro_text({to.at}, {literal(check.of)}, repro_measured({literal(check.of)}), {words})"
+    yield from _times(check, to, f"{literal(check.of)}, repro_measured({literal(check.of)})")
 
 
 def _log(check: Log, to: Judging) -> Lines:
@@ -170,6 +171,15 @@ def _log(check: Log, to: Judging) -> Lines:
     lacks = list(parts_of(getattr(check, "lacks", None)))
     words = ", ".join(literal(word) for word in (list(parts_of(check.contains)), check.matches, lacks))
     yield f"repro_text({to.at}, 'standard error', repro_now.log, {words})"
+    yield from _times(check, to, "'standard error', repro_now.log")
+
+
+def _times(check: Text | Log, to: Judging, found: str) -> Lines:
+    """Yield a line for each part that must be there so often. ``found`` is the code of the text's name and of the text."""
+    bounds = None if check.count is None else _bounds(check.count, to.here)
+    if bounds is not None:
+        to.uses("counts")
+        yield from (f"repro_times({to.at}, {found}, {literal(part)}, {bounds})" for part in parts_of(check.contains))
 
 
 def _calls(check: Calls, to: Judging) -> Lines:

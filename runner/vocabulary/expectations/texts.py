@@ -1,11 +1,15 @@
 """Shared by ``text``, ``log`` and ``exit``: expected parts of a text, and a regular expression."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
+from runner.core.conditions import Surroundings, choose
+from runner.core.expectation import Status
 from runner.core.matching.patterns import check_pattern, search
 from runner.core.matching.time_limit import PatternTooSlow
 from runner.vocabulary.expectations.base import BadExpectation, Judgement, Mutant, StepFacts
+from runner.vocabulary.expectations.counts import check_count, count_mutants, parse_count
 
 MOST = 1_000_000
 """The maximum length of a text from the worker, in characters, counted from the end."""
@@ -40,6 +44,54 @@ def check_lacked(body: Any) -> None:
     for part in parts_of(body.get("lacks")):
         if any(part in wanted for wanted in parts_of(body.get("contains"))):
             raise BadExpectation(f"no text contains what it must and lacks {part!r}", "remove one of the two", path=("lacks",))
+
+
+def check_times(body: Any) -> None:
+    """Check how often the parts must be in a text; raise ``BadExpectation``."""
+    count = body.get("count")
+    if count is None:
+        return
+    if "contains" not in body:
+        raise BadExpectation("count without contains", "write contains: TEXT beside it", path=("count",))
+    try:
+        check_count(count)
+    except BadExpectation as error:
+        raise BadExpectation(str(error), error.hint, path=("count", *error.path)) from error
+    for value in [entry["value"] for entry in count] if isinstance(count, list) else [count]:
+        required = parse_count(value)
+        if required.most == 0:
+            raise BadExpectation("0 times is no part of a text that contains it", "write lacks: TEXT", path=("count",))
+        if required.least == 1 and required.most is None:
+            raise BadExpectation("{min: 1} is true for every text that contains it", "remove count", path=("count",))
+
+
+def judge_times(judged: Judgement, text: str, contains: tuple[str, ...], count: Any, here: Surroundings) -> Judgement:
+    """Judge how often each part is in a text of which everything else held. Occurrences do not overlap."""
+    applies, value = choose(count, here)
+    if count is None or not applies or judged.status is not Status.HELD:
+        return judged
+    required = parse_count(value)
+    expected = f"{judged.expected}, as often as {required}"
+    for part in contains:
+        number = text.count(part)
+        too_many = required.most is not None and number > required.most
+        if _may_be_cut(text) and not too_many:
+            return Judgement.error("the text is longer than what is kept of it, so its beginning is not known", expected=expected)
+        if not required.holds(number):
+            return Judgement.failed(expected=expected, observed=f"{part!r} {number} times", detail=text[-4000:])
+    return replace(judged, expected=expected)
+
+
+def times_mutants(
+    text: str, contains: tuple[str, ...], count: Any, here: Surroundings, changed: Callable[[str], StepFacts]
+) -> Iterator[Mutant]:
+    """Yield the text with each part more often and less often. ``changed`` makes facts with a text."""
+    for part in contains if count is not None else ():
+
+        def so_often(number: float, part: str = part) -> StepFacts:
+            return changed("\n".join([text.replace(part, ""), *[part] * int(number)]))
+
+        yield from count_mutants(count, text.count(part), here, so_often, where=repr(part))
 
 
 def judge_text(text: str, contains: tuple[str, ...], pattern: str | None, *, what: str, lacks: tuple[str, ...] = ()) -> Judgement:
