@@ -19,6 +19,7 @@ Tensor = torch.Tensor
 Function = Callable[..., Tensor]
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
+NARROW = ("bfloat16", "float16")
 SCALES = (1.0, 1e-2, 1e2)
 
 
@@ -295,6 +296,16 @@ def narrowed(function: Function) -> Function:
     return lambda *inputs: function(*(part.to(low(part.dtype)) for part in inputs)).to(inputs[0].dtype)
 
 
+def rounded_at_random(reference: Tensor, kind: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Round each number to one of its two neighbours, the nearer one more often, as accelerators with stochastic rounding do."""
+    near = reference.to(kind)
+    other = torch.nextafter(near, torch.where(near.double() < reference, math.inf, -math.inf).to(kind))
+    apart = (other.double() - near.double()).abs()
+    share = ((reference - near.double()).abs() / apart).nan_to_num(0.0, 0.0, 0.0)
+    drawn = torch.rand(reference.shape, generator=generator, dtype=torch.float64).to(reference.device)
+    return torch.where((drawn < share) & other.isfinite(), other, near)
+
+
 # -- the families ---------------------------------------------------------------------------------------------------
 
 
@@ -528,7 +539,10 @@ def cell(family: Family, dtype: str, scale: float, *, device: str = "cpu", seed:
     wrong = {name: defect(eager) for name, defect in WRONG.items()}
     wrong |= {name: defect(*inputs) for name, defect in family.wrong.items()} | {"another input": family.eager(*others)}
     right = {name: function(*inputs) for name, function in family.right.items()}
-    return Cell(family, dtype, scale, inputs, eager, family.eager(*(part.double() for part in inputs)), right, wrong)
+    reference = family.eager(*(part.double() for part in inputs))
+    if dtype in NARROW:
+        right["rounded at random"] = rounded_at_random(reference, kind, generator)
+    return Cell(family, dtype, scale, inputs, eager, reference, right, wrong)
 
 
 def cells(names: Sequence[str] = (), dtypes: Sequence[str] = DTYPES, scales: Sequence[float] = SCALES, **options: Any) -> Iterator[Cell]:
