@@ -193,8 +193,8 @@ def _biases(facts: Mapping[str, Any], form: Format, factor: float) -> Iterator[s
         bound = bias_bound(one, form, factor)
         if not abs(one["mean"]) <= bound:
             where = one["group"] if one["groups"] == 1 else f"{one['group']}, {one['index']} of {one['groups']}"
-            own = one["eager"]
-            yield f"bias of {one['mean']:.3g} ({where}): the bound is {bound:.3g}, eager's {own:.3g}, in bounds of an element"
+            text = f"the bound is {bound:.3g}, eager's {one['eager']:.3g}, in bounds of an element"
+            yield f"bias of {one['mean']:.3g} of the {one['of']}s ({where}): {text}"
 
 
 def nearest_bound(own: float, form: Format, factor: float) -> float:

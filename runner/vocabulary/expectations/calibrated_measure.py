@@ -7,7 +7,7 @@ from typing import Any
 
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.calibrated import FACTOR, LEAST_DRAWS, VERSION, Format, format_of, quantiles_of, ulp, widening
-from runner.vocabulary.expectations.calibrated_bias import bias_of, deviations, eager_bias
+from runner.vocabulary.expectations.calibrated_bias import Own, bias_of, deviations, eager_bias
 from runner.vocabulary.expectations.calibrated_tensors import BINS, errors_of, histogram_of, quantiles_in, units_of, wide
 
 BLOCK = 64
@@ -52,8 +52,8 @@ class Scale:
     whole_ulp: float
     most: float
     runs: int
-    bias: list[float]
-    """Eager's greatest bias, for each way to group the elements; empty for wide formats."""
+    bias: Own | None
+    """Eager's greatest bias, for each way to group the elements; None for wide formats."""
     eager_quantiles: list[float]
     nudge_quantiles: list[float]
 
@@ -122,7 +122,7 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
         bounds=(torch.maximum(form.element_floor * units, form.nudges * moved), group_bound * form.slack),
         whole_error=float(most.max()) if numel else 0.0,
         whole_ulp=whole_ulp,
-        bias=[],
+        bias=None,
         most=float(torch.where(right.abs().isfinite(), right.abs(), 0.0).max()) if numel else 0.0,
         runs=len(samples),
         eager_quantiles=list(
@@ -141,10 +141,10 @@ def _whole_ulp(samples: Sequence[Sample], form: Format) -> float:
     return max(float((errors_of(answer, right) / units_of(right, form)).max()) for answer, right in pairs)
 
 
-def _bias(samples: Sequence[Sample], scale: Scale) -> list[float]:
+def _bias(samples: Sequence[Sample], scale: Scale) -> Own:
     bounds = bounds_of(scale, FACTOR)
     found = [deviations(wide(one.answer), wide(one.reference), bounds, samples[0].answer.dtype) for one in samples]
-    return eager_bias(tuple(samples[0].answer.shape), found)
+    return Own(eager_bias(tuple(samples[0].answer.shape), found), len(samples))
 
 
 def _refuse_other_range(eager: Any, right: Any, dtype: Any) -> None:
@@ -283,11 +283,11 @@ def compare(actual: Any, scale: Scale, factor: float, *, equal_nan: bool = True,
     return facts
 
 
-def _bias_facts(answer: Any, actual: Any, scale: Scale, factor: float) -> list[Mapping[str, Json]]:
-    if not scale.bias:
+def _bias_facts(answer: Any, actual: Any, scale: Scale, factor: float) -> list[dict[str, Json]]:
+    if scale.bias is None:
         return []
     deviating = deviations(answer, scale.reference, bounds_of(scale, FACTOR), actual.dtype)
-    return bias_of(tuple(actual.shape), deviating, scale.reference, scale.bias, scale.runs + 1, scale.form, factor)
+    return bias_of(tuple(actual.shape), deviating, scale.reference, scale.bias, scale.form, factor)
 
 
 def bounds_of(scale: Scale, factor: float) -> Any:
