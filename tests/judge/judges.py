@@ -64,7 +64,7 @@ def _beside(scale: Scale, sample: Sample) -> Scale:
 def _shown(answer: Tensor, scale: Scale, *, wider: bool = False) -> list[float]:
     """Return the statistics of an answer: elements that are not finite, the greatest error in bounds of its element, quantiles, biases.
 
-    ``wider``: the quantiles are those beyond which three standard deviations of as many draws do not go: one element is no quantile.
+    ``wider``: quantiles and biases are taken three standard deviations of as many roundings farther: one element is none of them.
     """
     facts = compare(answer, scale, FACTOR, histogram=False)
     errors = errors_of(wide(answer), scale.reference)
@@ -72,7 +72,8 @@ def _shown(answer: Tensor, scale: Scale, *, wider: bool = False) -> list[float]:
     ratio = float((errors / bounds_of(scale, FACTOR)).max())
     shares = [share + (3 * math.sqrt(share * (1 - share) / count) if wider else 0.0) for share in quantiles_of(count)]
     quantiles = quantiles_in(errors / scale.units, [min(share, 1.0) for share in shares])
-    return [float(facts["nonfinite"]), ratio, *quantiles, *(abs(one["mean"]) for one in facts.get("bias", []))]
+    biases = [abs(one["mean"]) + wider / math.sqrt(one["distinct"]) for one in facts.get("bias", [])]
+    return [float(facts["nonfinite"]), ratio, *quantiles, *biases]
 
 
 def assert_close(cell: Cell) -> Judge:
