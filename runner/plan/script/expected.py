@@ -70,7 +70,7 @@ def _close(check: Close, to: Judging) -> Lines:
     if judge is Judge.ACCUMULATE:
         raise NotSaid("close with 'accumulate' needs the magnitudes of the sums, which only the runner measures")
     if judge in (Judge.CALIBRATED, Judge.NO_WORSE):
-        to.leave_out("close judges by float64 in a shorter form: without groups of alike elements, nudged inputs, high quantiles and biases of parts")
+        to.leave_out("close judges by float64 in a shorter form: without groups of alike elements, nudged inputs and high quantiles")
     if check.nan is not None or not check.equal_nan:
         to.leave_out("close takes NaN on both sides as equal")
     to.uses("close")
