@@ -19,7 +19,7 @@ class Entry:
     is_right: bool
     """Whether it computes the function; else it has a defect."""
     is_wrong: bool
-    """Whether its error is greater than that of every right answer. A defect within rounding is neither right nor wrong."""
+    """Whether its error is greater than that of every computed right answer. A defect within rounding is neither right nor wrong."""
     is_shown: bool
     """Whether it is wrong and accepted by our judge, but right answers of the cell show as much in the judge's own statistics."""
     accepted: Mapping[str, bool]
