@@ -2,7 +2,7 @@
 
 A right answer computes the same with another order of additions or with fewer roundings. A wrong answer is a right one with a defect. Some
 defects are smaller than rounding; ``Cell.is_wrong`` decides that without any judge: a defect counts where the error against float64 is
-greater than that of every right answer, as a maximum or at one of the quantiles 0.5, 0.9 and 0.99.
+greater than that of eager and of every other way to compute it, as a maximum or at one of the quantiles 0.5, 0.9 and 0.99.
 """
 
 import functools
@@ -19,6 +19,13 @@ Tensor = torch.Tensor
 Function = Callable[..., Tensor]
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
+FEW = 32
+"""A tensor of fewer elements has no quantile that is judged."""
+
+AT_RANDOM = "rounded at random"
+"""The right answer of narrow dtypes that is the reference, stochastically rounded."""
+
+NARROW = ("bfloat16", "float16")
 SCALES = (1.0, 1e-2, 1e2)
 
 
@@ -38,7 +45,7 @@ class Family:
     """The inputs that the scale multiplies."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cell:
     """One family in one dtype at one scale, with its answers."""
 
@@ -54,11 +61,12 @@ class Cell:
 
     @functools.cached_property
     def _limits(self) -> list[float]:
-        columns = zip(*(_figures(one, self.reference) for one in [self.eager, *self.right.values()]), strict=True)
+        computed = [answer for name, answer in self.right.items() if name != AT_RANDOM]  # so small a defect would hide in its quantiles
+        columns = zip(*(_figures(one, self.reference) for one in [self.eager, *computed]), strict=True)
         return [max(column) for column in columns]
 
     def is_wrong(self, answer: Tensor) -> bool:
-        """Whether an answer's error is outside of what the right answers have."""
+        """Whether an answer's error is outside of what eager and the other ways to compute it have."""
         return any(not figure <= limit for figure, limit in zip(_figures(answer, self.reference), self._limits, strict=True))
 
 
@@ -166,6 +174,12 @@ def softmax_lost(x: Tensor) -> Tensor:
     return (powers / powers[..., :-1].sum(-1, keepdim=True)).to(x.dtype)
 
 
+def softmax_bare(x: Tensor) -> Tensor:
+    """Softmax whose powers may overflow."""
+    powers = wide(x).exp()
+    return (powers / powers.sum(-1, keepdim=True)).to(x.dtype)
+
+
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """The layer norm of eager."""
     return F.layer_norm(x, x.shape[-1:], weight, bias)
@@ -177,6 +191,20 @@ def layer_norm_by(mean: Callable[[Tensor], Tensor], x: Tensor, weight: Tensor, b
     centred = x_wide - mean(x_wide)[..., None]
     scale = (mean(centred * centred)[..., None] + 1e-5).rsqrt()
     return (centred * scale * wide(weight) + wide(bias)).to(x.dtype)
+
+
+def layer_norm_unbiased(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Layer norm with the variance of k - 1 elements."""
+    x_wide = wide(x)
+    scale = (x_wide.var(-1, keepdim=True, unbiased=True) + 1e-5).rsqrt()
+    return ((x_wide - x_wide.mean(-1, keepdim=True)) * scale * wide(weight) + wide(bias)).to(x.dtype)
+
+
+def bias_twice(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Layer norm that adds the bias once more in one row."""
+    found = layer_norm(wide(x), wide(weight), wide(bias))
+    found[len(found) // 2] += wide(bias)
+    return found.to(x.dtype)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -211,6 +239,13 @@ def attention_in_tiles(q: Tensor, k: Tensor, v: Tensor, *, tile: int = 16) -> Te
 def attention_lost(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Attention without the last key."""
     return attention_fused(q, k[..., :-1, :], v[..., :-1, :])
+
+
+def attention_masked(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention in which one query does not see one key."""
+    mask = torch.zeros(q.shape[-2], k.shape[-2], dtype=wide(q).dtype, device=q.device)
+    mask[len(mask) // 2, 0] = -math.inf
+    return F.scaled_dot_product_attention(wide(q), wide(k), wide(v), attn_mask=mask).to(q.dtype)
 
 
 def attention_narrow(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -295,6 +330,21 @@ def narrowed(function: Function) -> Function:
     return lambda *inputs: function(*(part.to(low(part.dtype)) for part in inputs)).to(inputs[0].dtype)
 
 
+def rounded_at_random(reference: Tensor, kind: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Round each number to one of its two neighbours, the nearer one more often, as accelerators with stochastic rounding do.
+
+    Of few numbers the farther neighbour is taken, so that the table does not depend on one draw.
+    """
+    near = reference.to(kind)
+    other = torch.nextafter(near, torch.where(near.double() < reference, math.inf, -math.inf).to(kind))
+    apart = (other.double() - near.double()).abs()
+    share = ((reference - near.double()).abs() / apart).nan_to_num(0.0, 0.0, 0.0)
+    drawn = torch.rand(reference.shape, generator=generator, dtype=torch.float64).to(reference.device)
+    if reference.numel() < FEW:
+        drawn = torch.zeros_like(drawn)
+    return torch.where((drawn < share) & other.isfinite(), other, near)
+
+
 # -- the families ---------------------------------------------------------------------------------------------------
 
 
@@ -323,6 +373,12 @@ def _signed_zeros(generator: torch.Generator) -> list[Tensor]:
     y, x = normal((64, 256), (64, 256))(generator)
     zero = torch.rand(y.shape, generator=generator) < 0.05
     return [torch.where(zero, torch.copysign(torch.zeros_like(y), y), y), x]
+
+
+def _nonfinite(generator: torch.Generator) -> list[Tensor]:
+    (x,) = normal((64, 512))(generator)
+    x[3, 5], x[7, 9], x[11, 13] = math.nan, math.inf, -math.inf
+    return [x]
 
 
 MATMULS: Mapping[str, Function] = {
@@ -390,7 +446,12 @@ FAMILIES: Mapping[str, Family] = {
                 "online, tiles of 512": functools.partial(softmax_online, tile=512),
                 "online, tiles of 64": functools.partial(softmax_online, tile=64),
             },
-            {"narrow accumulator": softmax_narrow, "last k lost": softmax_lost},
+            {
+                "narrow accumulator": softmax_narrow,
+                "last k lost": softmax_lost,
+                "wrong axis": lambda x: torch.softmax(x, 0),
+                "no maximum subtracted": softmax_bare,
+            },
         ),
         Family(
             "layer norm",
@@ -400,6 +461,8 @@ FAMILIES: Mapping[str, Family] = {
             {
                 "narrow accumulator": functools.partial(layer_norm_by, lambda x: wide(sum_narrow(x.to(low(x.dtype)))) / x.shape[-1]),
                 "last k lost": functools.partial(layer_norm_by, lambda x: x[..., :-1].sum(-1) / x.shape[-1]),
+                "variance of k - 1": layer_norm_unbiased,
+                "bias twice in one row": bias_twice,
             },
         ),
         Family(
@@ -410,6 +473,7 @@ FAMILIES: Mapping[str, Family] = {
             {
                 "narrow accumulator": attention_narrow,
                 "last k lost": attention_lost,
+                "one key masked for one query": attention_masked,
             },
         ),
         Family(
@@ -420,7 +484,7 @@ FAMILIES: Mapping[str, Family] = {
                 "fused": attention_fused,
                 "tiles of 16": attention_in_tiles,
             },
-            {"narrow accumulator": attention_narrow, "last k lost": attention_lost},
+            {"narrow accumulator": attention_narrow, "last k lost": attention_lost, "one key masked for one query": attention_masked},
         ),
         Family("sum", normal((64, 32768)), lambda x: x.sum(-1), SUMS, BAD_SUMS),
         Family(
@@ -445,7 +509,7 @@ FAMILIES: Mapping[str, Family] = {
                 "blocks of 64": functools.partial(scan_in_blocks, block=64),
                 "blocks of 256": functools.partial(scan_in_blocks, block=256),
             },
-            {"narrow accumulator": scan_narrow, "last k lost": scan_lost},
+            {"narrow accumulator": scan_narrow, "last k lost": scan_lost, "wrong axis": lambda x: x.cumsum(0)},
         ),
         Family(
             "cancelling chain",
@@ -462,6 +526,16 @@ FAMILIES: Mapping[str, Family] = {
             {"narrow accumulator": narrowed(cancelling)},
         ),
         Family("shifted chain", normal((64, 512)), shifted, {"fused": fused(shifted)}, {"narrow accumulator": narrowed(shifted)}),
+        Family(
+            "NaN and infinities",
+            _nonfinite,
+            lambda x: x.tanh() * x.abs().sqrt(),
+            {"fused": fused(lambda x: x.tanh() * x.abs().sqrt())},
+            {
+                "NaN becomes 0": lambda x: (x.tanh() * x.abs().sqrt()).nan_to_num(0.0, math.inf, -math.inf),
+                "infinity becomes the greatest number": lambda x: (x.tanh() * x.abs().sqrt()).nan_to_num(math.nan),
+            },
+        ),
         Family(
             "signed zeros",
             _signed_zeros,
@@ -481,7 +555,8 @@ FAMILIES: Mapping[str, Family] = {
 def _at(answer: Tensor, share: float, change: Callable[[Tensor], Tensor]) -> Tensor:
     """Change the element of an answer that has this rank among the magnitudes."""
     found = answer.clone().contiguous()
-    place = found.double().abs().reshape(-1).argsort()[min(int(share * found.numel()), found.numel() - 1)]
+    size = found.double().abs().reshape(-1).nan_to_num(-1.0, -1.0, -1.0)  # elements that are not finite have another defect
+    place = size.argsort()[min(int(share * found.numel()), found.numel() - 1)]
     flat = found.view(-1)
     flat[place] = change(flat[place])
     return found
@@ -501,9 +576,45 @@ def _tile(answer: Tensor) -> Tensor:
     return found
 
 
+def _tile_transposed(answer: Tensor) -> Tensor:
+    """Transpose a square tile of at most 32 by 32 elements, at the start of the last two dimensions."""
+    found = answer.clone()
+    if found.ndim < 2:
+        return -found
+    size = min(32, *found.shape[-2:])
+    found[..., :size, :size] = answer[..., :size, :size].transpose(-1, -2)
+    return found
+
+
+def _last_block_twice(answer: Tensor) -> Tensor:
+    """Write the block before the last one, of at most 16 rows, also in place of the last one."""
+    found = answer.clone()
+    size = min(16, len(answer) // 2) if answer.ndim else 0
+    if size == 0:
+        return found * 2
+    found[-size:] = answer[-2 * size : -size]
+    return found
+
+
+def _last_column(answer: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    found = answer.clone()
+    if found.ndim == 0:
+        return change(found)
+    found[..., -1] = change(found[..., -1])
+    return found
+
+
+def _scaled(answer: Tensor, factor: float) -> Tensor:
+    return (answer.double() * factor).to(answer.dtype)
+
+
 WRONG: Mapping[str, Callable[[Tensor], Tensor]] = {
     "zeros": torch.zeros_like,
-    "x 1.02": lambda answer: (answer.double() * 1.02).to(answer.dtype),
+    "x 1.02": lambda answer: _scaled(answer, 1.02),
+    "last column x (1 + 2**-7)": lambda answer: _last_column(answer, lambda one: _scaled(one, 1 + 2**-7)),
+    "last column 0": lambda answer: _last_column(answer, torch.zeros_like),
+    "tile transposed": _tile_transposed,
+    "last block twice": _last_block_twice,
     "x 2": lambda answer: answer * 2,
     "largest element 0": lambda answer: _at(answer, 1.0, torch.zeros_like),
     "median element 0": lambda answer: _at(answer, 0.5, torch.zeros_like),
@@ -528,7 +639,11 @@ def cell(family: Family, dtype: str, scale: float, *, device: str = "cpu", seed:
     wrong = {name: defect(eager) for name, defect in WRONG.items()}
     wrong |= {name: defect(*inputs) for name, defect in family.wrong.items()} | {"another input": family.eager(*others)}
     right = {name: function(*inputs) for name, function in family.right.items()}
-    return Cell(family, dtype, scale, inputs, eager, family.eager(*(part.double() for part in inputs)), right, wrong)
+    reference = family.eager(*(part.double() for part in inputs))
+    wrong["x 1.002, then rounded"] = (reference * 1.002).to(kind)
+    if dtype in NARROW:
+        right[AT_RANDOM] = rounded_at_random(reference, kind, generator)
+    return Cell(family, dtype, scale, inputs, eager, reference, right, wrong)
 
 
 def cells(names: Sequence[str] = (), dtypes: Sequence[str] = DTYPES, scales: Sequence[float] = SCALES, **options: Any) -> Iterator[Cell]:

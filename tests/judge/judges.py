@@ -1,11 +1,15 @@
 """The judges that the table compares. Each returns whether it accepts an answer of a cell."""
 
+import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
-from runner.vocabulary.expectations.calibrated import FACTOR, problems
-from runner.vocabulary.expectations.calibrated_measure import Sample, compare, nudged, runs_of, scale_of
+from runner.vocabulary.expectations.calibrated import FACTOR, problems, quantiles_of
+from runner.vocabulary.expectations.calibrated_measure import Sample, Scale, bounds_of, compare, nudged, runs_of, scale_of
+from runner.vocabulary.expectations.calibrated_tensors import errors_of, quantiles_in, units_of, wide
 from tests.judge.families import Cell, Tensor
 
 Judge = Callable[[Tensor], bool]
@@ -24,10 +28,52 @@ def samples_of(function: Callable[..., Tensor], inputs: Sequence[Tensor], eager:
     return found
 
 
+@functools.lru_cache(maxsize=1)
+def calibration_of(cell: Cell) -> tuple[list[Sample], Scale]:
+    """Return the runs of eager for a cell, and its error by them."""
+    samples = samples_of(cell.family.eager, cell.inputs, cell.eager)
+    return samples, scale_of(samples, cell.eager, cell.reference)
+
+
 def calibrated_judge(cell: Cell) -> Judge:
     """Return our judge for a cell."""
-    scale = scale_of(samples_of(cell.family.eager, cell.inputs, cell.eager), cell.eager, cell.reference)
-    return lambda answer: not problems(compare(answer, scale, FACTOR), scale.form, FACTOR)
+    _, scale = calibration_of(cell)
+    return lambda answer: not problems(compare(answer, scale, FACTOR, histogram=False), scale.form, FACTOR)
+
+
+def within_right_answers(cell: Cell) -> Judge:
+    """Return whether an answer is within what right answers of the cell show, in the statistics of our judge.
+
+    Each of its statistics is at most the greatest of theirs. Right answers are eager's, also to nudged inputs, and the other ways to
+    compute it. No factor and no floor is used.
+    """
+    samples, scale = calibration_of(cell)
+    own = [] if cell.dtype == "float64" else [_shown(one.answer, _beside(scale, one), wider=True) for one in samples]
+    most = [
+        max(column) for column in zip(*own, *(_shown(one, scale, wider=True) for one in [cell.eager, *cell.right.values()]), strict=True)
+    ]
+    return lambda answer: all(figure <= limit for figure, limit in zip(_shown(answer, scale), most, strict=True))
+
+
+def _beside(scale: Scale, sample: Sample) -> Scale:
+    """Return the scale for the inputs of another run of eager."""
+    reference = wide(sample.reference)
+    return replace(scale, reference=reference, eager=wide(sample.answer), units=units_of(reference, scale.form))
+
+
+def _shown(answer: Tensor, scale: Scale, *, wider: bool = False) -> list[float]:
+    """Return the statistics of an answer: elements that are not finite, the greatest error in bounds of its element, quantiles, biases.
+
+    ``wider``: quantiles and biases are taken three standard deviations of as many roundings farther: one element is none of them.
+    """
+    facts = compare(answer, scale, FACTOR, histogram=False)
+    errors = errors_of(wide(answer), scale.reference)
+    count = len(errors)
+    ratio = float((errors / bounds_of(scale, FACTOR)).max())
+    shares = [share + (3 * math.sqrt(share * (1 - share) / count) if wider else 0.0) for share in quantiles_of(count)]
+    quantiles = quantiles_in(errors / scale.units, [min(share, 1.0) for share in shares])
+    biases = [abs(one["mean"]) + wider / math.sqrt(one["distinct"]) for one in facts.get("bias", [])]
+    return [float(facts["nonfinite"]), ratio, *quantiles, *biases]
 
 
 def assert_close(cell: Cell) -> Judge:

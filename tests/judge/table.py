@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 from tests.judge.families import Cell
-from tests.judge.judges import JUDGES, Judge
+from tests.judge.judges import JUDGES, Judge, within_right_answers
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,9 @@ class Entry:
     is_right: bool
     """Whether it computes the function; else it has a defect."""
     is_wrong: bool
-    """Whether its error is greater than that of every right answer. A defect within rounding is neither right nor wrong."""
+    """Whether its error is greater than that of every computed right answer. A defect within rounding is neither right nor wrong."""
+    is_shown: bool
+    """Whether it is wrong and accepted by our judge, but right answers of the cell show as much in the judge's own statistics."""
     accepted: Mapping[str, bool]
     """By the name of the judge."""
 
@@ -36,12 +38,19 @@ def entries(cells: Iterable[Cell], judges: Mapping[str, Callable[[Cell], Judge]]
         for name, answer in {**right, **cell.wrong}.items():
             accepted = {judge: accepts(answer) for judge, accepts in made.items()}
             is_right = name in right
-            yield Entry(cell.family.name, cell.dtype, cell.scale, name, is_right, not is_right and cell.is_wrong(answer), accepted)
+            is_wrong = not is_right and cell.is_wrong(answer)
+            is_shown = is_wrong and accepted.get("calibrated", False) and within_right_answers(cell)(answer)
+            yield Entry(cell.family.name, cell.dtype, cell.scale, name, is_right, is_wrong, is_shown, accepted)
 
 
 def mistakes(found: Iterable[Entry], judge: str) -> list[Entry]:
     """Return the wrong answers that a judge accepts and the right ones that it refuses."""
     return [entry for entry in found if (entry.is_wrong and entry.accepted[judge]) or (entry.is_right and not entry.accepted[judge])]
+
+
+def unexplained(found: Iterable[Entry]) -> list[Entry]:
+    """Return the mistakes of our judge without the wrong answers whose error right answers show too."""
+    return [entry for entry in mistakes(found, "calibrated") if not entry.is_shown]
 
 
 def totals(found: Iterable[Entry], judges: Iterable[str]) -> dict[str, Counter[str]]:
@@ -55,4 +64,5 @@ def totals(found: Iterable[Entry], judges: Iterable[str]) -> dict[str, Counter[s
             counted[name]["within rounding"] += not entry.is_right and not entry.is_wrong
             counted[name]["right refused"] += entry.is_right and not entry.accepted[name]
             counted[name]["wrong accepted"] += entry.is_wrong and entry.accepted[name]
+            counted[name]["shown by right ones"] += entry.is_shown and entry.accepted[name]
     return counted

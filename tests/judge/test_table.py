@@ -13,25 +13,26 @@ torch: Any = import_torch()
 SMALL = ("matmul", "batched matmul", "convolution", "attention", "sum to a scalar", "layer norm")
 
 SEEN: dict[tuple[str, str], str] = {
-    ("matmul and epilogue", "bfloat16"): "at scale 100 eager's cosine is noise; at 0.01 the defect is as large as rounding",
+    ("matmul and epilogue", "bfloat16"): "at scale 100 eager's cosine is noise; else an error of less than twice eager's, or of 1.5 ulp",
     ("matmul and epilogue", "float16"): "at scale 100 eager's cosine is noise",
-    ("cancelling chain", "bfloat16"): "eager's result is noise where its digits cancel",
-    ("cancelling chain", "float16"): "eager's result is noise where its digits cancel",
-    ("uneven cancelling chain", "bfloat16"): "eager's result is noise where its digits cancel",
-    ("uneven cancelling chain", "float16"): "eager's result is noise where its digits cancel",
+    ("cancelling chain", "bfloat16"): "one element with an error of less than twice that of others of eager",
+    ("cancelling chain", "float16"): "one element with an error of less than twice that of others of eager",
+    ("uneven cancelling chain", "bfloat16"): "one element with an error of less than twice that of others of eager",
+    ("uneven cancelling chain", "float16"): "one element with an error of less than twice that of others of eager",
+    ("shifted chain", "bfloat16"): "at scale 100 most results are 0 or 1 but for rounding",
     ("softmax", "float64"): "at scale 100 the last term may be less than rounding shows",
-    ("softmax", "bfloat16"): "one of 4,096 terms of a sum is less than rounding shows; a narrow sum shows in one element a row",
-    ("softmax", "float16"): "one of 4,096 terms of a sum is half a unit; a narrow sum shows in one element a row",
+    ("softmax", "bfloat16"): "at scale 100 few elements of a row are not 0: their errors are less than 1.5 ulp",
+    ("softmax", "float16"): "at scale 100 one element of a row is not 0: its error is less than 1.5 ulp",
     ("attention written out", "float16"): "eager rounds every step, as the defect does",
-    ("attention written out", "bfloat16"): "eager rounds every step, as the defect does",
-    ("sum of positive numbers", "float16"): "one of 32,768 terms is less than rounding shows",
-    ("sum of positive numbers", "bfloat16"): "one of 32,768 terms is less than rounding shows",
-    ("sum to a scalar", "bfloat16"): "one element: its error is about one unit",
-    ("sum to a scalar", "float16"): "one element: its error is about one unit",
+    ("attention written out", "bfloat16"): "eager rounds every step, as the defect does; at scale 100 a factor is less than its errors",
+    ("sum of positive numbers", "float16"): "one of 32,768 terms is less than rounding shows in 64 elements",
+    ("sum of positive numbers", "bfloat16"): "one of 32,768 terms is less than rounding shows in 64 elements",
+    ("sum to a scalar", "bfloat16"): "one element, whose error is less than 1.5 ulp",
+    ("sum to a scalar", "float16"): "one element, whose error is less than 1.5 ulp",
 }
-"""Families and dtypes in which some wrong answers are accepted, and why."""
+"""Families and dtypes in which some wrong answers are accepted though no right answer shows as much, and why."""
 
-NEVER = ("zeros", "x 2", "rows rotated", "NaN", "another input")
+NEVER = ("zeros", "x 1.02", "x 2", "rows rotated", "NaN", "another input", "wrong axis")
 """Defects that no exception covers."""
 
 
@@ -46,11 +47,11 @@ def _one_thread() -> Any:
 def check(families: Any, dtypes: Any, scales: Any, seed: int = 0) -> None:
     from tests.judge.families import cells
     from tests.judge.judges import JUDGES
-    from tests.judge.table import entries, mistakes
+    from tests.judge.table import entries, unexplained
 
     found = list(entries(cells(families, dtypes, scales, seed=seed), {"calibrated": JUDGES["calibrated"]}))
     assert sum(entry.is_wrong for entry in found) > 3 * sum(entry.is_right for entry in found) / 2, "the table has both"
-    wrong = mistakes(found, "calibrated")
+    wrong = unexplained(found)
     assert not [entry for entry in wrong if entry.is_right]
     assert not [entry for entry in wrong if (entry.family, entry.dtype) not in SEEN or entry.answer in NEVER]
 
@@ -75,6 +76,17 @@ def test_a_defect_is_told_from_rounding_without_a_judge() -> None:
     assert not any(one.is_wrong(answer) for answer in one.right.values())
     assert one.is_wrong(one.wrong["x 1.02"])
     assert one.is_wrong(one.wrong["NaN"])
+
+
+def test_what_right_answers_show_is_told_by_their_statistics() -> None:
+    from tests.judge.families import FAMILIES, cell
+    from tests.judge.judges import within_right_answers
+
+    one = cell(FAMILIES["batched matmul"], "bfloat16", 1.0)
+    shows = within_right_answers(one)
+    assert shows(one.eager)
+    assert all(shows(answer) for answer in one.right.values())
+    assert not any(shows(answer) for answer in one.wrong.values() if one.is_wrong(answer))
 
 
 def test_other_judges_are_mistaken_where_they_are_known_to_be() -> None:

@@ -8,7 +8,7 @@ import pytest
 from runner.core.expectation import Status
 from runner.vocabulary.expectations import calibrated
 from runner.vocabulary.expectations.base import BadExpectation
-from runner.vocabulary.expectations.calibrated import FORMATS, element_bound, spread, ulp
+from runner.vocabulary.expectations.calibrated import FORMATS, bias_bound, element_bound, spread, ulp
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.close_words import Judge
 from tests.fakes import case as make_case
@@ -285,3 +285,56 @@ def test_words_that_exclude_each_other(body: Any, path: str, message: str) -> No
         Close.parse({"to": "eager", **body})
     assert caught.value.path == (path,)
     assert caught.value.hint
+
+
+def bias(**changes: Any) -> dict[str, Any]:
+    """Return the facts of a whole tensor of 256 elements without a bias."""
+    return {"of": "size", "group": "tensor", "index": 0, "groups": 1, "distinct": 256, "mean": 0.0, "eager": 0.0, "runs": 4, **changes}
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_bias_is_judged_by_its_bound(sign: int) -> None:
+    bound = bias_bound(bias(), FORMATS["bfloat16"], 2.0)
+    assert bound == pytest.approx(2**-6 + 3.89 / 3 / 16, rel=1e-3), "a floor, and the mean of 256 roundings"
+    for mean, status in ((bound, Status.HELD), (bound * UP, Status.FAILED), (math.nan, Status.FAILED), (math.inf, Status.FAILED)):
+        assert one(EAGER, leaf(facts(version=2, bias=[bias(), bias(mean=sign * mean)]))).status is status
+    text = one(EAGER, leaf(facts(version=2, bias=[bias(of="value", group="tile", groups=70, index=3, mean=sign * 0.5)]))).observed
+    assert text == f"bias of {sign * 0.5:g} of the values (tile, 3 of 70): the bound is 0.116, eager's 0, in bounds of an element"
+
+
+@pytest.mark.parametrize(
+    ("changes", "least", "most"),
+    [
+        ({"distinct": 1}, 1.3, 1.4),
+        ({"distinct": 10**6}, 2**-6, 0.02),
+        ({"groups": 10**5, "distinct": 64}, 0.25, 0.3),
+        ({"eager": 0.1}, 0.8, 2.0),
+        ({"eager": 0.1, "groups": 1000}, 0.199, 0.21),
+    ],
+    ids=["equal elements are one rounding", "many", "the greatest of many means", "few runs are widened", "many groups are not"],
+)
+def test_the_bound_of_a_bias_depends_on_how_many_roundings_it_is_of(changes: Any, least: float, most: float) -> None:
+    assert least < bias_bound(bias(**changes), FORMATS["float16"], 2.0) <= most
+
+
+def test_a_bias_is_judged_of_narrow_formats_alone() -> None:
+    found = facts(version=2, bias=[bias(mean=0.9)])
+    assert one(EAGER, leaf(found)).status is Status.FAILED
+    assert one({"to": "eager", "outliers": 1}, leaf(found)).status is Status.HELD, "outliers may have any size"
+    assert one(EAGER, leaf(found, "float32")).status is Status.HELD
+
+
+def test_facts_of_the_first_version_have_no_bias_and_those_of_the_second_must() -> None:
+    assert one(EAGER, leaf(facts())).status is Status.HELD
+    assert one(EAGER, leaf(facts(version=2, bias=[]))).status is Status.ERROR
+    assert one(EAGER, leaf(facts(version=2))).status is Status.ERROR
+    assert one(EAGER, leaf(facts(numel=63, version=2, bias=[]))).status is Status.HELD
+
+
+def test_errors_of_single_roundings_are_not_widened() -> None:
+    found = facts(numel=1, worst={"group_error": 2.0**-8, "group_draws": 12}, runs=12)
+    widened = element_bound(found, FORMATS["bfloat16"], 2.0)
+    assert widened > element_bound({**found, "whole_ulp": 0.5}, FORMATS["bfloat16"], 2.0) == pytest.approx(1.5 * 2**-7)
+    for whole_ulp in (0.0, 0.6):
+        assert element_bound({**found, "whole_ulp": whole_ulp}, FORMATS["bfloat16"], 2.0) == widened
+    assert element_bound({**found, "whole_ulp": 0.5}, FORMATS["float32"], 2.0) == element_bound(found, FORMATS["float32"], 2.0)

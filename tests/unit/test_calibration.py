@@ -99,6 +99,31 @@ def test_wrong_answers_are_refused_at_small_scales(start: Callable[..., Case], d
     assert "eager's" in judgement.detail
 
 
+BIASED: dict[str, Callable[[Any], Any]] = {
+    "as eager": lambda right: right,
+    "x 1.001": lambda right: right * 1.001,
+    "toward 0": lambda right: right - right.abs() * right.sign() * 2**-8 * 0.4,
+    "one row larger": lambda right: right + (torch.arange(len(right)) == 5)[:, None] * right.abs() * 2**-8 * 0.6,
+}
+
+
+@pytest.mark.parametrize("wrong", BIASED)
+def test_what_is_a_little_wrong_in_one_direction_is_refused_in_bfloat16(start: Callable[..., Case], wrong: str) -> None:
+    case = start(spec("return x @ y", "{randn: [96, 64], dtype: bfloat16}, {randn: [64, 160], dtype: bfloat16}"))
+    x, y = (one.double() for one in case.session.eager.arguments)
+    (facts,) = case.run(lambda output: BIASED[wrong](x @ y).to(output.dtype))
+    judgement = judged(facts)
+    assert judgement.status is (Status.HELD if wrong == "as eager" else Status.FAILED)
+    assert wrong == "as eager" or "bias of" in f"{judgement.observed}\n{judgement.detail}"
+
+
+def test_equal_elements_are_one_rounding_and_no_bias(start: Callable[..., Case]) -> None:
+    case = start(spec("return (x @ y).mean().expand(64, 64) * 1.0", PAIR.replace("DTYPE", "bfloat16")))
+    (facts,) = case.run(lambda output: torch.nextafter(output, output * 2))
+    assert all(one["distinct"] == 1 for one in facts["leaves"][0]["calibrated"]["bias"])
+    assert "bias" not in judged(facts).observed + judged(facts).detail
+
+
 @pytest.mark.parametrize("count", [1, 16, 256])
 def test_zeros_are_refused_where_eager_has_no_right_digit(start: Callable[..., Case], count: int) -> None:
     text = spec("return torch.sin(x * 1e7) + y * 0", f"{{rand: [{count}]}}, {{rand: [{count}]}}")

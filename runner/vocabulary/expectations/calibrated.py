@@ -1,11 +1,12 @@
 """The calibrated judge of ``close``: the answer's error against a float64 reference, compared with eager's own error. Pure, without torch.
 
-Both rules must hold:
+These rules must hold:
 
 - Each element: its error is at most the greater of its floor and the smaller of two figures: ``factor`` times eager's greatest error in
   the tensor, and ``factor * slack`` times its greatest error among elements that are alike (a slice, neighbours, one magnitude).
   The floor is some ulp of the reference; for wide formats also what a change of the last digits of the inputs does to the element.
 - Each quantile, where there are enough elements: at most ``factor`` times eager's, with a floor.
+- In bfloat16 and float16 the mean of the signed deviations, over the tensor and over parts of it: the same.
 
 The worker sends the element that is nearest to its bound, or farthest outside, with the figures of its group, and the quantiles. The bounds
 are computed here from these figures. ``docs/design/calibrated-judge.md`` has the measurements.
@@ -13,7 +14,7 @@ are computed here from these figures. ``docs/design/calibrated-judge.md`` has th
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,19 +41,28 @@ class Format:
     accumulated in a wider format, so another order of additions, or another exp, does not change them."""
     blind: float
     """In ulp. Where eager's median error is greater, it says little: the answer's median distance from eager or float64 is judged too."""
+    bias_floor: float
+    """In bounds of the elements. A mean of signed deviations up to this is right; infinite where it is not judged. Wide formats are
+    accumulated in themselves: their errors are no independent roundings."""
     reordered: float
     """In ulp of the greatest value. Runs of eager that differ for the same inputs may be this far from the reference: additions in another
     order, as by atomics. What is farther has another reason, and no reference."""
 
 
 FORMATS: Mapping[str, Format] = {
-    "float64": Format(52, -1074, 1024.0, 512.0, 64.0, 64.0, 2.0**40, 2.0**14),
-    "float32": Format(23, -126, 64.0, 32.0, 8.0, 8.0, 2.0**13, 2.0**10),
-    "float16": Format(10, -24, 1.5, 0.5, 1.0, 0.0, 16.0, 64.0),
-    "bfloat16": Format(7, -126, 1.5, 0.5, 1.0, 0.0, 4.0, 16.0),
-    "float8_e4m3fn": Format(3, -9, 1.0, 0.5, 1.0, 0.0, 2.0, 2.0),
-    "float8_e5m2": Format(2, -16, 1.0, 0.5, 1.0, 0.0, 2.0, 1.0),
+    "float64": Format(52, -1074, 1024.0, 512.0, 64.0, 64.0, 2.0**40, math.inf, 2.0**14),
+    "float32": Format(23, -126, 64.0, 32.0, 8.0, 8.0, 2.0**13, math.inf, 2.0**10),
+    "float16": Format(10, -24, 1.5, 0.5, 1.0, 0.0, 16.0, 2.0**-6, 64.0),
+    "bfloat16": Format(7, -126, 1.5, 0.5, 1.0, 0.0, 4.0, 2.0**-6, 16.0),
+    "float8_e4m3fn": Format(3, -9, 1.0, 0.5, 1.0, 0.0, 2.0, math.inf, 2.0),
+    "float8_e5m2": Format(2, -16, 1.0, 0.5, 1.0, 0.0, 2.0, math.inf, 1.0),
 }
+
+VERSION = 2
+"""Of the facts. Those of version 1, without this number, have no bias; they are judged without it."""
+
+LEAST_OF_GROUP = 64
+"""Fewer elements are no group for a bias."""
 
 COMPONENTS = {"complex64": "float32", "complex128": "float64"}
 
@@ -88,15 +98,40 @@ def spread(draws: int, numel: int) -> float:
     return max(1.0, high / (FACTOR * low))
 
 
+SINGLE = 0.5 + 2.0**-5
+"""In ulp. Where no run of eager has a greater error, each of its errors is that of one rounding: a maximum of few is not widened."""
+
+
+def widening(draws: int, numel: int, form: Format, whole_ulp: float) -> float:
+    """Return ``spread``, or 1 where eager's errors are single roundings, which have no tails."""
+    return 1.0 if form.nudges == 0 and 0 < whole_ulp <= SINGLE else spread(draws, numel)
+
+
+def bias_bound(facts: Mapping[str, Any], form: Format, factor: float) -> float:
+    """Return the greatest right bias of the groups of one kind, in bounds of their elements.
+
+    A right answer may round once more than eager, which moves an element by one ulp with a probability of at most 1/4 in each direction.
+    The standard deviation of the mean is then at most 1/2 ulp, 1/3 of the least bound, over the root of the number of distinct elements:
+    equal elements are one rounding. ``high`` is what the greatest of so many means exceeds with a probability of 1e-4.
+    """
+    from statistics import NormalDist  # as in spread
+
+    groups, distinct = int(facts["groups"]), max(int(facts["distinct"]), 1)
+    high = -NormalDist().inv_cdf(0.0001 / groups / 2)
+    own = factor * float(facts["eager"]) * spread(groups * int(facts["runs"]), groups)
+    return max(form.bias_floor + high / (3 * math.sqrt(distinct)), own)
+
+
 def element_bound(facts: Mapping[str, Any], form: Format, factor: float) -> float:
     """Return the greatest right error of the element ``worst`` of the facts."""
     worst, numel = facts["worst"], int(facts["numel"])
     if int(worst["group_draws"]) < min(LEAST_DRAWS, numel * int(facts["runs"])):
         raise ValueError(f"a group of {worst['group_draws']} errors")
     floor = max(form.element_floor * ulp(float(worst["reference"]), form), form.nudges * float(worst["nudge"]))
-    whole = factor * float(facts["whole_error"]) * spread(numel * int(facts["runs"]), numel)
+    whole_ulp = float(facts.get("whole_ulp", math.inf))
+    whole = factor * float(facts["whole_error"]) * widening(numel * int(facts["runs"]), numel, form, whole_ulp)
     whole = max(whole, form.element_floor * ulp(float(facts["most"]), form))
-    group = factor * form.slack * float(worst["group_error"]) * spread(int(worst["group_draws"]), numel)
+    group = factor * form.slack * float(worst["group_error"]) * widening(int(worst["group_draws"]), numel, form, whole_ulp)
     return max(floor, min(whole, group))
 
 
@@ -145,7 +180,21 @@ def problems(facts: Mapping[str, Any], form: Format, factor: float, outliers: in
             found.append(
                 f"the median distance from the nearer of eager and float64 is {facts['nearest']:.3g} ulp: the bound is {nearest:.3g} ulp"
             )
-    return found
+    return found if is_zero or outliers else [*found, *_biases(facts, form, factor)]
+
+
+def _biases(facts: Mapping[str, Any], form: Format, factor: float) -> Iterator[str]:
+    """Yield the groups whose elements deviate in one direction."""
+    if math.isinf(form.bias_floor) or facts.get("version", 1) < VERSION:
+        return
+    if not facts["bias"] and int(facts["numel"]) >= LEAST_OF_GROUP:
+        raise ValueError("no bias was measured")
+    for one in facts["bias"]:
+        bound = bias_bound(one, form, factor)
+        if not abs(one["mean"]) <= bound:
+            where = one["group"] if one["groups"] == 1 else f"{one['group']}, {one['index']} of {one['groups']}"
+            text = f"the bound is {bound:.3g}, eager's {one['eager']:.3g}, in bounds of an element"
+            yield f"bias of {one['mean']:.3g} of the {one['of']}s ({where}): {text}"
 
 
 def nearest_bound(own: float, form: Format, factor: float) -> float:

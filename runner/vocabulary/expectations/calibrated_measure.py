@@ -2,20 +2,19 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.core.protocol import Json
-from runner.vocabulary.expectations.calibrated import LEAST_DRAWS, Format, format_of, quantiles_of, spread, ulp
+from runner.vocabulary.expectations.calibrated import FACTOR, LEAST_DRAWS, VERSION, Format, format_of, quantiles_of, ulp, widening
+from runner.vocabulary.expectations.calibrated_bias import Own, bias_of, deviations, eager_bias
+from runner.vocabulary.expectations.calibrated_tensors import BINS, errors_of, histogram_of, quantiles_in, units_of, wide
 
 BLOCK = 64
 """The number of neighbours in memory order whose errors are taken together."""
 
 NEIGHBOURS = 16
 """The number of neighbours in memory order whose movement is compared."""
-
-BINS = range(-4, 33)
-"""The exponents of the histogram's bins: errors of at least 2**n ulp and less than 2**(n + 1). The first bin has all smaller ones."""
 
 
 class NoReference(Exception):
@@ -50,8 +49,11 @@ class Scale:
     bounds: Any
     """For each element its bound, in parts: the floor, and what is multiplied by ``factor``."""
     whole_error: float
+    whole_ulp: float
     most: float
     runs: int
+    bias: Own | None
+    """Eager's greatest bias, for each way to group the elements; None for wide formats."""
     eager_quantiles: list[float]
     nudge_quantiles: list[float]
 
@@ -73,29 +75,6 @@ def nudged(tensor: Any, generator: Any) -> Any:
     return (tensor.detach().to(torch.float64) * (1 - less.to(tensor.device))).to(tensor.dtype)
 
 
-def _wide(tensor: Any) -> Any:
-    import torch
-
-    return tensor.detach().to(torch.complex128 if tensor.is_complex() else torch.float64).reshape(-1)
-
-
-def units_of(reference: Any, form: Format) -> Any:
-    """Return the ulp of each element of a float64 tensor; that of the smallest number where it is not finite."""
-    import torch
-
-    size = torch.where(reference.abs().isfinite(), reference.abs(), 0.0)
-    exponent = torch.where(size > 0, torch.frexp(size).exponent.to(torch.float64) - 1, -1100.0)
-    return torch.exp2((exponent - form.bits).clamp(min=float(form.least)))
-
-
-def _errors(answer: Any, reference: Any) -> Any:
-    """Return |answer - reference|; 0 where one of them is not finite."""
-    import torch
-
-    error = (answer - reference).abs()
-    return torch.where(error.isfinite(), error, 0.0)
-
-
 def is_reordered(answers: Sequence[Any], reference: Any) -> bool:
     """Whether answers to the same inputs are so near to the reference that another order of additions explains how they differ.
 
@@ -104,9 +83,9 @@ def is_reordered(answers: Sequence[Any], reference: Any) -> bool:
     import torch
 
     form = format_of(str(answers[0].dtype).removeprefix("torch."))
-    right = _wide(reference)
+    right = wide(reference)
     most = float(torch.where(right.abs().isfinite(), right.abs(), 0.0).max()) if right.numel() else 0.0
-    return form is not None and all(bool((_errors(_wide(one), right) <= form.reordered * ulp(most, form)).all()) for one in answers)
+    return form is not None and all(bool((errors_of(wide(one), right) <= form.reordered * ulp(most, form)).all()) for one in answers)
 
 
 def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
@@ -120,17 +99,18 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
     form = format_of(dtype)
     if form is None:
         raise NoReference(f"values of dtype {dtype} are exact")
-    right, eager = _wide(reference), _wide(answer)
+    right, eager = wide(reference), wide(answer)
     _refuse_other_range(eager, right, answer.dtype)
     errors, moved = _drawn(samples, answer.dtype)
     units = units_of(right, form)
+    whole_ulp = _whole_ulp([*samples, Sample(answer, reference)], form)
     # the runs in place of a float64 one are of float32; eager's own error counts too, where a part of it computes in a narrower dtype
-    own = _errors(eager, right)
+    own = errors_of(eager, right)
     most = torch.maximum(torch.stack(errors).amax(0), own)
     numel = most.numel()
-    group_error, draws, group_bound = _grouped(most, right.abs(), tuple(answer.shape), len(samples))
+    group_error, draws, group_bound = _grouped(most, right.abs(), tuple(answer.shape), len(samples), form, whole_ulp)
     shares = quantiles_of(numel)
-    return Scale(
+    scale = Scale(
         dtype=dtype,
         form=form,
         reference=right,
@@ -141,11 +121,30 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
         nudge=moved,
         bounds=(torch.maximum(form.element_floor * units, form.nudges * moved), group_bound * form.slack),
         whole_error=float(most.max()) if numel else 0.0,
+        whole_ulp=whole_ulp,
+        bias=None,
         most=float(torch.where(right.abs().isfinite(), right.abs(), 0.0).max()) if numel else 0.0,
         runs=len(samples),
-        eager_quantiles=list(map(max, _quantiles(torch.cat([error / units for error in errors]), shares), _quantiles(own / units, shares))),
-        nudge_quantiles=_quantiles(moved / units, shares),
+        eager_quantiles=list(
+            map(max, quantiles_in(torch.cat([error / units for error in errors]), shares), quantiles_in(own / units, shares))
+        ),
+        nudge_quantiles=quantiles_in(moved / units, shares),
     )
+    return scale if math.isinf(form.bias_floor) else replace(scale, bias=_bias([*samples, Sample(answer, reference)], scale))
+
+
+def _whole_ulp(samples: Sequence[Sample], form: Format) -> float:
+    """Return the greatest error of all runs of eager, in ulp; 0 for wide formats, where it is not used."""
+    if form.nudges or not samples[0].answer.numel():
+        return 0.0
+    pairs = [(wide(one.answer), wide(one.reference)) for one in samples]
+    return max(float((errors_of(answer, right) / units_of(right, form)).max()) for answer, right in pairs)
+
+
+def _bias(samples: Sequence[Sample], scale: Scale) -> Own:
+    bounds = bounds_of(scale, FACTOR)
+    found = [deviations(wide(one.answer), wide(one.reference), bounds, samples[0].answer.dtype) for one in samples]
+    return Own(eager_bias(tuple(samples[0].answer.shape), found), len(samples))
 
 
 def _refuse_other_range(eager: Any, right: Any, dtype: Any) -> None:
@@ -167,17 +166,17 @@ def _drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:
     import torch
 
     errors, moved = [], None
-    first = _wide(samples[0].reference)
+    first = wide(samples[0].reference)
     for sample in samples:
-        answer, right = _wide(sample.answer), _wide(sample.reference)
+        answer, right = wide(sample.answer), wide(sample.reference)
         shrink = torch.finfo(dtype).eps / torch.finfo(sample.answer.dtype).eps
-        error = _errors(answer, right)
+        error = errors_of(answer, right)
         if shrink < 1:
             # the narrower range of the format is not an error of eager
             error = torch.where(answer.abs() < torch.finfo(sample.answer.dtype).tiny, 0.0, error)
         errors.append(error * shrink)
         # a nudge of the inputs moves the reference by as many units of a finer format
-        distance = _errors(right, first) * min(1.0, torch.finfo(dtype).eps / sample.step if sample.step else 1.0)
+        distance = errors_of(right, first) * min(1.0, torch.finfo(dtype).eps / sample.step if sample.step else 1.0)
         moved = distance if moved is None else torch.maximum(moved, distance)
     return errors, torch.maximum(moved, _medians(moved))
 
@@ -194,7 +193,7 @@ def _medians(values: Any) -> Any:
     return padded.reshape(-1, NEIGHBOURS).median(-1).values.repeat_interleave(NEIGHBOURS)[:count]
 
 
-def _grouped(most: Any, size: Any, shape: tuple[int, ...], runs: int) -> tuple[Any, Any, Any]:
+def _grouped(most: Any, size: Any, shape: tuple[int, ...], runs: int, form: Format, whole_ulp: float) -> tuple[Any, Any, Any]:
     """Return for each element the error, the number of draws and the widened error of the group with the smallest bound."""
     import torch
 
@@ -202,19 +201,21 @@ def _grouped(most: Any, size: Any, shape: tuple[int, ...], runs: int) -> tuple[A
     best = torch.full_like(most, math.inf)
     found = most.new_zeros(numel), torch.zeros(numel, dtype=torch.int64, device=most.device)
     for error, draws in _groups(most, size, shape, runs):
-        bound = error * draws_factor(draws, numel)
+        bound = error * draws_factor(draws, numel, form, whole_ulp)
         better = bound < best
         best = torch.where(better, bound, best)
         found = torch.where(better, error, found[0]), torch.where(better, draws, found[1])
     return *found, best
 
 
-def draws_factor(draws: Any, numel: int) -> Any:
-    """Return ``spread`` of each element."""
+def draws_factor(draws: Any, numel: int, form: Format, whole_ulp: float) -> Any:
+    """Return ``widening`` of each element."""
     import torch
 
     values, places = draws.unique(return_inverse=True)
-    return torch.tensor([spread(int(value), numel) for value in values], dtype=torch.float64, device=draws.device)[places]
+    return torch.tensor([widening(int(value), numel, form, whole_ulp) for value in values], dtype=torch.float64, device=draws.device)[
+        places
+    ]
 
 
 def _groups(most: Any, size: Any, shape: tuple[int, ...], runs: int) -> Iterator[tuple[Any, Any]]:
@@ -254,29 +255,39 @@ def compare(actual: Any, scale: Scale, factor: float, *, equal_nan: bool = True,
     """Return the facts of an answer: nonfinite mismatches, the element nearest to its bound, quantiles, and a histogram."""
     import torch
 
-    answer = _wide(actual).to(scale.reference.device)
+    answer = wide(actual).to(scale.reference.device)
     right = scale.reference
     numel = answer.numel()
-    facts: dict[str, Any] = {"factor": factor, "runs": scale.runs, "numel": numel, "nonfinite": _nonfinite(answer, scale, equal_nan)}
+    nonfinite = _nonfinite(answer, scale, equal_nan)
+    facts: dict[str, Any] = {"version": VERSION, "factor": factor, "runs": scale.runs, "numel": numel, "nonfinite": nonfinite}
     if numel == 0:
         return {**facts, "outside": 0, "worst": None, "quantiles": [], "eager_quantiles": []}
     judged = answer.isfinite() & right.isfinite()
-    errors = torch.where(judged, _errors(answer, right), 0.0)
+    errors = torch.where(judged, errors_of(answer, right), 0.0)
     ratio = torch.where(judged, errors / bounds_of(scale, factor), -1.0)
     ulps = errors / scale.units
     facts.update(outside=int((ratio > 1).sum()), worst=_worst(int(ratio.argmax()), actual.shape, answer, errors, scale))
-    facts.update(whole_error=scale.whole_error, most=scale.most, max_error=float(errors.max()), max_ulp=float(ulps.max()))
-    facts.update(quantiles=_quantiles(ulps, quantiles_of(numel)), eager_quantiles=scale.eager_quantiles)
+    facts.update(whole_error=scale.whole_error, whole_ulp=scale.whole_ulp, most=scale.most)
+    facts.update(bias=_bias_facts(answer, actual, scale, factor))
+    facts.update(max_error=float(errors.max()), max_ulp=float(ulps.max()))
+    facts.update(quantiles=quantiles_in(ulps, quantiles_of(numel)), eager_quantiles=scale.eager_quantiles)
     facts.update(nudge_quantiles=scale.nudge_quantiles)
-    eager_errors = _errors(scale.eager, right)
+    eager_errors = errors_of(scale.eager, right)
     eager_ulps = eager_errors / scale.units
     facts.update(eager_max_error=float(eager_errors.max()), eager_max_ulp=float(eager_ulps.max()), nearest=None)
-    if _quantiles(eager_ulps, (0.5,))[0] > scale.form.blind or (facts["quantiles"] and facts["eager_quantiles"][0] > scale.form.blind):
-        apart = torch.minimum(torch.where(judged, _errors(answer, scale.eager), 0.0) / scale.units, ulps)
-        facts["nearest"] = _quantiles(apart, (0.5,))[0]
+    if quantiles_in(eager_ulps, (0.5,))[0] > scale.form.blind or (facts["quantiles"] and facts["eager_quantiles"][0] > scale.form.blind):
+        apart = torch.minimum(torch.where(judged, errors_of(answer, scale.eager), 0.0) / scale.units, ulps)
+        facts["nearest"] = quantiles_in(apart, (0.5,))[0]
     if histogram:
-        facts["histogram"] = {"first": BINS[0], "compiled": _histogram(ulps), "eager": _histogram(eager_ulps)}
+        facts["histogram"] = {"first": BINS[0], "compiled": histogram_of(ulps), "eager": histogram_of(eager_ulps)}
     return facts
+
+
+def _bias_facts(answer: Any, actual: Any, scale: Scale, factor: float) -> list[dict[str, Json]]:
+    if scale.bias is None:
+        return []
+    deviating = deviations(answer, scale.reference, bounds_of(scale, FACTOR), actual.dtype)
+    return bias_of(tuple(actual.shape), deviating, scale.reference, scale.bias, scale.form, factor)
 
 
 def bounds_of(scale: Scale, factor: float) -> Any:
@@ -287,7 +298,7 @@ def bounds_of(scale: Scale, factor: float) -> Any:
     floor, group = scale.bounds
     if numel == 0:
         return floor
-    whole = factor * scale.whole_error * spread(numel * scale.runs, numel)
+    whole = factor * scale.whole_error * widening(numel * scale.runs, numel, scale.form, scale.whole_ulp)
     whole = max(whole, scale.form.element_floor * ulp(scale.most, scale.form))
     return torch.maximum(floor, (factor * group).clamp(max=whole))
 
@@ -324,17 +335,3 @@ def _worst(place: int, shape: Any, answer: Any, errors: Any, scale: Scale) -> Ma
 
 def _plain(element: Any) -> float | str:
     return str(element.item()) if element.is_complex() else float(element)
-
-
-def _quantiles(values: Any, shares: Sequence[float]) -> list[float]:
-    """Return quantiles as elements of the sorted values: torch.quantile is limited to 16 million."""
-    count = len(values)
-    return [float(values.kthvalue(min(math.ceil(share * count), count)).values) for share in shares]
-
-
-def _histogram(ulps: Any) -> list[int]:
-    import torch
-
-    exponents = torch.frexp(ulps).exponent.to(torch.int64) - 1
-    bins = (torch.where(ulps > 0, exponents, BINS[0]).clamp(BINS[0], BINS[-1])) - BINS[0]
-    return [int(count) for count in torch.bincount(bins, minlength=len(BINS))]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.vocabulary.expectations.calibrated import format_of
-from runner.vocabulary.expectations.calibrated_measure import units_of
+from runner.vocabulary.expectations.calibrated_tensors import units_of
 from runner.vocabulary.expectations.tolerances import default_tolerance
 
 
