@@ -33,6 +33,13 @@ def test_an_environment_in_which_torch_would_behave_differently_is_refused(chang
     assert refusal({**HERE, "PYTHONPATH": os.pathsep.join([PACKAGE, str(ROOT)]), **changes}, HERE) == why
 
 
+def test_an_environment_with_another_compiler_is_refused(tmp_path):
+    compiler = tmp_path / "g++"
+    compiler.write_text("#!/bin/sh\n")
+    compiler.chmod(0o755)
+    assert refusal({**HERE, "PATH": str(tmp_path)}, HERE) == f"g++ is {compiler}, and None in the server"
+
+
 @pytest.mark.nightly(reason="it tests the server of the tests, which most acceptance tests use")
 @pytest.mark.torch
 def test_a_run_with_a_prestarted_zygote_is_like_any_other(tmp_path):

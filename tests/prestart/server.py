@@ -1,19 +1,22 @@
-"""``python -m tests.prestart.server ADDRESS PARENT``: imports torch once, then forks a zygote for each process that asks for one."""
+"""``python -m tests.prestart.server ADDRESS PARENT``: warms up once, as a zygote does, then forks one for each process that asks for it."""
 
 import contextlib
+import functools
 import importlib
 import json
 import os
 import selectors
+import shutil
 import signal
 import socket
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from runner.core import devices
 from tests.prestart import SITE
 
 _OF_TORCH = (
@@ -46,8 +49,14 @@ def refusal(wanted: Mapping[str, str], here: Mapping[str, str]) -> str:
             return f"{name} is {wanted.get(name)!r}, and {here.get(name)!r} in the server"
     ours = set(_folders(here))
     # the first folder names the package, which is the server's too
+    if _compiler(wanted) != _compiler(here):
+        return f"g++ is {_compiler(wanted)}, and {_compiler(here)} in the server"
     strange = [folder for folder in _folders(wanted)[1:] if folder not in {*ours, str(SITE)}]
     return f"{strange[0]} is on PYTHONPATH" if strange else ""
+
+
+def _compiler(variables: Mapping[str, str]) -> str | None:
+    return shutil.which("g++", path=variables.get("PATH", ""))
 
 
 def _folders(variables: Mapping[str, str]) -> list[str]:
@@ -66,6 +75,8 @@ class Server:
     """The loop of the server."""
 
     def __init__(self, address: str) -> None:
+        self.danger = ""
+        """Why no zygote can be forked: the forks, which have one thread each, could not see it."""
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(address)
         self._listener.listen(64)
@@ -81,7 +92,7 @@ class Server:
         connection, _ = self._listener.accept()
         data, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 3)
         request = json.loads(data) if data else {}
-        why = refusal(request["environment"], os.environ) if len(descriptors) == 3 else "no request"
+        why = (self.danger or refusal(request["environment"], os.environ)) if len(descriptors) == 3 else "no request"
         if why:
             print("refused:", why, flush=True)
             with contextlib.suppress(OSError):
@@ -134,10 +145,18 @@ def become(request: Mapping[str, Any], descriptors: list[int]) -> NoReturn:
         os.chdir(request["folder"])
         tempfile.tempdir = None
         sys.argv = [request["module"], arguments[0], str(os.getppid()), *arguments[2:]]
-        importlib.import_module(request["module"]).main()
+        module = importlib.import_module(request["module"])
+        if hasattr(module, "warm"):
+            module.warm = functools.partial(_warm_already, module.warm)
+        module.main()
     except BaseException:
         traceback.print_exc()
     os._exit(1)
+
+
+def _warm_already(warm: Callable[[list[str]], float], kinds: list[str]) -> float:
+    """Stand for the warm-up of a zygote: the server has done that for the CPU, and its forks inherit it."""
+    return warm(kinds) if devices.any_accelerator(kinds) else 0.0
 
 
 def _take(descriptors: list[int], control: int) -> None:
@@ -154,18 +173,13 @@ def _take(descriptors: list[int], control: int) -> None:
 
 
 def main() -> None:
-    """Bind at once, so that who asks can wait; then import what a zygote imports, and serve."""
-    from runner.worker.process import entry
+    """Bind at once, so that who asks can wait; then do what a zygote does before it forks, and serve."""
+    from runner.worker.process import entry, zygote
 
     entry.follow(int(sys.argv[2]))
     server = Server(sys.argv[1])
-    import torch
-
-    from runner.worker.torch_compat import imports
-
-    torch.set_num_threads(1)
-    imports.import_inductor()
-
+    zygote.warm([devices.CPU])
+    server.danger = zygote.danger()
     server.run()
 
 
