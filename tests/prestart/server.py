@@ -13,7 +13,6 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from runner.core import devices
@@ -63,14 +62,6 @@ def _folders(variables: Mapping[str, str]) -> list[str]:
     return [os.path.abspath(entry) for entry in variables.get("PYTHONPATH", "").split(os.pathsep) if entry]
 
 
-@dataclass
-class Fork:
-    """A zygote, and the connection of the process in whose place it stands."""
-
-    pid: int
-    connection: socket.socket
-
-
 class Server:
     """The loop of the server."""
 
@@ -82,6 +73,13 @@ class Server:
         self._listener.listen(64)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._forks: dict[int, socket.socket] = {}
+        """The connection of the process in whose place each zygote stands, by the zygote's pid."""
+        self._wake, waker = os.pipe()
+        os.set_blocking(waker, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        self._selector.register(self._wake, selectors.EVENT_READ, self._tell_stops)
 
     def run(self) -> NoReturn:
         while True:
@@ -101,34 +99,44 @@ class Server:
         elif pid := os.fork():
             print("forked:", pid, flush=True)
             connection.send(json.dumps({"forked": pid}).encode())
-            self._watch(Fork(pid, connection))
+            self._forks[pid] = connection
+            self._watch(pid, connection)
         else:
             become(request, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
 
-    def _watch(self, fork: Fork) -> None:
+    def _tell_stops(self) -> None:
+        """Tell which zygotes were stopped: the processes that they stand for stop too, and continue them when they are continued."""
+        os.read(self._wake, 1 << 12)
+        for pid, connection in self._forks.items():
+            if os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG) is not None:
+                with contextlib.suppress(OSError):
+                    connection.send(json.dumps({"stopped": pid}).encode())
+
+    def _watch(self, pid: int, connection: socket.socket) -> None:
         """Tell how the fork ended; kill it when the process that it stands for is killed."""
-        ended = os.pidfd_open(fork.pid)
+        ended = os.pidfd_open(pid)
 
         def kill() -> None:
-            self._selector.unregister(fork.connection)
-            os.kill(fork.pid, signal.SIGKILL)
+            self._selector.unregister(connection)
+            os.kill(pid, signal.SIGKILL)
 
         def tell() -> None:
             self._selector.unregister(ended)
             os.close(ended)
             with contextlib.suppress(KeyError):
-                self._selector.unregister(fork.connection)
-            _, status, usage = os.wait4(fork.pid, 0)
-            print(f"ended: {fork.pid} with {status}, after {usage.ru_utime + usage.ru_stime:.2f} s of a core", flush=True)
+                self._selector.unregister(connection)
+            del self._forks[pid]
+            _, status, usage = os.wait4(pid, 0)
+            print(f"ended: {pid} with {status}, after {usage.ru_utime + usage.ru_stime:.2f} s of a core", flush=True)
             with contextlib.suppress(OSError):
-                fork.connection.send(json.dumps({"status": status}).encode())
-            fork.connection.close()
+                connection.send(json.dumps({"status": status}).encode())
+            connection.close()
 
         # who asked sends nothing more: the connection can be read when it has ended
         self._selector.register(ended, selectors.EVENT_READ, tell)
-        self._selector.register(fork.connection, selectors.EVENT_READ, kill)
+        self._selector.register(connection, selectors.EVENT_READ, kill)
 
 
 def become(request: Mapping[str, Any], descriptors: list[int]) -> NoReturn:
@@ -138,6 +146,7 @@ def become(request: Mapping[str, Any], descriptors: list[int]) -> NoReturn:
         _take(descriptors, int(arguments[0]))
         os.setsid()
         signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         before = set(_folders(os.environ))
         os.environ.clear()
         os.environ.update(request["environment"])
