@@ -23,6 +23,8 @@ PACKAGE = "/scratch/package-1"
         ({"HOME": "/elsewhere", "MARKS": "x", "TMPDIR": "/scratch", "TORCHINDUCTOR_CACHE_DIR": "/scratch"}, ""),
         ({"TORCH_CONFORMANCE_THREADS": "2"}, ""),
         ({"PYTHONPATH": os.pathsep.join([PACKAGE, str(prestart.SITE), str(ROOT)])}, ""),
+        ({"TORCH_PAT": "x", "TORCH_AUTH": "y", prestart.UNREAD: "TORCH_PAT TORCH_AUTH"}, ""),
+        ({"TORCH_PAT": "x", "TORCH_AUTH": "y", prestart.UNREAD: "TORCH_PAT"}, "TORCH_AUTH is 'y', and None in the server"),
         ({"TORCH_LOGS": "output_code"}, "TORCH_LOGS is 'output_code', and '' in the server"),
         ({"TORCHINDUCTOR_FREEZING": "1"}, "TORCHINDUCTOR_FREEZING is '1', and None in the server"),
         ({"CXX": "clang++"}, "CXX is 'clang++', and None in the server"),

@@ -1,12 +1,13 @@
 """Zygotes that begin as forks of a process that has warmed up already, for tests in which torch is not what is tested.
 
-Each run starts a zygote, which imports torch and compiles something small: five seconds of a core, and four more. A run with the variable ``SERVER``
-starts its zygote as ever. In that process ``site/sitecustomize.py`` sends its arguments, environment and descriptors to the server of
-this test session, waits, and ends as the fork ended. Everything else of the run is real: its process, its workers, its signals.
-The server refuses an environment in which torch would behave differently (``server.py``); the zygote then imports torch itself.
+Each run starts a zygote, which imports torch and compiles something small: five seconds of a core, and four more. A run with the
+variable ``SERVER`` starts its zygote as ever. In that process ``site/sitecustomize.py`` sends its arguments, environment and descriptors
+to the server of this test session, waits, and ends as the fork ended. Everything else of the run is real: its process, its workers, its
+signals. The server refuses an environment in which torch would behave differently (``server.py``); the zygote then imports torch itself.
 
-Four things differ: what torch computes from variables when it is imported is the server's; each zygote is warmed up for the CPU, with the
-server's folders; /proc shows the server's variables for the zygote and its workers; the zygote is no child of the run. Tests of any of these use ``environment`` and not ``prestarted``.
+Four things differ: what torch computes from variables when it is imported is the server's; each zygote is warmed up for the CPU, in the
+server's folders; /proc shows the server's variables for the zygote and its workers; the zygote is no child of the run. Tests of any of
+these use ``environment`` and not ``prestarted``.
 """
 
 import atexit
@@ -21,6 +22,9 @@ from pathlib import Path
 
 SERVER = "PRESTARTED_ZYGOTES"
 """The variable that names the server's socket."""
+
+UNREAD = "PRESTARTED_UNREAD"
+"""The variable with names, separated by spaces, that torch does not read before its first case, though they begin like its own."""
 
 SITE = Path(__file__).with_name("site")
 
