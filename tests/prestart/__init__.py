@@ -11,6 +11,7 @@ these use ``environment`` and not ``prestarted``.
 """
 
 import atexit
+import fcntl
 import functools
 import os
 import shutil
@@ -38,9 +39,15 @@ def variables(given: Mapping[str, str], common: Mapping[str, str]) -> dict[str, 
     return {**given, SERVER: address, "PYTHONPATH": os.pathsep.join([str(SITE), given["PYTHONPATH"]])}
 
 
+FOLDER = "PRESTARTED_FOLDER"
+"""The variable with the folder of the server, which the processes of a test session share."""
+
+
 @functools.cache
 def _folder() -> str:
-    folder = tempfile.mkdtemp(prefix="pre-")
+    if FOLDER in os.environ:
+        return os.environ[FOLDER]
+    folder = tempfile.mkdtemp(prefix="pre-")  # outside of a test session
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
@@ -49,22 +56,35 @@ _servers: list["subprocess.Popen[bytes]"] = []
 
 
 def _address(given: Mapping[str, str]) -> str:
-    """Return the address of this process's server, which is started when the first run wants it."""
+    """Return the address of the session's server, which the first process that wants it starts, and which ends with that process.
+
+    With xdist that process is a worker, and these end together, after the last test. A server holds a lock while it lives.
+    """
     address = os.path.join(_folder(), "socket")
-    if not _servers or _servers[0].poll() is not None:
-        _servers.clear()
-        Path(address).unlink(missing_ok=True)
-        environment = {
-            **given,
-            **AS_THE_RUNNER_STARTS_IT,
-            "TMPDIR": _folder(),
-            "TORCHINDUCTOR_CACHE_DIR": os.path.join(_folder(), "warm"),
-        }
-        command = [sys.executable, "-m", "tests.prestart.server", address, str(os.getpid())]
-        with open(os.path.join(_folder(), "log"), "ab") as log:
-            _servers.append(subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
-        atexit.register(_end)
+    alive = os.open(os.path.join(_folder(), "alive"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _start(address, given, alive)
+    except BlockingIOError:  # there is a server, or another process starts it: who asks it waits for it
+        pass
+    finally:
+        os.close(alive)  # the lock is the server's now
     return address
+
+
+def _start(address: str, given: Mapping[str, str], alive: int) -> None:
+    Path(address).unlink(missing_ok=True)
+    environment = {
+        **given,
+        **AS_THE_RUNNER_STARTS_IT,
+        "TMPDIR": _folder(),
+        "TORCHINDUCTOR_CACHE_DIR": os.path.join(_folder(), "warm"),
+    }
+    command = [sys.executable, "-m", "tests.prestart.server", address, str(os.getpid()), str(alive)]
+    with open(os.path.join(_folder(), "log"), "ab") as log:
+        options = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "pass_fds": [alive]}
+        _servers.append(subprocess.Popen(command, env=environment, **options))
+    atexit.register(_end)
 
 
 def log() -> str:

@@ -1,4 +1,4 @@
-"""``python -m tests.prestart.server ADDRESS PARENT``: warms up once, as a zygote does, then forks one for each process that asks for it."""
+"""``python -m tests.prestart.server ADDRESS PARENT LOCK``: warms up as a zygote does, then forks one for each process that asks."""
 
 import contextlib
 import functools
@@ -186,6 +186,7 @@ def main() -> None:
     from runner.worker.process import entry, zygote
 
     entry.follow(int(sys.argv[2]))
+    os.set_inheritable(int(sys.argv[3]), False)  # the lock, which is held until this process ends
     server = Server(sys.argv[1])
     zygote.warm([devices.CPU])
     server.danger = zygote.danger()
