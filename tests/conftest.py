@@ -19,6 +19,7 @@ from runner.language import load as load_module
 from runner.language.load import Suite, load
 from runner.language.read.files import SpecPath
 from tests import compiler_cache, prestart
+from tests.timeouts import pytest_timeout_cancel_timer, pytest_timeout_set_timer  # noqa: F401 - hooks of pytest-timeout
 
 ROOT = Path(__file__).resolve().parents[1]
 
