@@ -165,6 +165,16 @@ def services(tmp_path: Path) -> Iterator[Services]:
     made.close()
 
 
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return the folder of a case with a server, for tests that leave it as it was."""
+    folder = tmp_path_factory.mktemp("served")
+    made = Services({}, folder)
+    made.start("case", folder)
+    yield folder
+    made.close()
+
+
 def url_of(folder: Path) -> str:
     where = json.loads((folder / SERVICES_FILE).read_bytes())["redis"]
     assert where["tag"].startswith("torch-conformance:")
@@ -249,9 +259,8 @@ def test_the_address_of_a_server_is_for_the_user_alone(services: Services, tmp_p
         lambda connected: connected.client_kill("1.1.1.1:1"),
     ],
 )
-def test_what_no_cache_needs_is_not_let_through(services: Services, tmp_path: Path, call: Callable[[Any], Any]) -> None:
-    services.start("case", tmp_path)
-    connected = client(url_of(tmp_path))
+def test_what_no_cache_needs_is_not_let_through(served: Path, call: Callable[[Any], Any]) -> None:
+    connected = client(url_of(served))
     connected.set(KEY, b"1")
     with pytest.raises(redis.exceptions.ResponseError, match="not let through"):
         call(connected)
