@@ -1,5 +1,6 @@
 """Servers for cases: what ``--service`` may name, the protocol, and the process between a client and a server."""
 
+import importlib.util
 import io
 import json
 import socket
@@ -18,7 +19,8 @@ from runner.execute.services import Address, Services, named_servers, reach
 from runner.execute.services.resp import Broken, read_reply, read_request, request
 
 redis = pytest.importorskip("redis", reason="the client is not installed: pip install redis fakeredis")
-pytest.importorskip("fakeredis", reason="the embedded server is not installed: pip install redis fakeredis")
+if importlib.util.find_spec("fakeredis") is None:  # not imported: that costs each worker of the tests half a second
+    pytest.skip("the embedded server is not installed: pip install redis fakeredis", allow_module_level=True)
 
 KEY = "pt2:a-cache::key:c1"
 """A key of the form that torch's remote caches give theirs."""
