@@ -1,5 +1,6 @@
 """What every test may ask for."""
 
+import functools
 import importlib.util
 import os
 import shutil
@@ -17,7 +18,8 @@ from runner.core.diagnostics import Diagnostic, InvalidSpecs
 from runner.language import load as load_module
 from runner.language.load import Suite, load
 from runner.language.read.files import SpecPath
-from tests import compiler_cache
+from tests import compiler_cache, prestart
+from tests.timeouts import pytest_timeout_cancel_timer, pytest_timeout_set_timer  # noqa: F401 - hooks of pytest-timeout
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -61,7 +63,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the session, and each process that it starts, a compiler that compiles nothing twice."""
+    """Give the session, and each process that it starts, a compiler that compiles nothing twice, and one server of zygotes."""
+    if prestart.FOLDER not in os.environ:
+        os.environ[prestart.FOLDER] = tempfile.mkdtemp(prefix="pre-")
+        config.add_cleanup(functools.partial(shutil.rmtree, os.environ[prestart.FOLDER], ignore_errors=True))
     torch = importlib.util.find_spec("torch")
     if not hasattr(config, "workerinput") and torch is not None and torch.origin is not None:
         folder = tempfile.mkdtemp(prefix="compiler-")

@@ -4,7 +4,7 @@ import argparse
 import ast
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,9 +58,18 @@ class Found:
     place: str
 
 
+def statements(tree: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the statements of a module at every depth; expressions, which hold none, are not walked."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.stmt):
+            yield node
+        if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield from statements(node)
+
+
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Yield the functions of a module, those within others too."""
-    yield from (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    yield from (node for node in statements(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def length(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
@@ -83,15 +92,14 @@ def loose_parameters(tree: ast.AST, place: str) -> Iterator[Found]:
                 yield Found("loose parameters", 1, f"{place}:{function.lineno} {function.name}({one.arg})")
 
 
-def measured(path: Path) -> Iterator[Found]:
+def measured(path: Path, tree: ast.Module) -> Iterator[Found]:
     """Yield every measure of one module."""
     text = path.read_text("utf-8")
-    tree = ast.parse(text)
     place = str(path.relative_to(ROOT.parent))
     yield Found("lines of a file", len(text.splitlines()), place)
     for function in functions(tree):
         yield Found("lines of a function", length(function), f"{place}:{function.lineno} {function.name}")
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.ClassDef):
             methods = sum(isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) for item in node.body)
             yield Found("lines of a class", length(node), f"{place}:{node.lineno} {node.name}")
@@ -100,12 +108,12 @@ def measured(path: Path) -> Iterator[Found]:
         yield from loose_parameters(tree, place)
 
 
-def edges() -> dict[str, set[str]]:
+def edges(trees: Mapping[Path, ast.Module]) -> dict[str, set[str]]:
     """Return which module imports which, at module level."""
-    names = {".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__"): path for path in ROOT.rglob("*.py")}
+    names = {".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__"): path for path in trees}
     found: dict[str, set[str]] = {}
     for name, path in names.items():
-        imports = (node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.ImportFrom) and node.module)
+        imports = (node for node in trees[path].body if isinstance(node, ast.ImportFrom) and node.module)
         targets = {
             f"{node.module}.{alias.name}" if f"{node.module}.{alias.name}" in names else node.module
             for node in imports
@@ -115,9 +123,9 @@ def edges() -> dict[str, set[str]]:
     return found
 
 
-def cycles() -> Iterator[Found]:
+def cycles(trees: Mapping[Path, ast.Module]) -> Iterator[Found]:
     """Yield modules from which an import leads back to them."""
-    graph = edges()
+    graph = edges(trees)
     for name in graph:
         seen: set[str] = set()
         waiting = list(graph[name])
@@ -134,9 +142,10 @@ def everything() -> list[Found]:
     """Return every measure of every module."""
     entries = [path.name for path in ROOT.iterdir() if not path.name.startswith("__") and path.name != "py.typed"]
     found = [Found("entries at the top of runner/", len(entries), "runner")]
-    found += cycles()
-    for path in sorted(ROOT.rglob("*.py")):
-        found += measured(path)
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in sorted(ROOT.rglob("*.py"))}
+    found += cycles(trees)
+    for path, tree in trees.items():
+        found += measured(path, tree)
     return found
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from runner.core.exit_codes import ExitCode
 from runner.language.read import schema
-from tests.fakes import prestarted, program
+from tests.called import called
+from tests.fakes import prestarted
 
 pytestmark = pytest.mark.torch
 
@@ -69,7 +70,7 @@ class Place:
     stderr: str
 
     def audit(self, *arguments: object) -> tuple[int, str, str]:
-        done = program("audit", *arguments, cwd=self.path, env=prestarted())
+        done = called("audit", *arguments, cwd=self.path, env=prestarted())
         return done.returncode, done.stdout, done.stderr
 
 
@@ -79,7 +80,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     (path / "specs").mkdir()
     for name, text in SPECS.items():
         (path / "specs" / f"{name}.yaml").write_text(text.lstrip("\n"))
-    done = program("run", "specs", cwd=path, env=prestarted())
+    done = called("run", "specs", cwd=path, env=prestarted())
     assert done.returncode == ExitCode.FAILED, done.stderr
     return Place(path, done.stderr)
 
@@ -162,6 +163,6 @@ def test_a_run_of_other_files_is_refused(place: Place, tmp_path: Path) -> None:
 
 def test_a_run_that_does_not_exist(tmp_path: Path) -> None:
     for arguments in ([], ["20990101T000000Z-abcdef"]):
-        done = program("audit", *arguments, cwd=tmp_path)
+        done = called("audit", *arguments, cwd=tmp_path)
         assert done.returncode == ExitCode.USAGE
         assert "name a run, or spec files and folders, which are run first" in done.stderr

@@ -25,6 +25,7 @@ from junitparser import JUnitXml
 
 from runner.core.outcomes import Outcome
 from runner.record.journal import Run, read_run
+from tests.called import called
 from tests.fakes import ROOT, line_with, prestarted, prestarted_program
 
 pytestmark = pytest.mark.torch
@@ -144,7 +145,7 @@ def start(tmp_path: Path, spec: Path) -> Iterator[Callable[..., Started]]:
 
 
 def resumed(out: Path, spec: Path, *more: object) -> "subprocess.CompletedProcess[str]":
-    return prestarted_program("run", spec, "--resume", out, *more)
+    return called("run", spec, "--resume", out, *more, env=prestarted())
 
 
 def junit(out: Path, name: str = "junit.xml") -> list[tuple[str, str | None]]:
@@ -252,7 +253,7 @@ OTHER_ROOM = pytest.mark.nightly(reason="a disk that fills, and one that is full
 
 
 def test_a_killed_run_that_is_gone_on_with_gives_the_report_of_an_unbroken_one(start, spec, tmp_path):
-    whole = prestarted_program("run", spec, "--out", tmp_path / "whole", "--jobs", "2")
+    whole = called("run", spec, "--out", tmp_path / "whole", "--jobs", "2", env=prestarted())
     assert whole.returncode == 1
     run = start()
     run.waiting(2)
@@ -364,7 +365,7 @@ def test_a_disk_that_fills_while_a_run_goes_on_ends_it_and_says_so(start, small,
 
 def test_a_full_disk_is_told_before_anything_is_run(small, spec):
     fill(small)
-    done = prestarted_program("run", spec, "--out", small / "out")
+    done = called("run", spec, "--out", small / "out", env=prestarted())
     assert (done.returncode, "No space left on device" in done.stderr) == (2, True), done.stderr
     assert "Traceback" not in done.stderr
 
@@ -374,14 +375,14 @@ def test_a_folder_that_may_only_be_read_is_told_before_anything_is_run(small, sp
     (small / "out").mkdir()
     subprocess.run(["mount", "-o", "remount,ro", small], check=True, timeout=240)
     for place in (small / "out", small / "new"):
-        done = prestarted_program("run", spec, "--out", place)
+        done = called("run", spec, "--out", place, env=prestarted())
         assert (done.returncode, "Read-only file system" in done.stderr) == (2, True), done.stderr
 
 
 @OTHER_ROOM
 def test_a_journal_that_may_not_grow_ends_the_run_and_leaves_the_stub(spec, tmp_path):
     """A quota, or ``ulimit -f``: here the process may write no file that is longer than half a journal."""
-    prestarted_program("run", spec, "--out", tmp_path / "first", "--jobs", "2")
+    called("run", spec, "--out", tmp_path / "first", "--jobs", "2", env=prestarted())
     limit = (tmp_path / "first" / "run.jsonl").stat().st_size // 2
     options = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))}
     done = prestarted_program("run", spec, "--out", tmp_path / "out", "--jobs", "2", **options)

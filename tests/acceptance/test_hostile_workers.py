@@ -1,7 +1,7 @@
 """Workers that lie, flood, die and leave things behind: none of it is a pass, a traceback of ours, or a process that stays.
 
 Each spec of ``tests/specs/hostile`` is one attack; they run side by side with a case that does nothing wrong. Every run of the tests tries
-all but ``LONG``; a nightly test tries all at once.
+all but ``LONG``, on prestarted zygotes; a nightly test tries all at once, on zygotes that the run itself starts.
 """
 
 import json
@@ -20,7 +20,7 @@ from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
 from runner.record.journal import read_run
 from runner.run.observed import phases
-from tests.fakes import ROOT, observation, observed, program
+from tests.fakes import ROOT, environment, observation, observed, prestarted, program
 
 pytestmark = pytest.mark.torch
 
@@ -82,11 +82,11 @@ IN_CI = {name: expected for name, expected in OUTCOMES.items() if name not in LO
 class Ran:
     """The run of some attacks, and what was left right after it."""
 
-    def __init__(self, folder: Path, names: Iterable[str]) -> None:
+    def __init__(self, folder: Path, names: Iterable[str], variables: Mapping[str, str]) -> None:
         self.out = folder / "out"
         begun = time.monotonic()
         specs = [HOSTILE / f"{name}.yaml" for name in names]
-        self.done = program("run", *specs, "--out", self.out, "--timeout", "60", timeout=150)
+        self.done = program("run", *specs, "--out", self.out, "--timeout", "60", env=variables, timeout=150)
         self.seconds = time.monotonic() - begun
         self.results: Mapping[str, CaseResult] = {result.name: result for result in read_run(self.out / "run.jsonl").results}
         self.processes = processes_below(self.out)
@@ -119,7 +119,7 @@ def processes_below(folder: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    return Ran(tmp_path_factory.mktemp("hostile"), IN_CI)
+    return Ran(tmp_path_factory.mktemp("hostile"), IN_CI, prestarted())
 
 
 def test_every_attack_is_known_and_tried(ran):
@@ -132,7 +132,7 @@ def test_every_attack_is_known_and_tried(ran):
     reason="tries every attack once more, the long ones too; each has another of its class that every run of the tests tries"
 )
 def test_every_attack_ends_as_it_must_beside_all_others(tmp_path):
-    ran = Ran(tmp_path, OUTCOMES)
+    ran = Ran(tmp_path, OUTCOMES, environment())
     assert set(ran.results) == set(OUTCOMES)
     assert {name: result.outcome for name, result in ran.results.items()} == {name: outcome for name, (outcome, _) in OUTCOMES.items()}
     wrong = {name: result.reason for name, result in ran.results.items() if not result.reason.startswith(OUTCOMES[name][1])}

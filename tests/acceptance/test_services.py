@@ -1,5 +1,6 @@
 """Remote caches against servers: the embedded one, a real redis-server, and none where one was asked for."""
 
+import importlib.util
 import json
 import shutil
 import socket
@@ -18,7 +19,8 @@ from runner.record.journal import read_run
 from tests.fakes import ROOT, prestarted_program, program
 
 redis = pytest.importorskip("redis", reason="the client is not installed: pip install redis fakeredis")
-pytest.importorskip("fakeredis", reason="the embedded server is not installed: pip install redis fakeredis")
+if importlib.util.find_spec("fakeredis") is None:  # not imported: that costs each worker of the tests half a second
+    pytest.skip("the embedded server is not installed: pip install redis fakeredis", allow_module_level=True)
 
 pytestmark = pytest.mark.torch
 

@@ -13,6 +13,7 @@ from runner.core.outcomes import Outcome
 from runner.record.journal import read_run
 from tests.called import called
 from tests.fakes import ROOT, prestarted
+from tests.prestart import UNREAD
 
 pytestmark = pytest.mark.torch
 
@@ -125,7 +126,7 @@ def test_no_secret_stands_in_a_record(tmp_path: Path) -> None:
     (tmp_path / "loud.yaml").write_text(LOUD)
     out = tmp_path / "out"
     selected = ["--select", "*", "--select", "https://u:planted-url@h/?planted=1", "--select=--token=planted-option"]
-    done = called("run", tmp_path / "loud.yaml", "--out", out, *selected, env=prestarted(**SECRETS))
+    done = called("run", tmp_path / "loud.yaml", "--out", out, *selected, env=prestarted(**SECRETS, **{UNREAD: " ".join(SECRETS)}))
     assert done.returncode == 1
     for text in (done.stdout, done.stderr, (out / "run.jsonl").read_text(), (out / "junit.xml").read_text()):
         assert "planted" not in text

@@ -79,6 +79,7 @@ def test_a_run_from_a_folder_of_fakes_imports_none_of_them(tmp_path, isolation):
     assert not record.header.environment["torch"].startswith("2.99")
 
 
+@pytest.mark.nightly(reason="imports torch for one message; test_availability refuses a worker that reports another torch")
 @pytest.mark.torch
 def test_a_run_whose_workers_import_another_torch_is_refused(tmp_path):
     """The runner finds a torch through a ``sitecustomize`` that acts in the runner alone."""
@@ -99,7 +100,7 @@ def test_a_run_whose_workers_import_another_torch_is_refused(tmp_path):
     assert "PYTHONPATH" in line
 
 
-@pytest.mark.nightly(reason="imports torch twice; the test above refuses another torch before a case runs")
+@pytest.mark.nightly(reason="imports torch twice; test_availability refuses a worker that reports another torch")
 @pytest.mark.torch
 def test_a_case_whose_variables_lead_to_another_torch_is_an_error(tmp_path):
     """It must not be judged by what was inspected of the installed one."""

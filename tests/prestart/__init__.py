@@ -1,15 +1,17 @@
-"""Zygotes that begin as forks of a process that has imported torch already, for tests in which torch is not what is tested.
+"""Zygotes that begin as forks of a process that has warmed up already, for tests in which torch is not what is tested.
 
-Importing torch takes five seconds of a core, and each run starts a zygote that imports it. A run with the variable ``SERVER``
-starts its zygote as ever. In that process ``site/sitecustomize.py`` sends its arguments, environment and descriptors to the server of
-this test session, waits, and ends as the fork ended. Everything else of the run is real: its process, its workers, its signals.
-The server refuses an environment in which torch would behave differently (``server.py``); the zygote then imports torch itself.
+Each run starts a zygote, which imports torch and compiles something small: five seconds of a core, and four more. A run with the
+variable ``SERVER`` starts its zygote as ever. In that process ``site/sitecustomize.py`` sends its arguments, environment and descriptors
+to the server of this test session, waits, and ends as the fork ended. Everything else of the run is real: its process, its workers, its
+signals. The server refuses an environment in which torch would behave differently (``server.py``); the zygote then imports torch itself.
 
-Three things differ: what torch computes from variables when it is imported is the server's; /proc shows the server's variables for the
-zygote and its workers; the zygote is no child of the run. Tests of any of these use ``environment`` and not ``prestarted``.
+Four things differ: what torch computes from variables when it is imported is the server's; each zygote is warmed up for the CPU, in the
+server's folders; /proc shows the server's variables for the zygote and its workers; the zygote is no child of the run. Tests of any of
+these use ``environment`` and not ``prestarted``.
 """
 
 import atexit
+import fcntl
 import functools
 import os
 import shutil
@@ -21,6 +23,9 @@ from pathlib import Path
 
 SERVER = "PRESTARTED_ZYGOTES"
 """The variable that names the server's socket."""
+
+UNREAD = "PRESTARTED_UNREAD"
+"""The variable with names, separated by spaces, that torch does not read before its first case, though they begin like its own."""
 
 SITE = Path(__file__).with_name("site")
 
@@ -34,9 +39,15 @@ def variables(given: Mapping[str, str], common: Mapping[str, str]) -> dict[str, 
     return {**given, SERVER: address, "PYTHONPATH": os.pathsep.join([str(SITE), given["PYTHONPATH"]])}
 
 
+FOLDER = "PRESTARTED_FOLDER"
+"""The variable with the folder of the server, which the processes of a test session share."""
+
+
 @functools.cache
 def _folder() -> str:
-    folder = tempfile.mkdtemp(prefix="pre-")
+    if FOLDER in os.environ:
+        return os.environ[FOLDER]
+    folder = tempfile.mkdtemp(prefix="pre-")  # outside of a test session
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
@@ -45,22 +56,35 @@ _servers: list["subprocess.Popen[bytes]"] = []
 
 
 def _address(given: Mapping[str, str]) -> str:
-    """Return the address of this process's server, which is started when the first run wants it."""
+    """Return the address of the session's server, which the first process that wants it starts, and which ends with that process.
+
+    With xdist that process is a worker, and these end together, after the last test. A server holds a lock while it lives.
+    """
     address = os.path.join(_folder(), "socket")
-    if not _servers or _servers[0].poll() is not None:
-        _servers.clear()
-        Path(address).unlink(missing_ok=True)
-        environment = {
-            **given,
-            **AS_THE_RUNNER_STARTS_IT,
-            "TMPDIR": _folder(),
-            "TORCHINDUCTOR_CACHE_DIR": os.path.join(_folder(), "warm"),
-        }
-        command = [sys.executable, "-m", "tests.prestart.server", address, str(os.getpid())]
-        with open(os.path.join(_folder(), "log"), "ab") as log:
-            _servers.append(subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
-        atexit.register(_end)
+    alive = os.open(os.path.join(_folder(), "alive"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _start(address, given, alive)
+    except BlockingIOError:  # there is a server, or another process starts it: who asks it waits for it
+        pass
+    finally:
+        os.close(alive)  # the lock is the server's now
     return address
+
+
+def _start(address: str, given: Mapping[str, str], alive: int) -> None:
+    Path(address).unlink(missing_ok=True)
+    environment = {
+        **given,
+        **AS_THE_RUNNER_STARTS_IT,
+        "TMPDIR": _folder(),
+        "TORCHINDUCTOR_CACHE_DIR": os.path.join(_folder(), "warm"),
+    }
+    command = [sys.executable, "-m", "tests.prestart.server", address, str(os.getpid()), str(alive)]
+    with open(os.path.join(_folder(), "log"), "ab") as log:
+        options = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "pass_fds": [alive]}
+        _servers.append(subprocess.Popen(command, env=environment, **options))
+    atexit.register(_end)
 
 
 def log() -> str:

@@ -1,20 +1,22 @@
-"""``python -m tests.prestart.server ADDRESS PARENT``: imports torch once, then forks a zygote for each process that asks for one."""
+"""``python -m tests.prestart.server ADDRESS PARENT LOCK``: warms up as a zygote does, then forks one for each process that asks."""
 
 import contextlib
+import functools
 import importlib
 import json
 import os
 import selectors
+import shutil
 import signal
 import socket
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from tests.prestart import SITE
+from runner.core import devices
+from tests.prestart import SITE, UNREAD
 
 _OF_TORCH = (
     "TORCH",
@@ -41,36 +43,43 @@ _OWN = ("TORCH_CONFORMANCE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 def refusal(wanted: Mapping[str, str], here: Mapping[str, str]) -> str:
     """Return why torch would be another one under these variables; empty when it would not."""
-    for name in sorted(wanted.keys() | here.keys()):
+    for name in sorted((wanted.keys() | here.keys()) - set(wanted.get(UNREAD, "").split())):
         if name.startswith(_OF_TORCH) and not name.startswith(_OWN) and wanted.get(name) != here.get(name):
             return f"{name} is {wanted.get(name)!r}, and {here.get(name)!r} in the server"
     ours = set(_folders(here))
     # the first folder names the package, which is the server's too
+    if _compiler(wanted) != _compiler(here):
+        return f"g++ is {_compiler(wanted)}, and {_compiler(here)} in the server"
     strange = [folder for folder in _folders(wanted)[1:] if folder not in {*ours, str(SITE)}]
     return f"{strange[0]} is on PYTHONPATH" if strange else ""
+
+
+def _compiler(variables: Mapping[str, str]) -> str | None:
+    return shutil.which("g++", path=variables.get("PATH", ""))
 
 
 def _folders(variables: Mapping[str, str]) -> list[str]:
     return [os.path.abspath(entry) for entry in variables.get("PYTHONPATH", "").split(os.pathsep) if entry]
 
 
-@dataclass
-class Fork:
-    """A zygote, and the connection of the process in whose place it stands."""
-
-    pid: int
-    connection: socket.socket
-
-
 class Server:
     """The loop of the server."""
 
     def __init__(self, address: str) -> None:
+        self.danger = ""
+        """Why no zygote can be forked: the forks, which have one thread each, could not see it."""
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(address)
         self._listener.listen(64)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._forks: dict[int, socket.socket] = {}
+        """The connection of the process in whose place each zygote stands, by the zygote's pid."""
+        self._wake, waker = os.pipe()
+        os.set_blocking(waker, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        self._selector.register(self._wake, selectors.EVENT_READ, self._tell_stops)
 
     def run(self) -> NoReturn:
         while True:
@@ -81,7 +90,7 @@ class Server:
         connection, _ = self._listener.accept()
         data, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 3)
         request = json.loads(data) if data else {}
-        why = refusal(request["environment"], os.environ) if len(descriptors) == 3 else "no request"
+        why = (self.danger or refusal(request["environment"], os.environ)) if len(descriptors) == 3 else "no request"
         if why:
             print("refused:", why, flush=True)
             with contextlib.suppress(OSError):
@@ -90,34 +99,44 @@ class Server:
         elif pid := os.fork():
             print("forked:", pid, flush=True)
             connection.send(json.dumps({"forked": pid}).encode())
-            self._watch(Fork(pid, connection))
+            self._forks[pid] = connection
+            self._watch(pid, connection)
         else:
             become(request, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
 
-    def _watch(self, fork: Fork) -> None:
+    def _tell_stops(self) -> None:
+        """Tell which zygotes were stopped: the processes that they stand for stop too, and continue them when they are continued."""
+        os.read(self._wake, 1 << 12)
+        for pid, connection in self._forks.items():
+            if os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG) is not None:
+                with contextlib.suppress(OSError):
+                    connection.send(json.dumps({"stopped": pid}).encode())
+
+    def _watch(self, pid: int, connection: socket.socket) -> None:
         """Tell how the fork ended; kill it when the process that it stands for is killed."""
-        ended = os.pidfd_open(fork.pid)
+        ended = os.pidfd_open(pid)
 
         def kill() -> None:
-            self._selector.unregister(fork.connection)
-            os.kill(fork.pid, signal.SIGKILL)
+            self._selector.unregister(connection)
+            os.kill(pid, signal.SIGKILL)
 
         def tell() -> None:
             self._selector.unregister(ended)
             os.close(ended)
             with contextlib.suppress(KeyError):
-                self._selector.unregister(fork.connection)
-            _, status, usage = os.wait4(fork.pid, 0)
-            print(f"ended: {fork.pid} with {status}, after {usage.ru_utime + usage.ru_stime:.2f} s of a core", flush=True)
+                self._selector.unregister(connection)
+            del self._forks[pid]
+            _, status, usage = os.wait4(pid, 0)
+            print(f"ended: {pid} with {status}, after {usage.ru_utime + usage.ru_stime:.2f} s of a core", flush=True)
             with contextlib.suppress(OSError):
-                fork.connection.send(json.dumps({"status": status}).encode())
-            fork.connection.close()
+                connection.send(json.dumps({"status": status}).encode())
+            connection.close()
 
         # who asked sends nothing more: the connection can be read when it has ended
         self._selector.register(ended, selectors.EVENT_READ, tell)
-        self._selector.register(fork.connection, selectors.EVENT_READ, kill)
+        self._selector.register(connection, selectors.EVENT_READ, kill)
 
 
 def become(request: Mapping[str, Any], descriptors: list[int]) -> NoReturn:
@@ -127,6 +146,7 @@ def become(request: Mapping[str, Any], descriptors: list[int]) -> NoReturn:
         _take(descriptors, int(arguments[0]))
         os.setsid()
         signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         before = set(_folders(os.environ))
         os.environ.clear()
         os.environ.update(request["environment"])
@@ -134,10 +154,18 @@ def become(request: Mapping[str, Any], descriptors: list[int]) -> NoReturn:
         os.chdir(request["folder"])
         tempfile.tempdir = None
         sys.argv = [request["module"], arguments[0], str(os.getppid()), *arguments[2:]]
-        importlib.import_module(request["module"]).main()
+        module = importlib.import_module(request["module"])
+        if hasattr(module, "warm"):
+            module.warm = functools.partial(_warm_already, module.warm)
+        module.main()
     except BaseException:
         traceback.print_exc()
     os._exit(1)
+
+
+def _warm_already(warm: Callable[[list[str]], float], kinds: list[str]) -> float:
+    """Stand for the warm-up of a zygote: the server has done that for the CPU, and its forks inherit it."""
+    return warm(kinds) if devices.any_accelerator(kinds) else 0.0
 
 
 def _take(descriptors: list[int], control: int) -> None:
@@ -154,18 +182,14 @@ def _take(descriptors: list[int], control: int) -> None:
 
 
 def main() -> None:
-    """Bind at once, so that who asks can wait; then import what a zygote imports, and serve."""
-    from runner.worker.process import entry
+    """Bind at once, so that who asks can wait; then do what a zygote does before it forks, and serve."""
+    from runner.worker.process import entry, zygote
 
     entry.follow(int(sys.argv[2]))
+    os.set_inheritable(int(sys.argv[3]), False)  # the lock, which is held until this process ends
     server = Server(sys.argv[1])
-    import torch
-
-    from runner.worker.torch_compat import imports
-
-    torch.set_num_threads(1)
-    imports.import_inductor()
-
+    zygote.warm([devices.CPU])
+    server.danger = zygote.danger()
     server.run()
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from runner.core.case import Availability
+from runner.core.diagnostics import UsageError
 from runner.system import availability
+from runner.system.availability import TORCH_ROOT
 from runner.system.capabilities import CAPABILITIES, Machine
 from runner.system.installed_torch import InstalledTorch
 from tests.fakes import case, requirement
@@ -126,6 +128,21 @@ def test_a_worker_makes_the_unknown_known():
     assert (informed.gpus, informed.gpu_memory, informed.arch) == (1, 8 << 30, "sm_90")
     assert informed.facts["torch"] == "x"
     assert availability.with_facts(machine, {}).gpus == 0
+
+
+@pytest.mark.parametrize(("folder", "version"), [("other", "2.12.1"), ("torch", "2.12.2")])
+def test_a_worker_with_another_torch_is_refused(folder, version, tmp_path):
+    for name in ("torch", "other"):
+        (tmp_path / name).mkdir()
+    machine = replace(BARE, torch="2.12.1", torch_root=str(tmp_path / "torch"))
+    known = {"torch": "2.12.1", TORCH_ROOT: str(tmp_path / "other" / ".." / "torch")}
+    assert availability.with_facts(machine, known).facts == {"torch": "2.12.1"}
+    with pytest.raises(UsageError) as caught:
+        availability.with_facts(machine, {"torch": version, TORCH_ROOT: str(tmp_path / folder)})
+    assert str(caught.value).startswith(
+        f"the workers import torch {version} from {tmp_path / folder}, but the specs were read for torch 2.12.1 in {tmp_path / 'torch'} ("
+    )
+    assert "PYTHONPATH" in str(caught.value)
 
 
 def test_questions_are_asked_once_and_their_answers_are_no_facts():

@@ -132,7 +132,7 @@ ORPHAN = """\
 import os, sys, time
 if os.fork() == 0:
     os.setsid()
-    end = time.process_time() + 1.0
+    end = time.process_time() + 0.4
     while time.process_time() < end:
         pass
     os._exit(0)
@@ -155,7 +155,7 @@ def test_cpu_seconds_of_what_nobody_waited_for_are_counted(tmp_path: Path) -> No
         command, cwd=tmp_path, env={"PYTHONPATH": str(BENCHMARKS)}, capture_output=True, text=True, check=True, timeout=120
     )
     _, cpu, peak, first = json.loads(done.stdout)
-    assert cpu >= 2.0
+    assert cpu >= 0.8  # two programs, 0.4 s each
     assert peak > 1_000_000
     assert first > 1_000_000
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from runner.core.expectation import Status
+from runner.core.matching import patterns
 from runner.core.observation import ChildExit, SpyCalls
 from runner.vocabulary.expectations import EXPECTATIONS, BadExpectation, StepFacts
 from runner.vocabulary.expectations.texts import MOST
@@ -193,7 +194,8 @@ SLOW = pytest.mark.nightly(reason="waits until the time limit of a pattern; the 
 
 
 @pytest.mark.parametrize("kind", ["text", pytest.param("log", marks=SLOW)])
-def test_a_pattern_that_takes_for_ever_is_an_error(kind: str) -> None:
+def test_a_pattern_that_takes_for_ever_is_an_error(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patterns.search, "__kwdefaults__", {"seconds": 0.5})  # five seconds else: only the wait is shorter
     facts = {"text": "a" * 40 + "b", "type": "a str"}
     assert statuses(kind, {"matches": "(a|a)*c"}, measured=facts) in ([ERROR], [FAILED])
 

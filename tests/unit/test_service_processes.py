@@ -1,5 +1,6 @@
 """Servers for cases: what ``--service`` may name, the protocol, and the process between a client and a server."""
 
+import importlib.util
 import io
 import json
 import socket
@@ -18,7 +19,8 @@ from runner.execute.services import Address, Services, named_servers, reach
 from runner.execute.services.resp import Broken, read_reply, read_request, request
 
 redis = pytest.importorskip("redis", reason="the client is not installed: pip install redis fakeredis")
-pytest.importorskip("fakeredis", reason="the embedded server is not installed: pip install redis fakeredis")
+if importlib.util.find_spec("fakeredis") is None:  # not imported: that costs each worker of the tests half a second
+    pytest.skip("the embedded server is not installed: pip install redis fakeredis", allow_module_level=True)
 
 KEY = "pt2:a-cache::key:c1"
 """A key of the form that torch's remote caches give theirs."""
@@ -165,6 +167,16 @@ def services(tmp_path: Path) -> Iterator[Services]:
     made.close()
 
 
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return the folder of a case with a server, for tests that leave it as it was."""
+    folder = tmp_path_factory.mktemp("served")
+    made = Services({}, folder)
+    made.start("case", folder)
+    yield folder
+    made.close()
+
+
 def url_of(folder: Path) -> str:
     where = json.loads((folder / SERVICES_FILE).read_bytes())["redis"]
     assert where["tag"].startswith("torch-conformance:")
@@ -249,9 +261,8 @@ def test_the_address_of_a_server_is_for_the_user_alone(services: Services, tmp_p
         lambda connected: connected.client_kill("1.1.1.1:1"),
     ],
 )
-def test_what_no_cache_needs_is_not_let_through(services: Services, tmp_path: Path, call: Callable[[Any], Any]) -> None:
-    services.start("case", tmp_path)
-    connected = client(url_of(tmp_path))
+def test_what_no_cache_needs_is_not_let_through(served: Path, call: Callable[[Any], Any]) -> None:
+    connected = client(url_of(served))
     connected.set(KEY, b"1")
     with pytest.raises(redis.exceptions.ResponseError, match="not let through"):
         call(connected)

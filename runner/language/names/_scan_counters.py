@@ -6,6 +6,7 @@ resolved by ``_shapes`` and through the parameters of helper functions as far as
 """
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from itertools import product
 
 from runner.language.names._name_table import CounterNames
 from runner.language.names._shapes import ANYTHING, UNKNOWN, Function, Parameter, Scope, Shape, Text, literal, pattern, string_shapes
-from runner.language.names._torch_source import Source, parse, read
+from runner.language.names._torch_source import Source, parse, read, statements
 
 FOLDERS = ("_dynamo", "_inductor", "_functorch", "_higher_order_ops", "fx", "_subclasses")
 """The folders below ``torch`` with code that increments torch.compile's counters."""
@@ -32,9 +33,9 @@ class _Place:
 def scan_counters(source: Source, mention: str = "") -> tuple[dict[str, CounterNames], tuple[str, ...]]:
     """Return the counters by namespace, and the places with an unknown namespace.
 
-    With ``mention`` only files that contain this text are read, which suffices to find one name.
+    With ``mention`` only files that contain this text as words of their own are read, which suffices to find one name.
     """
-    places = [place for path in _files_with(source, _MENTION, mention.encode()) for place in _File(source, path).places()]
+    places = [place for path in _files_with(source, _MENTION, whole=mention) for place in _File(source, path).places()]
     passed = _arguments(source, {part for place in places for part in _parameters(place)})
     places = [_Place(_filled(place.namespace, passed), _filled(place.name, passed), place.where) for place in places]
     return _tables(places), tuple(place.where for place in places if any(literal(space) is None for space in place.namespace))
@@ -58,9 +59,10 @@ def _least(patterns: set[str]) -> tuple[str, ...]:
     return (ANYTHING,) if ANYTHING in patterns else tuple(sorted(patterns))
 
 
-def _files_with(source: Source, *mentions: bytes) -> list[str]:
+def _files_with(source: Source, mention: bytes, *, whole: str = "") -> list[str]:
     paths = (path for folder in FOLDERS for path in source.below(folder))
-    return [path for path in paths if (text := source.read(path)) and all(mention in text for mention in mentions)]
+    alone = re.compile(rf"(?<!\w){re.escape(whole)}(?!\w)".encode()) if whole else re.compile(b"")
+    return [path for path in paths if (text := source.read(path)) and mention in text and alone.search(text)]
 
 
 # Parameters of helper functions: the arguments of their callers.
@@ -193,7 +195,7 @@ class _File:
     def _imported(self) -> frozenset[str]:
         """The names of dynamo's counters in this file."""
         own = {"counters"} if self._path == "_dynamo/utils.py" else set()
-        imports = (node for node in ast.walk(self._tree) if isinstance(node, ast.ImportFrom))
+        imports = (node for node in statements(self._tree) if isinstance(node, ast.ImportFrom))
         aliases = (alias for node in imports if (node.module or "").split(".")[-1] == "utils" for alias in node.names)
         return frozenset(own | {alias.asname or alias.name for alias in aliases if alias.name == "counters"})
 

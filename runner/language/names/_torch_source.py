@@ -90,3 +90,15 @@ def parse(source: Source, path: str) -> ast.Module:
         return ast.parse(read(source, path))
     except SyntaxError as problem:
         raise UsageError(f"torch/{path} of {source.label} is not valid for this Python version: {problem}") from problem
+
+
+_HOLDERS = (ast.stmt, ast.ExceptHandler, ast.match_case)
+
+
+def statements(tree: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the statements of a tree at every depth. Expressions hold none, and are most of a tree: they are not walked."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.stmt):
+            yield node
+        if isinstance(node, _HOLDERS):
+            yield from statements(node)

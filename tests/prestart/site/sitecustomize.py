@@ -36,11 +36,15 @@ def hand_over(address, module, arguments):
     control = int(arguments[0])
     request = {"module": module, "arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}
     socket.send_fds(connection, [json.dumps(request).encode()], [1, 2, control])
-    if not json.loads(connection.recv(1 << 16) or b"{}").get("forked"):
+    pid = json.loads(connection.recv(1 << 16) or b"{}").get("forked")
+    if not pid:
         connection.close()
         return
     os.close(control)  # when the runner hangs up, and when the fork does, the other sees it
-    status = json.loads(connection.recv(1 << 16) or b'{"status": 9}')["status"]
+    while "stopped" in (told := json.loads(connection.recv(1 << 16) or b'{"status": 9}')):
+        os.kill(os.getpid(), signal.SIGSTOP)  # the runner sees it, and continues this process
+        os.kill(pid, signal.SIGCONT)
+    status = told["status"]
     if os.WIFSIGNALED(status):
         signal.signal(os.WTERMSIG(status), signal.SIG_DFL) if os.WTERMSIG(status) not in (signal.SIGKILL, signal.SIGSTOP) else None
         os.kill(os.getpid(), os.WTERMSIG(status))
