@@ -107,6 +107,8 @@ class Attempt:
     """The number of its worker in the run; 0 when there was none."""
     gpus: tuple[int, ...] = ()
     """The GPUs that were leased to it, by number."""
+    node: Mapping[str, str] = field(default_factory=dict)
+    """The node of a fleet that ran it: its name, image, host, and the facts of its machine. Empty for the machine of the run's header."""
 
     @property
     def failed(self) -> tuple[Verdict, ...]:
@@ -171,6 +173,10 @@ class CaseResult(Attempt):
     def is_executed(self) -> bool:
         """Whether the case was executed: what is only compiled for a target never is, whatever its outcome."""
         return self.outcome.is_executed and not self.target
+
+
+NODE_LOST = "node-lost"
+"""The type of a NOT_RUN whose nodes were lost: a run with one of these can be resumed."""
 
 
 def executed(results: Iterable[CaseResult]) -> int:

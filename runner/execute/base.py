@@ -115,6 +115,10 @@ class Execution:
     """Processes of its worker that outlived the answer or the kill; empty when all had ended."""
     contaminated: str = ""
     """Contamination: the measuring code that the case changed in a shared worker. The case is retried alone."""
+    node: str = ""
+    """The node of a fleet that ran it; empty for the runner's machine."""
+    unrun: str = ""
+    """Why it was not run at all: the nodes that could have run it are gone. Empty for every job that was run."""
 
     def to_json(self) -> str:
         """Return the execution as JSON."""
@@ -124,10 +128,15 @@ class Execution:
     def from_json(cls, text: str) -> Self:
         """Return the execution that ``to_json`` wrote."""
         found = json.loads(text)
+        return cls.of_job(Job.from_json(json.dumps(found["job"])), found)
+
+    @classmethod
+    def of_job(cls, job: Job, found: Mapping[str, Json]) -> Self:
+        """Return the execution of a job that is known already, of the fields that ``to_json`` wrote."""
         return cls(
             **{
                 **found,
-                "job": Job.from_json(json.dumps(found["job"])),
+                "job": job,
                 "ending": Ending(**found["ending"]),
                 "files": tuple(found["files"]),
                 "gpus": tuple(found["gpus"]),

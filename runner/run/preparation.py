@@ -11,7 +11,7 @@ from runner.core.conformance import ProfileRecord
 from runner.core.diagnostics import UsageError
 from runner.core.header import RunHeader
 from runner.core.options import RunOptions
-from runner.execute.executors import EXECUTORS
+from runner.execute.executors import EXECUTORS, LOCAL
 from runner.execute.routing import Makers
 from runner.execute.services import named_servers, reach
 from runner.judge.waivers import Waivers
@@ -80,6 +80,10 @@ def check(options: RunOptions) -> Checked:
 
     The cache folders are examined only once, before anything runs: a worker could change their content.
     """
+    if options.executor != LOCAL or options.address or options.lab:
+        from runner.run.fleet.start import check_fleet
+
+        check_fleet(options)
     options, profile = with_profile(options)
     if options.share_across_folders and options.isolation != "worker":
         raise UsageError(

@@ -1,0 +1,107 @@
+"""What each node offers: a table of facts, asked once, from which it follows which cases it can run. Nothing is sent before."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from runner.core import devices
+from runner.core.case import Availability, Case
+from runner.core.conditions import Surroundings
+from runner.core.diagnostics import InvalidSpecs, UsageError
+from runner.core.options import RunOptions
+from runner.language.load import Suite, load, surroundings_of
+from runner.plan.selection import without_benches
+from runner.plan.worker_plan import digest_of
+from runner.system import availability
+from runner.system.availability import Verdict
+from runner.system.capabilities import Machine
+from runner.system.installed_torch import InstalledTorch, installed_torch, minor
+
+_NOT_RECORDED = ("torch_root", "answers", "cpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One node."""
+
+    name: str
+    machine: Machine
+    known: Surroundings
+    cases: Mapping[str, Case] | None
+    """The cases as its torch expands them, by id; None where it has the torch that the runner read the specs for."""
+    digests: dict[str, str] = field(default_factory=dict)
+    record: Mapping[str, str] = field(default_factory=dict)
+    """What results say of it."""
+
+    def case(self, case: Case) -> Case | None:
+        """Return a case as this node runs it; None where that is another case than the one that was selected."""
+        if self.cases is None:
+            return case
+        mine = self.cases.get(case.id)
+        return mine if mine is not None and digest_of(mine) == digest_of(case) else None
+
+    def verdict(self, case: Case) -> Verdict:
+        """Return whether it can run a case, and why not."""
+        mine = self.case(case)
+        if mine is None:
+            return Verdict(Availability.NO, f"it is another case with torch {self.machine.torch}", "torch")
+        return availability.of_case(mine, self.machine)
+
+
+def offer_of(name: str, machine: Machine, provenance: Mapping[str, str], suites: "Suites") -> Offer:
+    """Return the offer of a node that reported its facts; raise ``UsageError`` where the specs cannot be read for its torch."""
+    known = replace(surroundings_of(machine.torch, machine), python=machine.python)
+    facts = {str(fact): str(value) for fact, value in machine.facts.items() if value is not None and fact not in _NOT_RECORDED}
+    record = {**facts, **{fact: str(value) for fact, value in provenance.items()}, "name": name}
+    return Offer(name=name, machine=machine, known=known, cases=suites.for_torch(machine), record=record)
+
+
+class Suites:
+    """The specs as each torch of the lab expands them, read once for each."""
+
+    def __init__(self, options: RunOptions, suite: Suite) -> None:
+        self._options = options
+        self._suite = suite
+        self._mine = installed_torch()
+        self._found: dict[tuple[str, str], Mapping[str, Case]] = {}
+
+    def for_torch(self, machine: Machine) -> Mapping[str, Case] | None:
+        """Return the cases for the torch of a machine, by id; None where it is the runner's."""
+        version, git = machine.torch or "", str(machine.facts.get("torch_git", ""))
+        if self._mine is not None and (self._mine.version, self._mine.git) == (version, git):
+            return None
+        if (version, git) not in self._found:
+            self._found[version, git] = self._read(machine, version, git)
+        return self._found[version, git]
+
+    def _read(self, machine: Machine, version: str, git: str) -> Mapping[str, Case]:
+        # its source is not here: names come from the table of its minor version
+        torch = InstalledTorch(version=version, minor=minor(version), root=Path("/nonexistent"), builds=machine.builds, git=git)
+        try:
+            suite = load(self._options.paths, self._options.backends, surroundings_of(version, None), torch)
+        except (InvalidSpecs, OSError) as error:
+            raise UsageError(f"the specs cannot be read for torch {version}: {str(error).splitlines()[0]}") from error
+        bench = self._options.bench
+        return {case.id: case if bench else without_benches(case) for case in suite.cases}
+
+
+def best(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return whether any node can run a case; else why none can: each reason once."""
+    found = list(verdicts)
+    for wanted in (Availability.YES, Availability.UNKNOWN):
+        if (there := next((one for one in found if one.availability is wanted), None)) is not None:
+            return there
+    reasons = "; ".join(dict.fromkeys(one.reason for one in found))
+    return Verdict(Availability.NO, reasons or "no node of the lab is usable", found[0].capability if found else "")
+
+
+def packages_of(cases: Sequence[Case]) -> tuple[str, ...]:
+    """Return the top-level packages that cases require."""
+    found: set[str] = set()
+    for requirement in (one for case in cases for one in case.requires):
+        argument = requirement.argument or ""
+        if requirement.name in ("module", "call"):
+            found.add(argument.replace(":", ".").split(".")[0])
+        elif requirement.name == "device":
+            found.add(devices.VendorDevice.parse(argument).module.partition(".")[0])
+    return tuple(sorted(filter(None, found)))
