@@ -18,6 +18,12 @@ def of_run(command: argparse.ArgumentParser) -> None:
     )
     add("--address", metavar="HOST:PORT", help="with --executor ray: the head of the cluster, of which this machine is a part")
     add("--lab", type=Path, metavar="FILE", help="with --executor ray: the file of the lab; nodes that are not what it says are not used")
+    add(
+        "--shard-by",
+        choices=["id", "label"],
+        default="id",
+        help="with --shard: by a hash of the ids (default), or by label, as 'plan --by label' divides",
+    )
 
 
 def _node(command: argparse.ArgumentParser) -> None:
@@ -54,5 +60,5 @@ PLAN_DESCRIPTION = (
     "'merge' joins the runs."
 )
 
-COMMANDS: dict[str, tuple[object, str, str]] = {}
+COMMANDS = {"node": (_node, NODE_HELP, NODE_DESCRIPTION), "plan": (_plan, PLAN_HELP, PLAN_DESCRIPTION)}
 """What adds the options of each command, its help and its description."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from runner.core.options.executing import AuditOptions, ExecutionOptions, RunOptions, ShrinkOptions, WatchOptions
+from runner.core.options.fleet import NodeOptions, PlanOptions
 from runner.core.options.runs import (
     DiffOptions,
     DoctorOptions,
@@ -85,6 +86,8 @@ Options: TypeAlias = (
     | SchemaOptions
     | LspOptions
     | WatchOptions
+    | NodeOptions
+    | PlanOptions
 )
 
 OPTIONS: Mapping[str, type[Options]] = {
@@ -110,6 +113,8 @@ OPTIONS: Mapping[str, type[Options]] = {
     "schema": SchemaOptions,
     "lsp": LspOptions,
     "watch": WatchOptions,
+    "node": NodeOptions,
+    "plan": PlanOptions,
 }
 """The class of each command's options."""
 

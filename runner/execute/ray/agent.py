@@ -9,6 +9,7 @@ import dataclasses
 import os
 import selectors
 import shutil
+import signal
 import tempfile
 from collections import deque
 from collections.abc import Callable
@@ -179,6 +180,9 @@ class Agent:
 
 def main(make: MakeExecutor | None = None) -> None:
     """Serve on standard input and output; what libraries print goes to standard error."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # Ray blocks some, and cases have the usual ones
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL), (signal.SIGTERM, signal.SIG_DFL)):
+        signal.signal(number, usual)
     inlet, outlet = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

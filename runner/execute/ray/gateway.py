@@ -106,13 +106,15 @@ class _Peer:
 
     def _send_all(self) -> None:
         number = 0
-        with contextlib.suppress(Exception):  # the receiving thread meets the same problem, and reports it
+        try:
             while (data := self._outgoing.get()) is not None:
                 more = [data]
                 while not self._outgoing.empty() and (next_one := self._outgoing.get()) is not None:
                     more.append(next_one)
                 number += 1
                 self._again("send", number, b"".join(more))
+        except Exception as error:  # whatever Ray raises is the loss of this node, with its reason
+            self._lose(f"{type(error).__name__}: {error}")
 
     def _receive_all(self) -> None:
         seen = 0

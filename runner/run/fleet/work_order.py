@@ -1,0 +1,77 @@
+"""``plan``: the shards of a selection as a work order, for Slurm arrays and CI matrices. ``run --shard I/N`` executes one of them."""
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from runner.core.case import Case
+from runner.core.diagnostics import UsageError
+from runner.core.options import PlanOptions
+from runner.language.load import load
+from runner.plan.on_request import requested
+from runner.plan.selection import Shard, select, why_nothing_selected, without_benches
+from runner.plan.shards import BY_LABEL, label_shards, member_of
+
+FORMAT = 1
+
+
+def work_order(options: PlanOptions) -> dict[str, Any]:
+    """Return the work order; raise ``UsageError`` for a selection of nothing, or more labels than shards."""
+    suite = load(options.paths, options.backends)
+    matching = select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag)
+    whole = [
+        without_benches(case) for case in requested(matching, suite.cases, paths=options.paths, globs=options.select, tags=options.tag)
+    ]
+    if not whole:
+        why = why_nothing_selected(len(suite.cases), names=options.backend, globs=options.select, tags=options.tag, shard=None, of=0)
+        raise UsageError(f"plan: {why}")
+    if options.shards < 1:
+        raise UsageError("--shards 0: write a number from 1")
+    shards = [_shard(options, whole, index) for index in range(1, options.shards + 1)]
+    merge = ["torch-conformance", "merge", *(shard["out"] for shard in shards), "--out", "whole"]
+    return {"format": FORMAT, "cases": len(whole), "by": options.by, "shards": shards, "merge": merge}
+
+
+def _shard(options: PlanOptions, whole: Sequence[Case], index: int) -> dict[str, Any]:
+    name = f"{index}/{options.shards}"
+    holds = member_of(whole, Shard.parse(name), options.by)
+    label = label_shards(whole, options.shards)[index - 1].label if options.by == BY_LABEL else ""
+    return {
+        "shard": name,
+        "cases": sum(map(holds, whole)),
+        **({"label": label} if label else {}),
+        "out": f"shard-{index}",
+        "command": ["torch-conformance", "run", *_selection(options), "--shard", name, "--out", f"shard-{index}"],
+    }
+
+
+def _selection(options: PlanOptions) -> list[str]:
+    named = [("--backends", options.backends), ("--backend", options.backend), ("--select", options.select), ("--tag", options.tag)]
+    words = [str(path) for path in options.paths]
+    for option, values in named:
+        for value in values:
+            words += [option, str(value)]
+    return [*words, *(["--shard-by", options.by] if options.by == BY_LABEL else [])]
+
+
+def slurm_script(order: dict[str, Any]) -> str:
+    """Return a script for ``sbatch``: an array with one task for each shard."""
+    shards = order["shards"]
+    command = shards[0]["command"]
+    common = shlex.join(command[: command.index("--shard")])
+    lines = [
+        "#!/bin/bash",
+        "#SBATCH --job-name=torch-conformance",
+        f"#SBATCH --array=1-{len(shards)}",
+        f"# {order['cases']} cases in {len(shards)} shards.",
+        "# With labels: submit each shard alone, with --array=I and its own --constraint.",
+        *(f"# {shard['shard']}: {shard['cases']} cases{_of_label(shard)}" for shard in shards),
+        f'{common} --shard "$SLURM_ARRAY_TASK_ID/{len(shards)}" --out "shard-$SLURM_ARRAY_TASK_ID"',
+        "# after the array:",
+        f"# {shlex.join(order['merge'])}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _of_label(shard: dict[str, Any]) -> str:
+    return f", which require: {shard['label']}" if "label" in shard else ""
