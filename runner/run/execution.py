@@ -62,7 +62,7 @@ class Execution:
         with self._case_runner(waiting, [case for case in self._selection.selected if case.id in recorded]) as runner:
             runner.on_interrupt(self._interrupts, lambda text: self._emit(Note(text=text)), self._activity.show)
             machine = runner.look_at_machine()
-            self._header.complete(machine, runner.facts_of_files())
+            self._header.complete(machine, runner.facts_of_files(), is_compared=runner.checks_machine)
             known = surroundings_of(machine.torch, machine)
             resume.check_executions(self._options.resume or "", self._selection, self._folder, self._ledger.executions, machine, known)
             self._ledger.take_killed()

@@ -37,6 +37,9 @@ from runner.system.signals import STOP_NOW, Interrupts
 class CaseRunner:
     """Runs cases in an executor; a context manager that closes it."""
 
+    checks_machine = True
+    """Whether a resumed run compares its one machine with that of its header; a fleet compares each node."""
+
     def __init__(
         self,
         options: ExecutionOptions,

@@ -10,6 +10,7 @@ from runner.core.results import CaseResult
 from runner.language.load import Suite, load_specs
 from runner.language.read.files import SpecPath
 from runner.run.fleet.offers import Offer
+from runner.system import availability
 from runner.system.data_dirs import folder
 
 _WANTED: Mapping[str, tuple[Outcome, str]] = {"passes": (Outcome.PASS, ""), "fails": (Outcome.FAIL, "counter")}
@@ -25,7 +26,7 @@ class Canaries:
 
     def of(self, offer: Offer) -> tuple[str, ...]:
         """Return those for a node: of its accelerator, or of its CPU."""
-        there = [case for case in self.cases.values() if offer.verdict(case).availability is Availability.YES]
+        there = [case for case in self.cases.values() if availability.of_case(case, offer.machine).availability is Availability.YES]
         wanted = [case for case in there if is_accelerator(case.device)] or there
         backend = wanted[0].backend if wanted else ""
         return tuple(case.id for case in wanted if case.backend == backend)

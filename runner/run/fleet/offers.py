@@ -8,14 +8,18 @@ from runner.core import devices
 from runner.core.case import Availability, Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import InvalidSpecs, UsageError
+from runner.core.header import RunHeader
 from runner.core.options import RunOptions
+from runner.core.results import CaseResult
 from runner.language.load import Suite, load, surroundings_of
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
+from runner.record.compatibility import machine_differences
 from runner.system import availability
 from runner.system.availability import Verdict
 from runner.system.capabilities import Machine
 from runner.system.installed_torch import InstalledTorch, installed_torch, minor
+from runner.system.redaction import redacted_texts
 
 _NOT_RECORDED = ("torch_root", "answers", "cpu")
 
@@ -32,6 +36,22 @@ class Offer:
     digests: dict[str, str] = field(default_factory=dict)
     record: Mapping[str, str] = field(default_factory=dict)
     """What results say of it."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The facts of its machine as the header of a run has them."""
+        return redacted_texts({**facts_of_glance(self.machine), **_texts(self.machine)})
+
+    def is_like(self, header: RunHeader, recorded: Iterable[CaseResult]) -> bool:
+        """Whether it is like the machine of a run, or like one of the nodes that its results name."""
+        if not machine_differences(self.environment, header.environment):
+            return True
+        nodes = {tuple(sorted(result.node.items())) for result in recorded if result.node}
+        return any(self._is_like_node(dict(node)) for node in nodes)
+
+    def _is_like_node(self, node: Mapping[str, str]) -> bool:
+        mine = self.environment
+        return not machine_differences({name: mine.get(name, "") for name in mine if name in node}, {n: node[n] for n in node if n in mine})
 
     def case(self, case: Case) -> Case | None:
         """Return a case as this node runs it; None where that is another case than the one that was selected."""
@@ -51,9 +71,20 @@ class Offer:
 def offer_of(name: str, machine: Machine, provenance: Mapping[str, str], suites: "Suites") -> Offer:
     """Return the offer of a node that reported its facts; raise ``UsageError`` where the specs cannot be read for its torch."""
     known = replace(surroundings_of(machine.torch, machine), python=machine.python)
-    facts = {str(fact): str(value) for fact, value in machine.facts.items() if value is not None and fact not in _NOT_RECORDED}
-    record = {**facts, **{fact: str(value) for fact, value in provenance.items()}, "name": name}
+    facts = {fact: value for fact, value in _texts(machine).items() if fact not in _NOT_RECORDED}
+    record = {**redacted_texts(facts), **{fact: str(value) for fact, value in provenance.items()}, "name": name}
     return Offer(name=name, machine=machine, known=known, cases=suites.for_torch(machine), record=record)
+
+
+def facts_of_glance(machine: Machine) -> dict[str, str]:
+    """Return the facts of a machine that its files show."""
+    python = ".".join(map(str, machine.python))
+    known = {"python": python, "torch": machine.torch or "", **{name: version or "" for name, version in machine.builds.items()}}
+    return {name: value for name, value in known.items() if value}
+
+
+def _texts(machine: Machine) -> dict[str, str]:
+    return {str(fact): str(value) for fact, value in machine.facts.items() if value is not None}
 
 
 class Suites:
@@ -68,7 +99,7 @@ class Suites:
     def for_torch(self, machine: Machine) -> Mapping[str, Case] | None:
         """Return the cases for the torch of a machine, by id; None where it is the runner's."""
         version, git = machine.torch or "", str(machine.facts.get("torch_git", ""))
-        if self._mine is not None and (self._mine.version, self._mine.git) == (version, git):
+        if self._mine is not None and self._mine.version == version and self._mine.git in ("", git or self._mine.git):
             return None
         if (version, git) not in self._found:
             self._found[version, git] = self._read(machine, version, git)

@@ -47,6 +47,8 @@ class Placement:
         """What nodes have, by the name of its job."""
         self._of_canary: dict[str, tuple[str, str]] = {}
         """The node and the canary of a job."""
+        self._gone: dict[str, str] = {}
+        """Why nodes are gone."""
         self._is_cancelled = False
         self.released: list[CaseResult] = []
         """Results that count: a check of their node passed after them."""
@@ -83,6 +85,7 @@ class Placement:
 
     def lost(self, node: str, why: str) -> None:
         """Take back the results of a node that no check followed: their cases run on other nodes."""
+        self._gone[node] = why
         for held in self._health[node].forget():
             held.entry.losses.append(f"{node}: {why}")
             self.put(held.entry, is_first=True)
@@ -105,8 +108,8 @@ class Placement:
         """Record the cases that no node is left for."""
         for places in [places for places in self._lines if not places & frozenset(nodes)]:
             for entry in self._lines.pop(places):
-                lost = "; ".join(entry.losses) or "the nodes that can run it are gone"
-                self.unrun[entry.case.id] = f"no node is left that can run it ({lost})"
+                gone = "; ".join(f"{node}: {self._gone.get(node, 'gone')}" for node in sorted(places))
+                self.unrun[entry.case.id] = f"no node is left that can run it ({gone})"
         return ()
 
     @property

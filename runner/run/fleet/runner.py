@@ -21,17 +21,19 @@ from runner.language.expand.cases import surroundings
 from runner.language.load import Suite
 from runner.language.read.templates import TemplateError
 from runner.plan import schedule
+from runner.record.compatibility import machine_differences
 from runner.record.run_folder import RunFolder
 from runner.run.case_script import write_script
 from runner.run.fleet.canaries import Canaries, problem_of, read_canaries
 from runner.run.fleet.health import Entry, Health
 from runner.run.fleet.lab_check import LabCheck
-from runner.run.fleet.offers import Offer, Suites, best, offer_of, packages_of
+from runner.run.fleet.offers import Offer, Suites, best, facts_of_glance, offer_of, packages_of
 from runner.run.fleet.placement import Placement, Unavailable
 from runner.run.jobs import Jobs, exclusive
 from runner.run.pipeline import CaseRunner, informed
 from runner.run.results import Results, result_of_unavailable
 from runner.run.shared_workers import may_be_of_others, why_retried
+from runner.system import availability
 from runner.system.availability import Verdict
 from runner.system.capabilities import Machine
 from runner.system.redaction import redacted_result
@@ -39,6 +41,8 @@ from runner.system.redaction import redacted_result
 
 class FleetRunner(CaseRunner):
     """Runs cases on the nodes of a lab; a context manager that closes the executor."""
+
+    checks_machine = False
 
     def __init__(
         self,
@@ -101,6 +105,8 @@ class FleetRunner(CaseRunner):
                 machines[execution.node] = informed(machines[execution.node], execution)
             except UsageError as error:
                 problems[execution.node] = str(error)
+            except (AttributeError, TypeError, ValueError) as error:  # not the form that facts.collect writes
+                problems[execution.node] = f"its facts cannot be read: {type(error).__name__}: {error}"
         for name, problem in problems.items():
             self._fleet.quarantine(name, problem)
         return machines
@@ -114,6 +120,7 @@ class FleetRunner(CaseRunner):
         try:
             offer = offer_of(peer.name, machine, peer.hello["provenance"], suites)
             self._lab.require(offer, peer.node.labels)
+            self._require_like(offer)
             self._canaries_of(offer)
         except UsageError as error:
             self._fleet.quarantine(peer.name, str(error))
@@ -126,7 +133,7 @@ class FleetRunner(CaseRunner):
     def _canaries_of(self, offer: Offer) -> tuple[str, ...]:
         found = self._canaries.of(offer)
         if not found:
-            verdict = best(offer.verdict(case) for case in self._canaries.cases.values())
+            verdict = best(availability.of_case(case, offer.machine) for case in self._canaries.cases.values())
             raise UsageError(f"no canary can run there: {verdict.reason}")
         return found
 
@@ -143,13 +150,16 @@ class FleetRunner(CaseRunner):
 
     def facts_of_files(self) -> Mapping[str, str]:
         """Return the facts of the reference node that are recorded of every machine."""
-        machine = self._reference().machine
-        known = {
-            "python": ".".join(map(str, machine.python)),
-            "torch": machine.torch or "",
-            **{k: v or "" for k, v in machine.builds.items()},
-        }
-        return {name: value for name, value in known.items() if value}
+        return facts_of_glance(self._reference().machine)
+
+    def _require_like(self, offer: Offer) -> None:
+        """Raise ``UsageError`` for a node that is like no machine of the run that is resumed."""
+        header = self._folder.header
+        recorded = [*self._folder.finished, *(result for made in self._folder.attempts.values() for result in made)]
+        if header is not None and not offer.is_like(header, recorded):
+            differs = machine_differences(offer.environment, header.environment)
+            words = "; ".join(difference.between("on the node", "in the run") for difference in differs[:3])
+            raise UsageError(f"it is like no machine of the run that is resumed: {words}")
 
     # -- running ----------------------------------------------------------------------------------------------------------
 
