@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeAlias
 
 from runner.core.activity import Activity
 from runner.core.observation import Ending, ServiceReport
@@ -78,6 +78,10 @@ class Job:
         )
 
 
+Fields: TypeAlias = Mapping[str, Json]
+"""The fields of an execution as JSON, without its job."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
     """The outcome of a job as the executor saw it. When it is yielded, the files of the job are in ``Job.folder``."""
@@ -131,7 +135,7 @@ class Execution:
         return cls.of_job(Job.from_json(json.dumps(found["job"])), found)
 
     @classmethod
-    def of_job(cls, job: Job, found: Mapping[str, Json]) -> Self:
+    def of_job(cls, job: Job, found: Fields) -> Self:
         """Return the execution of a job that is known already, of the fields that ``to_json`` wrote."""
         return cls(
             **{

@@ -55,7 +55,7 @@ def read_lab(path: Path) -> Lab:
     if problems or found.document is None:
         raise InvalidSpecs(problems)
     document = found.document
-    nodes = {str(name): _node(document, str(name), given or {}) for name, given in document.data["nodes"].items()}
+    nodes = {str(name): _node(document, str(name)) for name in document.data["nodes"]}
     return Lab(name=document.data["lab"], nodes=nodes, document=document)
 
 
@@ -79,6 +79,7 @@ def _problems(document: Document) -> Iterator[Diagnostic]:
             yield document.problem(("nodes", name, "shares"), "shares without a split: one actor has the whole node", hint)
 
 
-def _node(document: Document, name: str, given: Mapping[str, Any]) -> LabNode:
+def _node(document: Document, name: str) -> LabNode:
+    given: Mapping[str, Any] = document.data["nodes"][name] or {}
     positions = {key: document.position(("nodes", name, key)) for key in given}
     return LabNode(name=name, **given, positions={**positions, "": document.position(("nodes", name), key=True)})

@@ -68,6 +68,7 @@ FULL = CaseResult(
     begun="2026-01-01T00:00:00.250+00:00",
     worker=2,
     gpus=(0, 1),
+    node={"name": "epyc", "image": "torch-2.13"},
     after=3,
     company="FAIL after 3 other cases in a shared worker: close: expected ...",
     folder="cases/0001",

@@ -16,11 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from runner.core.diagnostics import UsageError
-from runner.core.protocol import Json
 from runner.execute.base import Execution, Executor, ExecutorSettings, Job
 from runner.execute.executors import EXECUTORS
 from runner.execute.ray import bundle, node_facts
-from runner.execute.ray.frames import Frame, FrameReader, pack
+from runner.execute.ray.frames import Frame, FrameReader, Message, pack
 from runner.execute.ray.returned import files_of
 from runner.execute.routing import RoutingExecutor
 from runner.execute.services import Address
@@ -117,7 +116,7 @@ class Agent:
                 case "retire" if self._executor is not None and self._running:
                     self._executor.retire(int(frame.message["worker"]))
 
-    def _take_job(self, message: dict[str, Json]) -> None:
+    def _take_job(self, message: Message) -> None:
         assert self._executor is not None, "a job before 'begin'"
         job = Job.from_json(str(message["job"]))
         if message.get("limited"):
@@ -128,7 +127,7 @@ class Agent:
         else:
             self._pending.append(job)
 
-    def _begin(self, message: dict[str, Json]) -> None:
+    def _begin(self, message: Message) -> None:
         try:
             self._memory_limit = schedule.memory_limit(str(message["memory_limit"]))
             settings = self._settings(message)
@@ -145,7 +144,7 @@ class Agent:
         hello = {"machine": node_facts.machine_as_json(machine), "provenance": provenance, "source": source, "jobs": self._capacity.jobs}
         self._send({"kind": "hello", **hello, **state})
 
-    def _settings(self, message: dict[str, Json]) -> ExecutorSettings:
+    def _settings(self, message: Message) -> ExecutorSettings:
         workers = 1 if message["isolation"] == Isolation.NONE.value else schedule.workers(str(message["jobs"]))
         caches = bool(message["caches"])
         return ExecutorSettings(
@@ -172,7 +171,7 @@ class Agent:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _send(self, message: dict[str, Json], blobs: list[bytes] | None = None) -> None:
+    def _send(self, message: Message, blobs: list[bytes] | None = None) -> None:
         data = memoryview(pack(message, blobs or []))
         while data:
             data = data[os.write(self._outlet, data) :]

@@ -31,7 +31,7 @@ class FleetExecutor:
         self.roster = Roster(fleet, link)
         self._workers: dict[tuple[str, int], int] = {}
         """The numbers of workers in this run, by node and number there."""
-        self._check: Callable[[], None] | None = None
+        self._check: Callable[[], None] = lambda: None
         self._wake: int | None = None
         self._source: Source = PinnedSource({})
         self._late = 0
@@ -41,7 +41,7 @@ class FleetExecutor:
         """Open every node that joined, and wait until each answered or is given up; raise ``UsageError`` where there is none."""
         self.roster.open()
         while any(peer.state is State.OPENING for peer in self.roster):
-            self._look()
+            self._check()
             for _ in self._take(self._link.wait(_WAIT_SECONDS, self._wake)):
                 pass  # no node has a job yet
             self.roster.give_up_on_stalled(self._source)
@@ -54,7 +54,7 @@ class FleetExecutor:
         """Run every job on a node that may run it, and yield each as it ends; each node has a capacity of its own."""
         self._source = source = jobs if isinstance(jobs, Source) else PinnedSource({ANY: jobs})
         while True:
-            self._look()
+            self._check()
             self._feed()
             yield from source.unrunnable(self.roster.possible)
             if source.is_done and not any(peer.in_flight for peer in self.roster):
@@ -100,10 +100,6 @@ class FleetExecutor:
     def close(self) -> None:
         """End every agent, with its workers."""
         self._link.close()
-
-    def _look(self) -> None:
-        if self._check is not None:
-            self._check()
 
     def _feed(self) -> None:
         """Give jobs to the nodes with room, one to each in turn."""

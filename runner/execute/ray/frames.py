@@ -4,6 +4,7 @@ import json
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from runner.core.protocol import Json
 
@@ -14,6 +15,10 @@ MOST_BYTES = 512 << 20
 """The maximum size of a frame. A larger one is refused by its sender and by its reader."""
 
 
+Message: TypeAlias = dict[str, Json]
+"""A map with the key ``kind``; its other keys go with the kind."""
+
+
 class BadFrame(ValueError):
     """Bytes that are no frame: another program wrote into the pipe, or a limit is exceeded."""
 
@@ -22,7 +27,7 @@ class BadFrame(ValueError):
 class Frame:
     """A message: a map with the key ``kind``, and blobs."""
 
-    message: dict[str, Json]
+    message: Message
     blobs: tuple[bytes, ...] = ()
 
     @property
@@ -31,7 +36,7 @@ class Frame:
         return str(self.message.get("kind", ""))
 
 
-def pack(message: dict[str, Json], blobs: Sequence[bytes] = ()) -> bytes:
+def pack(message: Message, blobs: Sequence[bytes] = ()) -> bytes:
     """Return the bytes of a frame; raise ``BadFrame`` where it is too large."""
     text = json.dumps({"message": message, "sizes": [len(blob) for blob in blobs]}).encode("ascii")
     total = sum(map(len, blobs))

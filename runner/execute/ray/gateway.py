@@ -11,12 +11,15 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from runner.execute.ray import bundle, relay
 from runner.execute.ray.agent import Ended, Inlet
-from runner.execute.ray.frames import Frame, pack
+from runner.execute.ray.frames import Frame, Message, pack
 from runner.execute.ray.labels import NAME, RESOURCE, SHARES
+
+Ray: TypeAlias = Any
+"""The module of Ray, and what it makes: it is an extra, and its types are not read."""
 
 _POLL_SECONDS = 2.0
 _ALIVE_SECONDS = 5.0
@@ -30,7 +33,7 @@ class _Outlet:
         self._descriptor = descriptor
         self._lock = threading.Lock()
 
-    def put(self, message: dict[str, Any], *blobs: bytes) -> None:
+    def put(self, message: Message, *blobs: bytes) -> None:
         """Write an event; end the process where nobody reads it."""
         with self._lock:
             data = memoryview(pack(message, blobs))
@@ -44,7 +47,7 @@ class _Outlet:
 class _Peer:
     """The actor of one share, from its creation to its end."""
 
-    def __init__(self, ray: Any, relay_class: Any, order: dict[str, Any], source: bytes, outlet: _Outlet) -> None:
+    def __init__(self, ray: Ray, relay_class: Ray, order: Message, source: bytes, outlet: _Outlet) -> None:
         self.key = str(order["key"])
         self._ray = ray
         self._class = relay_class
@@ -180,7 +183,7 @@ class Gateway:
         for peer in self._peers.values():
             peer.join()
 
-    def _obey(self, ray: Any, relay_class: Any, frame: Frame) -> None:
+    def _obey(self, ray: Ray, relay_class: Ray, frame: Frame) -> None:
         order, key = frame.message, str(frame.message.get("key", ""))
         match frame.kind:
             case "nodes":
@@ -206,7 +209,7 @@ def _relay_class() -> Any:
     return space["Relay"]
 
 
-def _nodes(ray: Any) -> list[dict[str, Any]]:
+def _nodes(ray: Ray) -> list[dict[str, Any]]:
     return [
         {"node": node["NodeID"], "labels": dict(node["Labels"]), "shares": int(node["Labels"][SHARES])}
         for node in ray.nodes()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from runner.core.diagnostics import UsageError
 from runner.core.protocol import Json
-from runner.execute.ray.frames import BadFrame, Frame, FrameReader, pack
+from runner.execute.ray.frames import BadFrame, Frame, FrameReader, Message, pack
 from runner.execute.ray.labels import NAME
 from runner.execute.ray.link import AGENT, Came, Event, Lost, Node, Opened
 from runner.system import child_python
@@ -143,7 +143,7 @@ class GatewayLink:
         self._readers.pop(key, None)
         return Lost(key, why)
 
-    def _write(self, message: dict[str, Json], *blobs: bytes) -> None:
+    def _write(self, message: Message, *blobs: bytes) -> None:
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):  # its end is read from its output
                 self._process.stdin.write(pack(message, blobs))

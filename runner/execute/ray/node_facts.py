@@ -8,10 +8,11 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from runner.core.protocol import Json
+from runner.execute.ray.frames import Message
 from runner.plan.resources import Capacity
 from runner.system import availability
 from runner.system.capabilities import Machine
@@ -27,7 +28,7 @@ _QUERIES = (("nvidia-smi", "--query-gpu=serial,uuid,name,driver_version,memory.u
 _MIB = 1 << 20
 
 
-def machine(message: Mapping[str, Json]) -> Machine:
+def machine(message: Message) -> Machine:
     """Return what files show of this machine, with which of the packages that cases need are installed."""
     glance = availability.inspect_files(installed_torch(), message["servers"])
     packages = {str(name): _is_installed(str(name)) for name in message["packages"]}
@@ -46,7 +47,7 @@ def machine_as_json(machine: Machine) -> dict[str, Json]:
     return {**dataclasses.asdict(machine), "servers": sorted(machine.servers)}
 
 
-def machine_from_json(found: Mapping[str, Json]) -> Machine:
+def machine_from_json(found: Message) -> Machine:
     """Return the machine that ``machine_as_json`` wrote."""
     release, packages = found["release"], found["packages"]
     changed = {
@@ -59,7 +60,7 @@ def machine_from_json(found: Mapping[str, Json]) -> Machine:
     return Machine(**{**found, **changed})
 
 
-def share_of(capacity: Capacity, message: Mapping[str, Json]) -> Capacity:
+def share_of(capacity: Capacity, message: Message) -> Capacity:
     """Return what one of several shares of this machine has: whole GPUs are its own already, cores and memory are divided."""
     shares = max(1, int(message.get("shares", 1)))
     if shares == 1:
@@ -69,7 +70,7 @@ def share_of(capacity: Capacity, message: Mapping[str, Json]) -> Capacity:
     )
 
 
-def provenance(message: Mapping[str, Json]) -> dict[str, str]:
+def provenance(message: Message) -> dict[str, str]:
     """Return where the verdicts of this node come from: host, image, GPUs."""
     gpus = _gpus()
     image = os.environ.get(IMAGE, "") or str(message.get("image", ""))

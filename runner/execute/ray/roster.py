@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from runner.core.diagnostics import UsageError
-from runner.core.protocol import Json
 from runner.execute.base import Job
 from runner.execute.ray import bundle
-from runner.execute.ray.frames import Frame, pack
+from runner.execute.ray.frames import Frame, Message, pack
 from runner.execute.ray.link import Link, Node
 from runner.execute.ray.peers import FleetSettings, Peer, State
 
@@ -61,7 +60,7 @@ class Roster:
             self._peers[node.name] = Peer(node=node, number=number)
             self._open(self._peers[node.name])
 
-    def send(self, peer: Peer, message: dict[str, Json]) -> None:
+    def send(self, peer: Peer, message: Message) -> None:
         """Send one message to a node."""
         self._link.send(peer.node.key, pack(message))
 

@@ -6,8 +6,8 @@ from enum import Enum
 from typing import Protocol, runtime_checkable
 
 from runner.core.observation import Ending
-from runner.core.protocol import Json
 from runner.execute.base import Execution, Job
+from runner.execute.ray.frames import Message
 
 MOST_LOSSES = 2
 """How many nodes a job may be lost with. A job that takes nodes with it must not take all of them."""
@@ -36,7 +36,7 @@ class Source(Protocol):
     def joined(self, node: str) -> None:
         """Record that a node that was lost is there again."""
 
-    def checked(self, node: str, state: Mapping[str, Json], seconds: float) -> None:
+    def checked(self, node: str, state: Message, seconds: float) -> None:
         """Take the state that a node reported, and how long the answer took."""
 
     def unrunnable(self, nodes: Collection[str]) -> Iterable[Execution]:
@@ -82,7 +82,7 @@ class PinnedSource:
     def joined(self, node: str) -> None:
         """Nothing depends on a node."""
 
-    def checked(self, node: str, state: Mapping[str, Json], seconds: float) -> None:
+    def checked(self, node: str, state: Message, seconds: float) -> None:
         """No check is ordered."""
 
     def unrunnable(self, nodes: Collection[str]) -> Iterable[Execution]:

@@ -6,12 +6,12 @@ FAIL. A node gets no case before its first check passed. Its results are held un
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from runner.core.case import Case
-from runner.core.protocol import Json
 from runner.core.results import CaseResult
+from runner.execute.ray.frames import Message
 
 CHECK_EVERY_SECONDS = 120.0
 """How old a check may be before the next one begins: what a failed check, or a lost node, can take back is no more than that."""
@@ -66,7 +66,7 @@ class Health:
     """What the current check still lacks: the state, and the canaries by name."""
     orders: "deque[str]" = field(default_factory=deque)
     """What the node gets next for the check."""
-    first: Mapping[str, Json] = field(default_factory=dict)
+    first: Message = field(default_factory=dict)
     """The state at the first check."""
 
     @property
@@ -112,7 +112,7 @@ class Health:
 STATE = "state"
 
 
-def problem_of_state(state: Mapping[str, Json], first: Mapping[str, Json], seconds: float, now: float) -> str:
+def problem_of_state(state: Message, first: Message, seconds: float, now: float) -> str:
     """Return what is wrong with the state of a node; ``seconds`` is how long the answer took, ``now`` the runner's clock."""
     off = float(state["clock"]) - now
     if abs(off) > MOST_CLOCK_SECONDS + seconds:

@@ -1,16 +1,16 @@
 """Gives the cases of a run to nodes that can run them (``execute.ray.source.Source``): each case is planned for the node that takes it."""
 
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from runner.core.case import Case
-from runner.core.protocol import Json
 from runner.core.results import CaseResult
 from runner.execute.base import Execution, Job
+from runner.execute.ray.frames import Message
 from runner.execute.ray.source import MOST_LOSSES, Order
-from runner.run.fleet.health import STATE, Entry, Health, Held, problem_of_state
+from runner.run.fleet.health import STATE, Entry, Health, problem_of_state
+from runner.run.fleet.lines import Lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +41,20 @@ class Placement:
         self._canaries = canaries
         self._health = health
         self._condemn = condemn
-        self._lines: dict[frozenset[str], deque[Entry]] = {}
-        """The waiting cases by the nodes that can run them."""
+        self.waiting = Lines()
         self._taken: dict[str, Entry] = {}
         """What nodes have, by the name of its job."""
         self._of_canary: dict[str, tuple[str, str]] = {}
         """The node and the canary of a job."""
         self._gone: dict[str, str] = {}
         """Why nodes are gone."""
-        self._is_cancelled = False
         self.released: list[CaseResult] = []
         """Results that count: a check of their node passed after them."""
         self.unrun: dict[str, str] = {}
         """Why cases were not run, by id."""
         self.unavailable: list[tuple[Case, str]] = []
         for entry in entries:
-            self.put(entry)
+            self.waiting.put(entry)
 
     # -- what the executor calls ------------------------------------------------------------------------------------
 
@@ -65,7 +63,7 @@ class Placement:
         health = self._health[node]
         if health.why_bad:
             return None
-        if health.is_due() or (health.held and not in_flight and not health.is_checking and self._next_line(node) is None):
+        if health.is_due() or (health.held and not in_flight and not health.is_checking and not self.waiting.has(node)):
             health.begin(self._canaries[node])
         if health.orders:
             return self._order(node, health.orders.popleft())
@@ -81,20 +79,20 @@ class Placement:
         if len(entry.losses) >= MOST_LOSSES:
             self.unrun[entry.case.id] = f"the nodes that had it were lost before it ended ({'; '.join(entry.losses)})"
         else:
-            self.put(entry, is_first=True)
+            self.waiting.put(entry, is_first=True)
 
     def lost(self, node: str, why: str) -> None:
         """Take back the results of a node that no check followed: their cases run on other nodes."""
         self._gone[node] = why
         for held in self._health[node].forget():
             held.entry.losses.append(f"{node}: {why}")
-            self.put(held.entry, is_first=True)
+            self.waiting.put(held.entry, is_first=True)
 
     def joined(self, node: str) -> None:
         """Begin with a health check again."""
         self._health[node] = Health()
 
-    def checked(self, node: str, state: Mapping[str, Json], seconds: float) -> None:
+    def checked(self, node: str, state: Message, seconds: float) -> None:
         """Take the state that a node reported."""
         health = self._health[node]
         try:
@@ -106,33 +104,21 @@ class Placement:
 
     def unrunnable(self, nodes: Collection[str]) -> Iterable[Execution]:
         """Record the cases that no node is left for."""
-        for places in [places for places in self._lines if not places & frozenset(nodes)]:
-            for entry in self._lines.pop(places):
-                gone = "; ".join(f"{node}: {self._gone.get(node, 'gone')}" for node in sorted(places))
-                self.unrun[entry.case.id] = f"no node is left that can run it ({gone})"
+        for entry in self.waiting.without(nodes):
+            gone = "; ".join(f"{node}: {self._gone.get(node, 'gone')}" for node in sorted(entry.places))
+            self.unrun[entry.case.id] = f"no node is left that can run it ({gone})"
         return ()
 
     @property
     def is_done(self) -> bool:
         """Whether nothing waits, and no result waits for a check."""
-        return not self._lines and not any(health.held or health.is_checking for health in self._health.values())
+        return not self.waiting and not any(health.held or health.is_checking for health in self._health.values())
 
     def cancel(self) -> None:
         """Drop the cases that wait; checks go on, because results wait for them."""
-        self._is_cancelled = True
-        self._lines.clear()
+        self.waiting.close()
 
     # -- what the runner calls --------------------------------------------------------------------------------------
-
-    def put(self, entry: Entry, *, is_first: bool = False) -> None:
-        """Add a case that waits."""
-        if self._is_cancelled:
-            return
-        line = self._lines.setdefault(entry.places, deque())
-        if is_first:
-            line.appendleft(entry)
-        else:
-            line.append(entry)
 
     def entry_of(self, job: str) -> Entry | None:
         """Remove and return the case of a job that ended; None for a canary."""
@@ -146,10 +132,6 @@ class Placement:
     def canary_of(self, job: str) -> tuple[str, str] | None:
         """Remove and return the node and the name of a canary whose job ended."""
         return self._of_canary.pop(job, None)
-
-    def hold(self, node: str, entry: Entry, result: CaseResult) -> None:
-        """Hold a result until a check of its node passes."""
-        self._health[node].held.append(Held(entry, result))
 
     def took(self, node: str, part: str, problem: str) -> None:
         """Take one part of a health check; release results, or condemn the node."""
@@ -169,22 +151,15 @@ class Placement:
         self._of_canary[job.name] = (node, part)
         return job
 
-    def _next_line(self, node: str) -> "deque[Entry] | None":
-        lines = [line for places, line in self._lines.items() if node in places]
-        return min(lines, key=lambda line: line[0].number, default=None)
-
     def _next(self, node: str) -> Job | None:
-        while (line := self._next_line(node)) is not None:
-            entry = line.popleft()
-            if not line:
-                del self._lines[entry.places]
+        while (entry := self.waiting.take(node)) is not None:
             made = self._make(entry, node)
             if isinstance(made, Job):
                 self._taken[made.name] = entry
                 return made
             entry.places -= {node}
             if entry.places:
-                self.put(entry, is_first=True)
+                self.waiting.put(entry, is_first=True)
             else:
                 self.unavailable.append((entry.case, made.why))
         return None

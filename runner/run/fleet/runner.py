@@ -6,34 +6,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from runner.core.case import Availability, Case
 from runner.core.conditions import Surroundings
-from runner.core.diagnostics import UsageError
 from runner.core.options import RunOptions
 from runner.core.results import CaseResult
 from runner.execute.base import Execution, ExecutorSettings, Job
 from runner.execute.ray.executor import FleetExecutor
 from runner.execute.ray.link import Link
-from runner.execute.ray.node_facts import machine_from_json
-from runner.execute.ray.peers import FleetSettings, Peer, State
-from runner.execute.ray.source import PinnedSource
+from runner.execute.ray.peers import FleetSettings
 from runner.execute.services import named_servers
 from runner.judge.waivers import Waivers
 from runner.language.expand.cases import surroundings
 from runner.language.load import Suite
 from runner.language.read.templates import TemplateError
 from runner.plan import schedule
-from runner.record.compatibility import machine_differences
 from runner.record.run_folder import RunFolder
 from runner.run.case_script import write_script
-from runner.run.fleet.canaries import Canaries, problem_of, read_canaries
-from runner.run.fleet.health import Entry, Health
+from runner.run.fleet.canaries import problem_of, read_canaries
+from runner.run.fleet.health import Entry, Held
 from runner.run.fleet.lab_check import LabCheck
-from runner.run.fleet.offers import Offer, Suites, best, facts_of_glance, offer_of, packages_of
+from runner.run.fleet.nodes import Nodes
+from runner.run.fleet.offers import best, facts_of_glance, packages_of
 from runner.run.fleet.placement import Placement, Unavailable
-from runner.run.jobs import Jobs, exclusive
-from runner.run.pipeline import CaseRunner, informed
+from runner.run.jobs import exclusive
+from runner.run.pipeline import CaseRunner
 from runner.run.results import Results, result_of_unavailable
 from runner.run.shared_workers import may_be_of_others, why_retried
-from runner.system import availability
 from runner.system.availability import Verdict
 from runner.system.capabilities import Machine
 from runner.system.redaction import redacted_result
@@ -58,117 +54,48 @@ class FleetRunner(CaseRunner):
         lab: LabCheck,
     ) -> None:
         super().__init__(options, suite, waivers, cases, folder, 1, machine, scheduling, recorded)
-        self._run_options = options
-        self._suite = suite
-        self._waivers = waivers
-        self._selected = tuple(cases)
-        self._recorded = tuple(recorded)
-        self._lab = lab
         self._fleet = FleetExecutor(ExecutorSettings(folder=folder.path, workers=1, threads=1), _settings(options, cases), link)
         self._executor = self._fleet
-        self._offers: dict[str, Offer] = {}
-        self._jobs_of: dict[str, Jobs] = {}
-        self._health: dict[str, Health] = {}
-        self._canaries: Canaries = read_canaries()
+        self._canaries = read_canaries()
+        self._nodes = Nodes(
+            options=options,
+            suite=suite,
+            selected=tuple(cases),
+            recorded=tuple(recorded),
+            folder=folder,
+            scheduling=scheduling,
+            canaries=self._canaries,
+            lab=lab,
+            executor=self._fleet,
+        )
         no_waivers = dataclasses.replace(waivers, files=dataclasses.replace(waivers.files, waivers=()))
         self._judges = Results(folder.path, self._canaries.suite.backends.by_name, no_waivers)
         self._placement: Placement | None = None
         self._numbers = itertools.count(folder.next_number())
         self.unrun: dict[str, str] = {}
 
-    # -- nodes ------------------------------------------------------------------------------------------------------------
-
     def look_at_machine(self) -> Machine:
         """Ask every node for its facts; return those of the node that can run the most cases, for the header of the run."""
         self._is_looking = True
         self._fleet.connect()
-        suites = Suites(self._run_options, self._suite)
-        machines = self._take_facts([peer for peer in self._fleet.roster if peer.state is State.READY])
-        for peer in self._fleet.roster:
-            if peer.state is State.READY:
-                self._take_offer(peer, machines[peer.name], suites)
+        self._nodes.ask()
         self._is_looking = False
-        if not self._offers:
-            raise UsageError("no node of the lab can be used: " + "; ".join(self._fleet.warnings))
-        for problem in self._lab.missing(self._offers.values()):
-            self._fleet.roster.warnings.append(problem)
-        return self._reference().machine
-
-    def _take_facts(self, peers: Sequence[Peer]) -> dict[str, Machine]:
-        """Let a worker of each node report the facts of its machine, at the same time; return the machines that have all of them."""
-        machines = {peer.name: machine_from_json(peer.hello["machine"]) for peer in peers}
-        self._jobs_of = {name: self._jobs_for(machine) for name, machine in machines.items()}
-        waiting = {name: jobs.for_facts() for name, jobs in self._jobs_of.items()}
-        problems: dict[str, str] = {}
-        for execution in self._fleet.run(PinnedSource(waiting)):
-            try:
-                machines[execution.node] = informed(machines[execution.node], execution)
-            except UsageError as error:
-                problems[execution.node] = str(error)
-            except (AttributeError, TypeError, ValueError) as error:  # not the form that facts.collect writes
-                problems[execution.node] = f"its facts cannot be read: {type(error).__name__}: {error}"
-        for name, problem in problems.items():
-            self._fleet.quarantine(name, problem)
-        return machines
-
-    def _jobs_for(self, machine: Machine) -> Jobs:
-        cases = [*self._selected, *self._canaries.cases.values()]
-        return Jobs(self._run_options, self._scheduling, self._backends, self._folder, cases, machine, self._recorded)
-
-    def _take_offer(self, peer: Peer, machine: Machine, suites: Suites) -> None:
-        """Take the offer of a node; one that is not what the lab says is quarantined."""
-        try:
-            offer = offer_of(peer.name, machine, peer.hello["provenance"], suites)
-            self._lab.require(offer, peer.node.labels)
-            self._require_like(offer)
-            self._canaries_of(offer)
-        except UsageError as error:
-            self._fleet.quarantine(peer.name, str(error))
-            return
-        self._jobs_of[peer.name].inform(machine)
-        gpus = {"kind": "gpus", "gpus": machine.gpus or 0, "gpu_memory": machine.gpu_memory or 0}
-        self._fleet.roster.send(peer, gpus)
-        self._offers[peer.name], self._health[peer.name] = offer, Health()
-
-    def _canaries_of(self, offer: Offer) -> tuple[str, ...]:
-        found = self._canaries.of(offer)
-        if not found:
-            verdict = best(availability.of_case(case, offer.machine) for case in self._canaries.cases.values())
-            raise UsageError(f"no canary can run there: {verdict.reason}")
-        return found
-
-    def _reference(self) -> Offer:
-        counts = {name: len(self._possible(offer)) for name, offer in self._offers.items()}
-        return self._offers[max(sorted(counts), key=counts.__getitem__)]
-
-    def _possible(self, offer: Offer) -> list[Case]:
-        return [case for case in self._selected if offer.verdict(case).availability is not Availability.NO]
+        return self._nodes.reference().machine
 
     def verdict_of(self, case: Case, machine: Machine) -> Verdict:
         """Return whether any node can run a case."""
-        return best(offer.verdict(case) for offer in self._offers.values())
+        return best(offer.verdict(case) for offer in self._nodes.offers.values())
 
     def facts_of_files(self) -> Mapping[str, str]:
         """Return the facts of the reference node that are recorded of every machine."""
-        return facts_of_glance(self._reference().machine)
-
-    def _require_like(self, offer: Offer) -> None:
-        """Raise ``UsageError`` for a node that is like no machine of the run that is resumed."""
-        header = self._folder.header
-        recorded = [*self._folder.finished, *(result for made in self._folder.attempts.values() for result in made)]
-        if header is not None and not offer.is_like(header, recorded):
-            differs = machine_differences(offer.environment, header.environment)
-            words = "; ".join(difference.between("on the node", "in the run") for difference in differs[:3])
-            raise UsageError(f"it is like no machine of the run that is resumed: {words}")
-
-    # -- running ----------------------------------------------------------------------------------------------------------
+        return facts_of_glance(self._nodes.reference().machine)
 
     def run(self, cases: Sequence[Case], known: Surroundings, repro: Callable[[Case], str], *, alone: bool = False) -> Iterator[CaseResult]:
         """Run the cases, each on a node that can, and yield each result when a health check of its node passed after it."""
         ordered = schedule.order(cases, self._scheduling.seconds, self._scheduling.seed, self._scheduling.ranks)
-        entries = (Entry(case, alone, self._places(case), number) for number, case in enumerate(ordered))
-        canaries = {name: self._canaries_of(offer) for name, offer in self._offers.items()}
-        placement = Placement(entries, self._made, self._canary, canaries, self._health, self._fleet.quarantine)
+        entries = (Entry(case, alone, self._nodes.places(case), number) for number, case in enumerate(ordered))
+        canaries = {name: self._nodes.canaries_of(offer) for name, offer in self._nodes.offers.items()}
+        placement = Placement(entries, self._made, self._canary, canaries, self._nodes.health, self._fleet.quarantine)
         self._placement = placement
         for execution in self._fleet.run(placement):
             self._take_execution(placement, execution, repro)
@@ -176,17 +103,14 @@ class FleetRunner(CaseRunner):
         yield from self._released(placement, repro)
         self.unrun.update(placement.unrun)
 
-    def _places(self, case: Case) -> frozenset[str]:
-        return frozenset(name for name, offer in self._offers.items() if offer.verdict(case).availability is not Availability.NO)
-
     def _made(self, entry: Entry, node: str) -> Job | Unavailable:
         """Return the job of a case for a node, planned with the facts of the node."""
-        offer = self._offers[node]
+        offer = self._nodes.offers[node]
         case = offer.case(entry.case)
         assert case is not None
         alone = entry.alone or bool(entry.retry_of)
         try:
-            job = self._jobs_of[node].for_case(case, offer.known, number=next(self._numbers), alone=alone)
+            job = self._nodes.jobs[node].for_case(case, offer.known, number=next(self._numbers), alone=alone)
         except TemplateError as error:
             return Unavailable(f"node {node} lacks a fact: {error}")
         if entry.retry_of:
@@ -195,7 +119,7 @@ class FleetRunner(CaseRunner):
 
     def _canary(self, node: str, case_id: str) -> Job:
         number = next(self._numbers)
-        job = self._jobs_of[node].for_case(self._canaries.cases[case_id], self._offers[node].known, number=number, alone=True)
+        job = self._nodes.jobs[node].for_case(self._canaries.cases[case_id], self._nodes.offers[node].known, number=number, alone=True)
         return dataclasses.replace(job, name=f"canary {node} {job.name}")
 
     def _take_execution(self, placement: Placement, execution: Execution, repro: Callable[[Case], str]) -> None:
@@ -206,7 +130,7 @@ class FleetRunner(CaseRunner):
         entry = placement.entry_of(execution.job.name)
         if entry is None:
             return
-        offer = self._offers[execution.node]
+        offer = self._nodes.offers[execution.node]
         case = offer.case(entry.case)
         assert case is not None
         result = self._results.of(case, execution, offer.known, repro(case))
@@ -216,13 +140,14 @@ class FleetRunner(CaseRunner):
         if may_be_of_others(result, execution):
             self._executor.retire(execution.worker)
         if reason := why_retried(result, execution):
-            placement.put(dataclasses.replace(entry, retry_of=reason))
+            placement.waiting.put(dataclasses.replace(entry, retry_of=reason))
             return
-        placement.hold(execution.node, entry, redacted_result(self._retries.noted(result, execution.job.name)))
+        noted = redacted_result(self._retries.noted(result, execution.job.name))
+        self._nodes.health[execution.node].held.append(Held(entry, noted))
 
     def _take_canary(self, placement: Placement, node: str, case_id: str, execution: Execution) -> None:
         case = self._canaries.cases[case_id]
-        result = self._judges.of(case, execution, self._offers[node].known, "")
+        result = self._judges.of(case, execution, self._nodes.offers[node].known, "")
         placement.took(node, case_id, problem_of(case, result))
 
     def _released(self, placement: Placement, repro: Callable[[Case], str]) -> Iterator[CaseResult]:
