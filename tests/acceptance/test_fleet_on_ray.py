@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -48,6 +49,7 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._short = tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True)  # the path of a socket has 107 bytes at most
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -57,7 +59,7 @@ class Cluster:
 
     def head(self) -> None:
         words = ["--head", "--port", str(self.port), "--num-cpus", "0", "--include-dashboard", "false", "--disable-usage-stats", "--block"]
-        words += ["--temp-dir", str(self._folder / "ray")]
+        words += ["--temp-dir", self._short.name]
         self._start("head", [sys.executable, "-P", "-c", _RAY, "start", *words], "Ray runtime started")
 
     def join(self, name: str, *more: str) -> None:
@@ -83,6 +85,7 @@ class Cluster:
             for pid in _below(process.pid):
                 _signal(pid, signal.SIGKILL)
             process.wait(30)
+        self._short.cleanup()
 
     def _start(self, name: str, command: list[str], words: str) -> None:
         log = self._folder / f"{name}-{len(list(self._folder.glob('*.log')))}.log"

@@ -1,6 +1,7 @@
 """The nodes of a run: their facts are asked once, and a node that is not what it should be is quarantined before it has a case."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from runner.core.case import Availability, Case
@@ -17,10 +18,11 @@ from runner.record.run_folder import RunFolder
 from runner.run.fleet.canaries import Canaries
 from runner.run.fleet.health import Health
 from runner.run.fleet.lab_check import LabCheck
-from runner.run.fleet.offers import Offer, Suites, best, offer_of
+from runner.run.fleet.offers import Offer, Suites, best, offer_of, requires
 from runner.run.jobs import Jobs
 from runner.run.pipeline import informed
 from runner.system import availability
+from runner.system.availability import Verdict
 from runner.system.capabilities import Machine
 
 
@@ -31,6 +33,8 @@ class Nodes:
     options: RunOptions
     suite: Suite
     selected: Sequence[Case]
+    different: Sequence[Case]
+    """One of all selected cases that require the same, in the same environment."""
     recorded: Sequence[Case]
     folder: RunFolder
     scheduling: SchedulingOptions
@@ -40,6 +44,8 @@ class Nodes:
     offers: dict[str, Offer] = field(default_factory=dict)
     jobs: dict[str, Jobs] = field(default_factory=dict)
     """What makes the jobs of each node, with its facts."""
+    _answers: dict[Hashable, tuple[Verdict, frozenset[str]]] = field(default_factory=dict)
+    _reference: str = ""
     health: dict[str, Health] = field(default_factory=dict)
 
     def ask(self) -> None:
@@ -55,12 +61,30 @@ class Nodes:
 
     def reference(self) -> Offer:
         """Return the node that can run the most cases, the first by name of several."""
-        counts = {name: sum(name in self.places(case) for case in self.selected) for name in sorted(self.offers)}
-        return self.offers[max(counts, key=counts.__getitem__)]
+        if not self._reference:
+            counts = Counter(name for case in self.selected for name in self.places(case))
+            self._reference = max(sorted(self.offers), key=lambda name: counts[name])
+        return self.offers[self._reference]
+
+    def verdict(self, case: Case) -> Verdict:
+        """Return whether any node can run a case, and why none can."""
+        return self._answer(case)[0]
 
     def places(self, case: Case) -> frozenset[str]:
         """Return the nodes that can run a case."""
-        return frozenset(name for name, offer in self.offers.items() if offer.verdict(case).availability is not Availability.NO)
+        return self._answer(case)[1]
+
+    def _answer(self, case: Case) -> tuple[Verdict, frozenset[str]]:
+        """Return what the nodes say of a case; once for all cases that require the same, where no node reads specs for another torch."""
+        key = None if any(offer.cases is not None for offer in self.offers.values()) else requires(case)
+        if key is None or key not in self._answers:
+            verdicts = {name: offer.verdict(case) for name, offer in self.offers.items()}
+            places = frozenset(name for name, found in verdicts.items() if found.availability is not Availability.NO)
+            found = best(verdicts.values()), places
+            if key is None:
+                return found
+            self._answers[key] = found
+        return self._answers[key]
 
     def canaries_of(self, offer: Offer) -> tuple[str, ...]:
         """Return the canaries of a node; raise ``UsageError`` where it can run none."""
@@ -89,7 +113,7 @@ class Nodes:
         return machines
 
     def _jobs_for(self, machine: Machine) -> Jobs:
-        cases = [*self.selected, *self.canaries.cases.values()]
+        cases = [*self.different, *self.canaries.cases.values()]
         return Jobs(self.options, self.scheduling, self.suite.backends.by_name, self.folder, cases, machine, self.recorded)
 
     def _take_offer(self, peer: Peer, machine: Machine, suites: Suites) -> None:

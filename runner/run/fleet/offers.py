@@ -1,6 +1,6 @@
 """What each node offers: a table of facts, asked once, from which it follows which cases it can run. Nothing is sent before."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -124,6 +124,17 @@ def best(verdicts: Iterable[Verdict]) -> Verdict:
             return there
     reasons = "; ".join(dict.fromkeys(one.reason for one in found))
     return Verdict(Availability.NO, reasons or "no node of the lab is usable", found[0].capability if found else "")
+
+
+def requires(case: Case) -> Hashable:
+    """Return what decides whether a machine can run a case: equal for cases that require the same."""
+    return case.target, case.missing_names, tuple((one.name, one.argument) for one in case.requires)
+
+
+def different_of(cases: Sequence[Case]) -> tuple[Case, ...]:
+    """Return one of all cases that require the same, in the same environment: a runner asks what they need once."""
+    found = {(requires(case), case.device, case.body.compiles, repr(case.body.settings.env)): case for case in reversed(cases)}
+    return tuple(found.values())
 
 
 def packages_of(cases: Sequence[Case]) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from runner.run.fleet.canaries import problem_of, read_canaries
 from runner.run.fleet.health import Entry, Held
 from runner.run.fleet.lab_check import LabCheck
 from runner.run.fleet.nodes import Nodes
-from runner.run.fleet.offers import best, facts_of_glance, packages_of
+from runner.run.fleet.offers import different_of, facts_of_glance, packages_of
 from runner.run.fleet.placement import Placement, Unavailable
 from runner.run.jobs import exclusive
 from runner.run.pipeline import CaseRunner
@@ -53,14 +53,16 @@ class FleetRunner(CaseRunner):
         link: Link,
         lab: LabCheck,
     ) -> None:
-        super().__init__(options, suite, waivers, cases, folder, 1, machine, scheduling, recorded)
-        self._fleet = FleetExecutor(ExecutorSettings(folder=folder.path, workers=1, threads=1), _settings(options, cases), link)
+        different = different_of(cases)
+        super().__init__(options, suite, waivers, different, folder, 1, machine, scheduling, recorded)
+        self._fleet = FleetExecutor(ExecutorSettings(folder=folder.path, workers=1, threads=1), _settings(options, different), link)
         self._executor = self._fleet
         self._canaries = read_canaries()
         self._nodes = Nodes(
             options=options,
             suite=suite,
             selected=tuple(cases),
+            different=different,
             recorded=tuple(recorded),
             folder=folder,
             scheduling=scheduling,
@@ -84,7 +86,7 @@ class FleetRunner(CaseRunner):
 
     def verdict_of(self, case: Case, machine: Machine) -> Verdict:
         """Return whether any node can run a case."""
-        return best(offer.verdict(case) for offer in self._nodes.offers.values())
+        return self._nodes.verdict(case)
 
     def facts_of_files(self) -> Mapping[str, str]:
         """Return the facts of the reference node that are recorded of every machine."""
