@@ -65,6 +65,9 @@ def test_each_result_names_its_node_and_what_the_node_is(here: Path, monkeypatch
     assert set(by_node) == {"one", "two"}
     assert (by_node["one"]["image"], by_node["one"]["host"], by_node["one"]["driver"]) == ("image-of-one", "host-of-one", "570.1")
     assert sorted(one.ran + two.ran) == sorted(results())
+    line = "node: name one, host host-of-one, image image-of-one"
+    assert line in Path("out/junit.xml").read_text("utf-8")
+    assert any(line in path.read_text("utf-8") for path in Path("out/report").rglob("*.js"))
     assert link.is_closed
 
 
