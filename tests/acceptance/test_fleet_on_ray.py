@@ -21,6 +21,7 @@ from runner.record.journal import read_run
 from tests.fakes import environment, program
 
 pytestmark = [
+    pytest.mark.timeout(3000),  # four runs, and a cluster that starts for each test
     pytest.mark.torch,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed (the extra 'ray')"),
     pytest.mark.nightly(

@@ -82,6 +82,7 @@ def test_the_jobs_of_a_lost_node_run_elsewhere_and_none_is_counted_twice(
     assert set(link.fakes["well"].ran) == set(results())
 
 
+@pytest.mark.nightly(reason="the loss of a node is always tested")
 def test_what_comes_of_a_node_that_was_given_up_is_dropped(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,6 +158,7 @@ def test_results_before_a_failed_check_are_executed_again_elsewhere(here: Path, 
     assert {result.node["name"] for result in results().values()} == {"well"}
 
 
+@pytest.mark.nightly(reason="the loss of a node is always tested")
 def test_a_case_that_takes_two_nodes_with_it_takes_no_third(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "spec.yaml").write_text(SPEC.replace("[1, 2, 3, 4, 5, 6, 7, 8]", "[1]").replace('"{{ size }}"', '"{{ size }}"'))
     nodes = [FakeNode(name, dies_after=0) for name in ("a", "b", "c")]
@@ -182,6 +184,7 @@ def _dies_with_a_case(node: FakeNode) -> Any:
     return answer
 
 
+@pytest.mark.nightly(reason="what one of two nodes can run is always tested")
 def test_what_no_node_can_run_is_unavailable_before_anything_is_sent(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "spec.yaml").write_text(f"requires: [{{gpus: '>=2'}}]\n{SPEC}")
     one = FakeNode("one")
@@ -255,6 +258,7 @@ def test_options_of_a_fleet_that_contradict_each_other(
     assert problem in capsys.readouterr().err
 
 
+@pytest.mark.nightly(reason="runs of shards by id are always tested in test_merge.py")
 def test_the_shards_of_a_work_order_are_what_runs_execute(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
