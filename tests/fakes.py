@@ -265,7 +265,7 @@ def import_torch() -> Any:
     return torch
 
 
-FACTS: Mapping[str, Any] = {"torch": "2.13.0", "gpus": 0}
+FACTS: dict[str, Any] = {"torch": "2.13.0", "gpus": 0}
 """What a fake executor reports of its machine."""
 
 

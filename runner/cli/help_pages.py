@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 GROUPS: Mapping[str, Sequence[str]] = {
     "write specs": ("new", "validate", "list", "explain", "watch", "lint", "bless", "schema", "lsp"),
-    "run them": ("run", "audit", "merge"),
+    "run them": ("run", "audit", "merge", "node", "plan"),
     "read runs": ("report", "export", "diff", "history", "repro", "shrink"),
     "for vendors": ("doctor", "waive", "submit", "verify"),
 }
@@ -39,6 +39,14 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     "diff": (("diff 20260301T120000Z-1a2b3c latest", "what changed between two runs"),),
     "history": (("history add latest", "keep a run"), ("history show 'padding/*'", "the cases with these ids")),
     "merge": (("merge shard-1 shard-2 --out whole", "two shards of one selection"),),
+    "node": (
+        ("node join --address head:6379 --lab lab.yaml --as epyc", "join as the node of a lab"),
+        ("node join --address head:6379 --print", "the labels of this machine, and the command"),
+    ),
+    "plan": (
+        ("plan specs/padding --shards 4", "four shards, as JSON"),
+        ("plan specs/padding --shards 6 --by label --slurm", "a Slurm array whose shards need one kind of machine each"),
+    ),
     "doctor": (("doctor", "this machine"), ("doctor --profile inductor-rocm", "what it lacks for a profile")),
     "waive": (("waive latest --issue 123 --reason 'a known defect'", "waivers for the failures of a run"),),
     "submit": (("submit latest --out results.tar.zst", "pack the latest run"),),

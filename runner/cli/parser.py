@@ -14,6 +14,7 @@ from runner import __version__
 from runner.cli import (
     author_options,
     export_options,
+    fleet_options,
     help_pages,
     ledger_options,
     recorded_options,
@@ -93,6 +94,7 @@ def parser() -> argparse.ArgumentParser:
         writing_options.COMMANDS,
         author_options.COMMANDS,
         watch_options.COMMANDS,
+        fleet_options.COMMANDS,
     ):
         for name, (add, text, description) in table.items():
             add(commands.add_parser(name, help=text, description=description))
@@ -145,6 +147,7 @@ def _run(commands: "_Commands") -> None:
     command.add_argument("--resume", metavar="RUN", help="resume a run that was killed or interrupted: its folder, its id, or latest")
     ledger_options.of_run(command)
     recorded_options.of_run(command)
+    fleet_options.of_run(command)
     _isolation(command)
 
 

@@ -111,6 +111,8 @@ class Attempt:
     """When its worker for a GPU began to warm up, if this is the first case of that; the form is that of ``begun``."""
     warmup: float = 0.0
     """Seconds of that warm-up."""
+    node: Mapping[str, str] = field(default_factory=dict)
+    """The node of a fleet that ran it: its name, image, host, and the facts of its machine. Empty for the machine of the run's header."""
 
     @property
     def failed(self) -> tuple[Verdict, ...]:
@@ -175,6 +177,10 @@ class CaseResult(Attempt):
     def is_executed(self) -> bool:
         """Whether the case was executed: what is only compiled for a target never is, whatever its outcome."""
         return self.outcome.is_executed and not self.target
+
+
+NODE_LOST = "node-lost"
+"""The type of a NOT_RUN whose nodes were lost: a run with one of these can be resumed."""
 
 
 def executed(results: Iterable[CaseResult]) -> int:

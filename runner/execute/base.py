@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeAlias
 
 from runner.core.activity import Activity
 from runner.core.observation import Ending, ServiceReport
@@ -83,6 +83,10 @@ class Job:
         )
 
 
+Fields: TypeAlias = Mapping[str, Json]
+"""The fields of an execution as JSON, without its job."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warmup:
     """The one-time work of a first compile, which a worker for a GPU did before it had a case."""
@@ -133,6 +137,10 @@ class Execution:
     """Processes of its worker that outlived the answer or the kill; empty when all had ended."""
     contaminated: str = ""
     """Contamination: the measuring code that the case changed in a shared worker. The case is retried alone."""
+    node: str = ""
+    """The node of a fleet that ran it; empty for the runner's machine."""
+    unrun: str = ""
+    """Why it was not run at all: the nodes that could have run it are gone. Empty for every job that was run."""
 
     def to_json(self) -> str:
         """Return the execution as JSON."""
@@ -142,10 +150,15 @@ class Execution:
     def from_json(cls, text: str) -> Self:
         """Return the execution that ``to_json`` wrote."""
         found = json.loads(text)
+        return cls.of_job(Job.from_json(json.dumps(found["job"])), found)
+
+    @classmethod
+    def of_job(cls, job: Job, found: Fields) -> Self:
+        """Return the execution of a job that is known already, of the fields that ``to_json`` wrote."""
         return cls(
             **{
                 **found,
-                "job": Job.from_json(json.dumps(found["job"])),
+                "job": job,
                 "ending": Ending(**found["ending"]),
                 "warmup": Warmup(**found["warmup"]),
                 "files": tuple(found["files"]),

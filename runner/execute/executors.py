@@ -13,4 +13,7 @@ LOCAL = base.LOCAL
 OFFLINE = "offline"
 """Compiles for GPUs that the machine may lack; it executes nothing."""
 
+RAY = "ray"
+"""The nodes of a lab (``ray/``). It has no row: a run starts it with the file of its lab, and its nodes have the executors below."""
+
 EXECUTORS: dict[str, Callable[[ExecutorSettings], Executor]] = {LOCAL: LocalExecutor, OFFLINE: OfflineExecutor}

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,11 +36,15 @@ from runner.language.read.templates import TemplateError
 from runner.language.read.tree import link_problem
 from runner.system.capabilities import Machine
 from runner.system.data_dirs import folder
-from runner.system.installed_torch import installed_torch, release
+from runner.system.installed_torch import InstalledTorch, installed_torch, release
 from runner.vocabulary.steps import TRITON
 
 _AS_IT_IS: Mapping[Path, bytes] = {}
 """Every spec is read from its file."""
+
+
+OTHER_TORCH: ContextVar[InstalledTorch | None] = ContextVar("OTHER_TORCH", default=None)
+"""The torch of another machine, for which specs are loaded; None for the installed one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +62,23 @@ class Suite:
         return {document.file: document.digest for document in self.documents}
 
 
-def load(paths: Sequence[Path], backend_files: Sequence[Path] = (), known: Surroundings | None = None) -> Suite:
-    """Read, validate and expand; raise ``InvalidSpecs`` with all problems of all files, or ``UsageError``."""
+def load(
+    paths: Sequence[Path],
+    backend_files: Sequence[Path] = (),
+    known: Surroundings | None = None,
+    torch: InstalledTorch | None = None,
+) -> Suite:
+    """Read, validate and expand; raise ``InvalidSpecs`` with all problems of all files, or ``UsageError``.
+
+    ``torch`` is the one of another machine, whose names the specs are checked for; without it, it is the installed one.
+    """
     problems: list[Diagnostic] = []
-    with collector_paused():
-        return load_specs(discover(paths, problems), backend_files, known, problems)
+    token = OTHER_TORCH.set(torch)
+    try:
+        with collector_paused():
+            return load_specs(discover(paths, problems), backend_files, known, problems)
+    finally:
+        OTHER_TORCH.reset(token)
 
 
 def inspect(paths: Sequence[Path], backend_files: Sequence[Path] = ()) -> "Inspection":
@@ -137,7 +154,7 @@ def _inspect(
 ) -> Inspection:
     parts = _read_all(specs, problems, texts)
     backends = read_backends(backend_files, problems)
-    installed = installed_torch()
+    installed = OTHER_TORCH.get() or installed_torch()
     names = NameTables.load(installed)
     here = known or surroundings_of(installed.version if installed else None, None)
     cases: list[Case] = []

@@ -17,7 +17,7 @@ from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.expectation import Status
 from runner.core.folding import ENDINGS, Folded, fold
 from runner.core.outcomes import PASSED, WAIVABLE, Outcome
-from runner.core.results import Attempt, CaseResult, WaiverEffect, executed
+from runner.core.results import NODE_LOST, Attempt, CaseResult, WaiverEffect, executed
 
 OBSERVATION = "observation.json"
 _FOLDER = re.compile(r"cases/[0-9]{5,9}")
@@ -91,8 +91,8 @@ def _is_required_and_missing(result: CaseResult) -> bool:
 
 def _unexecuted(result: CaseResult) -> Iterator[str]:
     said = result.outcome.label
-    kind = "unavailable" if result.outcome is Outcome.UNAVAILABLE else "not-run"
-    if result.failure_type != kind:
+    kinds = ("unavailable",) if result.outcome is Outcome.UNAVAILABLE else ("not-run", NODE_LOST)
+    if result.failure_type not in kinds:
         yield f"{said} with the failure type '{result.failure_type}'"
     if result.verdicts:
         yield f"{said} with verdicts"
@@ -234,7 +234,7 @@ def of_footer(
         return "its footer counts other outcomes than its cases have"
     if len(results) != selected:
         return f"it holds {len(results)} of its {selected} cases"
-    unrun = any(result.outcome is Outcome.NOT_RUN for result in results)
+    unrun = any(result.outcome is Outcome.NOT_RUN and result.failure_type != NODE_LOST for result in results)
     if unrun and not interrupted and options.get("fail-fast", "True") != "True":
         return "a case was not run, though nothing stopped the run"
     least = options.get("min-executed", "1")

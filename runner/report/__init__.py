@@ -119,6 +119,15 @@ def note_lines(result: CaseResult) -> list[str]:
     return [one_line(note) for note in result.notes]
 
 
+_OF_NODE = ("name", "host", "image", "torch", "device", "driver", "gpu_serial")
+
+
+def node_lines(result: CaseResult) -> list[str]:
+    """Return the node of a fleet that ran a case; nothing for the machine of the run."""
+    known = [f"{name} {one_line(result.node[name])}" for name in _OF_NODE if result.node.get(name)]
+    return [f"node: {', '.join(known)}"] if known else []
+
+
 def shared_worker_lines(result: CaseResult) -> list[str]:
     """Return the outcome of a case in a shared worker, if the case was then retried alone."""
     return [f"shared worker: {one_line(result.company)}; retried alone, only the retry counts"] if result.company else []

@@ -24,6 +24,7 @@ from runner.report import (
     MESSAGE_LIMIT,
     attempt_text,
     clip,
+    node_lines,
     note_lines,
     one_line,
     plain,
@@ -187,7 +188,7 @@ def _case(result: CaseResult, limit: int, folder: Path | None, *, passed: bool) 
         file=visible_name(_spec_file(result.position.file or result.spec)),
         line=result.position.line,
     )
-    beside = [*shared_worker_lines(result), *timing_lines(result), *note_lines(result), *_attachments(result, folder)]
+    beside = [*node_lines(result), *shared_worker_lines(result), *timing_lines(result), *note_lines(result), *_attachments(result, folder)]
     case.stdout = timed = clip("\n".join(beside), limit // 4)
     if not passed:
         reruns = _share(result, limit) if result.outcome in RETRIED and len(result.attempts) > 1 else 0

@@ -13,7 +13,7 @@ from runner.core.events import ExecutionEnded, Listener, Note, ResultsCompleted,
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.header import LedgerCount, RunFooter
 from runner.core.options import RunOptions, report_files
-from runner.core.results import CaseResult, executed
+from runner.core.results import NODE_LOST, CaseResult, executed
 from runner.judge.void_waivers import lines_of, void_waivers
 from runner.judge.waivers import warnings
 from runner.record.evidence import alterations
@@ -122,7 +122,9 @@ class Controller:
         reason = "interrupted" if self._is_interrupted else "stopped at the first failure"
         self._header.require()
         for case in self._selection.selected:
-            self._ledger.close(case, reason, self._unrun, interrupted=self._is_interrupted)
+            lost = self._execution.unrun.get(case.id, "")
+            unrun = self._lost if lost else self._unrun
+            self._ledger.close(case, lost or reason, unrun, interrupted=self._is_interrupted)
 
     def _report(self) -> ExitCode:
         """Let the listeners write their files, then end the journal: the run is complete when its files are written."""
@@ -144,6 +146,9 @@ class Controller:
 
     def _unrun(self, case: Case, reason: str) -> CaseResult:
         return result_of_unrun(case, reason, repro(self._options, case))
+
+    def _lost(self, case: Case, reason: str) -> CaseResult:
+        return replace(self._unrun(case, reason), failure_type=NODE_LOST)
 
     def _exit_code(self) -> ExitCode:
         """Return the exit code. A success in which a name of ``--require`` was not exercised is NOTHING, with a message."""

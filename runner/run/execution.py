@@ -1,10 +1,11 @@
 """The execution stage: get the facts of the machine, record the unavailable cases, run the others, record each result."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.events import Note, RunEvent
+from runner.execute.executors import RAY
 from runner.execute.services import named_servers
 from runner.language.expand.cases import surroundings
 from runner.language.load import surroundings_of
@@ -16,6 +17,7 @@ from runner.run.header_stage import HeaderStage
 from runner.run.ledger import Ledger
 from runner.run.pipeline import CaseRunner
 from runner.run.preparation import Prepared
+from runner.run.recorded import surroundings_of_record
 from runner.run.repro import repro
 from runner.run.results import result_of_unavailable
 from runner.run.retries import run_rounds
@@ -47,6 +49,8 @@ class Execution:
         self._emit = emit
         self._activity = ActivityEvents(emit)
         self._audit = AuditWarnings(folder)
+        self.unrun: Mapping[str, str] = {}
+        """Why cases were not run although the run was not interrupted, by id."""
 
     def run(self) -> list[str]:
         """Execute the cases without a result; return the warnings. Raise ``KeyboardInterrupt`` after a second interrupt."""
@@ -58,11 +62,12 @@ class Execution:
         with self._case_runner(waiting, [case for case in self._selection.selected if case.id in recorded]) as runner:
             runner.on_interrupt(self._interrupts, lambda text: self._emit(Note(text=text)), self._activity.show)
             machine = runner.look_at_machine()
-            self._header.complete(machine)
+            self._header.complete(machine, runner.facts_of_files(), is_compared=runner.checks_machine)
             known = surroundings_of(machine.torch, machine)
             resume.check_executions(self._options.resume or "", self._selection, self._folder, self._ledger.executions, machine, known)
             self._ledger.take_killed()
-            self._run_cases(runner, self._take_unavailable(waiting, machine), known)
+            self._run_cases(runner, self._take_unavailable(runner, waiting, machine), known)
+            self.unrun = dict(runner.unrun)
             return [*runner.warnings, *self._audit.warnings()]
 
     def _case_runner(self, cases: Sequence[Case], recorded: Sequence[Case]) -> CaseRunner:
@@ -70,13 +75,17 @@ class Execution:
         suite, waivers = self._selection.suite, self._selection.waivers
         prepared = self._prepared
         scheduling, executors = prepared.scheduling, prepared.executors
+        if self._options.executor == RAY:
+            from runner.run.fleet.start import fleet_runner
+
+            return fleet_runner(prepared, self._folder, cases, recorded, glance)
         return CaseRunner(self._options, suite, waivers, cases, self._folder, prepared.workers, glance, scheduling, recorded, executors)
 
-    def _take_unavailable(self, cases: Sequence[Case], machine: Machine) -> list[Case]:
+    def _take_unavailable(self, runner: CaseRunner, cases: Sequence[Case], machine: Machine) -> list[Case]:
         """Record the cases that cannot run here; return the others."""
         possible: list[Case] = []
         for case in cases:
-            verdict = availability.of_case(case, machine)
+            verdict = runner.verdict_of(case, machine)
             if not verdict.reason:
                 possible.append(case)
                 continue
@@ -91,5 +100,6 @@ class Execution:
             ended = self._ledger.take_attempt(result)
             if ended is not None:
                 case = by_id[ended.case_id]
-                here = surroundings(self._selection.suite.backends.by_name[case.backend], known, case.target)
+                there = surroundings_of_record(ended.node) if ended.node else known
+                here = surroundings(self._selection.suite.backends.by_name[case.backend], there, case.target)
                 self._audit.take(case, ended, here)

@@ -1,6 +1,6 @@
 """Completes the header of a run: a new run records the machine; a resumed run needs a machine compatible with its header."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from runner.core.events import HeaderCompleted, RunEvent
@@ -9,7 +9,6 @@ from runner.record.run_folder import RunFolder
 from runner.run import resume
 from runner.run.preparation import Prepared
 from runner.system.capabilities import Machine
-from runner.system.installed_torch import facts_of_files, installed_torch
 from runner.system.redaction import redacted_texts
 
 
@@ -23,12 +22,16 @@ class HeaderStage:
         self.is_resumed = folder.header is not None
         self._is_recorded = self.is_resumed
 
-    def complete(self, machine: Machine) -> None:
-        """Add the facts of the machine that a worker reported; raise ``UsageError`` where the run cannot be resumed on it."""
+    def complete(self, machine: Machine, of_files: Mapping[str, str], *, is_compared: bool = True) -> None:
+        """Add the facts of the machine that a worker reported; raise ``UsageError`` where the run cannot be resumed on it.
+
+        ``of_files`` are the facts that files show. ``is_compared`` is False where the nodes of a fleet were compared before.
+        """
         reported = {name: str(value) for name, value in machine.facts.items() if value is not None}
-        environment = redacted_texts({**facts_of_files(installed_torch()), **reported})
+        environment = redacted_texts({**of_files, **reported})
         if self.is_resumed:
-            resume.check_machine(self._resume, environment, self.header.environment)
+            if is_compared:
+                resume.check_machine(self._resume, environment, self.header.environment)
             self._emit(HeaderCompleted(header=self.header, is_resumed=True))
         else:
             self.header = replace(self.header, environment=environment)

@@ -1,7 +1,7 @@
 """The pipeline of a run: cases become jobs, an executor runs them, and their executions become results."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -29,12 +29,16 @@ from runner.run.shared_workers import Retries, may_be_of_others, why_retried
 from runner.system import availability, cache_dirs
 from runner.system.availability import Verdict
 from runner.system.capabilities import Machine
+from runner.system.installed_torch import facts_of_files, installed_torch
 from runner.system.redaction import redacted_result
 from runner.system.signals import STOP_NOW, Interrupts
 
 
 class CaseRunner:
     """Runs cases in an executor; a context manager that closes it."""
+
+    checks_machine = True
+    """Whether a resumed run compares its one machine with that of its header; a fleet compares each node."""
 
     def __init__(
         self,
@@ -57,6 +61,8 @@ class CaseRunner:
         self._jobs = Jobs(options, self._scheduling, suite.backends.by_name, folder, cases, machine, recorded)
         self._results = Results(folder.path, suite.backends.by_name, waivers)
         self._retries = Retries()
+        self.unrun: Mapping[str, str] = {}
+        """Why cases were not run although the run was not interrupted, by id: the nodes that could run them are gone."""
         self._is_looking = False
         """Whether the job that reports the facts of the machine runs."""
         settings = _settings(options, folder, self._workers, schedule.threads(workers), machine)
@@ -94,16 +100,27 @@ class CaseRunner:
         """Return what the run waits for, with the ids of cases; the job for the facts of the machine counts as starting torch."""
         now = self._executor.activity
         looking = [job.since for job in now.running if job.name.split(" ")[0] == FACTS]
-        running = [dataclasses.replace(job, name=case.id) for job in now.running if (case := self._jobs.case_of(job.name))]
+        running = [dataclasses.replace(job, name=case.id) for job in now.running if (case := self._case_of(job.name))]
         starting = min([*looking, *([] if now.starting is None else [now.starting])], default=None)
         return Activity(starting=starting, warming=now.warming, running=tuple(running))
+
+    def _case_of(self, job: str) -> Case | None:
+        return self._jobs.case_of(job)
+
+    def verdict_of(self, case: Case, machine: Machine) -> Verdict:
+        """Return whether a case can run, and why not."""
+        return availability.of_case(case, machine)
+
+    def facts_of_files(self) -> Mapping[str, str]:
+        """Return the facts of the machine that files show."""
+        return facts_of_files(installed_torch())
 
     def look_at_machine(self) -> Machine:
         """Let a worker report the facts of the machine, if any case can run."""
         jobs = self._jobs.for_facts()
         self._is_looking = True
         for execution in self._executor.run(jobs, schedule.capacity(self._workers, self._machine)) if jobs else ():
-            self._machine = _informed(self._machine, execution)
+            self._machine = informed(self._machine, execution)
         self._is_looking = False
         self._jobs.inform(self._machine)
         return self._machine
@@ -145,7 +162,7 @@ class CaseRunner:
         return redacted_result(self._retries.noted(result, execution.job.name))
 
 
-def _informed(machine: Machine, execution: Execution) -> Machine:
+def informed(machine: Machine, execution: Execution) -> Machine:
     """Return the machine with the facts of a job; raise ``UsageError`` where torch could not report any."""
     words = (execution.printed or execution.note).strip()
     found = execution.observation if isinstance(execution.observation, dict) else None

@@ -11,7 +11,7 @@ from runner.core.conformance import ProfileRecord
 from runner.core.diagnostics import UsageError
 from runner.core.header import RunHeader
 from runner.core.options import RunOptions
-from runner.execute.executors import EXECUTORS
+from runner.execute.executors import EXECUTORS, LOCAL
 from runner.execute.routing import Makers
 from runner.execute.services import named_servers, reach
 from runner.judge.waivers import Waivers
@@ -21,6 +21,7 @@ from runner.language.waivers import load_waivers
 from runner.plan import required, schedule
 from runner.plan.on_request import not_requested, requested
 from runner.plan.selection import Shard, select, unmatched, why_nothing_selected, without_benches
+from runner.plan.shards import member_of
 from runner.run.coverage import Expected, expected
 from runner.run.earlier_runs import Failed, among, scheduling_of, why_none, with_failed
 from runner.run.header import header_of, with_recorded_profile
@@ -80,6 +81,10 @@ def check(options: RunOptions) -> Checked:
 
     The cache folders are examined only once, before anything runs: a worker could change their content.
     """
+    if options.executor != LOCAL or options.address or options.lab:
+        from runner.run.fleet.start import check_fleet
+
+        check_fleet(options)
     options, profile = with_profile(options)
     if options.share_across_folders and options.isolation != "worker":
         raise UsageError(
@@ -117,8 +122,10 @@ def choose(options: RunOptions, profile: Profile | None = None, failed: Failed |
 
 
 def _of_shard(options: RunOptions, whole: Sequence[Case]) -> list[Case]:
-    shard = Shard.parse(options.shard) if options.shard else None
-    return [case for case in whole if shard is None or shard.holds(case)]
+    if not options.shard:
+        return list(whole)
+    holds = member_of(whole, Shard.parse(options.shard), options.shard_by)
+    return [case for case in whole if holds(case)]
 
 
 def _chosen(options: RunOptions, suite: Suite, waivers: Waivers, failed: Failed | None) -> Selection:

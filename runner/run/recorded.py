@@ -30,9 +30,13 @@ _LARGEST = 64 << 20
 """The maximum size in bytes of a file that is compared with a digest; no spec is as large."""
 
 
-def surroundings_then(header: RunHeader) -> Surroundings:
-    """Return the surroundings of the run's machine for conditions, without a backend."""
-    facts = header.environment
+def surroundings_then(header: RunHeader, result: CaseResult | None = None) -> Surroundings:
+    """Return the surroundings of the machine of a run, or of the node that a result names, for conditions, without a backend."""
+    return surroundings_of_record(result.node if result is not None and result.node else header.environment)
+
+
+def surroundings_of_record(facts: Mapping[str, str]) -> Surroundings:
+    """Return the surroundings that recorded facts of a machine give."""
     python = (
         tuple(int(number) for number in facts["python"].split(".") if number.isdecimal()) if "python" in facts else sys.version_info[:3]
     )
@@ -153,7 +157,8 @@ def _read(header: RunHeader, results: Sequence[CaseResult]) -> _Then:
 
 def _problems(then: _Then, case: Case, result: CaseResult, folder: Path) -> list[str]:
     backend = then.suite.backends.by_name[case.backend]
-    here = surroundings(backend, then.known, case.target)
+    known = surroundings_of_record(result.node) if result.node else then.known
+    here = surroundings(backend, known, case.target)
     found = (
         rejudge.disagreement(case, backend, here, result, folder / result.folder)
         or rejudge.of_attempts(case, backend, here, result, folder)

@@ -57,6 +57,8 @@ class Machine:
     facts: Mapping[str, Any] = field(default_factory=dict)
     targets: Mapping[str, str] = field(default_factory=dict)
     """Why each target cannot be compiled for here, empty where it can; without targets whose compiler was not tried."""
+    packages: Mapping[str, bool] | None = None
+    """Which top-level packages another machine has, of those that cases need; None for the machine of this process, which looks itself."""
     answers: Mapping[str, str] | None = None
     """What the predicates of ``call`` returned or raised, by path, in words; None before a worker has called them."""
 
@@ -180,7 +182,11 @@ def _gpu_memory(machine: Machine, argument: str) -> Answer:
 
 
 def _module(machine: Machine, argument: str) -> Answer:
-    return YES if _is_installed(argument.split(".")[0]) else _no(f"the module {argument} is not installed")
+    return YES if _has_package(machine, argument.split(".")[0]) else _no(f"the module {argument} is not installed")
+
+
+def _has_package(machine: Machine, package: str) -> bool:
+    return _is_installed(package) if machine.packages is None else machine.packages.get(package, False)
 
 
 @functools.cache
@@ -255,7 +261,7 @@ def _simulated(machine: Machine, argument: str) -> Answer:
 
 def _call(machine: Machine, argument: str) -> Answer:
     package = argument.replace(":", ".").split(".")[0]
-    if not _is_installed(package):
+    if not _has_package(machine, package):
         return _no(f"{argument}() cannot be called: the module {package} is not installed")
     if machine.answers is None:
         return _unknown(f"what {argument}() returns is known only when torch runs")
@@ -268,7 +274,7 @@ def _device(machine: Machine, argument: str) -> Answer:
     package = wanted.module.partition(".")[0]
     if machine.torch is None:
         return _no(machine.no_torch)
-    if not _is_installed(package):
+    if not _has_package(machine, package):
         return _no(f"the package {package} is not installed, whose module registers the device {wanted.kind}")
     if machine.answers is None:
         return _unknown(f"whether torch sees a device {wanted.kind} is known only when torch runs")

@@ -60,6 +60,8 @@ EXECUTION = Execution(
     problem="a problem",
     left_over="a process",
     contaminated="torch.add",
+    node="epyc",
+    unrun="no node is left",
 )
 
 

@@ -33,6 +33,8 @@ LINES = {
     "schema": "schema",
     "lsp": "lsp",
     "watch": "watch",
+    "node": "node join --address head:6379",
+    "plan": "plan --shards 2",
 }
 
 
@@ -78,6 +80,7 @@ def test_merge_and_its_files() -> None:
 def test_the_journal_records_every_option_under_its_name() -> None:
     """What --resume and merge compare: a journal of an older version has these names and texts."""
     assert option_texts(run_options()) == {
+        "address": "",
         "against": "",
         "backend": "",
         "backends": "",
@@ -85,6 +88,7 @@ def test_the_journal_records_every_option_under_its_name() -> None:
         "bench": "",
         "code-quality": "",
         "ctrf": "",
+        "executor": "local",
         "fail-fast": "",
         "failed-in": "",
         "flaky": "fail",
@@ -94,6 +98,7 @@ def test_the_journal_records_every_option_under_its_name() -> None:
         "jobs": "auto",
         "junit": "",
         "junit-flavour": "default",
+        "lab": "",
         "last-failed": "",
         "memory-limit": "auto",
         "min-executed": "1",
@@ -111,6 +116,7 @@ def test_the_journal_records_every_option_under_its_name() -> None:
         "select": "",
         "service": "",
         "shard": "",
+        "shard-by": "id",
         "share-across-folders": "",
         "shuffle": "",
         "tag": "",

@@ -70,6 +70,7 @@ FULL = CaseResult(
     gpus=(0, 1),
     warmup_begun="2026-10-07T12:00:00.250+00:00",
     warmup=1.25,
+    node={"name": "epyc", "image": "torch-2.13"},
     after=3,
     company="FAIL after 3 other cases in a shared worker: close: expected ...",
     folder="cases/0001",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from runner.core.options.executing import AuditOptions, ExecutionOptions, RunOptions, ShrinkOptions, WatchOptions
+from runner.core.options.fleet import NodeOptions, PlanOptions
 from runner.core.options.runs import (
     DiffOptions,
     DoctorOptions,
@@ -47,7 +48,9 @@ __all__ = [
     "LspOptions",
     "MergeOptions",
     "NewOptions",
+    "NodeOptions",
     "Options",
+    "PlanOptions",
     "ReportOptions",
     "ReproOptions",
     "RunOptions",
@@ -85,6 +88,8 @@ Options: TypeAlias = (
     | SchemaOptions
     | LspOptions
     | WatchOptions
+    | NodeOptions
+    | PlanOptions
 )
 
 OPTIONS: Mapping[str, type[Options]] = {
@@ -110,6 +115,8 @@ OPTIONS: Mapping[str, type[Options]] = {
     "schema": SchemaOptions,
     "lsp": LspOptions,
     "watch": WatchOptions,
+    "node": NodeOptions,
+    "plan": PlanOptions,
 }
 """The class of each command's options."""
 

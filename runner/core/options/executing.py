@@ -60,6 +60,14 @@ class RunOptions(ExecutionOptions):
     order: str = "longest-first"
     last_failed: bool = False
     """Select what failed in the run ``latest``; ``check`` turns it into ``failed_in`` with that run's id."""
+    shard_by: str = "id"
+    """How ``shard`` divides: ``id`` or ``label``."""
+    executor: str = "local"
+    """``local``, or ``ray``: the nodes of a lab."""
+    address: str | None = None
+    """The head of the Ray cluster."""
+    lab: Path | None = None
+    """The file of the lab, which the nodes that joined must match."""
     failed_in: str | None = None
     """A run: its failed cases are selected."""
 

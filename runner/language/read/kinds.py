@@ -91,4 +91,12 @@ PROFILE = Kind(
     marks=frozenset(["profile", "levels"]),
     form="a profile is a map with the keys profile, version, summary, torch and levels: {P0: {required: [{cases: GLOB, backend: NAME}]}}",
 )
-KINDS = (SPEC, DEFAULTS, BACKENDS, WAIVERS, PROFILE)
+LAB = Kind(
+    name="lab",
+    article="the file of a lab",
+    keys=frozenset(["lab", "nodes"]),
+    marks=frozenset(["lab"]),
+    file_name="lab.yaml",
+    form="a lab is a map with the keys lab and nodes: {NAME: {count: 1, vendor: nvidia, torch: 2.13.0+cu130}}",
+)
+KINDS = (SPEC, DEFAULTS, BACKENDS, WAIVERS, PROFILE, LAB)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from runner.core.case import CaseId
 from runner.core.header import RunFooter, RunHeader
 from runner.core.outcomes import Outcome
-from runner.core.results import CaseResult
+from runner.core.results import NODE_LOST, CaseResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +27,8 @@ class Run:
 
     @property
     def has_come_to_its_end(self) -> bool:
-        """True when nothing is left to run: it was neither cut off nor interrupted."""
-        return self.footer is not None and not self.footer.interrupted
+        """True when nothing is left to run: it was neither cut off nor interrupted, and no case lost its nodes."""
+        return self.footer is not None and not self.footer.interrupted and not any(map(_lost_its_node, self.results))
 
     @property
     def finished(self) -> tuple[CaseResult, ...]:
@@ -39,6 +39,10 @@ class Run:
     def has_something(self) -> bool:
         """Whether a resumed run keeps anything: a result, or an attempt of a case without a result."""
         return bool(self.finished or self.attempts)
+
+
+def _lost_its_node(result: CaseResult) -> bool:
+    return result.outcome is Outcome.NOT_RUN and result.failure_type == NODE_LOST
 
 
 def digest_of_selection(digests: Mapping[str, str]) -> str:

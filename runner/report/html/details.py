@@ -11,6 +11,7 @@ from runner.core.expectation import Status
 from runner.core.outcomes import PASSED
 from runner.core.protocol import Json
 from runner.core.results import AppliedWaiver, Attempt, CaseResult, Verdict
+from runner.report import node_lines
 from runner.report.html.observed import CODE_OF_CASE, facts_of, names_of, observation_of, pieces_of
 from runner.report.html.scripts import Strings, clipped, clipped_end, script
 
@@ -83,7 +84,7 @@ class Details:
             "target": of(result.target),
             "level": of(result.level),
             "digest": of(result.digest),
-            "notes": [*map(of, result.notes)],
+            "notes": [*map(of, [*result.notes, *node_lines(result)])],
             "attachments": [*map(of, result.attachments)],
             "files": [of(name) for name in result.evidence if name not in names_of(result)],
             "benches": result.benches_left_out,

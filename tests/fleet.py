@@ -1,0 +1,163 @@
+"""A fleet without Ray and without processes: nodes that answer as agents do, and that fail in the ways that a test names."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from runner.execute.base import Execution, Job
+from runner.execute.ray import bundle
+from runner.execute.ray.frames import Frame, FrameReader, pack, unpack
+from runner.execute.ray.link import Came, Event, Lost, Node, Opened
+from runner.execute.ray.node_facts import machine_as_json
+from runner.run.fleet import start
+from runner.system import availability
+from runner.system.installed_torch import installed_torch
+from tests.fakes import ENDED, FACTS, close_facts, close_leaf, observation, seen
+
+Answer = Callable[[Job], Execution | None]
+
+
+def passes(job: Job) -> Execution | None:
+    """Return what a healthy worker sends of a case of two expectations: of a canary what it must be, of any other case a PASS."""
+    assert job.plan is not None
+    case_id = job.plan["id"]
+    graphs = {"stats": {"unique_graphs": 1}}
+    facts = seen(measured={"0": close_facts(close_leaf())}, counters={"inductor": {"fxgraph_cache_miss": 1}, **graphs})
+    return Execution(job=job, observation=observation(facts, id=case_id), ending=ENDED, seconds=0.01, isolation="fork", worker=1)
+
+
+def all_graphs(count: int) -> Answer:
+    """Return answers of a worker whose compiler captures so many graphs: with one, the canaries have their known verdicts."""
+
+    def answer(job: Job) -> Execution | None:
+        found = passes(job)
+        assert found is not None
+        found.observation["steps"][0]["counters"]["stats"] = {"unique_graphs": count}
+        return found
+
+    return answer
+
+
+@dataclass
+class FakeNode:
+    """One node. ``answer`` makes the execution of a job; None means that it never ends."""
+
+    name: str
+    answer: Answer = passes
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    dies_after: int = -1
+    """The number of cases after which it is lost, with the jobs that it has."""
+    clock: float = 0.0
+    source: str = ""
+    hello: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    ran: list[str] = field(default_factory=list)
+    """The ids of the cases that it ended, without canaries."""
+    speaks_after_death: bool = False
+
+    def take(self, frame: Frame) -> list[bytes]:
+        match frame.kind:
+            case "begin":
+                return [pack({**self._hello(frame), **self.hello})]
+            case "check":
+                return [pack({"kind": "checked", **self._state()})]
+            case "job":
+                return self._run(frame.message)
+        return []
+
+    def _hello(self, frame: Frame) -> dict[str, Any]:
+        packages = dict.fromkeys(frame.message["packages"], True)
+        machine = replace(availability.inspect_files(installed_torch()), packages=packages)
+        provenance = {"host": f"host-of-{self.name}", "image": f"image-of-{self.name}"}
+        source = self.source or bundle.digest()
+        return {
+            "kind": "hello",
+            "machine": machine_as_json(machine),
+            "provenance": provenance,
+            "source": source,
+            "jobs": 2,
+            **self._state(),
+        }
+
+    def _state(self) -> dict[str, Any]:
+        return {"clock": time.time() + self.clock, "free": 1 << 40, "gpus": []}
+
+    def _run(self, message: Mapping[str, Any]) -> list[bytes]:
+        job = Job.from_json(message["job"])
+        if job.plan is None:
+            installed = installed_torch()
+            assert installed is not None
+            facts = {**FACTS, "torch": installed.version, "torch_git": installed.git, "torch_root": str(installed.root), **self.facts}
+            done: Execution | None = Execution(job=job, observation=facts, ending=ENDED, seconds=0.1, isolation="fork")
+        else:
+            done = self.answer(job)
+        if done is None:
+            return []
+        if job.plan is not None and not job.name.startswith("canary"):
+            self.ran.append(str(job.plan["id"]))
+        sent = dataclasses.asdict(done)
+        del sent["job"]
+        return [pack({"kind": "ended", "token": message["token"], "execution": {**sent, "files": []}})]
+
+
+class FakeLink:
+    """Delivers what nodes answer, in turn."""
+
+    lease_seconds = 0.0
+
+    def __init__(self, nodes: Sequence[FakeNode]) -> None:
+        self.is_lost = False
+        self.fakes = {node.name: node for node in nodes}
+        self._readers: dict[str, FrameReader] = {}
+        self._events: list[Event] = []
+        self._dead: set[str] = set()
+        self.is_closed = False
+
+    def nodes(self) -> Sequence[Node]:
+        return [Node(key=f"key-{name}", name=name, labels=fake.labels) for name, fake in self.fakes.items()]
+
+    def open(self, node: Node, variables: Mapping[str, str]) -> None:
+        self._readers[node.key] = FrameReader()
+        self._events.append(Opened(node.key))
+
+    def send(self, key: str, data: bytes) -> None:
+        if key not in self._readers:
+            return
+        fake = self.fakes[key.removeprefix("key-")]
+        for frame in self._readers[key].feed(data):
+            if key in self._dead and not fake.speaks_after_death:
+                return
+            events: list[Event] = [Came(key, unpack(answer)) for answer in fake.take(frame)]
+            if key not in self._dead and fake.dies_after >= 0 and len(fake.ran) >= fake.dies_after and frame.kind == "job":
+                self._dead.add(key)
+                events = [Lost(key, "its plug was pulled"), *(events if fake.speaks_after_death else [])]
+            self._events += events
+
+    def wait(self, seconds: float, wake: int | None) -> Sequence[Event]:
+        assert self._events or not seconds, "nothing comes any more: a real run would wait for a time limit"
+        events, self._events = self._events, []
+        return events
+
+    def close_node(self, key: str) -> None:
+        self._readers.pop(key, None)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def use_fleet(monkeypatch: pytest.MonkeyPatch, *nodes: FakeNode) -> FakeLink:
+    """Let runs with ``--executor ray`` of this process use these nodes."""
+    link = FakeLink(nodes)
+    installed = installed_torch()
+    assert installed is not None
+    monkeypatch.setitem(FACTS, "torch", installed.version)  # what a fake executor of this machine reports
+    monkeypatch.setattr(start, "require_ray", lambda: None)
+    monkeypatch.setattr(start, "link_of", lambda options: link)
+    return link
+
+
+RAY = ("--executor", "ray", "--address", "head:6379")

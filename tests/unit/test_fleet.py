@@ -1,0 +1,281 @@
+"""Runs on a fleet whose nodes are fakes: placement, tokens, losses, health checks, provenance, resume. Real nodes: test_fleet_on_ray."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.cli.parser import main
+from runner.core.diagnostics import InvalidSpecs
+from runner.core.exit_codes import ExitCode
+from runner.core.results import CaseResult
+from runner.execute.base import Execution, Job
+from runner.language.lab import read_lab
+from runner.record.journal import read_run
+from tests.fakes import use_executor
+from tests.fleet import RAY, FakeNode, all_graphs, passes, use_fleet
+
+SPEC = """\
+summary: A product of two matrices is right at every point
+backends: [cpu]
+matrix: {size: [1, 2, 3, 4, 5, 6, 7, 8]}
+function: |
+  def fn(x, y):
+      return x @ y
+inputs: [{rand: [4, "{{ size }}"]}, {rand: ["{{ size }}", 4]}]
+expect: [{close: {to: eager}}]
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "spec.yaml").write_text(SPEC)
+    return tmp_path
+
+
+def run(*more: str, out: str = "out") -> int:
+    return main(["run", "spec.yaml", *RAY, *([] if "--resume" in more else ["--out", out]), *more])
+
+
+def passed(job: Job) -> Execution:
+    found = passes(job)
+    assert found is not None
+    return found
+
+
+def results(out: str = "out") -> dict[str, CaseResult]:
+    found = read_run(Path(out) / "run.jsonl").results
+    assert len({result.case_id for result in found}) == len(found), "a case was counted twice"
+    return {result.case_id: result for result in found}
+
+
+def outcomes(out: str = "out") -> list[str]:
+    return [result.outcome.label for result in results(out).values()]
+
+
+def test_each_result_names_its_node_and_what_the_node_is(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = FakeNode("one", facts={"driver": "570.1"}), FakeNode("two")
+    link = use_fleet(monkeypatch, one, two)
+    assert run() == ExitCode.OK
+    assert outcomes() == ["PASS"] * 8
+    by_node = {result.node["name"]: result.node for result in results().values()}
+    assert set(by_node) == {"one", "two"}
+    assert (by_node["one"]["image"], by_node["one"]["host"], by_node["one"]["driver"]) == ("image-of-one", "host-of-one", "570.1")
+    assert sorted(one.ran + two.ran) == sorted(results())
+    line = "node: name one, host host-of-one, image image-of-one"
+    assert line in Path("out/junit.xml").read_text("utf-8")
+    assert any(line in path.read_text("utf-8") for path in Path("out/report").rglob("*.js"))
+    assert link.is_closed
+
+
+def test_the_jobs_of_a_lost_node_run_elsewhere_and_none_is_counted_twice(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    link = use_fleet(monkeypatch, FakeNode("doomed", dies_after=2), FakeNode("well"))
+    assert run() == ExitCode.OK
+    assert outcomes() == ["PASS"] * 8
+    assert {result.node["name"] for result in results().values()} == {"well"}, "no check of the lost node followed its results"
+    assert "node doomed was lost: its plug was pulled" in capsys.readouterr().err
+    assert set(link.fakes["well"].ran) == set(results())
+
+
+@pytest.mark.nightly(reason="the loss of a node is always tested")
+def test_what_comes_of_a_node_that_was_given_up_is_dropped(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use_fleet(monkeypatch, FakeNode("doomed", dies_after=1, speaks_after_death=True), FakeNode("well"))
+    assert run() == ExitCode.OK
+    assert outcomes() == ["PASS"] * 8
+
+
+def test_cases_without_a_node_are_not_run_with_the_reason_and_a_local_run_resumes_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_fleet(monkeypatch, FakeNode("only", dies_after=3))
+    assert run() == ExitCode.FAILED
+    assert set(outcomes()) == {"NOT_RUN"}
+    assert all("no node is left that can run it (only: its plug was pulled)" in result.reason for result in results().values())
+    use_executor(monkeypatch, passed)
+    assert main(["run", "spec.yaml", "--resume", "out"]) == ExitCode.OK
+    assert outcomes() == ["PASS"] * 8
+    assert {len(result.node) for result in results().values()} == {0}
+
+
+def test_a_local_run_that_was_interrupted_is_resumed_on_nodes_like_its_machine(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(job: Job) -> Execution:
+        signal.raise_signal(signal.SIGINT)
+        return passed(job)
+
+    one, other = FakeNode("one"), FakeNode("other", facts={"driver": "999"})
+    use_fleet(monkeypatch, one, other)
+    use_executor(monkeypatch, interrupted)
+    assert main(["run", "spec.yaml", "--out", "out"]) == ExitCode.INTERRUPTED
+    (done,) = [case for case, result in results().items() if result.outcome.label == "PASS"]
+    assert run("--resume", "out") == ExitCode.OK
+    assert outcomes() == ["PASS"] * 8
+    assert set(one.ran) == set(results()) - {done}
+    assert other.ran == []
+    printed = capsys.readouterr().err
+    assert (
+        "node other is quarantined: it is like no machine of the run that is resumed: the machine's driver is '999' on the node" in printed
+    )
+
+
+def test_sick_nodes_get_no_case(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    sick = {
+        "late": (FakeNode("late", clock=3600.0), "its clock differs by +3600 s"),
+        "wrong": (FakeNode("wrong", answer=all_graphs(2)), "the canary 'canaries/passes[backend=cpu]' must be PASS, and it was FAIL"),
+        "blind": (FakeNode("blind", answer=all_graphs(0)), "the canary 'canaries/passes[backend=cpu]' must be PASS"),
+        "old": (FakeNode("old", source="0" * 64), "it runs another source of this program"),
+        "other": (FakeNode("other", facts={"torch": "2.12.0"}), "the workers import torch 2.12.0 from"),
+        "odd": (FakeNode("odd", facts={"gpus": "many"}), "its facts cannot be read"),
+    }
+    use_fleet(monkeypatch, *(node for node, _ in sick.values()), FakeNode("well"))
+    assert run() == ExitCode.OK
+    assert outcomes() == ["PASS"] * 8
+    lines = capsys.readouterr().err.splitlines()
+    for name, (node, why) in sick.items():
+        assert node.ran == []
+        assert any(f"node {name} is quarantined: " in line and why in line for line in lines), name
+
+
+def test_results_before_a_failed_check_are_executed_again_elsewhere(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node says PASS of everything after its first check, and its last check finds that it does so of false claims too."""
+    first: list[str] = []
+
+    def rots(job: Job) -> Execution | None:
+        if job.name.startswith("canary"):
+            first.append(job.name)
+        return all_graphs(1 if len(first) <= 2 else 2)(job)
+
+    link = use_fleet(monkeypatch, FakeNode("rotten", answer=rots), FakeNode("well"))
+    assert run() == ExitCode.OK
+    assert link.fakes["rotten"].ran, "it ran nothing: the test shows nothing"
+    assert outcomes() == ["PASS"] * 8
+    assert {result.node["name"] for result in results().values()} == {"well"}
+
+
+@pytest.mark.nightly(reason="the loss of a node is always tested")
+def test_a_case_that_takes_two_nodes_with_it_takes_no_third(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "spec.yaml").write_text(SPEC.replace("[1, 2, 3, 4, 5, 6, 7, 8]", "[1]").replace('"{{ size }}"', '"{{ size }}"'))
+    nodes = [FakeNode(name, dies_after=0) for name in ("a", "b", "c")]
+    use_fleet(monkeypatch, *nodes)
+    # canaries are jobs too: the nodes live until they have a case
+    for node in nodes:
+        node.dies_after = -1
+        node.answer = _dies_with_a_case(node)
+    assert run() == ExitCode.FAILED
+    (result,) = results().values()
+    assert result.outcome.label == "NOT_RUN"
+    assert "the nodes that had it were lost before it ended (a: " in result.reason
+    assert sum(node.dies_after == 0 for node in nodes) == 2
+
+
+def _dies_with_a_case(node: FakeNode) -> Any:
+    def answer(job: Job) -> Execution | None:
+        if not job.name.startswith("canary"):
+            node.dies_after = 0
+            return None
+        return passes(job)
+
+    return answer
+
+
+@pytest.mark.nightly(reason="what one of two nodes can run is always tested")
+def test_what_no_node_can_run_is_unavailable_before_anything_is_sent(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "spec.yaml").write_text(f"requires: [{{gpus: '>=2'}}]\n{SPEC}")
+    one = FakeNode("one")
+    use_fleet(monkeypatch, one)
+    assert run() == ExitCode.NOTHING
+    assert set(outcomes()) == {"UNAVAILABLE"}
+    assert one.ran == []
+    assert all("0 GPUs visible, >=2 required" in result.reason for result in results().values())
+
+
+def test_a_case_goes_to_the_node_that_has_what_it_requires(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "spec.yaml").write_text(f"requires: [{{mkldnn: float16}}]\n{SPEC}")
+    use_fleet(monkeypatch, FakeNode("old", facts={"mkldnn": "float32"}), FakeNode("new", facts={"mkldnn": "float32 float16"}))
+    assert run() == ExitCode.OK
+    assert {result.node["name"] for result in results().values()} == {"new"}
+
+
+LAB = """\
+lab: two
+nodes:
+  one:
+    torch: "2.99.0"
+  two:
+    count: 2
+    vendor: cpu
+"""
+
+
+def test_nodes_that_are_not_what_the_lab_says_are_not_used(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "lab.yaml").write_text(LAB)
+    nodes = [FakeNode(name, labels={"torch-conformance/name": name}) for name in ("one", "two", "three")]
+    use_fleet(monkeypatch, *nodes)
+    assert run("--lab", "lab.yaml") == ExitCode.OK
+    assert {result.node["name"] for result in results().values()} == {"two"}
+    printed = capsys.readouterr().err
+    assert "node one is quarantined: lab.yaml:4:12: torch is 2.99.0 there, and 2." in printed
+    assert "node three is quarantined: it is not in lab.yaml (nodes there: one, two)" in printed
+    assert "lab.yaml:5:3: the lab has 2 of two, and 1 can be used" in printed
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("lab: a\nnodes: {b: {cont: 2}}\n", "lab.yaml:2:13: unknown key 'cont' in node"),
+        ("lab: a\nnodes: {b: {torch: '>=x'}}\n", "lab.yaml:2:20: "),
+        ("lab: a\nnodes: {b: {shares: 2}}\n", "lab.yaml:2:21: shares without a split"),
+        ("lab: a\n", "lab.yaml:1:1: "),
+    ],
+)
+def test_problems_of_a_lab_have_positions(here: Path, text: str, problem: str) -> None:
+    (here / "lab.yaml").write_text(text)
+    with pytest.raises(InvalidSpecs) as found:
+        read_lab(Path("lab.yaml"))
+    assert any(str(one).startswith(problem) for one in found.value.diagnostics), found.value.diagnostics
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--executor", "ray"], "--executor ray: which cluster?"),
+        (["--address", "a:1"], "--address has no effect with --executor local"),
+        (["--lab", "lab.yaml"], "--lab has no effect with --executor local"),
+    ],
+)
+def test_options_of_a_fleet_that_contradict_each_other(
+    here: Path, capsys: pytest.CaptureFixture[str], words: list[str], problem: str
+) -> None:
+    assert main(["run", "spec.yaml", *words]) == ExitCode.USAGE
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.nightly(reason="runs of shards by id are always tested in test_merge.py")
+def test_the_shards_of_a_work_order_are_what_runs_execute(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "other.yaml").write_text(f"requires: [{{module: json}}]\n{SPEC}")
+    assert main(["plan", "spec.yaml", "other.yaml", "--shards", "3", "--by", "label"]) == ExitCode.OK
+    order = json.loads(capsys.readouterr().out)
+    assert order["cases"] == sum(shard["cases"] for shard in order["shards"]) == 16
+    assert len({shard["label"] for shard in order["shards"]}) == 2
+    use_executor(monkeypatch, passed)
+    for shard in order["shards"]:
+        assert main(shard["command"][1:]) in (ExitCode.OK, ExitCode.NOTHING)
+        assert len(results(shard["out"])) == shard["cases"]
+    assert main(order["merge"][1:]) == ExitCode.OK
+    assert len(results("whole")) == 16
+
+
+def test_fewer_shards_than_labels_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "other.yaml").write_text(f"requires: [{{module: json}}]\n{SPEC}")
+    assert main(["plan", "spec.yaml", "other.yaml", "--shards", "1", "--by", "label"]) == ExitCode.USAGE
+    assert "1 shards by label: the selection has 2 labels" in capsys.readouterr().err
