@@ -104,6 +104,14 @@ def opened() -> SpecCache | None:
         return None
 
 
+def refusal() -> str:
+    """Return why an existing cache is not used; empty if nothing speaks against it, or if there is none."""
+    try:
+        return "" if not folder().is_dir() or opened() else f"{folder()} cannot be read"
+    except UsageError as error:
+        return str(error)
+
+
 def usage() -> tuple[int, int]:
     """Return the number of files and their size in bytes."""
     sizes = [file.lstat().st_size for file in _files(folder())]

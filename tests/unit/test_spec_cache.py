@@ -150,6 +150,18 @@ def test_links_and_defaults_that_extend_are_read_each_time(specs: Path) -> None:
     assert warm(specs).cached == 2
 
 
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "tests/specs/invalid").glob("*.yaml"))[::40])
+def test_bad_input_beside_a_warm_cache(specs: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    warm(specs)
+    (specs / "bad.yaml").write_bytes((ROOT / f"tests/specs/invalid/{name}.yaml").read_bytes())
+    printed = []
+    for options in ([], [], ["--no-cache"]):
+        assert main(["validate", "specs", *options]) == ExitCode.USAGE
+        printed.append(capsys.readouterr())
+    assert printed[0] == printed[1] == printed[2]
+    assert listing([specs]).cached == 3
+
+
 def test_two_files_with_one_id_are_found_in_the_cache(specs: Path) -> None:
     found = warm(specs)
     assert not found.problems
