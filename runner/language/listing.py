@@ -1,6 +1,7 @@
 """The cases of specs as they are listed. What specs without a problem gave is cached; every other spec is read and checked each time."""
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from runner.core.collector import collector_paused
 from runner.core.diagnostics import Diagnostic, UsageError
-from runner.core.listed import ListedCase, as_rows, duplicate_ids, from_rows, listed
+from runner.core.listed import ListedCase, duplicate_ids, listed
 from runner.core.protocol import Json
 from runner.language.backends import Backends, read_backends
 from runner.language.read import outside
 from runner.language.read.files import DefaultsReader, SpecPath, discover
+from runner.language.read.listed_rows import as_rows, from_rows
 from runner.language.spec_keys import SpecKeys, working_folder
 from runner.system import spec_cache
 from runner.system.installed_torch import installed_torch
@@ -97,7 +99,8 @@ class _Known:
         keys = SpecKeys(documents, installed_torch())
         named = b"\0".join(os.fsencode(os.path.abspath(path)) for path in [*paths, Path("/"), *backend_files])
         name = hashlib.blake2b(working_folder() + b"\0" + named, digest_size=16).hexdigest()
-        content = cache.read(name)
+        body = cache.read(name)
+        content: Json = None if body is None else json.loads(body)
         if content is None or content["state"] != keys.state.hex():
             return cls(cache=cache, name=name, keys=keys, entries={})
         asked = [(question, text) for question, text, _ in content["asked"]]
@@ -124,7 +127,8 @@ class _Known:
         number = {question: index for index, question in enumerate(asked)}
         specs = {key: {**entry, "asked": [number[question] for question in entry["asked"]]} for key, entry in entries.items()}
         questions = [[*question, self.answers[question]] for question in asked]
-        self.cache.write(self.name, {"state": self.keys.state.hex(), "asked": questions, "specs": specs})
+        content = {"state": self.keys.state.hex(), "asked": questions, "specs": specs}
+        self.cache.write(self.name, json.dumps(content, separators=(",", ":")).encode("ascii"))
 
 
 class _Reading:

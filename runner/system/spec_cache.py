@@ -1,4 +1,4 @@
-"""The cache of specs: files that ``list`` and ``validate`` keep of specs without a problem. Content is JSON and is never executed.
+"""The cache of specs: files that ``list`` and ``validate`` keep of specs without a problem. Content is data and is never executed.
 
 A file begins with a keyed digest of its content. The key lies beside the files and only its user can read it, so a file that was changed,
 or written by somebody without the key, is not used. Code of the same user can read the key, as it can change the specs themselves; that is
@@ -8,7 +8,6 @@ why a run, and everything else that decides an outcome, reads the specs and neve
 import contextlib
 import hashlib
 import hmac
-import json
 import os
 import secrets
 import stat
@@ -16,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.core.diagnostics import UsageError
-from runner.core.protocol import Json
 from runner.system.cache_dirs import VARIABLE, home, private_folder
 from runner.system.safe_open import open_untrusted
 
@@ -37,7 +35,7 @@ class SpecCache:
     folder: Path
     key: bytes
 
-    def read(self, name: str) -> Json:
+    def read(self, name: str) -> bytes | None:
         """Return the content of a file; None if there is none, or if it was not written with the key."""
         try:
             with open_untrusted(self._path(name)) as stream:
@@ -49,11 +47,10 @@ class SpecCache:
         if len(data) > MOST_BYTES or not data.startswith(_MAGIC):
             return None
         is_ours = hmac.compare_digest(data[len(_MAGIC) : start], self._digest(name, data[start:]))
-        return json.loads(data[start:]) if is_ours else None
+        return data[start:] if is_ours else None
 
-    def write(self, name: str, content: Json) -> None:
+    def write(self, name: str, body: bytes) -> None:
         """Replace a file. A disk that is full, or a folder that cannot be written, leaves the old one."""
-        body = json.dumps(content, separators=(",", ":")).encode("ascii")
         data = b"".join([_MAGIC, self._digest(name, body), body])
         if len(data) > MOST_BYTES:
             return

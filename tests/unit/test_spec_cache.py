@@ -11,11 +11,12 @@ import pytest
 from runner.cli.parser import main
 from runner.core.diagnostics import Severity
 from runner.core.exit_codes import ExitCode
-from runner.core.listed import as_rows, from_rows, listed
+from runner.core.listed import listed
 from runner.language import listing as module
 from runner.language import spec_keys
 from runner.language.listing import Listing, listing
 from runner.language.read import outside
+from runner.language.read.listed_rows import as_rows, from_rows
 from runner.system import spec_cache
 from tests.fakes import shipped_suite
 
