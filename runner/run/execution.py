@@ -19,6 +19,7 @@ from runner.run.preparation import Prepared
 from runner.run.repro import repro
 from runner.run.results import result_of_unavailable
 from runner.run.retries import run_rounds
+from runner.run.sharing import of_run, state_of
 from runner.system import availability
 from runner.system.capabilities import Machine
 from runner.system.installed_torch import installed_torch
@@ -70,7 +71,11 @@ class Execution:
         suite, waivers = self._selection.suite, self._selection.waivers
         prepared = self._prepared
         scheduling, executors = prepared.scheduling, prepared.executors
-        return CaseRunner(self._options, suite, waivers, cases, self._folder, prepared.workers, glance, scheduling, recorded, executors)
+        state = state_of(installed_torch())
+        sharing = of_run(self._options.isolation, self._options.history, state, cases, self._folder.run_id)
+        return CaseRunner(
+            self._options, suite, waivers, cases, self._folder, prepared.workers, glance, scheduling, recorded, executors, sharing
+        )
 
     def _take_unavailable(self, cases: Sequence[Case], machine: Machine) -> list[Case]:
         """Record the cases that cannot run here; return the others."""
