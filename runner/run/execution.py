@@ -64,6 +64,8 @@ class Execution:
             resume.check_executions(self._options.resume or "", self._selection, self._folder, self._ledger.executions, machine, known)
             self._ledger.take_killed()
             self._run_cases(runner, self._take_unavailable(waiting, machine), known)
+            for note in runner.notes:
+                self._emit(Note(text=note))
             return [*runner.warnings, *self._audit.warnings()]
 
     def _case_runner(self, cases: Sequence[Case], recorded: Sequence[Case]) -> CaseRunner:

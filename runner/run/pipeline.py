@@ -79,6 +79,11 @@ class CaseRunner:
         learnt = () if self._sharing is None else self._sharing.warnings
         return [*learnt, *self._retries.warnings, *self._results.warnings, *self._executor.warnings]
 
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know of the execution of the cases, besides warnings."""
+        return [self._sharing.summary] if self._sharing is not None and self._sharing.summary else []
+
     def on_interrupt(self, interrupts: Interrupts, say: Callable[[str], None], show: Callable[[Activity], None]) -> None:
         """Start no further case after one interrupt, and raise ``KeyboardInterrupt`` after two; report the activity to ``show``."""
         reported: list[int] = []

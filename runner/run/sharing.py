@@ -73,10 +73,11 @@ class Sharing:
         self._set(result.case_id, after)
         if after.forbidden:
             self._accused[result.case_id] = _Difference(print=found, before=tuple(before), is_of_print=after == known.after_shared(found))
+        count = len(before)
         before.append(str(result.case_id))
-        return (
-            f"{result.outcome.label} after {len(before) - 1} other cases in a shared worker: {after.forbidden}" if after.forbidden else ""
-        )
+        if not after.forbidden:
+            return ""
+        return f"{result.outcome.label} after {count} other case{'' if count == 1 else 's'} in a shared worker: {after.forbidden}"
 
     def _take_own(self, case_id: str, found: Print) -> None:
         known, difference = self._of(case_id), self._accused.pop(case_id, None)
@@ -100,11 +101,14 @@ class Sharing:
         self._changed[self._keys[case_id]] = known
 
     @property
-    def warnings(self) -> Iterator[str]:
-        """What the run has learnt, for its journal."""
+    def summary(self) -> str:
+        """How many of the cases that may share were executed where; empty without such a case."""
         counts = Counter(self._places.values())
-        if counts:
-            yield "sharing: " + ", ".join(f"{counts[place]} {place.value}" for place in Place if counts[place])
+        return "sharing: " + ", ".join(f"{counts[place]} {place.value}" for place in Place if counts[place]) if counts else ""
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """What the run has forbidden."""
         yield from (f"sharing: {case_id} no longer shares a worker: {why}" for case_id, why in self._forbidden.items())
 
     def close(self) -> None:

@@ -53,7 +53,8 @@ def test_a_case_that_changes_its_worker_is_found_and_forbidden(tmp_path: Path) -
     for name, act in zip(ORDER, (CONTAMINATES, IS_CHANGED, INNOCENT), strict=True):
         (tmp_path / "specs" / f"{name}.yaml").write_text(SPEC.format(act=act))
 
-    learnt, _ = run(tmp_path, 1)
+    learnt, said = run(tmp_path, 1)
+    assert "sharing: 3 learning" in said
     assert {result.isolation for result in learnt.values()} == {"fork"}
 
     tried, said = run(tmp_path, 2)

@@ -90,7 +90,7 @@ def test_values_that_no_version_writes_are_refused(tmp_path: Path, own: str, cap
     connection.close()
     sharing = Sharing(file, "one", [], "run")
     assert "so cases run alone" in capsys.readouterr().err
-    assert [*sharing.warnings] == []
+    assert (sharing.summary, [*sharing.warnings]) == ("", [])
 
 
 def test_the_state_names_torch_its_commit_and_the_runner() -> None:
