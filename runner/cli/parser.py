@@ -112,6 +112,7 @@ def _validate(commands: "_Commands") -> None:
     selecting.waiver_files(command)
     selecting.profile(command, "also check this profile, with the specs, backends and waivers that it names")
     command.add_argument("--json", action="store_true", help="print the problems as JSON")
+    selecting.spec_cache(command)
 
 
 def _list(commands: "_Commands") -> None:
@@ -127,6 +128,7 @@ def _list(commands: "_Commands") -> None:
     )
     command.add_argument("--json", action="store_true", help="print an array of objects; with --coverage one object")
     ledger_options.of_list(command)
+    selecting.spec_cache(command)
 
 
 def _run(commands: "_Commands") -> None:
@@ -148,7 +150,7 @@ def _run(commands: "_Commands") -> None:
     ledger_options.of_run(command)
     recorded_options.of_run(command)
     fleet_options.of_run(command)
-    _isolation(command)
+    _isolation(command, learns=True)
 
 
 def _jobs_and_deadlines(command: argparse.ArgumentParser) -> None:
@@ -284,18 +286,20 @@ def _doctor(commands: "_Commands") -> None:
     command.add_argument("--json", action="store_true", help="print one object")
 
 
-def _isolation(command: argparse.ArgumentParser) -> None:
+def _isolation(command: argparse.ArgumentParser, *, learns: bool = False) -> None:
+    auto = "; auto: the cases that earlier runs of the history showed to be the same in a shared worker as alone share one"
     command.add_argument(
         "--isolation",
-        choices=["case", "worker", "none", "process"],
+        choices=["case", "worker", "none", "process", *(["auto"] if learns else [])],
         default="case",
         help="case: a process for each case, forked from a warm zygote (default); worker: the cases of a folder share a worker, which is "
-        "cleaned between cases, if their specs allow it; none: one process for all cases; process: a new Python for each case",
+        "cleaned between cases, if their specs allow it; none: one process for all cases; process: a new Python for each case"
+        + (auto if learns else ""),
     )
     command.add_argument(
         "--share-across-folders",
         action="store_true",
-        help="with --isolation worker: specs of several folders may share a worker; their authors must trust each other",
+        help="with --isolation worker or auto: specs of several folders may share a worker; their authors must trust each other",
     )
 
 

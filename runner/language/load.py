@@ -12,6 +12,7 @@ from runner.core.case import Case
 from runner.core.collector import collector_paused
 from runner.core.conditions import BadRange, Surroundings
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, did_you_mean, errors
+from runner.core.listed import duplicate_ids
 from runner.core.targets import BACKEND, SIMULATED
 from runner.language.backends import Backends, read_backends
 from runner.language.check.covers import covers_problems
@@ -19,7 +20,7 @@ from runner.language.check.matrix import unused_key_problems
 from runner.language.check.spec import check
 from runner.language.check.templates import check_backends, check_templates
 from runner.language.check.whole_templates import as_first_case
-from runner.language.expand.cases import duplicate_ids, expand
+from runner.language.expand.cases import expand
 from runner.language.expand.options import SECTIONS
 from runner.language.names.once_per_process import spy_warnings
 from runner.language.names.torch_names import NameTables
@@ -152,24 +153,21 @@ def _inspect(
     problems: list[Diagnostic],
     texts: Mapping[Path, bytes] = _AS_IT_IS,
 ) -> Inspection:
-    parts = _read_all(specs, problems, texts)
-    backends = read_backends(backend_files, problems)
-    installed = OTHER_TORCH.get() or installed_torch()
-    names = NameTables.load(installed)
-    here = known or surroundings_of(installed.version if installed else None, None)
+    defaults = DefaultsReader()
+    parts = [part for spec in specs if (part := read_part(spec, defaults, problems, texts.get(spec.path))) is not None]
+    problems.extend(defaults.problems)
+    shared = shared_of(read_backends(backend_files, problems), known, problems)
     cases: list[Case] = []
-    wrong_backends = check_backends(backends, names)
-    problems.extend(wrong_backends)
     for part in parts:
-        problems.extend(_check_part(part, cases, _Shared(backends=backends, names=names, here=here, is_valid=not wrong_backends)))
+        problems.extend(check_part(part, cases, shared))
     problems.extend(duplicate_ids(cases))
     documents = tuple(document for part in parts for document in (*part.anatomy.spec.defaults, part.anatomy.document))
-    suite = Suite(cases=tuple(cases), backends=backends, documents=documents)
+    suite = Suite(cases=tuple(cases), backends=shared.backends, documents=documents)
     return Inspection(suite=suite, problems=tuple(problems), anatomies=tuple(part.anatomy for part in parts))
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     """A spec, or its readable part."""
 
     anatomy: Anatomy
@@ -180,7 +178,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Shared:
+class Shared:
     """The context for the checks of all specs."""
 
     backends: Backends
@@ -190,7 +188,17 @@ class _Shared:
     """Whether the options of all backends are valid."""
 
 
-def _check_part(part: _Part, cases: list[Case], shared: _Shared) -> list[Diagnostic]:
+def shared_of(backends: Backends, known: Surroundings | None, problems: list[Diagnostic]) -> Shared:
+    """Return what the checks of all specs share, and add the problems of the options of the backends."""
+    installed = OTHER_TORCH.get() or installed_torch()
+    names = NameTables.load(installed)
+    wrong = check_backends(backends, names)
+    problems.extend(wrong)
+    here = known or surroundings_of(installed.version if installed else None, None)
+    return Shared(backends=backends, names=names, here=here, is_valid=not wrong)
+
+
+def check_part(part: Part, cases: list[Case], shared: Shared) -> list[Diagnostic]:
     """Return the semantic problems of a spec, and add its cases."""
     anatomy, gaps = _on_known_backends(part, shared.backends)
     if anatomy is None:
@@ -203,7 +211,7 @@ def _check_part(part: _Part, cases: list[Case], shared: _Shared) -> list[Diagnos
     return [*found, *_expand_into(cases, anatomy, shared)]
 
 
-def _meaning(anatomy: Anatomy, shared: _Shared) -> list[Diagnostic]:
+def _meaning(anatomy: Anatomy, shared: Shared) -> list[Diagnostic]:
     shown, cuts = as_first_case(anatomy, shared.backends)
     unused = unused_key_problems(anatomy, shared.backends)
     found = [*without_follow_ups(check(shown, shared.backends, shared.names), gaps_of(cuts, anatomy.data)), *unused]
@@ -211,7 +219,7 @@ def _meaning(anatomy: Anatomy, shared: _Shared) -> list[Diagnostic]:
     return [*found, *templated, *spy_warnings(anatomy, shared.backends)]
 
 
-def _with_short_form(part: _Part, found: Sequence[Diagnostic], anatomy: Anatomy, shared: _Shared) -> list[Diagnostic]:
+def _with_short_form(part: Part, found: Sequence[Diagnostic], anatomy: Anatomy, shared: Shared) -> list[Diagnostic]:
     """Add the problems of an ``expect`` beside ``steps``, which is ignored otherwise."""
     document = edited(anatomy.document, [("steps",)])
     gaps = part.gaps | gaps_of([("steps",), ("expect",)])
@@ -220,7 +228,7 @@ def _with_short_form(part: _Part, found: Sequence[Diagnostic], anatomy: Anatomy,
     return [*without_follow_ups(found, gaps_of([("expect",)])), *(problem for problem in own if problem not in found)]
 
 
-def _on_known_backends(part: _Part, backends: Backends) -> tuple[Anatomy | None, frozenset[str]]:
+def _on_known_backends(part: Part, backends: Backends) -> tuple[Anatomy | None, frozenset[str]]:
     """Return a spec without backends with an invalid definition; None if no backend is left."""
     anatomy, gaps = part.anatomy, part.gaps
     named = anatomy.data["backends"]
@@ -245,7 +253,7 @@ _OF_POINTS = frozenset(["matrix", "part of matrix", "exclude"])
 
 
 def _problems_of_cases(
-    anatomy: Anatomy, found: Sequence[Diagnostic], gaps: frozenset[str], cases: list[Case], shared: _Shared
+    anatomy: Anatomy, found: Sequence[Diagnostic], gaps: frozenset[str], cases: list[Case], shared: Shared
 ) -> list[Diagnostic]:
     """Return the problems of the cases of a spec with other problems: only its valid sections are expanded."""
     wrong = sections_with(anatomy.document, found)
@@ -283,28 +291,25 @@ _FILL = {"summary": "no summary", "backends": ["cpu"]}
 """Values for missing keys of a spec, so that its other keys can be checked."""
 
 
-def _read_all(specs: Sequence[SpecPath], problems: list[Diagnostic], texts: Mapping[Path, bytes]) -> list[_Part]:
-    defaults = DefaultsReader()
-    parts: list[_Part] = []
-    for spec in specs:
-        inherited = defaults.of(spec)
-        refused = link_problem(spec.path, spec.tree) if os.path.islink(spec.path) else None
-        if refused is not None:
-            problems.append(refused)
-            continue
-        try:
-            document = read_partly(spec.path, content=texts.get(spec.path))
-        except InvalidSpecs as error:
-            problems.extend(error.diagnostics)
-            continue
-        found = readable(with_offline_backend(document), SPEC, Fill(depth=0, values=_FILL))
-        problems.extend(found.problems)
-        if found.document is not None:
-            anatomy = take_apart(SpecFile(document=found.document, area=spec.area, name=spec.path.stem, defaults=inherited))
-            gaps = gaps_of(found.cuts, document.data) | defaults.gaps(spec)
-            parts.append(_Part(anatomy, gaps, tuple(uncertain_regions(document, found.cuts))))
-    problems.extend(defaults.problems)
-    return parts
+def read_part(spec: SpecPath, defaults: DefaultsReader, problems: list[Diagnostic], content: bytes | None) -> Part | None:
+    """Read a spec, or ``content`` in its place, and add its problems; None where nothing of it can be read."""
+    inherited = defaults.of(spec)
+    refused = link_problem(spec.path, spec.tree) if os.path.islink(spec.path) else None
+    if refused is not None:
+        problems.append(refused)
+        return None
+    try:
+        document = read_partly(spec.path, content=content)
+    except InvalidSpecs as error:
+        problems.extend(error.diagnostics)
+        return None
+    found = readable(with_offline_backend(document), SPEC, Fill(depth=0, values=_FILL))
+    problems.extend(found.problems)
+    if found.document is None:
+        return None
+    anatomy = take_apart(SpecFile(document=found.document, area=spec.area, name=spec.path.stem, defaults=inherited))
+    gaps = gaps_of(found.cuts, document.data) | defaults.gaps(spec)
+    return Part(anatomy, gaps, tuple(uncertain_regions(document, found.cuts)))
 
 
 def with_offline_backend(document: Document) -> Document:
@@ -319,7 +324,7 @@ def with_offline_backend(document: Document) -> Document:
     )
 
 
-def _expand_into(cases: list[Case], anatomy: Anatomy, shared: _Shared) -> list[Diagnostic]:
+def _expand_into(cases: list[Case], anatomy: Anatomy, shared: Shared) -> list[Diagnostic]:
     try:
         expanded = expand(anatomy, shared.backends, shared.names, shared.here)
     except InvalidSpecs as error:

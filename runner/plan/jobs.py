@@ -18,6 +18,8 @@ class Isolation(Enum):
     """A shared worker runs several cases one after another, if their specs allow it, and is cleaned between them."""
     NONE = "none"
     """One worker for all cases of an environment, even if their specs forbid it. It is never the runner's process."""
+    AUTO = "auto"
+    """A shared worker for the cases that earlier runs showed to be the same there as alone; for every other case its own."""
     PROCESS = "process"
     """A new Python for each case."""
 

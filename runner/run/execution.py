@@ -21,6 +21,7 @@ from runner.run.recorded import surroundings_of_record
 from runner.run.repro import repro
 from runner.run.results import result_of_unavailable
 from runner.run.retries import run_rounds
+from runner.run.sharing import of_run, state_of
 from runner.system import availability
 from runner.system.capabilities import Machine
 from runner.system.installed_torch import installed_torch
@@ -68,6 +69,8 @@ class Execution:
             self._ledger.take_killed()
             self._run_cases(runner, self._take_unavailable(runner, waiting, machine), known)
             self.unrun = dict(runner.unrun)
+            for note in runner.notes:
+                self._emit(Note(text=note))
             return [*runner.warnings, *self._audit.warnings()]
 
     def _case_runner(self, cases: Sequence[Case], recorded: Sequence[Case]) -> CaseRunner:
@@ -79,7 +82,11 @@ class Execution:
             from runner.run.fleet.start import fleet_runner
 
             return fleet_runner(prepared, self._folder, cases, recorded, glance)
-        return CaseRunner(self._options, suite, waivers, cases, self._folder, prepared.workers, glance, scheduling, recorded, executors)
+        state = state_of(installed_torch())
+        sharing = of_run(self._options.isolation, self._options.history, state, cases, self._folder.run_id)
+        return CaseRunner(
+            self._options, suite, waivers, cases, self._folder, prepared.workers, glance, scheduling, recorded, executors, sharing
+        )
 
     def _take_unavailable(self, runner: CaseRunner, cases: Sequence[Case], machine: Machine) -> list[Case]:
         """Record the cases that cannot run here; return the others."""

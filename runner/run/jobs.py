@@ -16,6 +16,7 @@ from runner.plan.isolation import needs_new_process, why_alone
 from runner.plan.jobs import Environment, Isolation, compiler_of
 from runner.plan.worker_plan import make_plan
 from runner.record.run_folder import RunFolder
+from runner.run.sharing import Sharing
 from runner.system import availability
 from runner.system.capabilities import Machine
 from runner.system.known_secrets import KNOWN
@@ -42,10 +43,12 @@ class Jobs:
         cases: Sequence[Case],
         machine: Machine,
         recorded: Sequence[Case],
+        sharing: Sharing | None = None,
     ) -> None:
         self._options = options
         self._ignores_specs = Isolation(options.isolation) is Isolation.NONE
         """Whether cases share workers even if their specs forbid it."""
+        self._sharing = sharing
         self._scheduling = scheduling
         self._backends = backends
         self._folder = folder
@@ -101,6 +104,8 @@ class Jobs:
         )
 
     def _may_share(self, case: Case) -> bool:
+        if self._sharing is not None and not self._sharing.may_share(case):
+            return False
         return not needs_new_process(case) and (self._ignores_specs or not why_alone(case))
 
     def _environment_of(self, case: Case) -> Environment:

@@ -26,6 +26,7 @@ from runner.run.case_script import write_script
 from runner.run.jobs import FACTS, Jobs, exclusive
 from runner.run.results import Results, result_of_unavailable
 from runner.run.shared_workers import Retries, may_be_of_others, why_retried
+from runner.run.sharing import Sharing
 from runner.system import availability, cache_dirs
 from runner.system.availability import Verdict
 from runner.system.capabilities import Machine
@@ -52,13 +53,15 @@ class CaseRunner:
         scheduling: schedule.SchedulingOptions | None = None,
         recorded: Sequence[Case] = (),
         executors: Makers = EXECUTORS,
+        sharing: Sharing | None = None,
     ) -> None:
         self._scheduling = scheduling or schedule.SchedulingOptions()
         self._workers = 1 if Isolation(options.isolation) is Isolation.NONE else workers
         self._folder = folder
         self._machine = machine
         self._backends = suite.backends.by_name
-        self._jobs = Jobs(options, self._scheduling, suite.backends.by_name, folder, cases, machine, recorded)
+        self._jobs = Jobs(options, self._scheduling, suite.backends.by_name, folder, cases, machine, recorded, sharing)
+        self._sharing = sharing
         self._results = Results(folder.path, suite.backends.by_name, waivers)
         self._retries = Retries()
         self.unrun: Mapping[str, str] = {}
@@ -73,11 +76,19 @@ class CaseRunner:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._executor.close()
+        if self._sharing is not None:
+            self._sharing.close()
 
     @property
     def warnings(self) -> list[str]:
         """Warnings for the user about the execution of the cases."""
-        return [*self._retries.warnings, *self._results.warnings, *self._executor.warnings]
+        learnt = () if self._sharing is None else self._sharing.warnings
+        return [*learnt, *self._retries.warnings, *self._results.warnings, *self._executor.warnings]
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know of the execution of the cases, besides warnings."""
+        return [self._sharing.summary] if self._sharing is not None and self._sharing.summary else []
 
     def on_interrupt(self, interrupts: Interrupts, say: Callable[[str], None], show: Callable[[Activity], None]) -> None:
         """Start no further case after one interrupt, and raise ``KeyboardInterrupt`` after two; report the activity to ``show``."""
@@ -152,9 +163,10 @@ class CaseRunner:
         result = self._results.of(case, execution, known, repro(case))
         here = surroundings(self._backends[case.backend], known, case.target)
         write_script(case, here, self._machine, result, self._folder.path)
-        if may_be_of_others(result, execution):
+        differs = "" if self._sharing is None else self._sharing.take(result, execution, self._folder.path)
+        if differs or may_be_of_others(result, execution):
             self._executor.retire(execution.worker)
-        if reason := why_retried(result, execution):
+        if reason := differs or why_retried(result, execution):
             job = self._jobs.for_case(case, known, alone=True)
             self._retries.add(job.name, case.id, reason)
             self._executor.again(job)
@@ -174,13 +186,15 @@ def informed(machine: Machine, execution: Execution) -> Machine:
 
 
 def _settings(options: ExecutionOptions, folder: RunFolder, workers: int, threads: int, machine: Machine) -> ExecutorSettings:
+    isolation = Isolation(options.isolation)
     return ExecutorSettings(
         folder=folder.path,
         workers=workers,
         threads=threads,
         spares=schedule.spares(workers),
         zygotes=schedule.zygotes(),
-        isolation=Isolation(options.isolation),
+        # which cases share is decided here; the executor lets those share that may
+        isolation=Isolation.WORKER if isolation is Isolation.AUTO else isolation,
         timeout_factor=options.timeout_factor,
         servers=named_servers(options.service),
         object_cache=cache_dirs.object_folder(options.object_cache),

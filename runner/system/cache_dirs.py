@@ -44,7 +44,7 @@ def probe_cache_folder() -> Path | None:
     Raise ``UsageError`` if other users can write to it.
     """
     try:
-        return _private(home(), f"{VARIABLE}, or --no-kept")
+        return private_folder(home(), f"{VARIABLE}, or --no-kept")
     except OSError:
         if os.environ.get(VARIABLE):
             raise UsageError(f"{VARIABLE}={home()}: this folder cannot be created; name another one, or unset the variable") from None
@@ -60,8 +60,8 @@ def object_folder(named: Path | None) -> Path | None:
         return None
     is_default = not named.parts
     try:
-        path = _private(home(), f"{VARIABLE}, or --object-cache DIR") / "objects" if is_default else named.absolute()
-        _private(path, "--object-cache DIR")
+        path = private_folder(home(), f"{VARIABLE}, or --object-cache DIR") / "objects" if is_default else named.absolute()
+        private_folder(path, "--object-cache DIR")
         foreign = next((name for name in sorted(os.listdir(path)) if not _FOLDER.fullmatch(name)), None)
     except OSError as error:
         raise UsageError(f"--object-cache {named if not is_default else home()}: {error.strerror}; name another folder") from error
@@ -73,7 +73,7 @@ def object_folder(named: Path | None) -> Path | None:
     return path
 
 
-def _private(path: Path, instead: str) -> Path:
+def private_folder(path: Path, instead: str) -> Path:
     """Create a private folder of this user, or check that an existing one is private; raise ``OSError`` or ``UsageError``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):

@@ -1,109 +1,100 @@
-"""Which cases share a worker: those whose specs say so, and none that uses what outlives a case."""
+"""What is learnt of sharing a worker: which place a case has next, what a difference forbids, and what resets the knowledge."""
 
-import dataclasses
-from collections.abc import Callable
-from typing import Any
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from runner.language.load import Suite
-from runner.plan.isolation import OWN_PROCESS, why_alone
-from runner.vocabulary.steps import STEPS
+from runner.core.sharing import CONFIRMATIONS, NOTHING, Known, Place, place_of, sample
+from runner.record.history import sharing as recorded
+from runner.record.history.database import opened
+from runner.run.sharing import Sharing, state_of
+from runner.system.installed_torch import InstalledTorch
 
-FUNCTION = "function: |\n  def fn(x):\n      return x * 2\ninputs: [{rand: [2]}]\n"
-EXPECT = "expect: [{runs: {}}]\n"
-SPEC = f"summary: A case that says how it runs\nbackends: [cpu]\n{FUNCTION}"
-
-
-@pytest.fixture
-def why(load_suite: Callable[..., Suite]) -> Callable[..., str]:
-    def of(text: str, **files: str) -> str:
-        (case,) = load_suite({"spec.yaml": text, **files}).cases
-        return why_alone(case)
-
-    return of
+OWN = {"outcome": "a", "counters": "b"}
+OTHER = {"outcome": "a", "counters": "c"}
 
 
-Why = Callable[..., str]
+def cleared() -> Known:
+    known = NOTHING.after_own(OWN)
+    for _ in range(CONFIRMATIONS):
+        known = known.after_shared(OWN)
+    return known
 
 
-def test_a_spec_that_says_nothing_is_alone(why: Why) -> None:
-    assert why(SPEC + EXPECT) == "its spec does not have 'isolation: worker'"
+def test_a_case_is_learnt_then_tried_then_shared() -> None:
+    known, places = NOTHING, []
+    for _ in range(CONFIRMATIONS + 2):
+        places.append(place_of(known, is_sampled=False))
+        known = known.after_shared(OWN) if places[-1].shares else known.after_own(OWN)
+    assert places == [Place.LEARNING, *[Place.TRIAL] * CONFIRMATIONS, Place.SHARED]
+    assert place_of(known, is_sampled=True) is Place.RECHECK
+    assert not Place.RECHECK.shares
 
 
-def test_a_spec_that_says_case_is_alone(why: Why) -> None:
-    assert why(SPEC + EXPECT + "isolation: case\n") == "its spec does not have 'isolation: worker'"
+def test_any_difference_forbids_and_stays() -> None:
+    known = cleared().after_shared(OTHER)
+    assert known.forbidden == "in a shared worker it had other counters than alone"
+    assert place_of(known, is_sampled=False) is Place.FORBIDDEN
+    assert known.after_shared(OWN).forbidden
+    assert known.after_own(OTHER).forbidden == known.forbidden
+    assert known.forbid("again").forbidden == known.forbidden
+    assert cleared().after_shared({"outcome": "a"}).forbidden, "a part that is missing is a difference"
 
 
-def test_a_spec_that_says_worker_shares(why: Why) -> None:
-    assert why(SPEC + EXPECT + "isolation: worker\n") == ""
+def test_another_print_of_its_own_process_begins_anew() -> None:
+    assert cleared().after_own(OWN) == cleared()
+    again = cleared().after_own(OTHER)
+    assert again == Known(own=OTHER)
+    assert place_of(again, is_sampled=False) is Place.TRIAL
 
 
-def test_a_folder_says_it_for_its_specs_and_a_spec_may_say_otherwise(why: Why) -> None:
-    defaults = {"_defaults.yaml": "isolation: worker\n"}
-    assert why(SPEC + EXPECT, **defaults) == ""
-    assert why(SPEC + EXPECT + "isolation: case\n", **defaults) != ""
+def test_the_sample_has_a_twentieth_and_changes_with_the_run() -> None:
+    ids = [f"case-{number}" for number in range(100)]
+    assert len(sample(ids, "run 1")) == 5
+    assert len(sample(ids[:3], "run 1")) == 1
+    assert sample([], "run 1") == frozenset()
+    assert sample(ids, "run 1") == sample(reversed(ids), "run 1") != sample(ids, "run 2")
+    assert len(frozenset().union(*(sample(ids, f"run {number}") for number in range(200)))) == 100
 
 
-ALONE: dict[str, str] = {
-    "spies": SPEC
-    + "prelude: |\n  def seen(*args, **kwargs): return {}\n"
-    + "spies: {lookup: {function: torch._inductor.compile_fx.compile_fx_inner, record: seen}}\n"
-    + "expect: [{calls: {of: lookup, count: {min: 1}}}]\n",
-    "handlers": "summary: A case with a handler\nbackends: [host]\nprelude: |\n  def quiet(): return 1\n  def check(): return 1\n"
-    + "let: {one: {call: quiet}}\nhandlers: {debug: {ref: one}}\n"
-    + "steps: [{api: {call: check, as: found}, expect: [{equals: {found: 1}}]}]\n",
-    "services": SPEC + "services: [redis]\n" + EXPECT,
-    "script": "summary: A case with a script\nbackends: [host]\n"
-    + 'let: {one: {value: 1}}\nsteps: [{script: {code: "def run(one): return one", as: found}, expect: [{equals: {found: 1}}]}]\n',
-    "spawn": "summary: A case with a child\nbackends: [host]\nprelude: |\n  def child(): pass\n"
-    + "steps: [{spawn: {call: child}, expect: [{exit: {code: 0}}]}]\n",
-    "aot": SPEC + "steps: [{aot: {}, expect: [{close: {to: eager}}]}]\n",
-    "bench": SPEC + "steps: [{call: {}, expect: [{close: {to: eager}}]}, {bench: {eager: true}}]\n",
-    "processes": SPEC + EXPECT + "config: {compile_threads: 2}\n",
-}
-"""For each row of the table, a spec that uses what it names."""
+def test_the_history_keeps_what_is_known_of_one_state(tmp_path: Path) -> None:
+    file = tmp_path / "history.sqlite"
+    forbidden = cleared().forbid("why")
+    with opened(file, writes=True) as connection:
+        recorded.write(connection, "one", {("a", "1"): cleared(), ("b", "1"): forbidden})
+    with opened(file, writes=True) as connection:
+        recorded.write(connection, "one", {("b", "1"): replace(forbidden, forbidden="", confirmed=0), ("a", "2"): NOTHING})
+    with opened(file) as connection:
+        assert recorded.read(connection, "one") == {
+            ("a", "1"): cleared(),
+            ("b", "1"): replace(forbidden, confirmed=0),
+            ("a", "2"): NOTHING,
+        }
+        assert recorded.read(connection, "two") == {}, "another torch, or another version of the runner"
 
 
-def test_every_row_has_a_spec() -> None:
-    steps = {word for word, kind in STEPS.items() if kind.traits.own_process}
-    assert set(ALONE) | {"device"} == set(OWN_PROCESS) | steps
+def test_a_history_without_the_table_knows_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path / "history.sqlite", writes=True) as connection:
+        assert recorded.read(connection, "one") == {}
 
 
-def test_a_device_of_a_vendor_is_alone(load_suite: Callable[..., Suite]) -> None:
-    """No spec uses it: a backend does."""
-    (case,) = load_suite({"spec.yaml": SPEC + EXPECT + "isolation: worker\n"}).cases
-    assert why_alone(dataclasses.replace(case, module="vendor.device")) == f"device: {OWN_PROCESS['device'][1]}"
+@pytest.mark.parametrize("own", ["[]", '{"a": 1}', "{"])
+def test_values_that_no_version_writes_are_refused(tmp_path: Path, own: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "history.sqlite"
+    with opened(file, writes=True) as connection:
+        recorded.write(connection, "one", {("a", "1"): cleared()})
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE sharing SET own = ?", (own,))
+    connection.close()
+    sharing = Sharing(file, "one", [], "run")
+    assert "so cases run alone" in capsys.readouterr().err
+    assert (sharing.summary, [*sharing.warnings]) == ("", [])
 
 
-@pytest.mark.parametrize("row", ALONE)
-def test_what_outlives_a_case_is_alone(row: str, why: Why) -> None:
-    reason = OWN_PROCESS[row][1] if row in OWN_PROCESS else STEPS[row].traits.own_process
-    assert why(ALONE[row] + "isolation: worker\n") == f"{row}: {reason}"
-
-
-@pytest.mark.parametrize(
-    ("config", "shares"),
-    [
-        ("{max_autotune: false}", True),
-        ("{compile_threads: 1}", True),
-        ("{compile_threads: null}", True),
-        ("{compile_threads: 2}", False),
-        ("{autotune_in_subproc: true}", False),
-        ("{autotune_in_subproc: false}", True),
-        ("{worker_start_method: spawn}", True),
-    ],
-)
-def test_what_starts_a_pool(config: str, shares: bool, why: Why) -> None:
-    assert (why(SPEC + EXPECT + f"isolation: worker\nconfig: {config}\n") == "") is shares
-
-
-def test_the_first_reason_is_given(why: Why) -> None:
-    found = why(ALONE["spies"] + "isolation: worker\nconfig: {compile_threads: 2}\n")
-    assert found.startswith("spies: ")
-
-
-def test_each_reason_is_a_sentence_of_its_own() -> None:
-    reasons: list[Any] = [reason for _, reason in OWN_PROCESS.values()]
-    assert len(set(reasons)) == len(reasons)
-    assert all(reasons)
+def test_the_state_names_torch_its_commit_and_the_runner() -> None:
+    torch = InstalledTorch(version="2.13.0", minor="2.13", root=Path("torch"), builds={}, git="abc")
+    others = [None, replace(torch, version="2.13.1"), replace(torch, git="abd")]
+    assert len({state_of(one) for one in (torch, *others)}) == 4
+    assert "runner 0." in state_of(torch)

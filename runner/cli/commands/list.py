@@ -1,64 +1,72 @@
 """``list``: the expanded cases, and whether each can run here; or what they cover of the upstream tests."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from runner.cli import ledger_listing
-from runner.cli.profiles import levels_of, lines_of, load_profile, prospect_of
 from runner.core import escaping
-from runner.core.case import Availability, Case
-from runner.core.diagnostics import one_line
+from runner.core.case import Availability
+from runner.core.diagnostics import InvalidSpecs, errors, one_line
 from runner.core.exit_codes import ExitCode
+from runner.core.listed import ListedCase
 from runner.core.options import ListOptions
 from runner.core.protocol import encode
-from runner.language import coverage_report, upstream
-from runner.language.load import load
-from runner.plan.operator_script import is_of_operator
-from runner.plan.selection import Shard, select, unmatched, why_nothing_selected
+from runner.language.backends import Backends
+from runner.language.listing import listing
+from runner.plan.selection import AnyCase, Shard, select, unmatched, why_nothing_selected
 from runner.system import availability, output
 from runner.system.availability import Verdict
+from runner.system.capabilities import Machine
 from runner.system.installed_torch import installed_torch
+
+_NONE: Mapping[str, Mapping[str, Any]] = {}
 
 
 def main(options: ListOptions) -> ExitCode:
-    """Print the selected cases; exit 4 when there are none. With ``--coverage``, print the coverage and exit 0.
+    """Print the selected cases; exit 4 when there are none. What asks for more than the cases is answered by ``whole_listing``."""
+    if options.profile or options.coverage or options.against or options.update or options.because:
+        from runner.cli import whole_listing  # with the checks of all specs: not needed for cases that the cache has
 
-    With ``--against`` or ``--update``, ``ledger_listing`` answers.
-    """
-    wants_ledger = ledger_listing.wants_ledger(options)
-    profile = load_profile(options.profile, options.paths, options.backends) if options.profile else None
-    suite = load(options.paths, options.backends) if profile is None else profile.suite
-    if wants_ledger:
-        return ledger_listing.main(options, suite.cases)
-    shard = Shard.parse(options.shard) if options.shard else None
-    read = suite.cases if profile is None else profile.resolved.cases
-    cases = select(read, suite.backends, names=options.backend, globs=options.select, tags=options.tag, shard=shard)
-    for hint in unmatched(options.select, read):
-        output.note(hint)
-    if options.coverage:
-        found = upstream.coverage(cases, upstream.load())
-        if options.json:
-            output.document(coverage_report.as_json(found))
-        else:
-            output.lines(coverage_report.lines(found))
-        return ExitCode.OK
+        return whole_listing.main(options)
+    found = listing(options.paths, options.backends, use_cache=options.cache)
+    for note in found.notes:
+        output.note(note)
+    if wrong := errors(found.problems):
+        raise InvalidSpecs(wrong)
+    return show(options, found.cases, found.backends)
+
+
+def show(
+    options: ListOptions,
+    read: Sequence[ListedCase],
+    backends: Backends,
+    levels: Mapping[str, Mapping[str, Any]] = _NONE,
+    more: Callable[[Machine], Iterable[str]] = lambda machine: (),
+) -> ExitCode:
+    """Print the selected ones of the cases that were read. ``levels`` adds keys to cases, and ``more`` lines after the totals."""
+    cases = selected(options, read, backends)
     machine = availability.inspect_files(installed_torch())
-    judged = [(case, availability.of_case(case, machine)) for case in cases]
+    judged = list(zip(cases, availability.of_cases(cases, machine), strict=True))
     if options.json:
-        levels = {} if profile is None else levels_of(profile.resolved.record)
         for part in _array({**as_json(case, verdict), **levels.get(case.id, {})} for case, verdict in judged):
             output.raw(part)
     else:
-        names_cases = bool(options.paths or options.select or options.tag or profile)
-        output.lines(_lines(judged, whole=names_cases))
+        output.lines(_lines(judged, whole=bool(options.paths or options.select or options.tag or options.profile)))
         if judged:
             output.lines(_totals(judged))
-        if profile is not None:
-            output.lines(lines_of(profile.resolved.record, prospect_of(profile, machine)))
+        output.lines(more(machine))
     if not cases:
         output.note(why_nothing_selected(len(read), names=options.backend, globs=options.select, tags=options.tag, shard=options.shard))
     return ExitCode.OK if cases else ExitCode.NOTHING
+
+
+def selected(options: ListOptions, read: Sequence[AnyCase], backends: Backends) -> list[AnyCase]:
+    """Return the selected cases, and print a hint for each glob that selects none."""
+    shard = Shard.parse(options.shard) if options.shard else None
+    cases = select(read, backends, names=options.backend, globs=options.select, tags=options.tag, shard=shard)
+    for hint in unmatched(options.select, read):
+        output.note(hint)
+    return cases
 
 
 def _array(values: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -71,7 +79,7 @@ def _array(values: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     yield "[]\n" if before.startswith("[") else "\n]\n"
 
 
-def as_json(case: Case, verdict: Verdict) -> Mapping[str, Any]:
+def as_json(case: ListedCase, verdict: Verdict) -> Mapping[str, Any]:
     """Return a case as ``list --json`` prints it."""
     return {
         "id": case.id,
@@ -91,11 +99,11 @@ def as_json(case: Case, verdict: Verdict) -> Mapping[str, Any]:
     }
 
 
-def _lines(judged: Sequence[tuple[Case, Verdict]], *, whole: bool) -> Iterator[str]:
+def _lines(judged: Sequence[tuple[ListedCase, Verdict]], *, whole: bool) -> Iterator[str]:
     """Yield a line for each case; unless ``whole``, one line for all cases of a source, which are thousands."""
     folded: Counter[str] = Counter()
     for case, verdict in judged:
-        if whole or not is_of_operator(case):
+        if whole or not case.of_source:
             yield _line(case, verdict)
         else:
             folded[case.spec] += 1
@@ -104,7 +112,7 @@ def _lines(judged: Sequence[tuple[Case, Verdict]], *, whole: bool) -> Iterator[s
     )
 
 
-def _line(case: Case, verdict: Verdict) -> str:
+def _line(case: ListedCase, verdict: Verdict) -> str:
     word = {Availability.YES: "", Availability.NO: "  unavailable: ", Availability.UNKNOWN: "  perhaps: "}[verdict.availability]
     return f"{case.id}{word}{verdict.reason if word else ''}"
 
@@ -113,7 +121,7 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _totals(judged: Sequence[tuple[Case, Verdict]]) -> Iterator[str]:
+def _totals(judged: Sequence[tuple[ListedCase, Verdict]]) -> Iterator[str]:
     """Yield how many cases and specs there are, how many can run here, and why the others cannot."""
     counts = Counter(verdict.availability for _, verdict in judged)
     specs = len({case.spec for case, _ in judged})

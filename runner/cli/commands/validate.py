@@ -3,18 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Severity, UsageError, errors
 from runner.core.exit_codes import ExitCode
+from runner.core.listed import ListedCase
 from runner.core.options import ValidateOptions
 from runner.judge.waivers import Waivers, remarks
-from runner.language.backends import Backends
-from runner.language.load import Inspection, Suite, inspect
-from runner.language.profiles import Profile, read_profile
+from runner.language.listing import Listing, listing
 from runner.language.read.files import names_shipped
 from runner.language.waivers import load_waivers, read_waivers
-from runner.run.profile import cases_of
 from runner.system import output
+
+if TYPE_CHECKING:
+    from runner.language.profiles import Profile
 
 
 def main(options: ValidateOptions) -> ExitCode:
@@ -22,18 +24,19 @@ def main(options: ValidateOptions) -> ExitCode:
     try:
         options, profile = _with_profile(options)
     except InvalidSpecs as error:  # which specs it names is not known
-        return _report(options, Suite(cases=(), backends=Backends({}), documents=()), error.diagnostics)
-    found = inspect(options.paths, options.backends)
+        return _report(options, (), error.diagnostics)
+    found = listing(options.paths, options.backends, use_cache=options.cache)
+    for note in found.notes:
+        output.note(note)
     problems = _with_waivers(options, found)
     if profile is not None and not errors(problems):
-        problems = sorted({*problems, *_profile_problems(profile, found, options)})
-    return _report(options, found.suite if not errors(found.problems) else replace(found.suite, cases=()), problems)
+        problems = sorted({*problems, *_profile_problems(profile, options)})
+    return _report(options, found.cases if not errors(found.problems) else (), problems)
 
 
-def _report(options: ValidateOptions, suite: Suite, problems: Sequence[Diagnostic]) -> ExitCode:
-    """Print the problems and the count; return the exit code. ``suite`` has no cases where a spec is invalid."""
+def _report(options: ValidateOptions, cases: Sequence[ListedCase], problems: Sequence[Diagnostic]) -> ExitCode:
+    """Print the problems and the count; return the exit code. There are no ``cases`` where a spec is invalid."""
     wrong = errors(problems)
-    cases = suite.cases
     files = len({case.spec for case in cases})
     if options.json:
         found_json = {"format": 1, "valid": not wrong, "specs": files, "cases": len(cases), "problems": [_as_json(p) for p in problems]}
@@ -44,33 +47,39 @@ def _report(options: ValidateOptions, suite: Suite, problems: Sequence[Diagnosti
     return ExitCode.USAGE if wrong else ExitCode.OK
 
 
-def _with_profile(options: ValidateOptions) -> tuple[ValidateOptions, Profile | None]:
+def _with_profile(options: ValidateOptions) -> tuple[ValidateOptions, "Profile | None"]:
     """Return the options with the files of the profile, and the profile."""
     if options.profile is None:
         return options, None
     if options.paths:
         raise UsageError("--profile: PATH does not go with it: the profile names its specs (remove PATH)")
+    from runner.language.profiles import read_profile
+
     profile = read_profile(options.profile)
     backends = tuple(dict.fromkeys([*profile.backends, *options.backends]))
     waivers = tuple(dict.fromkeys([*profile.waivers, *options.waivers]))
     return replace(options, paths=profile.specs, backends=backends, waivers=waivers), profile
 
 
-def _profile_problems(profile: Profile, found: Inspection, options: ValidateOptions) -> Sequence[Diagnostic]:
+def _profile_problems(profile: "Profile", options: ValidateOptions) -> Sequence[Diagnostic]:
     """Return the problems of a profile with valid specs, backends and waivers: entries and permissions that name nothing."""
+    from runner.language.load import load
+    from runner.run.profile import cases_of
+
     try:
-        cases_of(profile, found.suite, load_waivers(options.waivers, found.suite.backends))
+        suite = load(options.paths, options.backends)
+        cases_of(profile, suite, load_waivers(options.waivers, suite.backends))
     except InvalidSpecs as error:
         return error.diagnostics
     return ()
 
 
-def _with_waivers(options: ValidateOptions, found: Inspection) -> list[Diagnostic]:
+def _with_waivers(options: ValidateOptions, found: Listing) -> list[Diagnostic]:
     """Return every problem once, including those of waivers, in the order of the files."""
     problems = [*found.problems]
-    files = read_waivers(options.waivers, found.suite.backends, problems)
+    files = read_waivers(options.waivers, found.backends, problems)
     # specs with errors have no cases, so a waiver without a case is not reported then
-    ids = None if errors(found.problems) else [case.id for case in found.suite.cases]
+    ids = None if errors(found.problems) else [case.id for case in found.cases]
     waivers = Waivers(files, today=datetime.now(UTC).date())
     problems.extend(remarks(waivers, ids, shipped=names_shipped(options.paths)))
     return sorted(set(problems))

@@ -296,17 +296,3 @@ def _compiler_of(point: matrix.Point, position: Position) -> list[Requirement]:
 def target_of(point: matrix.Point) -> str:
     """Return the target of a point; empty for one that is executed."""
     return str(point.values.get(AXIS, "")) if point.backend.name in OFFLINE_BACKENDS else ""
-
-
-def duplicate_ids(cases: list[Case]) -> list[Diagnostic]:
-    """Return a problem for each pair of files that share an id."""
-    problems: list[Diagnostic] = []
-    first: dict[str, Case] = {}
-    reported: set[tuple[str, str]] = set()
-    for case in cases:
-        other = first.setdefault(case.id, case)
-        if other.spec != case.spec and (other.spec, case.spec) not in reported:
-            reported.add((other.spec, case.spec))
-            message = f"the case id '{case.id}' stands in {other.spec} too"
-            problems.append(Diagnostic(position=case.position, message=message, hint="rename one of the files"))
-    return problems

@@ -1,7 +1,7 @@
 """Finds spec files: which files are specs, their root, and the defaults that they inherit."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,7 +87,7 @@ def is_spec_file(path: Path, root: Path) -> bool:
 
 def files_of_defaults(spec: SpecPath) -> list[Path]:
     """Return the files of defaults that apply to a spec where they exist, innermost first."""
-    return [above / DEFAULTS for above in _folders(spec.path.parent, spec.root)]
+    return [above / DEFAULTS for above in folders_of(spec.path.parent, spec.root)]
 
 
 def names_shipped(paths: Sequence[Path]) -> bool:
@@ -179,7 +179,7 @@ class DefaultsReader:
         if directory not in self._chains:
             chain: list[Document] = []
             cuts: set[DataPath] = set()
-            for above in reversed(list(_folders(directory, spec.root))):
+            for above in reversed(list(folders_of(directory, spec.root))):
                 # dangling links too: unreadable files are reported
                 if os.path.lexists(above / DEFAULTS):
                     cuts |= self._add_own(above / DEFAULTS, spec.tree, chain)
@@ -260,13 +260,13 @@ def _extends_problem(document: Document, base: str, target: Path, walked: tuple[
     return None
 
 
-def _folders(directory: Path, root: Path) -> Iterator[Path]:
+def folders_of(directory: Path, root: Path, is_root: Callable[[Path], bool] = is_project) -> Iterator[Path]:
     """Yield the folders whose defaults apply in ``directory``, innermost first.
 
     The last one is the folder of the project (with .git, pyproject.toml or backends.yaml), so the result is the same for every given path.
     Outside of a project it is the given root, so that files of other users further up are not used.
     """
     chain = [directory, *directory.parents]
-    marked = next((index for index, place in enumerate(chain) if is_project(place)), None)
+    marked = next((index for index, place in enumerate(chain) if is_root(place)), None)
     last = marked if marked is not None else chain.index(root)
     yield from chain[: last + 1]
