@@ -5,12 +5,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from runner.language.authoring import constants
 from runner.language.authoring.comparisons import close, named, of_library, statically
 from runner.language.authoring.evaluate import evaluate
 from runner.language.authoring.filechecks import contains, lacks, times
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading, line_of
-from runner.language.authoring.values import Codes, Expression, Known, NotCarried, Raised, Result, Step, Value
+from runner.language.authoring.values import Codes, Dotted, Expression, Known, NotCarried, Raised, Result, Step, Value
 
 Number = tuple[str, str]
 """A counter or a metric: the expectation's kind and the name."""
@@ -88,10 +89,10 @@ def _compared(word: str, left: ast.expr, right: ast.expr, reading: Reading, line
     if word in ("in", "not in"):
         _contained(first, second, word, reading, line)
     elif isinstance(first, Known) and isinstance(second, Known):
-        from runner.language.authoring import constants
-
         kind = next(kind for kind, sign in _SAME.items() if sign == word)
         statically(Known(constants.compare([kind()], [first.value, second.value])), wanted=True)
+    elif isinstance(first, Dotted) and isinstance(second, Dotted) and word in ("==", "!="):
+        statically(Known((first.path == second.path) == (word == "==")), wanted=True)
     elif word in ("==", "!="):
         of_library("equals" if word == "==" else "differs", first, second, reading, line)
     else:
@@ -160,6 +161,10 @@ def _about_code(one: ast.expr, other: ast.expr, sign: str, reading: Reading, lin
 
 
 def _contained(item: Value, whole: Value, word: str, reading: Reading, line: int) -> None:
+    if isinstance(item, Known) and isinstance(whole, Known):
+        kind = ast.In() if word == "in" else ast.NotIn()
+        statically(Known(constants.compare([kind], [item.value, whole.value])), wanted=True)
+        return
     if isinstance(whole, Codes) and isinstance(item, Known) and isinstance(item.value, str):
         (contains if word == "in" else lacks)(whole, item.value, reading, line)
         return

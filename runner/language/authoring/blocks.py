@@ -8,6 +8,7 @@ from typing import Any
 
 from runner.language.authoring import configs
 from runner.language.authoring.binding import bind
+from runner.language.authoring.contexts import entered, own_manager, read_managed, resolved
 from runner.language.authoring.evaluate import evaluate
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading, line_of
@@ -21,12 +22,19 @@ def read_with(statement: ast.With, reading: Reading, read: Read) -> None:
     """Read a block with the contexts around it."""
     raising: list[tuple[dict[str, Any], list[Step]]] = []
     with ExitStack() as stack:
-        for item in statement.items:
+        before = len(reading.steps)
+        for index, item in enumerate(statement.items):
+            manager = own_manager(item.context_expr, reading)
+            if manager is not None:
+                rest = statement.items[index + 1 :]
+                body: list[ast.stmt] = [ast.copy_location(ast.With(rest, statement.body), statement)] if rest else statement.body
+                read_managed(manager, item, body, reading)
+                break
             found = _enter(item, reading, stack)
             if found is not None:
                 raising.append(found)
-        before = len(reading.steps)
-        read(statement.body, reading)
+        else:
+            read(statement.body, reading)
     for words, holder in raising:
         made = [step for step in reading.steps[before:] if step.kind in ("call", "backward")]
         if len(made) != 1 or reading.steps[-1] is not made[0]:
@@ -38,7 +46,7 @@ def read_with(statement: ast.With, reading: Reading, read: Read) -> None:
 
 def _enter(item: ast.withitem, reading: Reading, stack: ExitStack) -> tuple[dict[str, Any], list[Step]] | None:
     """Enter a context; return the exception that it expects."""
-    node = item.context_expr
+    node = resolved(item.context_expr, reading)
     options = configs.patched(node, reading)
     if options is not None:
         reading.inner.append(options)
@@ -59,6 +67,11 @@ def _enter(item: ast.withitem, reading: Reading, stack: ExitStack) -> tuple[dict
             return None
         if name in _HARMLESS:
             return None
+    general = entered(node, reading) if item.optional_vars is None else None
+    if general is not None:
+        reading.contexts.append(general)
+        stack.callback(reading.contexts.pop)
+        return None
     raise NotCarried(f"the context '{ast.unparse(node)[:60]}'")
 
 

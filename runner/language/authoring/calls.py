@@ -8,6 +8,7 @@ from runner.language.authoring import constants
 from runner.language.authoring.binding import plain, unpacked
 from runner.language.authoring.compiling import compiled, compiled_by, is_compile
 from runner.language.authoring.evaluate import evaluate, expression
+from runner.language.authoring.facts import capability, constant_call, is_instance
 from runner.language.authoring.methods import method
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading, line_of
@@ -39,6 +40,9 @@ def call(node: ast.Call, reading: Reading) -> Value | None:
     path = dotted(node.func, reading)
     if is_no_dict(node, reading):
         return FALSE
+    answer = is_instance(node, reading) or capability(path, node, reading)
+    if answer is not None:
+        return answer
     if isinstance(node.func, ast.Name) and not path and node.func.id not in reading.scope and node.func.id in constants.FUNCTIONS:
         return _builtin(node.func.id, node, reading)
     if path:
@@ -86,6 +90,10 @@ def _of_path(path: str, node: ast.Call, reading: Reading) -> Value | None:
         return compiled_by(node, reading)
     if path in constants.FUNCTIONS:
         return _product(path, node, reading)
+    if path.startswith("math."):
+        made = _of_constants(path, node, reading)
+        if made is not None:
+            return made
     special = _PATHS.get(path) or _WORDS.get(last)
     if special is not None:
         return special(node, reading)
@@ -95,6 +103,13 @@ def _of_path(path: str, node: ast.Call, reading: Reading) -> Value | None:
     if path.startswith("torch.nn.") and last[:1].isupper():
         return Module(node, dict(reading.scope), {})
     return expression(node, reading)
+
+
+def _of_constants(path: str, node: ast.Call, reading: Reading) -> Value | None:
+    values = [evaluate(argument, reading) for argument in node.args]
+    if node.keywords or not all(isinstance(value, Known) for value in values):
+        return None
+    return constant_call(path, [plain(value) for value in values])
 
 
 def _product(path: str, node: ast.Call, reading: Reading) -> Value:
@@ -293,18 +308,25 @@ def _bound(function: Function, values: list[Value], keywords: dict[str, Value], 
 
 def _own_method(node: ast.Call, name: str, reading: Reading) -> Value | None:
     """Read a helper method of the test's class."""
-    if name == "common":
-        from runner.language.authoring.common import common, is_check_model
+    from runner.language.authoring.common import common, device_of_check, is_check_model
 
-        if is_check_model(reading):
-            return common(node, reading)
+    if name == "common" and is_check_model(reading):
+        return common(node, reading)
+    if device_of_check(name, reading):
+        return common(node, reading, device_of_check(name, reading))
+    function = own_function(name, reading)
+    if function is None:
+        raise NotCarried(f"'self.{name}' is not defined in the file")
+    return inline(function, node, reading)
+
+
+def own_function(name: str, reading: Reading) -> Function | None:
+    """Return a method of the test's class, without ``self``."""
     method = own_method(name, reading)
     if method is None:
-        raise NotCarried(f"'self.{name}' is not defined in the file")
+        return None
     is_static = any(isinstance(part, ast.Name) and part.id == "staticmethod" for part in method.decorator_list)
-    if not is_static:
-        method = _without_self(method)
-    return inline(Function(name, method, {}), node, reading)
+    return Function(name, method if is_static else _without_self(method), {})
 
 
 def own_method(name: str, reading: Reading) -> ast.FunctionDef | None:

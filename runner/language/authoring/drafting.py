@@ -8,26 +8,31 @@ from typing import Any
 from runner.language.authoring.hoisting import Prelude
 from runner.language.authoring.inputs import Inputs
 from runner.language.authoring.reading import Lost, Reading
-from runner.language.authoring.values import Dotted, Expression, Function, Module, NotCarried, Step, Value
+from runner.language.authoring.values import Dotted, Entered, Expression, Function, Module, NotCarried, Step, Value
 from runner.language.authoring.yaml_text import document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A spec that was made of a test; without text when nothing of the test could be carried."""
+    """The spec that was made of a test, or one for each value of a parameter; none when nothing of the test could be carried."""
 
     test: str
-    name: str
-    text: str
+    specs: tuple[tuple[str, str], ...]
+    """The name and the text of each."""
     lost: tuple[Lost, ...]
     notes: tuple[Lost, ...]
 
     @property
     def state(self) -> str:
         """``whole``, ``part`` or ``none``."""
-        if not self.text:
+        if not self.specs:
             return "none"
         return "part" if self.lost else "whole"
+
+    @property
+    def text(self) -> str:
+        """The text of the first."""
+        return self.specs[0][1] if self.specs else ""
 
 
 def spec_name(test: str) -> str:
@@ -45,6 +50,7 @@ class Drafting:
         self._prelude = Prelude(reading)
         self._inputs = Inputs(reading, self._prelude)
         self._targets: dict[object, tuple[str, Any]] = {}
+        self._contexts: dict[str, str] = {}
 
     def spec(self) -> dict[str, Any]:
         """Return the spec; raise ``NotCarried`` when there is nothing to say."""
@@ -98,7 +104,7 @@ class Drafting:
             for step in self._reading.steps
             for found in step.expects
             if isinstance(found.body.get("close", {}).get("to"), Value)
-        ]
+        ] + [[step.arguments["gradient"]] for step in self._reading.steps if "gradient" in step.arguments]
 
     def _halves(self) -> bool:
         lowp = self._reading.matrix.get(" lowp", [])
@@ -155,13 +161,32 @@ class Drafting:
             if not _same(step.values, first.values):
                 arguments["inputs"] = [self._inputs.entry(value) for value in step.values]
             if step.contexts != first.contexts:
-                arguments["context"] = list(step.contexts)
+                arguments["context"] = [self._context(word) for word in step.contexts]
+        if isinstance(arguments.get("gradient"), Value):
+            arguments["gradient"] = self._inputs.named_value(arguments["gradient"], "gradient")
         if step.name:
             arguments["as"] = step.name
         made: dict[str, Any] = {step.kind: arguments["what"] if step.kind == "reset" else arguments}
         expects = [self._expectation(found.body) for found in step.expects]
         unique = merged([body for index, body in enumerate(expects) if body not in expects[:index]])
         return {**made, "expect": unique} if unique else made
+
+    def _option(self, value: Any) -> Any:
+        """Return the value of an option: a function of the test is a name of the prelude."""
+        if not isinstance(value, Function):
+            return value
+        self._prelude.need(value.name, {**value.scope, value.name: value})
+        return {"ref": value.name}
+
+    def _context(self, word: Any) -> Any:
+        """Return a context in the words of the language; others are functions of the prelude."""
+        if not isinstance(word, Entered):
+            return word
+        text = self._prelude.made(word.made)
+        if text not in self._contexts:
+            self._contexts[text] = f"context_{len(self._contexts) + 1}"
+            self._prelude.add(self._contexts[text], f"def {self._contexts[text]}():\n    return {text}")
+        return {"ref": self._contexts[text]}
 
     def _expectation(self, body: dict[str, Any]) -> dict[str, Any]:
         close = body.get("close")
@@ -178,6 +203,7 @@ class Drafting:
         config: dict[str, dict[str, Any]] = {section: dict(options) for section, options in reading.config.items()}
         for section, options in (reading.block_configs[0] if reading.block_configs else {}).items():
             config.setdefault(section, {}).update(options)
+        config = {section: {name: self._option(value) for name, value in options.items()} for section, options in config.items()}
         matrix = {name: values for name, values in reading.matrix.items() if not name.startswith(" ")}
         compile_options = (reading.matrix.get(" compile") or [{}])[0]
         spec: dict[str, Any] = {"summary": self._summary(), "backends": self._backends()}
@@ -191,9 +217,9 @@ class Drafting:
             "matrix": matrix,
             "exclude": spec.pop("exclude", None),
             "requires": reading.requires,
-            **{section: config.get(section) for section in ("config", "dynamo_config", "functorch_config")},
+            **{section: config.get(section) for section in ("config", "dynamo_config", "functorch_config", "env")},
             "torch": reading.torch_settings,
-            "context": list(calls[0].contexts),
+            "context": [self._context(word) for word in calls[0].contexts],
             "prelude": self._prelude.text + "\n" if self._prelude.text else None,
             "functions" if several else "function": functions if several else next(iter(functions.values())),
             "let": self._inputs.named,
@@ -208,6 +234,8 @@ class Drafting:
     def _summary(self) -> str:
         words = spec_name(self._reading.test.name).replace("-", " ")
         part = ", in part" if self._reading.lost else ""
+        axes, pinned = self._reading.axes, self._reading.pinned
+        part += "".join(f", {name} {axes[name][index]}" for name, index in pinned.items() if name in axes)
         return re.sub(
             r"[^ -~]", "?", f"{words[:1].upper()}{words[1:]}, as {self._reading.test.name} of {self._reading.file.name} claims{part}"
         )

@@ -7,6 +7,9 @@ from typing import Any
 
 from runner.language.authoring.assertions import assertion
 from runner.language.authoring.binding import bind
+from runner.language.authoring.blocks import context_word
+from runner.language.authoring.configs import merge, patched
+from runner.language.authoring.contexts import entered
 from runner.language.authoring.equivalence import node_of
 from runner.language.authoring.evaluate import evaluate
 from runner.language.authoring.filechecks import filecheck, is_filecheck
@@ -19,9 +22,11 @@ def effect(node: ast.Call, reading: Reading) -> None:
     """Carry a call that is a statement over to the spec."""
     path = dotted(node.func, reading)
     own = ast.unparse(node.func)
-    if own in ("print", "super().setUp", "super().setUpClass", "super().tearDown") or path in _HARMLESS or own in _HARMLESS:
+    if own in ("print", "super().setUp", "super().setUpClass", "super().tearDown") or own.endswith("TestCase.setUp") or path in _HARMLESS or own in _HARMLESS:
         return
-    if own.startswith("self.assert"):
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "enter_context" and len(node.args) == 1:
+        _enter_context(node.args[0], reading)
+    elif own.startswith("self.assert"):
         assertion(own.removeprefix("self."), node, reading)
     elif path == "torch.testing.assert_close" or own.endswith(".assert_close"):
         assertion("assert_close", node, reading)
@@ -35,10 +40,27 @@ def effect(node: ast.Call, reading: Reading) -> None:
         _other(node, reading)
 
 
+def _enter_context(node: ast.expr, reading: Reading) -> None:
+    """Enter a context for the rest of the test."""
+    if any(step.kind == "call" for step in reading.steps):
+        raise NotCarried("a context that is entered between calls")
+    options = patched(node, reading)
+    if options is not None:
+        merge(reading.config, options)
+        return
+    word = context_word(node, reading) or entered(node, reading)
+    if word is not None:
+        reading.contexts.append(word)
+        return
+    if ast.unparse(node.func if isinstance(node, ast.Call) else node).rpartition(".")[2] not in ("fresh_inductor_cache", "fresh_cache"):
+        raise NotCarried("a context that is not understood")
+
+
 _HARMLESS = frozenset(
     [
         *("torch.cuda.synchronize", "gc.collect", "torch.cuda.empty_cache", "warnings.filterwarnings", "warnings.simplefilter"),
         *("torch.cuda.reset_peak_memory_stats", "logging.getLogger", "sys.stdout.flush"),
+        *("torch._logging.set_logs", "torch._dynamo.reset_code_caches"),
     ]
 )
 
@@ -127,7 +149,7 @@ def _other(node: ast.Call, reading: Reading) -> None:
     """Carry a call of a helper, of something compiled, or a method that changes an input."""
     if isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
         base = evaluate(node.func.value, reading)
-        if isinstance(base, Expression) and not node.args:
+        if isinstance(base, Expression) and len(node.args) < 2 and not node.keywords:
             reading.eager_backwards.append(ast.dump(node_of(base)))
             return
     value = evaluate(node, reading)

@@ -7,6 +7,7 @@ from typing import Any
 
 from runner.language.authoring import constants
 from runner.language.authoring.binding import bind, plain, unpacked
+from runner.language.authoring.facts import decided
 from runner.language.authoring.naming import DTYPES, SIZES, dotted, is_gpu_name
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.types_of_results import is_other_class
@@ -181,7 +182,7 @@ def _sequence(node: ast.Tuple | ast.List, reading: Reading) -> Value:
     if all(isinstance(item, Known) for item in items):
         made = [item.value for item in items if isinstance(item, Known)]
         return Known(tuple(made) if isinstance(node, ast.Tuple) else made)
-    return Items(tuple(items))
+    return Items(tuple(items), "tuple" if isinstance(node, ast.Tuple) else "list")
 
 
 def _dict(node: ast.Dict, reading: Reading) -> Value:
@@ -253,7 +254,7 @@ def _bool(node: ast.BoolOp, reading: Reading) -> Value:
 
 
 def _choice(node: ast.IfExp, reading: Reading) -> Value:
-    test = evaluate(node.test, reading)
+    test = decided(node.test, reading)
     if isinstance(test, Known):
         return evaluate(node.body if test.value else node.orelse, reading)
     return expression(node, reading)

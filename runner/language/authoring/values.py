@@ -158,10 +158,19 @@ class Expression(Value):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Entered(Value):
+    """A context manager that calls of the spec enter."""
+
+    made: Expression
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Items(Value):
     """A list or a tuple of values."""
 
     items: tuple[Value, ...]
+    kind: str = ""
+    """``list`` or ``tuple``, where it is known."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
