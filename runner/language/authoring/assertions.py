@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runner.language.authoring import constants
-from runner.language.authoring.comparisons import close, named, of_library, statically
+from runner.language.authoring.comparisons import close, is_derived, named, of_library, statically
+from runner.language.authoring.compiling import COUNTED
 from runner.language.authoring.evaluate import evaluate
 from runner.language.authoring.filechecks import contains, lacks, times
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading, line_of
-from runner.language.authoring.values import Codes, Dotted, Expression, Known, NotCarried, Raised, Result, Step, Value
+from runner.language.authoring.values import Codes, Counting, Dotted, Expression, Known, NotCarried, Raised, Result, Step, Value
 
 Number = tuple[str, str]
 """A counter or a metric: the expectation's kind and the name."""
@@ -29,9 +30,9 @@ def truth(test: ast.expr, reading: Reading, line: int, *, negated: bool = False)
     """Carry ``assert TEST`` over to the spec, or ``assert not TEST``."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         truth(test.operand, reading, line, negated=not negated)
-    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and not negated:
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or if negated else ast.And):
         for part in test.values:
-            truth(part, reading, line)
+            truth(part, reading, line, negated=negated)
     elif isinstance(test, ast.Compare) and len(test.ops) == 1:
         kind = type(test.ops[0])
         word = (_OPPOSITES if negated else _SAME).get(kind)
@@ -86,6 +87,11 @@ def _compared(word: str, left: ast.expr, right: ast.expr, reading: Reading, line
         if _about_code(one, other, sign, reading, line):
             return
     first, second = evaluate(left, reading), evaluate(right, reading)
+    if word in ("<", "<=", ">", ">=", "in", "not in") and (is_derived(first) or is_derived(second)):
+        kind = next(kind for kind, sign in _SAME.items() if sign == word)
+        node = ast.Compare(ast.Name("left_side", ast.Load()), [kind()], [ast.Name("right_side", ast.Load())])
+        of_library("equals", Expression(node, {"left_side": first, "right_side": second}), Known(value=True), reading, line)
+        return
     if word in ("in", "not in"):
         _contained(first, second, word, reading, line)
     elif isinstance(first, Known) and isinstance(second, Known):
@@ -107,6 +113,11 @@ def number_named(node: ast.expr, reading: Reading) -> Number | None:
         space, name = evaluate(inner.slice, reading), evaluate(node.slice, reading)
         if isinstance(space, Known) and isinstance(name, Known):
             return "counter", f"{space.value}.{name.value}"
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and isinstance(reading.scope.get(node.value.id), Counting):
+        options = reading.matrix.get(" compile") or [{}]
+        if node.attr != "frame_count" or not options[0].get(COUNTED):
+            raise NotCarried("what a counting backend counted, other than graphs")
+        return "counter", "stats.unique_graphs"
     path = dotted(node, reading)
     if path.startswith("torch._inductor.metrics."):
         return "metric", path.removeprefix("torch._inductor.metrics.")
@@ -263,6 +274,8 @@ _ASSERTIONS: Mapping[str, Callable[[ast.Call, Reading], None]] = {
     "assertEqual": _equal,
     "assertEquals": _equal,
     "assertNotEqual": _not_equal,
+    "assertZero": lambda node, reading: _compared("==", node.args[0], ast.Constant(0), reading, line_of(node)),
+    "assertNotZero": lambda node, reading: _compared("!=", node.args[0], ast.Constant(0), reading, line_of(node)),
     "assertTrue": _true,
     "assertFalse": _false,
     "assertGreater": _ordered(">"),

@@ -9,11 +9,11 @@ from typing import Any
 from runner.language.authoring import configs
 from runner.language.authoring.binding import bind
 from runner.language.authoring.contexts import entered, own_manager, read_managed, resolved
-from runner.language.authoring.evaluate import evaluate
+from runner.language.authoring.evaluate import evaluate, expression
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading, line_of
-from runner.language.authoring.tensors import dtype_text
-from runner.language.authoring.values import Dotted, Known, NotCarried, Raised, Step
+from runner.language.authoring.tensors import device_of, dtype_text
+from runner.language.authoring.values import Dotted, Entered, Known, NotCarried, Raised, Step
 
 Read = Callable[[list[ast.stmt], Reading], None]
 
@@ -67,12 +67,25 @@ def _enter(item: ast.withitem, reading: Reading, stack: ExitStack) -> tuple[dict
             return None
         if name in _HARMLESS:
             return None
+    if isinstance(node, ast.Call) and dotted(node.func, reading) == "torch.device" and len(node.args) == 1 and item.optional_vars is None:
+        _default_device(node, reading, stack)
+        return None
     general = entered(node, reading) if item.optional_vars is None else None
     if general is not None:
         reading.contexts.append(general)
         stack.callback(reading.contexts.pop)
         return None
     raise NotCarried(f"the context '{ast.unparse(node)[:60]}'")
+
+
+def _default_device(node: ast.Call, reading: Reading, stack: ExitStack) -> None:
+    """Make tensors on a device by default, within calls too."""
+    where = device_of(evaluate(node.args[0], reading))
+    reading.devices.add(where)
+    reading.contexts.append(Entered(expression(node, reading)))
+    stack.callback(reading.contexts.pop)
+    stack.callback(setattr, reading, "default_device", reading.default_device)
+    reading.default_device = where
 
 
 _HARMLESS = frozenset(["nullcontext", "subTest", "fork_rng", "catch_warnings", "preserve_rng_state"])
@@ -114,7 +127,7 @@ def context_word(node: ast.expr, reading: Reading) -> Any:
             return None
         return _GRAD[last]
     is_own = ast.unparse(function) == "self.autocast"
-    if (path in ("torch.autocast", "torch.amp.autocast", "torch.cuda.amp.autocast") or is_own) and isinstance(node, ast.Call):
+    if (path in ("torch.autocast", "torch.amp.autocast", "torch.cuda.amp.autocast", "torch.cpu.amp.autocast") or is_own) and isinstance(node, ast.Call):
         return _autocast(node, path, reading)
     return None
 
@@ -132,4 +145,6 @@ def _autocast(node: ast.Call, path: str, reading: Reading) -> Any:
         raise NotCarried("arguments of autocast")
     if path == "torch.cuda.amp.autocast":
         reading.devices.add("gpu")
+    if path == "torch.cpu.amp.autocast":
+        reading.devices.add("cpu")
     return {"autocast": options}

@@ -20,6 +20,7 @@ from runner.language.authoring.values import (
     Codes,
     Compiled,
     Compiler,
+    Counting,
     Dotted,
     Function,
     Gradient,
@@ -143,6 +144,14 @@ def _run_and_get_code(node: ast.Call, reading: Reading) -> Value:
     return Items((result, Codes(made[0])))
 
 
+def _counting(node: ast.Call, reading: Reading) -> Value:
+    """Return a backend that counts: ``frame_count`` is the number of graphs that it was given."""
+    backend = evaluate(node.args[0], reading) if len(node.args) == 1 else None
+    if node.keywords or not (isinstance(backend, Known) and backend.value == "inductor"):
+        raise NotCarried("a counting backend other than that around inductor")
+    return Counting("inductor")
+
+
 def _only_code(node: ast.Call, reading: Reading) -> Value:
     made = unpacked(_run_and_get_code(node, reading))[1]
     assert isinstance(made, Codes)
@@ -171,6 +180,7 @@ _PATHS: dict[str, Callable[[ast.Call, Reading], Value]] = {
 
 _WORDS: dict[str, Callable[[ast.Call, Reading], Value]] = {
     "run_and_get_code": _run_and_get_code,
+    "CompileCounterWithBackend": _counting,
     "run_and_get_triton_code": _only_code,
     "run_and_get_cpp_code": _result_and_code,
 }
@@ -191,7 +201,36 @@ def _of_value(function: Value, node: ast.Call, reading: Reading) -> Value | None
         return expression(node, reading)
     if isinstance(function, Function) and _needs_inlining(function, node, reading):
         return inline(function, node, reading)
+    if isinstance(function, Function):
+        return _of_helper(function, node, reading) or expression(node, reading)
     return expression(node, reading)
+
+
+def _of_helper(function: Function, node: ast.Call, reading: Reading) -> Value | None:
+    """Return the inputs, constants or copies that a helper makes; None where it computes more."""
+    if reading.depth > 1 or _DOES_MORE & {type(part) for part in ast.walk(function.node)}:
+        return None
+    kept = (list(reading.lost), list(reading.notes), list(reading.requires), set(reading.devices), len(reading.steps), dict(reading.axes))
+    made: Value | None = None
+    try:
+        made = inline(function, node, reading)
+    except NotCarried:
+        made = None
+    if reading.lost == kept[0] and len(reading.steps) == kept[4] and _is_made(made):
+        return made
+    reading.lost, reading.notes, reading.requires, reading.devices = kept[:4]
+    reading.axes = kept[5]
+    del reading.steps[kept[4] :]
+    return None
+
+
+_DOES_MORE = frozenset([ast.Global, ast.Nonlocal, ast.Yield, ast.While, ast.With, ast.AugAssign, ast.Try, ast.Raise, ast.Assert, ast.Delete])
+
+
+def _is_made(value: Value | None) -> bool:
+    if isinstance(value, Items):
+        return all(map(_is_made, value.items))
+    return isinstance(value, Tensor | Known)
 
 
 _MODULE_BASES = frozenset(["Module", "Sequential"])

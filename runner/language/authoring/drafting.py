@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runner.language.authoring.compiling import COUNTED
 from runner.language.authoring.hoisting import Prelude
 from runner.language.authoring.inputs import Inputs
 from runner.language.authoring.reading import Lost, Reading
@@ -104,7 +105,9 @@ class Drafting:
             for step in self._reading.steps
             for found in step.expects
             if isinstance(found.body.get("close", {}).get("to"), Value)
-        ] + [[step.arguments["gradient"]] for step in self._reading.steps if "gradient" in step.arguments]
+        ] + [[step.arguments["gradient"]] for step in self._reading.steps if "gradient" in step.arguments] + [
+            list(step.values) for step in self._reading.steps if step.kind == "api" and step.values
+        ]
 
     def _halves(self) -> bool:
         lowp = self._reading.matrix.get(" lowp", [])
@@ -155,6 +158,8 @@ class Drafting:
 
     def _step(self, step: Step, first: Step) -> dict[str, Any]:
         arguments = dict(step.arguments)
+        if step.kind == "api" and step.values:
+            arguments = self._inputs.called(step.values[0])
         if step.kind == "call":
             if len({self._target(call) for call in self._reading.steps if call.kind == "call"}) > 1:
                 arguments["function"] = self._target(step)
@@ -175,8 +180,7 @@ class Drafting:
         """Return the value of an option: a function of the test is a name of the prelude."""
         if not isinstance(value, Function):
             return value
-        self._prelude.need(value.name, {**value.scope, value.name: value})
-        return {"ref": value.name}
+        return {"ref": self._prelude.need(value.name, {**value.scope, value.name: value})}
 
     def _context(self, word: Any) -> Any:
         """Return a context in the words of the language; others are functions of the prelude."""
@@ -205,7 +209,7 @@ class Drafting:
             config.setdefault(section, {}).update(options)
         config = {section: {name: self._option(value) for name, value in options.items()} for section, options in config.items()}
         matrix = {name: values for name, values in reading.matrix.items() if not name.startswith(" ")}
-        compile_options = (reading.matrix.get(" compile") or [{}])[0]
+        compile_options = {name: value for name, value in (reading.matrix.get(" compile") or [{}])[0].items() if name != COUNTED}
         spec: dict[str, Any] = {"summary": self._summary(), "backends": self._backends()}
         if self._inputs.halves:
             matrix["half"] = [False, True]

@@ -24,6 +24,8 @@ def effect(node: ast.Call, reading: Reading) -> None:
     own = ast.unparse(node.func)
     if own in ("print", "super().setUp", "super().setUpClass", "super().tearDown") or own.endswith("TestCase.setUp") or path in _HARMLESS or own in _HARMLESS:
         return
+    if own == "self.skipTest":
+        raise NotCarried("the test is skipped here")
     if isinstance(node.func, ast.Attribute) and node.func.attr == "enter_context" and len(node.args) == 1:
         _enter_context(node.args[0], reading)
     elif own.startswith("self.assert"):
@@ -159,5 +161,9 @@ def _other(node: ast.Call, reading: Reading) -> None:
         return
     if isinstance(value, Expression) and _library_call(node, reading):
         return
+    if isinstance(value, Expression) and isinstance(value.node, ast.Call) and isinstance(value.node.func, ast.Name):
+        if isinstance(value.scope.get(value.node.func.id), Function | Module):
+            reading.eager_calls.append((line_of(node), value))
+            return
     if isinstance(value, Expression | Tensor | Module | Function | Compiled):
         raise NotCarried("a call whose effect is not understood")

@@ -1,6 +1,7 @@
 """What an expression of a test stands for. Calls are in ``calls``."""
 
 import ast
+import builtins
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -54,7 +55,7 @@ def expression(node: ast.expr, reading: Reading) -> Expression:
         value = reading.scope[name]
         if isinstance(value, Unknown):
             raise NotCarried(f"it uses '{name}', which line {value.line} makes")
-        if isinstance(value, Result | Codes | Gradient | Raised):
+        if isinstance(value, Codes | Gradient | Raised) or (isinstance(value, Result) and value.loss):
             raise NotCarried(f"it computes with '{name}', a result of a compiled call")
         scope[name] = value
     return Expression(node, scope, options=repr(reading.inner))
@@ -85,9 +86,26 @@ def of_file(name: str, reading: Reading) -> Value:
         return Class(found, {})
     if name in ("torch", "unittest", "itertools", "functools"):
         return Dotted(name)
+    if name in reading.file.ambiguous:
+        return _of_several(name, reading)
     if isinstance(found, ast.Assign) and len(found.targets) == 1 and isinstance(found.targets[0], ast.Name):
         return _assigned(name, found.value, reading)
+    if found is None and len(reading.file.wildcards) == 1 and name not in constants.FUNCTIONS and name not in dir(builtins):
+        return Dotted(f"{reading.file.wildcards[0]}.{name}")
     return Expression(ast.Name(name, ast.Load()), {})
+
+
+def _of_several(name: str, reading: Reading) -> Value:
+    """Return the value of a name that stands for the device; raise ``NotCarried`` for others with several values."""
+    values = [
+        part.value
+        for part in ast.walk(reading.file.tree)
+        if isinstance(part, ast.Assign) and any(isinstance(to, ast.Name) and to.id == name for to in part.targets)
+    ]
+    if all((isinstance(value, ast.Constant) and value.value in ("cpu", "cuda", "xpu")) or is_gpu_name(ast.unparse(value)) for value in values):
+        reading.devices.add("backend")
+        return Device("backend")
+    raise NotCarried(f"it uses '{name}', which the file does not define in one place")
 
 
 def _assigned(name: str, node: ast.expr, reading: Reading) -> Value:
@@ -134,15 +152,23 @@ def _attribute(node: ast.Attribute, reading: Reading) -> Value:
     base = evaluate(node.value, reading)
     if node.attr == "grad":
         return Gradient(base)
-    if isinstance(base, Result):
-        raise NotCarried(f"the attribute '{node.attr}' of a result")
     if isinstance(base, Parameter) and base.is_dtype and node.attr == "itemsize":
         raise NotCarried("the size of a dtype of the matrix")
     if isinstance(base, Tensor) and node.attr in ("shape", "device", "dtype"):
         return _of_tensor(base, node, reading)
+    if isinstance(base, Class):
+        return _of_class(base, node.attr, reading) or expression(node, reading)
     if isinstance(base, Raised) and node.attr == "exception":
         return base
     return expression(node, reading)
+
+
+def _of_class(base: Class, name: str, reading: Reading) -> Value | None:
+    """Return a class or a function within a class of the file."""
+    for part in base.node.body:
+        if isinstance(part, ast.ClassDef) and part.name == name:
+            return Class(part, base.scope)
+    return None
 
 
 def _of_tensor(base: Tensor, node: ast.Attribute, reading: Reading) -> Value:
@@ -263,12 +289,24 @@ def _choice(node: ast.IfExp, reading: Reading) -> Value:
 def _subscript(node: ast.Subscript, reading: Reading) -> Value:
     base = evaluate(node.value, reading)
     if isinstance(base, Known | Items | Result | Codes):
+        if isinstance(node.slice, ast.Slice) and isinstance(base, Known | Items):
+            return _sliced(base, node.slice, reading)
         index = evaluate(node.slice, reading) if not isinstance(node.slice, ast.Slice) else None
         if index is not None and isinstance(index, Known):
             return _item(base, index.value)
-        if isinstance(base, Result | Codes):
-            raise NotCarried("a slice of a result")
+        if isinstance(base, Codes):
+            raise NotCarried("a slice of the generated code")
     return expression(node, reading)
+
+
+def _sliced(base: Known | Items, node: ast.Slice, reading: Reading) -> Value:
+    bounds = [None if part is None else constant(part, reading) for part in (node.lower, node.upper, node.step)]
+    try:
+        if isinstance(base, Items):
+            return Items(base.items[slice(*bounds)], base.kind)
+        return Known(base.value[slice(*bounds)])
+    except (TypeError, ValueError) as error:
+        raise NotCarried(f"a slice that is not understood: {error}") from error
 
 
 def _item(base: Known | Items | Result | Codes, index: Any) -> Value:

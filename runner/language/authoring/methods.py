@@ -6,7 +6,7 @@ from typing import Any
 
 from runner.language.authoring import constants
 from runner.language.authoring.binding import plain
-from runner.language.authoring.evaluate import evaluate
+from runner.language.authoring.evaluate import evaluate, expression
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.tensors import device_of, dtype_text, method_of_tensor
 from runner.language.authoring.values import Codes, Compiled, Dotted, Expression, Known, Module, NotCarried, Parameter, Result, Step, Tensor, Value
@@ -87,7 +87,9 @@ def _of_result(base: Result, name: str, node: ast.Call, reading: Reading) -> Val
         return base
     if name == "backward":
         return _backward(base, node, reading)
-    raise NotCarried(f"the method '{name}' of a result")
+    if base.loss or name.endswith("_"):
+        raise NotCarried(f"the method '{name}' of a result")
+    return expression(node, reading)
 
 
 def _backward(base: Result, node: ast.Call, reading: Reading) -> Value:

@@ -91,13 +91,13 @@ def _parameter(name: str, values: list[Value], reading: Reading) -> None:
     """Make a parameter a key of the matrix."""
     if not values:
         raise NotCarried("a parameter without values")
-    if name in ("backend", "facts", "params", "torch"):
-        raise NotCarried(f"a parameter with the name '{name}'")
     if len(values) > 1:
         reading.axes[name] = [label(value, index) for index, value in enumerate(values)]
     if name in reading.pinned:
         reading.scope[name] = values[reading.pinned[name]]
         return
+    if name in ("backend", "facts", "params", "torch") and len(values) > 1:
+        raise NotCarried(f"a parameter with the name '{name}'")
     if all(isinstance(value, Dotted) and value.path.removeprefix("torch.") in DTYPES for value in values):
         reading.matrix[name] = [DTYPES[value.path.removeprefix("torch.")] for value in values if isinstance(value, Dotted)]
         reading.scope[name] = Parameter(name, is_dtype=True)

@@ -51,6 +51,8 @@ class Reading:
     is_common: bool = False
     """Whether the test calls torch's check_model, which repeats it in half precision on a GPU."""
     eager_backwards: list[str] = field(default_factory=list)
+    eager_calls: list[tuple[int, Value]] = field(default_factory=list)
+    """Calls in eager mode whose results the test does not use: what they change of their arguments counts."""
     axes: dict[str, list[str]] = field(default_factory=dict)
     """What a test repeats itself over, by name: parameters and loops, with a word for each value."""
     pinned: Mapping[str, int] = field(default_factory=dict)

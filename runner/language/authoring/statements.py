@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runner.language.authoring import conditions, configs
+from runner.language.authoring.assertions import truth
 from runner.language.authoring.binding import bind, unpacked
 from runner.language.authoring.blocks import read_with
 from runner.language.authoring.compiling import compiled, compiled_by, is_compile
@@ -140,8 +141,6 @@ def _expression(statement: ast.Expr, reading: Reading) -> None:
 
 
 def _assert(statement: ast.Assert, reading: Reading) -> None:
-    from runner.language.authoring.assertions import truth
-
     truth(statement.test, reading, line_of(statement))
 
 
@@ -217,14 +216,23 @@ def _raise_break(statement: ast.stmt, reading: Reading) -> None:
 
 
 def _if(statement: ast.If, reading: Reading) -> None:
-    test = decided(statement.test, reading)
+    skips = _skips(statement.body) and not statement.orelse
+    try:
+        test = decided(statement.test, reading)
+    except NotCarried:
+        if not skips:
+            raise
+        test = Unknown(line_of(statement))
     if isinstance(test, Known):
         read_statements(statement.body if test.value else statement.orelse, reading)
         return
-    if _skips(statement.body) and not statement.orelse:
+    if skips:
         conditions.apply(conditions.effect_of(statement.test), reading, statement, ast.unparse(statement.test))
         return
     device = device_of_condition(statement.test)
+    if device is None and _fails(statement.body) and not statement.orelse:
+        truth(statement.test, reading, line_of(statement), negated=True)
+        return
     if device is None:
         raise NotCarried("a condition that is not known here")
     other = "cpu" if device == "cuda" else "cuda"
@@ -251,6 +259,13 @@ def device_of_condition(test: ast.expr) -> str | None:
     if not is_comparison or not found.drops:
         return None
     return "cpu" if found.drops == frozenset(["cpu"]) else "cuda"
+
+
+def _fails(body: list[ast.stmt]) -> bool:
+    """Whether statements let the test fail."""
+    text = ast.unparse(body[-1])
+    is_plain = all(isinstance(part, ast.Assign | ast.Expr) for part in body[:-1])
+    return is_plain and (text.startswith(("self.fail(", "self.assertTrue(False", "assert False", "raise AssertionError")))
 
 
 def _skips(body: list[ast.stmt]) -> bool:

@@ -115,6 +115,13 @@ class Compiled(Value):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Counting(Value):
+    """A backend of torch's tests that counts the graphs which it gives to another one."""
+
+    backend: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Compiler(Value):
     """``torch.compile(...)`` that waits for its function."""
 

@@ -5,6 +5,7 @@ import ast
 from runner.language.authoring import conditions, configs
 from runner.language.authoring.blocks import context_word
 from runner.language.authoring.contexts import entered
+from runner.language.authoring.equivalence import is_eager_of
 from runner.language.authoring.evaluate import evaluate
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.parameters import read_parameters
@@ -26,6 +27,9 @@ def read_test(reading: Reading) -> None:
     if test.owner is not None:
         _set_up(reading)
     read_body(test.function.body, reading)
+    for line, value in reading.eager_calls:
+        if not any(step.kind == "call" and is_eager_of(value, step) for step in reading.steps):
+            reading.lose(line, "a call in eager mode that is not one of the compiled calls")
 
 
 def _file_settings(reading: Reading) -> None:
@@ -164,8 +168,15 @@ def _assigned_decorator(node: ast.Name, reading: Reading) -> None:
     """Take over a decorator that the file gives a name to."""
     found = reading.file.definitions.get(node.id)
     if isinstance(found, ast.FunctionDef):
-        for patcher in _patchers(found):
-            _carry_decorator(patcher, reading)
+        inner = {part.name: Function(part.name, part, {}) for part in found.body if isinstance(part, ast.FunctionDef)}
+        reading.scope, outer = {**reading.scope, **inner}, reading.scope
+        try:
+            for patcher in _patchers(found):
+                _carry_decorator(patcher, reading)
+        finally:
+            reading.scope = outer
+        for statement in _wrapped(found):
+            read_statement(statement, reading)
         return
     path = dotted(node, reading)
     if path and conditions.is_skip(path):
@@ -191,9 +202,33 @@ def _patchers(function: ast.FunctionDef) -> list[ast.expr]:
         name = ast.unparse(body[1])
         assigned = [ast.unparse(part) for part in body[0].body]
         argument = function.args.args[0].arg
-        if name == f"return {argument}" and assigned == [f"{argument} = {ast.unparse(body[0].target)}({argument})"]:
+        if (name == f"return {argument}" or _wrapped(function)) and assigned == [f"{argument} = {ast.unparse(body[0].target)}({argument})"]:
             return body[0].iter.elts
+    argument = function.args.args[0].arg if function.args.args else ""
+    if len(body) > 1 and argument and ast.unparse(body[-1]) == f"return {argument}":
+        found = [_around(part, argument) for part in body[:-1]]
+        if None not in found:
+            return [part for part in found if part is not None]
     raise NotCarried("a decorator that is not understood")
+
+
+def _around(statement: ast.stmt, argument: str) -> ast.expr | None:
+    """Return the decorator of a statement ``f = DECORATOR(f)``."""
+    if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call) and ast.unparse(statement.targets[0]) == argument:
+        call = statement.value
+        if len(call.args) == 1 and not call.keywords and ast.unparse(call.args[0]) == argument:
+            return call.func
+    return None
+
+
+def _wrapped(function: ast.FunctionDef) -> list[ast.stmt]:
+    """Return what a decorator does before it calls the test: its wrapper calls the test last, and checks settings of torch at most."""
+    last = function.body[-1]
+    name = last.value.id if isinstance(last, ast.Return) and isinstance(last.value, ast.Name) else ""
+    inner = next((part for part in function.body if isinstance(part, ast.FunctionDef) and part.name == name), None)
+    if inner is None or ast.unparse(inner.body[-1]) != f"return {function.args.args[0].arg}(*args, **kwargs)":
+        return []
+    return [part for part in inner.body[:-1] if not isinstance(part, ast.Assert)]
 
 
 def _set_up(reading: Reading) -> None:
@@ -202,5 +237,4 @@ def _set_up(reading: Reading) -> None:
     for owner in reversed(reading.file.lineage(reading.test.owner)):
         for method in owner.body:
             if isinstance(method, ast.FunctionDef) and method.name == "setUp":
-                for statement in method.body:
-                    read_statement(statement, reading)
+                read_body(method.body, reading)
