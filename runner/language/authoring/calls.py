@@ -52,10 +52,21 @@ def call(node: ast.Call, reading: Reading) -> Value | None:
         made = method(node, node.func, reading)
         if made is not None:
             return made
+        owner = _class_within(node.func, reading)
+        if owner is not None:
+            return _of_value(owner, node, reading)
         if isinstance(node.func.value, ast.Name) and node.func.value.id == "self" and "self" not in reading.scope:
             return _own_method(node, node.func.attr, reading)
         return expression(node, reading)
     return _of_value(evaluate(node.func, reading), node, reading)
+
+
+def _class_within(node: ast.Attribute, reading: Reading) -> Class | None:
+    """Return a class that a class of the file contains."""
+    if not isinstance(node.value, ast.Name) or node.value.id == "self":
+        return None
+    found = evaluate(node, reading) if isinstance(evaluate(node.value, reading), Class) else None
+    return found if isinstance(found, Class) else None
 
 
 def _builtin(name: str, node: ast.Call, reading: Reading) -> Value:
@@ -211,15 +222,16 @@ def _of_helper(function: Function, node: ast.Call, reading: Reading) -> Value | 
     if reading.depth > 1 or _DOES_MORE & {type(part) for part in ast.walk(function.node)}:
         return None
     kept = (list(reading.lost), list(reading.notes), list(reading.requires), set(reading.devices), len(reading.steps), dict(reading.axes))
+    calls = list(reading.eager_calls)
     made: Value | None = None
     try:
         made = inline(function, node, reading)
     except NotCarried:
         made = None
-    if reading.lost == kept[0] and len(reading.steps) == kept[4] and _is_made(made):
+    if reading.lost == kept[0] and len(reading.steps) == kept[4] and reading.eager_calls == calls and _is_made(made):
         return made
     reading.lost, reading.notes, reading.requires, reading.devices = kept[:4]
-    reading.axes = kept[5]
+    reading.axes, reading.eager_calls = kept[5], calls
     del reading.steps[kept[4] :]
     return None
 

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runner.language.authoring.comparisons import named
 from runner.language.authoring.compiling import COUNTED
 from runner.language.authoring.hoisting import Prelude
-from runner.language.authoring.inputs import Inputs
+from runner.language.authoring.inputs import Inputs, results_in
 from runner.language.authoring.reading import Lost, Reading
 from runner.language.authoring.values import Dotted, Entered, Expression, Function, Module, NotCarried, Step, Value
 from runner.language.authoring.yaml_text import document
@@ -65,6 +66,9 @@ class Drafting:
         self._inputs.share([*_unique([step.values for step in calls]), *self._expected()])
         for step in calls:
             self._target(step)
+        for value in [*(given for step in reading.steps for given in step.values), *(value for values in self._expected() for value in values)]:
+            for result in results_in(value):
+                named(result.step, reading)
         steps = [self._step(step, calls[0]) for step in reading.steps]
         if not any("expect" in step for step in steps):
             steps[-1]["expect"] = [{"runs": {}}]

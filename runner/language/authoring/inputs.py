@@ -223,6 +223,18 @@ def tokens(value: Value) -> list[Token]:
     return [token] if token is not None else []
 
 
+def results_in(value: Value) -> list[Result]:
+    """Return the results of compiled calls that a value is made of."""
+    if isinstance(value, Result):
+        return [value]
+    if isinstance(value, Items):
+        return [result for item in value.items for result in results_in(item)]
+    if isinstance(value, Expression):
+        names = free_names(value.node)
+        return [result for name, given in value.scope.items() if name in names for result in results_in(given)]
+    return []
+
+
 def _step_name(step: Step, reading: Reading) -> str:
     from runner.language.authoring.comparisons import named
 
