@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from runner.language.authoring import constants
@@ -87,10 +88,12 @@ def _compared(word: str, left: ast.expr, right: ast.expr, reading: Reading, line
         if _about_code(one, other, sign, reading, line):
             return
     first, second = evaluate(left, reading), evaluate(right, reading)
-    if word in ("<", "<=", ">", ">=", "in", "not in") and (is_derived(first) or is_derived(second)):
+    first, second = _of_loss(first), _of_loss(second)
+    if word in _ORDERS and any(is_derived(side) or isinstance(side, Result) for side in (first, second)):
         kind = next(kind for kind, sign in _SAME.items() if sign == word)
         node = ast.Compare(ast.Name("left_side", ast.Load()), [kind()], [ast.Name("right_side", ast.Load())])
-        of_library("equals", Expression(node, {"left_side": first, "right_side": second}), Known(value=True), reading, line)
+        scope = {"left_side": first, "right_side": second}
+        of_library("equals", Expression(ast.Call(ast.Name("bool", ast.Load()), [node], []), scope), Known(value=True), reading, line)
         return
     if word in ("in", "not in"):
         _contained(first, second, word, reading, line)
@@ -103,6 +106,17 @@ def _compared(word: str, left: ast.expr, right: ast.expr, reading: Reading, line
         of_library("equals" if word == "==" else "differs", first, second, reading, line)
     else:
         raise NotCarried("a comparison of values that the language cannot name")
+
+
+_ORDERS = frozenset(["<", "<=", ">", ">=", "in", "not in"])
+
+
+def _of_loss(value: Value) -> Value:
+    """Return the sum or the mean of a result as the Python that computes it."""
+    if not (isinstance(value, Result) and value.loss):
+        return value
+    node = ast.Call(ast.Attribute(ast.Name("result", ast.Load()), value.loss, ast.Load()), [], [])
+    return Expression(node, {"result": replace(value, loss="")})
 
 
 def number_named(node: ast.expr, reading: Reading) -> Number | None:

@@ -150,11 +150,15 @@ def _derived(kind: str, left: Value, right: Value, reading: Reading, line: int) 
     """Expect that what Python computes of results is equal, or differs: the spec computes the same."""
     scope = {"left_side": left, "right_side": right}
     node = ast.Compare(ast.Name("left_side", ast.Load()), [ast.Eq()], [ast.Name("right_side", ast.Load())])
-    whole = left if isinstance(right, Known) and right.value is True else Expression(_as_bool(node), scope)
-    if not isinstance(whole, Expression):
-        raise NotCarried("a comparison of a result with a constant")
+    wanted, whole = kind == "equals", Expression(_as_bool(node), scope)
+    if isinstance(left, Expression) and _is_bool(left.node) and isinstance(right, Known) and isinstance(right.value, bool):
+        wanted, whole = (right.value == wanted), left
     step = _derived_step(whole, reading, line)
-    reading.expect(line, {"equals": {step.name: kind == "equals"}}, step)
+    reading.expect(line, {"equals": {step.name: wanted}}, step)
+
+
+def _is_bool(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "bool"
 
 
 def _as_bool(node: ast.expr) -> ast.expr:
