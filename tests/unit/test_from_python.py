@@ -280,7 +280,7 @@ def test_a_replacement_that_tells_the_test_something_is_not_carried() -> None:
 
 def test_what_python_computes_of_results_is_computed_in_the_spec() -> None:
     spec = whole(PAIR + "out = opt(a, b)\nself.assertEqual(out[1].shape, (5, 5))\nself.assertTrue(out[0].sum() > -1)")
-    assert [list(step)[0] for step in spec["steps"]] == ["call", "api", "api"]
+    assert [next(iter(step)) for step in spec["steps"]] == ["call", "api", "api"]
     assert [step["expect"] for step in spec["steps"][1:]] == [[{"equals": {"value_of_1": True}}], [{"equals": {"value_of_2": True}}]]
     assert spec["steps"][0]["call"]["as"] == "result_1"
 

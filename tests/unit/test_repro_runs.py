@@ -43,7 +43,8 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Script | Noth
 def run(path: Path, text: str, seconds: int = 100) -> tuple[int, str]:
     """Run a script in a fork of this process; return its exit code and what it printed.
 
-    The limit is one of processor time: a machine that is busy with other work makes a script slow, and not wrong. The alarm ends what waits forever.
+    The limit is one of processor time: a machine that is busy with other work makes a script slow, and not wrong. The alarm ends
+    what waits forever.
     """
     path.write_text(text)
     printed = path.with_suffix(".txt")

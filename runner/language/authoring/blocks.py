@@ -127,7 +127,9 @@ def context_word(node: ast.expr, reading: Reading) -> Any:
             return None
         return _GRAD[last]
     is_own = ast.unparse(function) == "self.autocast"
-    if (path in ("torch.autocast", "torch.amp.autocast", "torch.cuda.amp.autocast", "torch.cpu.amp.autocast") or is_own) and isinstance(node, ast.Call):
+    if (path in ("torch.autocast", "torch.amp.autocast", "torch.cuda.amp.autocast", "torch.cpu.amp.autocast") or is_own) and isinstance(
+        node, ast.Call
+    ):
         return _autocast(node, path, reading)
     return None
 

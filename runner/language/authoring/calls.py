@@ -1,8 +1,6 @@
 """What a call in a test stands for: tensors, modules, compiled functions and their results, helpers of the test's class."""
 
 import ast
-from collections.abc import Callable
-from dataclasses import replace
 
 from runner.language.authoring import constants
 from runner.language.authoring.binding import plain, unpacked
@@ -13,6 +11,7 @@ from runner.language.authoring.methods import method
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.tensors import tensor_of
+from runner.language.authoring.torch_helpers import PATHS, WORDS
 from runner.language.authoring.types_of_results import is_no_dict
 from runner.language.authoring.values import (
     FALSE,
@@ -20,7 +19,6 @@ from runner.language.authoring.values import (
     Codes,
     Compiled,
     Compiler,
-    Counting,
     Dotted,
     Function,
     Gradient,
@@ -54,11 +52,11 @@ def call(node: ast.Call, reading: Reading) -> Value | None:
             return made
         owner = _class_within(node.func, reading)
         if owner is not None:
-            return _of_value(owner, node, reading)
+            return of_value(owner, node, reading)
         if isinstance(node.func.value, ast.Name) and node.func.value.id == "self" and "self" not in reading.scope:
             return _own_method(node, node.func.attr, reading)
         return expression(node, reading)
-    return _of_value(evaluate(node.func, reading), node, reading)
+    return of_value(evaluate(node.func, reading), node, reading)
 
 
 def _class_within(node: ast.Attribute, reading: Reading) -> Class | None:
@@ -106,7 +104,7 @@ def _of_path(path: str, node: ast.Call, reading: Reading) -> Value | None:
         made = _of_constants(path, node, reading)
         if made is not None:
             return made
-    special = _PATHS.get(path) or _WORDS.get(last)
+    special = PATHS.get(path) or WORDS.get(last)
     if special is not None:
         return special(node, reading)
     tensor = tensor_of(path, node, reading)
@@ -134,71 +132,7 @@ def _product(path: str, node: ast.Call, reading: Reading) -> Value:
     return Items(tuple(Items(row) for row in constants.FUNCTIONS[path](*lists)))
 
 
-def _environment(node: ast.Call, reading: Reading) -> Value:
-    """Return what a variable of the environment is when it is not set."""
-    values = [evaluate(argument, reading) for argument in node.args]
-    reading.note(line_of(node), f"read with the default of {ast.unparse(node)}")
-    return values[1] if len(values) > 1 else Known(None)
-
-
-def _deepcopy(node: ast.Call, reading: Reading) -> Value:
-    value = evaluate(node.args[0], reading)
-    return replace(value) if isinstance(value, Tensor | Module) else value
-
-
-def _run_and_get_code(node: ast.Call, reading: Reading) -> Value:
-    before = len(reading.steps)
-    result = _run_wrapped(node, reading)
-    made = [step for step in reading.steps[before:] if step.kind in ("call", "backward")]
-    if len(made) != 1:
-        raise NotCarried("the code of several compiled calls")
-    return Items((result, Codes(made[0])))
-
-
-def _counting(node: ast.Call, reading: Reading) -> Value:
-    """Return a backend that counts: ``frame_count`` is the number of graphs that it was given."""
-    backend = evaluate(node.args[0], reading) if len(node.args) == 1 else None
-    if node.keywords or not (isinstance(backend, Known) and backend.value == "inductor"):
-        raise NotCarried("a counting backend other than that around inductor")
-    return Counting("inductor")
-
-
-def _only_code(node: ast.Call, reading: Reading) -> Value:
-    made = unpacked(_run_and_get_code(node, reading))[1]
-    assert isinstance(made, Codes)
-    return Codes(made.step, None, is_list=False)
-
-
-def _result_and_code(node: ast.Call, reading: Reading) -> Value:
-    result, made = unpacked(_run_and_get_code(node, reading))
-    assert isinstance(made, Codes)
-    return Items((result, Codes(made.step, None, is_list=False)))
-
-
-def _run_wrapped(node: ast.Call, reading: Reading) -> Value:
-    """Return the result of calling the first argument with the others."""
-    inner = ast.copy_location(ast.Call(node.args[0], node.args[1:], node.keywords), node)
-    made = _of_value(evaluate(node.args[0], reading), inner, reading)
-    return made if made is not None else Known(None)
-
-
-_PATHS: dict[str, Callable[[ast.Call, Reading], Value]] = {
-    "os.environ.get": _environment,
-    "os.getenv": _environment,
-    "copy.deepcopy": _deepcopy,
-    "copy.copy": _deepcopy,
-}
-
-_WORDS: dict[str, Callable[[ast.Call, Reading], Value]] = {
-    "run_and_get_code": _run_and_get_code,
-    "CompileCounterWithBackend": _counting,
-    "run_and_get_triton_code": _only_code,
-    "run_and_get_cpp_code": _result_and_code,
-}
-"""Helpers of torch's tests, by the last word of their paths."""
-
-
-def _of_value(function: Value, node: ast.Call, reading: Reading) -> Value | None:
+def of_value(function: Value, node: ast.Call, reading: Reading) -> Value | None:
     """Return the result of calling a value."""
     if isinstance(function, Compiled):
         return _compiled_call(function, node, reading)
@@ -236,7 +170,9 @@ def _of_helper(function: Function, node: ast.Call, reading: Reading) -> Value | 
     return None
 
 
-_DOES_MORE = frozenset([ast.Global, ast.Nonlocal, ast.Yield, ast.While, ast.With, ast.AugAssign, ast.Try, ast.Raise, ast.Assert, ast.Delete])
+_DOES_MORE = frozenset(
+    [ast.Global, ast.Nonlocal, ast.Yield, ast.While, ast.With, ast.AugAssign, ast.Try, ast.Raise, ast.Assert, ast.Delete]
+)
 
 
 def _is_made(value: Value | None) -> bool:

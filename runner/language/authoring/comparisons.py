@@ -88,7 +88,9 @@ def compare_values(left: Value, right: Value, judge: Mapping[str, Any], reading:
 
 def _changed_inputs(value: Tensor, judge: Mapping[str, Any], reading: Reading, line: int) -> None:
     """Expect that a compiled call changes an argument as the call in eager mode does, which ``close`` compares too."""
-    calls = [step for step in reading.steps if step.kind == "call" and any(getattr(given, "token", None) is value.token for given in step.values)]
+    calls = [
+        step for step in reading.steps if step.kind == "call" and any(getattr(given, "token", None) is value.token for given in step.values)
+    ]
     kept = [called for called in reading.scope.values() if isinstance(called, Expression)]
     if len(calls) != 1 or not any(is_eager_of(called, calls[0]) for called in [*kept, *(value for _, value in reading.eager_calls)]):
         raise NotCarried("a comparison in which nothing is compiled")
@@ -183,7 +185,25 @@ def _derived_step(value: Expression, reading: Reading, line: int) -> Step:
 
 
 _TEXTUAL = frozenset(["shape", "dtype", "device", "requires_grad", "is_leaf", "layout", "ndim", "grad_fn", "itemsize", "is_sparse"])
-_ASKING = frozenset(["len", "type", "isinstance", "stride", "size", "dim", "numel", "is_contiguous", "storage_offset", "data_ptr", "item", "tolist", "bool", "int", "str"])
+_ASKING = frozenset(
+    [
+        "len",
+        "type",
+        "isinstance",
+        "stride",
+        "size",
+        "dim",
+        "numel",
+        "is_contiguous",
+        "storage_offset",
+        "data_ptr",
+        "item",
+        "tolist",
+        "bool",
+        "int",
+        "str",
+    ]
+)
 
 
 def is_plain(value: Value) -> bool:

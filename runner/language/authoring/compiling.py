@@ -7,7 +7,19 @@ from typing import Any
 from runner.language.authoring.evaluate import evaluate
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading
-from runner.language.authoring.values import Compiled, Compiler, Counting, Dotted, Expression, Function, Known, Module, NotCarried, Parameter, Value
+from runner.language.authoring.values import (
+    Compiled,
+    Compiler,
+    Counting,
+    Dotted,
+    Expression,
+    Function,
+    Known,
+    Module,
+    NotCarried,
+    Parameter,
+    Value,
+)
 
 _COMPILE = frozenset(["torch.compile", "torch._dynamo.optimize"])
 COUNTED = " counted"
@@ -34,7 +46,11 @@ def compiled_by(node: ast.Call, reading: Reading) -> Value:
 
 def compiled(target: Value, options: Mapping[str, Any]) -> Compiled:
     """Return a compiled function."""
-    if isinstance(target, Expression) and isinstance(target.node, ast.Call) and ast.unparse(target.node.func).rpartition(".")[2] == "partial":
+    if (
+        isinstance(target, Expression)
+        and isinstance(target.node, ast.Call)
+        and ast.unparse(target.node.func).rpartition(".")[2] == "partial"
+    ):
         target = _of_partial(target)
     if isinstance(target, Compiled) or not isinstance(target, Function | Module | Dotted):
         raise NotCarried("torch.compile of something that is neither a function nor a module of the file")

@@ -102,7 +102,9 @@ _CONTEXTS = (
 def _is_alone(function: Function) -> bool:
     """Whether a function uses no variable of the test, which it could change."""
     inside = {part.id for part in ast.walk(function.node) if isinstance(part, ast.Name)}
-    return not any(isinstance(function.scope.get(name), Value) and not isinstance(function.scope[name], Dotted | Function | Class) for name in inside)
+    return not any(
+        isinstance(function.scope.get(name), Value) and not isinstance(function.scope[name], Dotted | Function | Class) for name in inside
+    )
 
 
 def _mock(path: str, node: ast.Call, reading: Reading) -> Entered | None:

@@ -66,7 +66,10 @@ class Drafting:
         self._inputs.share([*_unique([step.values for step in calls]), *self._expected()])
         for step in calls:
             self._target(step)
-        for value in [*(given for step in reading.steps for given in step.values), *(value for values in self._expected() for value in values)]:
+        for value in [
+            *(given for step in reading.steps for given in step.values),
+            *(value for values in self._expected() for value in values),
+        ]:
             for result in results_in(value):
                 named(result.step, reading)
         steps = [self._step(step, calls[0]) for step in reading.steps]
@@ -100,18 +103,24 @@ class Drafting:
             "prelude": self._prelude.text + "\n" if self._prelude.text else None,
             "let": self._inputs.named,
         }
-        spec: dict[str, Any] = {"summary": self._summary(), "backends": ["host"], **{key: value for key, value in parts.items() if value}}
+        spec: dict[str, Any] = {
+            "summary": summary(self._reading),
+            "backends": ["host"],
+            **{key: value for key, value in parts.items() if value},
+        }
         return {**spec, "steps": steps}
 
     def _expected(self) -> list[list[Value]]:
-        return [
-            [found.body["close"]["to"]]
-            for step in self._reading.steps
-            for found in step.expects
-            if isinstance(found.body.get("close", {}).get("to"), Value)
-        ] + [[step.arguments["gradient"]] for step in self._reading.steps if "gradient" in step.arguments] + [
-            list(step.values) for step in self._reading.steps if step.kind == "api" and step.values
-        ]
+        return (
+            [
+                [found.body["close"]["to"]]
+                for step in self._reading.steps
+                for found in step.expects
+                if isinstance(found.body.get("close", {}).get("to"), Value)
+            ]
+            + [[step.arguments["gradient"]] for step in self._reading.steps if "gradient" in step.arguments]
+            + [list(step.values) for step in self._reading.steps if step.kind == "api" and step.values]
+        )
 
     def _halves(self) -> bool:
         lowp = self._reading.matrix.get(" lowp", [])
@@ -214,7 +223,7 @@ class Drafting:
         config = {section: {name: self._option(value) for name, value in options.items()} for section, options in config.items()}
         matrix = {name: values for name, values in reading.matrix.items() if not name.startswith(" ")}
         compile_options = {name: value for name, value in (reading.matrix.get(" compile") or [{}])[0].items() if name != COUNTED}
-        spec: dict[str, Any] = {"summary": self._summary(), "backends": self._backends()}
+        spec: dict[str, Any] = {"summary": summary(self._reading), "backends": self._backends()}
         if self._inputs.halves:
             matrix["half"] = [False, True]
             if "cpu" in spec["backends"]:
@@ -239,14 +248,14 @@ class Drafting:
             return {**spec, "expect": steps[0]["expect"]}
         return {**spec, "steps": steps}
 
-    def _summary(self) -> str:
-        words = spec_name(self._reading.test.name).replace("-", " ")
-        part = ", in part" if self._reading.lost else ""
-        axes, pinned = self._reading.axes, self._reading.pinned
-        part += "".join(f", {name} {axes[name][index]}" for name, index in pinned.items() if name in axes)
-        return re.sub(
-            r"[^ -~]", "?", f"{words[:1].upper()}{words[1:]}, as {self._reading.test.name} of {self._reading.file.name} claims{part}"
-        )
+
+def summary(reading: Reading) -> str:
+    """Return a sentence that names the test; the claim is for its author to write."""
+    words = spec_name(reading.test.name).replace("-", " ")
+    part = ", in part" if reading.lost else ""
+    axes, pinned = reading.axes, reading.pinned
+    part += "".join(f", {name} {axes[name][index]}" for name, index in pinned.items() if name in axes)
+    return re.sub(r"[^ -~]", "?", f"{words[:1].upper()}{words[1:]}, as {reading.test.name} of {reading.file.name} claims{part}")
 
 
 def merged(expects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -22,7 +22,12 @@ def effect(node: ast.Call, reading: Reading) -> None:
     """Carry a call that is a statement over to the spec."""
     path = dotted(node.func, reading)
     own = ast.unparse(node.func)
-    if own in ("print", "super().setUp", "super().setUpClass", "super().tearDown") or own.endswith("TestCase.setUp") or path in _HARMLESS or own in _HARMLESS:
+    if (
+        own in ("print", "super().setUp", "super().setUpClass", "super().tearDown")
+        or own.endswith("TestCase.setUp")
+        or path in _HARMLESS
+        or own in _HARMLESS
+    ):
         return
     if own == "self.skipTest":
         raise NotCarried("the test is skipped here")

@@ -1,7 +1,6 @@
 """What an expression of a test stands for. Calls are in ``calls``."""
 
 import ast
-import builtins
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,7 +8,8 @@ from typing import Any
 from runner.language.authoring import constants
 from runner.language.authoring.binding import bind, plain, unpacked
 from runner.language.authoring.facts import decided
-from runner.language.authoring.naming import DTYPES, SIZES, dotted, is_gpu_name
+from runner.language.authoring.file_names import of_file, of_path
+from runner.language.authoring.naming import DTYPES, SIZES, dotted
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.types_of_results import is_other_class
 from runner.language.authoring.values import (
@@ -74,79 +74,12 @@ def _name(node: ast.Name, reading: Reading) -> Value:
     return of_file(node.id, reading)
 
 
-def of_file(name: str, reading: Reading) -> Value:
-    """Return what a name of the file's top level stands for."""
-    if name in reading.file.imports:
-        path = reading.file.imports[name]
-        return _of_path(path, ast.Name(name), reading)
-    found = reading.file.definitions.get(name)
-    if isinstance(found, ast.FunctionDef):
-        return Function(name, found, {})
-    if isinstance(found, ast.ClassDef):
-        return Class(found, {})
-    if name in ("torch", "unittest", "itertools", "functools"):
-        return Dotted(name)
-    if name in reading.file.ambiguous:
-        return _of_several(name, reading)
-    if isinstance(found, ast.Assign) and len(found.targets) == 1 and isinstance(found.targets[0], ast.Name):
-        return _assigned(name, found.value, reading)
-    if found is None and len(reading.file.wildcards) == 1 and name not in constants.FUNCTIONS and name not in dir(builtins):
-        return Dotted(f"{reading.file.wildcards[0]}.{name}")
-    return Expression(ast.Name(name, ast.Load()), {})
-
-
-def _of_several(name: str, reading: Reading) -> Value:
-    """Return the value of a name that stands for the device; raise ``NotCarried`` for others with several values."""
-    values = [
-        part.value
-        for part in ast.walk(reading.file.tree)
-        if isinstance(part, ast.Assign) and any(isinstance(to, ast.Name) and to.id == name for to in part.targets)
-    ]
-    if all((isinstance(value, ast.Constant) and value.value in ("cpu", "cuda", "xpu")) or is_gpu_name(ast.unparse(value)) for value in values):
-        reading.devices.add("backend")
-        return Device("backend")
-    raise NotCarried(f"it uses '{name}', which the file does not define in one place")
-
-
-def _assigned(name: str, node: ast.expr, reading: Reading) -> Value:
-    """Return the value of a top-level assignment: a constant, something imported, or the name itself."""
-    if is_gpu_name(name) or name in ("device", "device_type", "DEVICE"):
-        reading.devices.add("gpu")
-        return Device("gpu")
-    reading.depth += 1
-    outer, reading.scope = reading.scope, {}
-    try:
-        if reading.depth < _DEEPEST:
-            value = evaluate(node, reading)
-            if isinstance(value, Known | Dotted | Items | Device):
-                return value
-    except NotCarried:
-        pass
-    finally:
-        reading.depth -= 1
-        reading.scope = outer
-    return Expression(ast.Name(name, ast.Load()), {})
-
-
-_DEEPEST = 12
-
-
-def _of_path(path: str, node: ast.expr, reading: Reading) -> Value:
-    if is_gpu_name(path):
-        reading.devices.add("gpu")
-        return Device("gpu")
-    head, _, last = path.rpartition(".")
-    if head == "torch" and last in DTYPES:
-        return Dotted(f"torch.{DTYPES[last]}")
-    return Dotted(path)
-
-
 def _attribute(node: ast.Attribute, reading: Reading) -> Value:
     path = dotted(node, reading)
     if path:
         if path.endswith(".itemsize") and path.startswith("torch."):
             return Known(SIZES[DTYPES[path.split(".")[1]]]) if path.split(".")[1] in DTYPES else Dotted(path)
-        return _of_path(path, node, reading)
+        return of_path(path, node, reading)
     if isinstance(node.value, ast.Name) and node.value.id == "self" and "self" not in reading.scope:
         return _of_self(node.attr, reading)
     base = evaluate(node.value, reading)

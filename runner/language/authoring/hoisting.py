@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from runner.language.authoring.evaluate import of_file
+from runner.language.authoring.file_names import of_file
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading
 from runner.language.authoring.values import (

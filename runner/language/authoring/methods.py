@@ -9,7 +9,20 @@ from runner.language.authoring.binding import plain
 from runner.language.authoring.evaluate import evaluate, expression
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.tensors import device_of, dtype_text, method_of_tensor
-from runner.language.authoring.values import Codes, Compiled, Dotted, Expression, Known, Module, NotCarried, Parameter, Result, Step, Tensor, Value
+from runner.language.authoring.values import (
+    Codes,
+    Compiled,
+    Dotted,
+    Expression,
+    Known,
+    Module,
+    NotCarried,
+    Parameter,
+    Result,
+    Step,
+    Tensor,
+    Value,
+)
 
 
 def method(node: ast.Call, function: ast.Attribute, reading: Reading) -> Value | None:
@@ -23,7 +36,25 @@ def method(node: ast.Call, function: ast.Attribute, reading: Reading) -> Value |
         return _of_module(base, function.attr, node, reading)
     if isinstance(base, Result):
         return _of_result(base, function.attr, node, reading)
-    if isinstance(base, Known) and function.attr in ("keys", "values", "items", "format", "join", "split", "strip", "append", "copy", "get", "startswith", "endswith", "upper", "lower", "replace", "index", "count"):
+    if isinstance(base, Known) and function.attr in (
+        "keys",
+        "values",
+        "items",
+        "format",
+        "join",
+        "split",
+        "strip",
+        "append",
+        "copy",
+        "get",
+        "startswith",
+        "endswith",
+        "upper",
+        "lower",
+        "replace",
+        "index",
+        "count",
+    ):
         return _of_constant(base, function.attr, node, reading)
     if isinstance(base, Compiled):
         if function.attr in ("eval", "to", "cuda", "train"):

@@ -22,7 +22,7 @@ def read_parameters(function: ast.FunctionDef, reading: Reading) -> None:
             reading.scope[name] = Device("backend")
         elif name in defaults:
             reading.scope[name] = evaluate(defaults[name], reading)
-    for decorator in map(lambda part: _assigned(part, reading), function.decorator_list):
+    for decorator in (_assigned(part, reading) for part in function.decorator_list):
         word = ast.unparse(decorator.func).rpartition(".")[2] if isinstance(decorator, ast.Call) else ""
         if word in ("parametrize", "dtypes"):
             try:
@@ -135,7 +135,15 @@ def _rows(names: list[str], values: list[Value], reading: Reading) -> None:
 
 def label(value: Value, index: int) -> str:
     """Return a word for a value in the name of a file."""
-    found = value.value if isinstance(value, Known) else value.path if isinstance(value, Dotted) else value.where if isinstance(value, Device) else None
+    found = (
+        value.value
+        if isinstance(value, Known)
+        else value.path
+        if isinstance(value, Dotted)
+        else value.where
+        if isinstance(value, Device)
+        else None
+    )
     parts = found if isinstance(found, list | tuple) else [found]
     if found is None or not all(isinstance(part, int | float | str) for part in parts):
         return str(index + 1)

@@ -49,7 +49,11 @@ class PythonFile:
         for statement in _top_level(tree.body):
             for word in _names_of(statement):
                 before = made.definitions.get(word)
-                if isinstance(before, ast.Assign) and isinstance(statement, ast.Assign) and ast.dump(before.value) != ast.dump(statement.value):
+                if (
+                    isinstance(before, ast.Assign)
+                    and isinstance(statement, ast.Assign)
+                    and ast.dump(before.value) != ast.dump(statement.value)
+                ):
                     made.ambiguous.add(word)
                 made.definitions[word] = statement
             if isinstance(statement, ast.ImportFrom) and any(name.name == "*" for name in statement.names):

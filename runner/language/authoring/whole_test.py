@@ -11,7 +11,7 @@ from runner.language.authoring.naming import dotted
 from runner.language.authoring.parameters import read_parameters
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.statements import read_body, read_statement
-from runner.language.authoring.values import Entered, Function, Known, NotCarried, Unknown
+from runner.language.authoring.values import Function, Known, NotCarried, Unknown
 
 
 def read_test(reading: Reading) -> None:
@@ -85,10 +85,19 @@ def _entered(method: ast.FunctionDef, reading: Reading) -> None:
 def _computed(statement: ast.stmt, reading: Reading) -> None:
     """Forget what ``setUpClass`` computes: a test that uses it is not whole."""
     for part in ast.walk(statement):
-        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr.startswith(("enter_", "register", "define", "impl")):
+        if (
+            isinstance(part, ast.Call)
+            and isinstance(part.func, ast.Attribute)
+            and part.func.attr.startswith(("enter_", "register", "define", "impl"))
+        ):
             raise NotCarried("a statement of setUpClass that is not understood")
     for part in ast.walk(statement):
-        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store) and isinstance(part.value, ast.Name) and part.value.id == "cls":
+        if (
+            isinstance(part, ast.Attribute)
+            and isinstance(part.ctx, ast.Store)
+            and isinstance(part.value, ast.Name)
+            and part.value.id == "cls"
+        ):
             reading.scope[f"self.{part.attr}"] = Unknown(line_of(statement))
 
 
