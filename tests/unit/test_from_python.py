@@ -327,8 +327,8 @@ def test_a_counting_backend() -> None:
 
 def test_decorators_that_a_function_of_the_file_puts_around_a_test() -> None:
     text = HEAD + (
-        "\n\ndef patches(fn):\n    for patcher in [config.patch(freezing=True), config.patch(max_autotune=True)]:\n        fn = patcher(fn)\n"
-        "    return fn\n\n\n@patches\ndef test_it():\n    x = torch.ones(3)\n    f = lambda x: x + 1\n"
+        "\n\ndef patches(fn):\n    for patcher in [config.patch(freezing=True), config.patch(max_autotune=True)]:\n"
+        "        fn = patcher(fn)\n    return fn\n\n\n@patches\ndef test_it():\n    x = torch.ones(3)\n    f = lambda x: x + 1\n"
         "    torch.testing.assert_close(torch.compile(f)(x), f(x))\n"
     )
     file = PythonFile.parse("test_some.py", text)
@@ -440,3 +440,34 @@ def test_exit_codes_of_partial_specs(tmp_path: Path) -> None:
     assert new.main(options(tmp_path / "b", from_python=place, allow_partial=True)) == ExitCode.OK
     with pytest.raises(UsageError, match="did you mean 'test_it'"):
         new.main(options(tmp_path / "c", from_python=f"{place}::test_its"))
+
+
+OPERATOR = """
+@torch.library.custom_op("planted::double", mutates_args=())
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+@double.register_fake
+def _(x):
+    return torch.empty_like(x)
+f = lambda x: torch.ops.planted.double(x)
+x = torch.ones(3)
+self.assertEqual(torch.compile(f)(x), f(x))
+"""
+
+
+def test_operators_of_a_test_are_defined_in_the_prelude() -> None:
+    prelude = whole(OPERATOR)["prelude"]
+    assert prelude.index("@torch.library.custom_op('planted::double'") < prelude.index("@double.register_fake")
+
+
+def test_a_scoped_library_is_defined_in_the_prelude() -> None:
+    spec = whole(
+        "with torch.library._scoped_library('planted', 'FRAGMENT') as lib:\n"
+        "    torch.library.define('planted::triple', '(Tensor x) -> Tensor', lib=lib)\n"
+        "    @torch.library.impl('planted::triple', 'cpu', lib=lib)\n"
+        "    def triple(x):\n        return x * 3\n"
+        "    f = lambda x: torch.ops.planted.triple(x)\n    x = torch.ones(3)\n    self.assertEqual(torch.compile(f)(x), f(x))"
+    )
+    lines = spec["prelude"].splitlines()
+    assert "lib = torch.library.Library('planted', 'FRAGMENT')" in lines
+    assert lines.index("torch.library.define('planted::triple', '(Tensor x) -> Tensor', lib=lib)") < lines.index("def triple(x):")

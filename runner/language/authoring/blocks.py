@@ -8,7 +8,7 @@ from typing import Any
 
 from runner.language.authoring import configs
 from runner.language.authoring.binding import bind
-from runner.language.authoring.contexts import entered, own_manager, read_managed, resolved
+from runner.language.authoring.contexts import entered, library, own_manager, read_managed, resolved
 from runner.language.authoring.evaluate import evaluate, expression
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading, line_of
@@ -69,6 +69,10 @@ def _enter(item: ast.withitem, reading: Reading, stack: ExitStack) -> tuple[dict
             return None
     if isinstance(node, ast.Call) and dotted(node.func, reading) == "torch.device" and len(node.args) == 1 and item.optional_vars is None:
         _default_device(node, reading, stack)
+        return None
+    scoped = library(node, reading)
+    if scoped is not None and item.optional_vars is not None:
+        bind(item.optional_vars, scoped, reading)
         return None
     general = entered(node, reading) if item.optional_vars is None else None
     if general is not None:

@@ -68,6 +68,22 @@ def read_block(node: ast.Yield, reading: Reading, read: Read) -> None:
         reading.scope = inner
 
 
+LIBRARY = "torch.library.Library"
+
+
+def dotted_call(value: Expression, reading: Reading) -> str:
+    """Return the path of the function whose call an expression is; empty for others."""
+    return dotted(value.node.func, reading) if isinstance(value.node, ast.Call) else ""
+
+
+def library(node: ast.expr, reading: Reading) -> Expression | None:
+    """Return the library of operators that a context of torch makes for the block; a case keeps its own until it ends."""
+    if not isinstance(node, ast.Call) or dotted(node.func, reading) != "torch.library._scoped_library":
+        return None
+    function = ast.parse(LIBRARY, mode="eval").body
+    return expression(ast.copy_location(ast.Call(function, node.args, node.keywords), node), reading)
+
+
 def resolved(node: ast.expr, reading: Reading) -> ast.expr:
     """Return the call that made the context manager which a name stands for."""
     if not isinstance(node, ast.Name):

@@ -58,6 +58,7 @@ class Drafting:
         """Return the spec; raise ``NotCarried`` when there is nothing to say."""
         reading = self._reading
         calls = [step for step in reading.steps if step.kind == "call"]
+        self._prelude.define(reading.definitions)
         if not calls and any(step.of_host for step in reading.steps):
             return self._host()
         if not calls:
@@ -66,12 +67,7 @@ class Drafting:
         self._inputs.share([*_unique([step.values for step in calls]), *self._expected()])
         for step in calls:
             self._target(step)
-        for value in [
-            *(given for step in reading.steps for given in step.values),
-            *(value for values in self._expected() for value in values),
-        ]:
-            for result in results_in(value):
-                named(result.step, reading)
+        _name_results(reading, self._expected())
         steps = [self._step(step, calls[0]) for step in reading.steps]
         if not any("expect" in step for step in steps):
             steps[-1]["expect"] = [{"runs": {}}]
@@ -256,6 +252,14 @@ def summary(reading: Reading) -> str:
     axes, pinned = reading.axes, reading.pinned
     part += "".join(f", {name} {axes[name][index]}" for name, index in pinned.items() if name in axes)
     return re.sub(r"[^ -~]", "?", f"{words[:1].upper()}{words[1:]}, as {reading.test.name} of {reading.file.name} claims{part}")
+
+
+def _name_results(reading: Reading, expected: Sequence[Sequence[Value]]) -> None:
+    """Give names to the results that later steps compute with."""
+    values = [*(given for step in reading.steps for given in step.values), *(value for values in expected for value in values)]
+    for value in values:
+        for result in results_in(value):
+            named(result.step, reading)
 
 
 def merged(expects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

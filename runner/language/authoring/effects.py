@@ -9,9 +9,9 @@ from runner.language.authoring.assertions import assertion
 from runner.language.authoring.binding import bind
 from runner.language.authoring.blocks import context_word
 from runner.language.authoring.configs import merge, patched
-from runner.language.authoring.contexts import entered
+from runner.language.authoring.contexts import LIBRARY, dotted_call, entered
 from runner.language.authoring.equivalence import node_of
-from runner.language.authoring.evaluate import evaluate
+from runner.language.authoring.evaluate import evaluate, expression
 from runner.language.authoring.filechecks import filecheck, is_filecheck
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading, line_of
@@ -41,6 +41,8 @@ def effect(node: ast.Call, reading: Reading) -> None:
         filecheck(node, reading)
     elif _reset(path, node, reading):
         return
+    elif _registers(path, node, reading):
+        reading.definitions.append(expression(node, reading))
     elif path.rpartition(".")[2] in ("mark_dynamic", "maybe_mark_dynamic") and path.startswith("torch._dynamo"):
         _mark_dynamic(node, reading)
     else:
@@ -90,6 +92,24 @@ _RESETS: Mapping[str, tuple[str, Any]] = {
     "numpy.random.seed": ("", None),
 }
 """What sets state back, and the step that does it."""
+
+
+def _registers(path: str, node: ast.Call, reading: Reading) -> bool:
+    """Whether a call defines an operator, or a part of one: the prelude does it before the first call of the spec."""
+    if any(step.kind == "call" for step in reading.steps):
+        return False
+    if path.startswith("torch.library.") and path.rpartition(".")[2] in _REGISTERING:
+        return True
+    base = reading.scope.get(node.func.value.id) if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) else None
+    return (
+        isinstance(base, Expression)
+        and dotted_call(base, reading) == LIBRARY
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("define", "impl")
+    )
+
+
+_REGISTERING = frozenset(["define", "impl", "register_fake", "impl_abstract", "register_autograd", "register_kernel"])
 
 
 def _reset(path: str, node: ast.Call, reading: Reading) -> bool:
@@ -166,9 +186,9 @@ def _other(node: ast.Call, reading: Reading) -> None:
         return
     if isinstance(value, Expression) and _library_call(node, reading):
         return
-    if isinstance(value, Expression) and isinstance(value.node, ast.Call) and isinstance(value.node.func, ast.Name):
-        if isinstance(value.scope.get(value.node.func.id), Function | Module):
-            reading.eager_calls.append((line_of(node), value))
-            return
+    called = value.node.func if isinstance(value, Expression) and isinstance(value.node, ast.Call) else None
+    if isinstance(value, Expression) and isinstance(called, ast.Name) and isinstance(value.scope.get(called.id), Function | Module):
+        reading.eager_calls.append((line_of(node), value))
+        return
     if isinstance(value, Expression | Tensor | Module | Function | Compiled):
         raise NotCarried("a call whose effect is not understood")

@@ -4,7 +4,7 @@ import ast
 import builtins
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runner.language.authoring.file_names import of_file
@@ -99,6 +99,15 @@ class Prelude:
         self._texts[name] = text
         self._values[name] = identity
         return name
+
+    def define(self, values: Sequence[Value]) -> None:
+        """Add definitions of operators, or of parts of them, whose names nothing needs to use."""
+        for value in values:
+            if isinstance(value, Function):
+                self.need(value.name, {**value.scope, value.name: value})
+            elif isinstance(value, Expression):
+                text = self.rewritten(value.node, value.scope)
+                self._texts.setdefault(text, text)
 
     def add(self, name: str, text: str) -> None:
         """Add a definition of the spec's own."""

@@ -51,6 +51,8 @@ class Reading:
     is_common: bool = False
     """Whether the test calls torch's check_model, which repeats it in half precision on a GPU."""
     eager_backwards: list[str] = field(default_factory=list)
+    definitions: list[Value] = field(default_factory=list)
+    """Functions and calls that define operators: the prelude has them, in this order."""
     eager_calls: list[tuple[int, Value]] = field(default_factory=list)
     """Calls in eager mode whose results the test does not use: what they change of their arguments counts."""
     axes: dict[str, list[str]] = field(default_factory=dict)

@@ -80,7 +80,15 @@ def _function(statement: ast.FunctionDef, reading: Reading) -> None:
         if is_compile(path):
             found = compiled_by(decorator, reading) if isinstance(decorator, ast.Call) else None
             options = getattr(found, "options", {}) if found is not None else {}
+        elif path.rpartition(".")[2] not in _HARMLESS_DECORATORS:
+            reading.definitions.append(made)
     reading.scope[statement.name] = made if options is None else compiled(made, options)
+
+
+_HARMLESS_DECORATORS = frozenset(
+    ["staticmethod", "contextmanager", "wraps", "no_grad", "jit", "cache", "lru_cache", "disable", "allow_in_graph"]
+)
+"""Decorators that do nothing unless their function is called."""
 
 
 def _class(statement: ast.ClassDef, reading: Reading) -> None:
@@ -185,7 +193,8 @@ def _gathers(statement: ast.For) -> bool:
         if isinstance(part, ast.AugAssign):
             return True
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in _GATHERING:
-            if not (isinstance(part.func.value, ast.Name) and part.func.value.id in own):
+            base = part.func.value
+            if not isinstance(base, ast.Name) or base.id not in own:
                 return True
         if isinstance(part, ast.Assign) and any(isinstance(target, ast.Subscript | ast.Attribute) for target in part.targets):
             return True

@@ -177,8 +177,8 @@ def _assigned_decorator(node: ast.Name, reading: Reading) -> None:
     """Take over a decorator that the file gives a name to."""
     found = reading.file.definitions.get(node.id)
     if isinstance(found, ast.FunctionDef):
-        inner = {part.name: Function(part.name, part, {}) for part in found.body if isinstance(part, ast.FunctionDef)}
-        reading.scope, outer = {**reading.scope, **inner}, reading.scope
+        own = {part.name: Function(part.name, part, {}) for part in found.body if isinstance(part, ast.FunctionDef)}
+        reading.scope, outer = {**reading.scope, **own}, reading.scope
         try:
             for patcher in _patchers(found):
                 _carry_decorator(patcher, reading)
