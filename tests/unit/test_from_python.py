@@ -471,3 +471,11 @@ def test_a_scoped_library_is_defined_in_the_prelude() -> None:
     lines = spec["prelude"].splitlines()
     assert "lib = torch.library.Library('planted', 'FRAGMENT')" in lines
     assert lines.index("torch.library.define('planted::triple', '(Tensor x) -> Tensor', lib=lib)") < lines.index("def triple(x):")
+
+
+def test_an_input_of_two_later_calls_is_one_value() -> None:
+    spec = whole(
+        "f = torch.compile(lambda x: x + 1)\nf(torch.rand(3))\ny = torch.rand(4)\none = f(y)\ntwo = f(y)\nself.assertEqual(one, two)",
+    )
+    assert spec["let"] == {"value_1": {"rand": [4]}}
+    assert [step["call"].get("inputs") for step in spec["steps"][1:]] == [[{"ref": "value_1"}]] * 2

@@ -64,7 +64,8 @@ class Drafting:
         if not calls:
             raise NotCarried("no call of a compiled function was understood")
         self._inputs.halves = self._halves()
-        self._inputs.share([*_unique([step.values for step in calls]), *self._expected()])
+        others = [step.values for step in calls[1:] if not _same(step.values, calls[0].values)]
+        self._inputs.share([calls[0].values, *others, *self._expected()])
         for step in calls:
             self._target(step)
         _name_results(reading, self._expected())
@@ -287,14 +288,6 @@ def _key(value: Value) -> object:
     found = getattr(value, "value", None)
     token = getattr(value, "token", None)
     return token if token is not None else repr(found) if found is not None else id(value)
-
-
-def _unique(lists: Sequence[Sequence[Value]]) -> list[Sequence[Value]]:
-    found: list[Sequence[Value]] = []
-    for values in lists:
-        if not any(_same(values, other) for other in found):
-            found.append(values)
-    return found
 
 
 def header(reading: Reading) -> str:
