@@ -479,3 +479,22 @@ def test_an_input_of_two_later_calls_is_one_value() -> None:
     )
     assert spec["let"] == {"value_1": {"rand": [4]}}
     assert [step["call"].get("inputs") for step in spec["steps"][1:]] == [[{"ref": "value_1"}]] * 2
+
+
+@pytest.mark.parametrize(("backend", "name"), [("eager", "eager"), ("aot_eager", "dynamo"), ("inductor", "cpu")])
+def test_other_backends_of_dynamo(backend: str, name: str) -> None:
+    spec = whole(f"x = torch.ones(3)\nf = lambda x: x + 1\nself.assertEqual(torch.compile(f, backend={backend!r})(x), f(x))")
+    assert spec["backends"] == [name]
+    assert spec.get("compile", {}) == ({"backend": "aot_eager"} if name == "dynamo" else {})
+
+
+def test_options_around_the_compiled_call_alone_are_carried() -> None:
+    made = drafted(
+        "x = torch.ones(3)\nwith config.patch(freezing=True):\n    f = torch.compile(lambda x: x + 1)\nself.assertEqual(f(x), x + 1)"
+    )
+    assert made.state != "whole"
+
+
+def test_a_library_that_is_made_twice_is_not_carried() -> None:
+    one = "with torch.library._scoped_library('planted', 'FRAGMENT') as lib:\n    lib.define('a(Tensor x) -> Tensor')\n"
+    assert drafted(one + one + "x = torch.ones(3)\nself.assertEqual(torch.compile(lambda x: x + 1)(x), x + 1)").state != "whole"

@@ -34,7 +34,10 @@ def read_with(statement: ast.With, reading: Reading, read: Read) -> None:
             if found is not None:
                 raising.append(found)
         else:
+            has_options = bool(reading.inner)
             read(statement.body, reading)
+            if has_options and len(reading.steps) == before and _compiles(statement.body):
+                raise NotCarried("options around torch.compile, and not around the call")
     for words, holder in raising:
         made = [step for step in reading.steps[before:] if step.kind in ("call", "backward")]
         if len(made) != 1 or reading.steps[-1] is not made[0]:
@@ -42,6 +45,16 @@ def read_with(statement: ast.With, reading: Reading, read: Read) -> None:
         made[0].is_expected_to_raise = True
         holder.append(made[0])
         reading.expect(line_of(statement), {"raises": words}, made[0])
+
+
+def _compiles(body: list[ast.stmt]) -> bool:
+    words = {
+        part.attr if isinstance(part, ast.Attribute) else part.id
+        for statement in body
+        for part in ast.walk(statement)
+        if isinstance(part, ast.Attribute | ast.Name)
+    }
+    return bool(words & {"compile", "optimize"})
 
 
 def _enter(item: ast.withitem, reading: Reading, stack: ExitStack) -> tuple[dict[str, Any], list[Step]] | None:

@@ -80,6 +80,8 @@ def library(node: ast.expr, reading: Reading) -> Expression | None:
     """Return the library of operators that a context of torch makes for the block; a case keeps its own until it ends."""
     if not isinstance(node, ast.Call) or dotted(node.func, reading) != "torch.library._scoped_library":
         return None
+    if any(isinstance(value, Expression) and dotted_call(value, reading) == LIBRARY for value in reading.scope.values()):
+        raise NotCarried("a library of operators that is made again")
     function = ast.parse(LIBRARY, mode="eval").body
     return expression(ast.copy_location(ast.Call(function, node.args, node.keywords), node), reading)
 

@@ -220,7 +220,7 @@ class Drafting:
         config = {section: {name: self._option(value) for name, value in options.items()} for section, options in config.items()}
         matrix = {name: values for name, values in reading.matrix.items() if not name.startswith(" ")}
         compile_options = {name: value for name, value in (reading.matrix.get(" compile") or [{}])[0].items() if name != COUNTED}
-        spec: dict[str, Any] = {"summary": summary(self._reading), "backends": self._backends()}
+        spec: dict[str, Any] = {"summary": summary(reading), "backends": backends_of(compile_options, self._backends())}
         if self._inputs.halves:
             matrix["half"] = [False, True]
             if "cpu" in spec["backends"]:
@@ -253,6 +253,18 @@ def summary(reading: Reading) -> str:
     axes, pinned = reading.axes, reading.pinned
     part += "".join(f", {name} {axes[name][index]}" for name, index in pinned.items() if name in axes)
     return re.sub(r"[^ -~]", "?", f"{words[:1].upper()}{words[1:]}, as {reading.test.name} of {reading.file.name} claims{part}")
+
+
+def backends_of(options: dict[str, Any], backends: list[str]) -> list[str]:
+    """Return the backends of a spec; a case of another dynamo backend than inductor would fall back on any other."""
+    backend = options.get("backend")
+    if backend is None:
+        return backends
+    if "cpu" not in backends or backend not in ("eager", "aot_eager"):
+        raise NotCarried(f"the dynamo backend {backend!r}")
+    if backend == "eager":
+        del options["backend"]
+    return ["eager" if backend == "eager" else "dynamo"]
 
 
 def _name_results(reading: Reading, expected: Sequence[Sequence[Value]]) -> None:
