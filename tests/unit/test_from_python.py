@@ -498,3 +498,9 @@ def test_options_around_the_compiled_call_alone_are_carried() -> None:
 def test_a_library_that_is_made_twice_is_not_carried() -> None:
     one = "with torch.library._scoped_library('planted', 'FRAGMENT') as lib:\n    lib.define('a(Tensor x) -> Tensor')\n"
     assert drafted(one + one + "x = torch.ones(3)\nself.assertEqual(torch.compile(lambda x: x + 1)(x), x + 1)").state != "whole"
+
+
+@pytest.mark.parametrize("test", ["id(out[0]) != id(a)", "out[0].data_ptr() != a.data_ptr()", "out[0] is not a"])
+def test_identities_are_not_carried(test: str) -> None:
+    made = drafted(PAIR + f"out = opt(a, b)\nself.assertTrue({test})")
+    assert made.state == "part"

@@ -180,9 +180,28 @@ _LONGEST_ASSERTION = 4
 def _derived_step(value: Expression, reading: Reading, line: int) -> Step:
     if not any(step.kind == "call" for step in reading.steps):
         raise NotCarried("a value that is computed before the first compiled call")
+    if _asks_identity(value):
+        raise NotCarried("the identity or the memory of a value: the spec's values are copies")
     count = sum(step.kind == "api" and bool(step.values) for step in reading.steps)
     return reading.add(Step("api", line, values=(value,), name=f"value_of_{count + 1}"))
 
+
+def _asks_identity(value: Value) -> bool:
+    if isinstance(value, Items):
+        return any(map(_asks_identity, value.items))
+    if not isinstance(value, Expression):
+        return False
+    for part in ast.walk(value.node):
+        word = part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
+        if word in _IDENTITIES or (isinstance(part, ast.Compare) and any(isinstance(kind, ast.Is | ast.IsNot) for kind in part.ops)):
+            return True
+    names = {part.id for part in ast.walk(value.node) if isinstance(part, ast.Name)}
+    return any(_asks_identity(given) for name, given in value.scope.items() if name in names)
+
+
+_IDENTITIES = frozenset(
+    ["id", "data_ptr", "untyped_storage", "storage", "is_set_to", "_base", "_is_view", "ref", "WeakTensor", "getrefcount"]
+)
 
 _TEXTUAL = frozenset(["shape", "dtype", "device", "requires_grad", "is_leaf", "layout", "ndim", "grad_fn", "itemsize", "is_sparse"])
 _ASKING = frozenset(
