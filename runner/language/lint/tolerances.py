@@ -56,7 +56,8 @@ def _times(expected: Expected, dtypes: tuple[str, ...]) -> float:
 
 
 _EPSILON = {
-    "float16": 2.0**-10, "bfloat16": 2.0**-7,
+    "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
     **dict.fromkeys(("float32", "complex64"), 2.0**-23),
     **dict.fromkeys(("float64", "complex128"), 2.0**-52),
 }
