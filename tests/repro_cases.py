@@ -95,7 +95,12 @@ EXPECTATIONS: Mapping[str, Row] = {
     "guards": _of_call("guards", "{count: {min: 1}}"),
     "recompiles": _of_call("recompiles", "{count: 0}"),
     "graph_breaks": _of_call("graph_breaks", "{count: 0}"),
-    "batch_invariant": _of_call("batch_invariant", "{dim: 0}"),
+    "batch_invariant": Row(
+        "function: |\n  def fn(x):\n      return x + @\ninputs: [{ones: [3]}]\n"
+        f"{EAGER}expect: [{{batch_invariant: {{dim: 0}}}}, {{runs: {{}}}}]\n",
+        "1",
+        "x.shape[0]",
+    ),
     "poisoned": _of_call("poisoned", "true"),
     "candidates": _of_call("candidates", "{at_most: 4}", slow=True, before=f"config: {{max_autotune: true}}\n{KERNEL}"),
     "choices": _of_call("choices", "{backend: ATEN, timed: {min: 1}}", slow=True, before=f"config: {{max_autotune: true}}\n{KERNEL}"),
