@@ -32,8 +32,9 @@ class Row:
         return [(name, body) for name, body in (("good", self.good), ("bad", self.bad)) if body]
 
     def spec(self, body: str) -> str:
-        """Return the spec with a body in its place."""
-        return f"summary: A case for a script\nbackends: [{self.backend}]\n{self.text.replace('@', body)}"
+        """Return the spec with a body in its place. Cases of dynamo alone have the backend for it: on another one they would fall back."""
+        backend = "eager" if EAGER in self.text else self.backend
+        return f"summary: A case for a script\nbackends: [{backend}]\n{self.text.replace(EAGER, '').replace('@', body)}"
 
 
 def _of_call(kind: str, good: str, bad: str = "", *, slow: bool = False, before: str = FUNCTION) -> Row:
