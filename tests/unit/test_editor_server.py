@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.fakes import prestarted
+
 SPEC = """\
 summary: A sum equals eager
 backends: [cpu]
@@ -33,10 +35,10 @@ steps:
 class Client:
     """Speaks the protocol with a server over its standard streams."""
 
-    def __init__(self, folder: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "runner", "lsp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder
-        )
+    def __init__(self, folder: Path, env: dict[str, str] | None = None) -> None:
+        command = [sys.executable, "-m", "runner", "lsp"]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, cwd=folder, env=env)
         self.messages: Queue[dict[str, Any]] = Queue()
         self.kept: list[dict[str, Any]] = []
         self.number = 0
@@ -79,6 +81,20 @@ class Client:
         assert "error" not in answer, answer
         return answer["result"]
 
+    def end(self) -> None:
+        """End the session as an editor does."""
+        self.ask("shutdown", None)
+        self.tell("exit", {})
+        assert self.process.wait(timeout=60) == 0
+        self.reader.join(timeout=60)
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            stream.close()
+
+    def lenses(self, uri: str) -> list[dict[str, Any]]:
+        """Return the commands of the code lenses of a document."""
+        return [lens["command"] for lens in self.ask("textDocument/codeLens", {"textDocument": {"uri": uri}})]
+
     def tell(self, method: str, params: dict[str, Any]) -> None:
         self.send({"method": method, "params": params})
 
@@ -109,13 +125,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     made.ask("initialize", {"processId": None, "rootUri": folder.as_uri(), "capabilities": {}})
     made.tell("initialized", {})
     yield made
-    made.ask("shutdown", None)
-    made.tell("exit", {})
-    assert made.process.wait(timeout=60) == 0
-    made.reader.join(timeout=60)
-    for stream in (made.process.stdin, made.process.stdout):
-        assert stream is not None
-        stream.close()
+    made.end()
 
 
 @pytest.fixture
@@ -187,6 +197,60 @@ def test_code_lens_runs_a_saved_file_only(client: Client, place: Path) -> None:
     client.ask("workspace/executeCommand", lenses[0]["command"] | {"command": "torch-conformance.run"})
     said = client.until(lambda message: message.get("method") == "window/showMessage")
     assert "save the spec first" in said["params"]["message"]
+
+
+CASE = """\
+summary: A call returns three
+backends: [host]
+steps:
+  - {api: {call: operator.add, args: [1, 2], as: sum}, expect: [{equals: {sum: 3}}]}
+"""
+
+
+def test_run_and_last_run_follow_each_other(tmp_path: Path) -> None:
+    """The lens "run" is pressed as an editor presses it: its own command and arguments are sent back."""
+    pytest.importorskip("pygls", reason="the extra 'editor' is not installed")
+    path = tmp_path / "sum.yaml"
+    path.write_text(CASE, encoding="utf-8")
+    client = Client(tmp_path, prestarted())
+    client.ask("initialize", {"processId": None, "rootUri": None, "capabilities": {"workspace": {"codeLens": {"refreshSupport": True}}}})
+    client.tell("initialized", {})
+    client.opened(path.as_uri(), CASE)
+    for text, code, kind, outcome in ((CASE, 0, 3, "1 PASS"), (CASE.replace("sum: 3", "sum: 4"), 1, 1, "1 FAIL")):
+        path.write_text(text, encoding="utf-8")
+        client.ask("workspace/executeCommand", client.lenses(path.as_uri())[0])
+        said = client.until(lambda message: message.get("method") == "window/showMessage")["params"]
+        assert (said["type"], said["message"].partition(":")[0]) == (kind, f"exit {code}"), said
+        refresh = client.until(lambda message: message.get("method") == "workspace/codeLens/refresh")
+        client.send({"id": refresh["id"], "result": None})
+        titles = [lens["title"] for lens in client.lenses(path.as_uri())]
+        assert titles[0] == "run"
+        assert titles[1].startswith(f"last run: {outcome} (")
+    client.end()
+
+
+def test_the_lens_of_a_removed_file_says_so(client: Client, place: Path) -> None:
+    path = place / "removed.yaml"
+    path.write_text(CASE, encoding="utf-8")
+    client.opened(path.as_uri(), CASE)
+    command = client.lenses(path.as_uri())[0]
+    path.unlink()
+    client.ask("workspace/executeCommand", command)
+    said = client.until(lambda message: message.get("method") == "window/showMessage")
+    assert "save the spec first" in said["params"]["message"]
+
+
+@pytest.mark.parametrize("arguments", [[], [3], ["a", "b"], ["../../etc/passwd"], ["x\0.yaml"], None])
+def test_hostile_commands_run_nothing(client: Client, arguments: Any) -> None:
+    client.number += 1
+    client.send(
+        {"id": client.number, "method": "workspace/executeCommand", "params": {"command": "torch-conformance.run", "arguments": arguments}}
+    )
+    answer = client.until(lambda message: message.get("id") == client.number and "method" not in message)
+    said = [message for message in client.kept if message.get("method") == "window/showMessage"]
+    client.kept[:] = [message for message in client.kept if message not in said]
+    assert "error" in answer or "save the spec first" in str(said)
+    assert client.ask("textDocument/codeLens", {"textDocument": {"uri": "untitled:1"}}) in ([], None)
 
 
 @pytest.mark.parametrize(

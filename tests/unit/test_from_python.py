@@ -201,6 +201,169 @@ def test_a_mutated_variable_of_the_test_is_not_hidden() -> None:
     assert made.state == "none"
 
 
+def named_specs(made: Draft) -> dict[str, dict[str, Any]]:
+    assert made.state == "whole", made.lost
+    for name, text in made.specs:
+        assert problems_of(text, name) == []
+    return {name: yaml.safe_load(text) for name, text in made.specs}
+
+
+def test_a_parameter_that_changes_what_is_claimed_gives_a_spec_for_each_value() -> None:
+    made = drafted(
+        PAIR + "if cached:\n    self.assertEqual(opt(a, b), fn(a, b))\nelse:\n    with self.assertRaises(RuntimeError):\n        opt(a, b)",
+        decorators='@parametrize("cached", (True, False))',
+        arguments="self, cached",
+    )
+    found = named_specs(made)
+    assert found["it-true"]["expect"] == [{"close": {"to": "eager"}}]
+    assert found["it-false"]["expect"] == [{"raises": {"type": "RuntimeError"}}]
+    assert "cached false" in found["it-false"]["summary"]
+
+
+def test_parameters_that_change_together_give_a_spec_for_each_row() -> None:
+    body = "x = torch.ones(n)\nopt = torch.compile(lambda x: x + 1)\nopt(x)\nself.assertEqual(metrics.generated_kernel_count, count)"
+    made = drafted(body, decorators='@parametrize("n,count", [(3, 1), (4, 2)])', arguments="self, n, count")
+    found = named_specs(made)
+    assert found["it-3-1"]["inputs"] == [{"ones": [3]}]
+    assert found["it-4-2"]["expect"] == [{"metric": {"generated_kernel_count": 2}}]
+
+
+ROUNDS = """
+x = torch.ones(3)
+for mode in ("default", "max-autotune"):
+    torch._dynamo.reset()
+    self.assertEqual(torch.compile(lambda x: x + 1, mode=mode)(x), x + 1)
+"""
+
+
+def test_rounds_of_a_loop_with_different_options_are_specs() -> None:
+    found = named_specs(drafted(ROUNDS))
+    assert [spec.get("compile") for spec in found.values()] == [{"mode": "default"}, {"mode": "max-autotune"}]
+
+
+def test_rounds_that_depend_on_each_other_stay_together() -> None:
+    gathered = ROUNDS.replace("    torch._dynamo.reset()", "    seen.append(mode)")
+    assert drafted("seen = []\n" + gathered).state != "whole"
+
+
+def test_a_context_manager_of_the_file_is_read_around_the_block() -> None:
+    text = HEAD + (
+        "import contextlib\n\n\n@contextlib.contextmanager\ndef relaxed(tolerance):\n    with config.patch(freezing=True):\n"
+        "        yield tolerance * 10\n\n\ndef test_it():\n    x = torch.ones(3)\n    f = lambda x: x + 1\n    with relaxed(0.5) as atol:\n"
+        "        torch.testing.assert_close(torch.compile(f)(x), f(x), atol=atol, rtol=0)\n"
+    )
+    file = PythonFile.parse("test_some.py", text)
+    made = draft(file, file.tests()[0])
+    assert made.state == "whole", made.lost
+    spec = spec_of(made)
+    assert spec["config"] == {"freezing": True}
+    assert spec["expect"] == [{"close": {"to": "eager", "atol": 5.0, "rtol": 0}}]
+
+
+def test_a_replaced_constant_of_torch_is_a_context_of_the_calls() -> None:
+    spec = whole(
+        "with unittest.mock.patch('torch._inductor.fx_passes.pad_mm._skip_do_bench_times', True):\n"
+        "    x = torch.ones(3)\n    self.assertEqual(torch.compile(lambda x: x + 1)(x), x + 1)"
+    )
+    assert spec["context"] == [{"ref": "context_1"}]
+    assert "pad_mm._skip_do_bench_times" in spec["prelude"]
+
+
+def test_a_replacement_that_tells_the_test_something_is_not_carried() -> None:
+    made = drafted(
+        "seen = []\ndef spy(*args):\n    seen.append(args)\nx = torch.ones(3)\n"
+        "with unittest.mock.patch('torch._inductor.fx_passes.pad_mm.should_pad_bench', spy):\n"
+        "    torch.compile(lambda x: x + 1)(x)\nself.assertEqual(len(seen), 0)"
+    )
+    assert made.state != "whole"
+
+
+def test_what_python_computes_of_results_is_computed_in_the_spec() -> None:
+    spec = whole(PAIR + "out = opt(a, b)\nself.assertEqual(out[1].shape, (5, 5))\nself.assertTrue(out[0].sum() > -1)")
+    assert [next(iter(step)) for step in spec["steps"]] == ["call", "api", "api"]
+    assert [step["expect"] for step in spec["steps"][1:]] == [[{"equals": {"value_of_1": True}}], [{"equals": {"value_of_2": True}}]]
+    assert spec["steps"][0]["call"]["as"] == "result_1"
+
+
+def test_a_state_of_the_process_counts_when_it_is_asked() -> None:
+    asked = "self.assertEqual(torch._inductor.utils.num_fw_fixed_arguments(1, 2), 1)"
+    assert drafted(PAIR + "opt(a, b)\n" + asked).state == "whole"
+    before = "before = torch._inductor.utils.num_fw_fixed_arguments(1, 2)\nopt(a, b)\nself.assertEqual(before, 1)"
+    assert drafted(PAIR + before).state != "whole"
+
+
+def test_failing_branches_are_claims() -> None:
+    spec = whole(PAIR + "out = opt(a, b)\nif out[0].isnan().any():\n    self.fail('nan')")
+    assert spec["steps"][1]["expect"] == [{"equals": {"value_of_1": False}}]
+
+
+def test_backward_from_a_gradient() -> None:
+    spec = whole(
+        "x = torch.rand(4, requires_grad=True)\ny = x.clone().detach().requires_grad_(True)\ng = torch.rand(4)\nf = lambda x: x.sin()\n"
+        "ref = f(x)\nref.backward(g)\nout = torch.compile(f)(y)\nout.backward(g)\nself.assertEqual(x.grad, y.grad)"
+    )
+    backward = spec["steps"][-1]
+    assert backward["backward"] == {"gradient": "gradient_1"}
+    assert backward["expect"] == [{"close": {"to": "eager"}}]
+
+
+def test_arguments_that_a_call_changes() -> None:
+    spec = whole(
+        "def f(x):\n    x.add_(1)\nx = torch.ones(3)\ny = x.clone()\nf(x)\ntorch.compile(f)(y)\nself.assertEqual(x, y)",
+    )
+    assert spec["expect"] == [{"close": {"to": "eager"}}]
+    other = drafted("def f(x):\n    x.add_(1)\nx = torch.ones(3)\ny = x.clone()\ntorch.compile(f)(y)\nself.assertEqual(x, y)")
+    assert other.state != "whole"
+
+
+def test_a_counting_backend() -> None:
+    spec = whole(
+        "cnt = torch._dynamo.testing.CompileCounterWithBackend('inductor')\nx = torch.ones(3)\nf = lambda x: x + 1\n"
+        "opt = torch.compile(f, backend=cnt)\nself.assertEqual(opt(x), f(x))\nself.assertEqual(cnt.frame_count, 1)"
+    )
+    assert "compile" not in spec
+    assert spec["expect"][1] == {"counter": {"stats.unique_graphs": 1}}
+
+
+def test_decorators_that_a_function_of_the_file_puts_around_a_test() -> None:
+    text = HEAD + (
+        "\n\ndef patches(fn):\n    for patcher in [config.patch(freezing=True), config.patch(max_autotune=True)]:\n"
+        "        fn = patcher(fn)\n    return fn\n\n\n@patches\ndef test_it():\n    x = torch.ones(3)\n    f = lambda x: x + 1\n"
+        "    torch.testing.assert_close(torch.compile(f)(x), f(x))\n"
+    )
+    file = PythonFile.parse("test_some.py", text)
+    assert spec_of(draft(file, file.tests()[0]))["config"] == {"freezing": True, "max_autotune": True}
+
+
+def test_a_check_that_the_class_takes_over() -> None:
+    text = (
+        "import torch\nfrom inductor.test_torchinductor import check_model_cuda\nimport unittest\n\n\nclass TestIt(unittest.TestCase):\n"
+        "    check_model_gpu = check_model_cuda\n\n    def test_it(self):\n        def fn(a):\n            return a + 1\n"
+        "        self.check_model_gpu(fn, (torch.rand(3, device='cuda'),), check_lowp=False)\n"
+    )
+    file = PythonFile.parse("test_some.py", text)
+    made = draft(file, file.tests()[0])
+    assert made.state == "whole", made.lost
+    assert spec_of(made)["backends"] == ["cuda", "rocm"]
+
+
+@pytest.mark.parametrize("test", ["TEST_ACL", "IS_MACOS"])
+def test_conditions_of_the_platform(test: str) -> None:
+    spec = whole(PAIR + f"opt(a, b)\nself.assertEqual(metrics.generated_kernel_count, 0 if {test} else 2)")
+    assert spec["expect"] == [{"metric": {"generated_kernel_count": 2}}]
+
+
+def test_a_name_with_several_values_is_not_guessed() -> None:
+    text = HEAD + (
+        "if torch.cuda.is_available():\n    KERNELS = 1\nelse:\n    KERNELS = 2\n\n\ndef test_it():\n"
+        "    torch.compile(lambda x: x + 1)(torch.ones(3))\n    assert metrics.generated_kernel_count == KERNELS\n"
+    )
+    file = PythonFile.parse("test_some.py", text)
+    made = draft(file, file.tests()[0])
+    assert made.state != "whole"
+    assert any("does not define in one place" in lost.reason for lost in made.lost)
+
+
 def test_library_calls_without_compilation() -> None:
     spec = whole("self.assertEqual(torch._inductor.utils.ceildiv(7, 2), 4)")
     assert spec["backends"] == ["host"]
@@ -277,3 +440,67 @@ def test_exit_codes_of_partial_specs(tmp_path: Path) -> None:
     assert new.main(options(tmp_path / "b", from_python=place, allow_partial=True)) == ExitCode.OK
     with pytest.raises(UsageError, match="did you mean 'test_it'"):
         new.main(options(tmp_path / "c", from_python=f"{place}::test_its"))
+
+
+OPERATOR = """
+@torch.library.custom_op("planted::double", mutates_args=())
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+@double.register_fake
+def _(x):
+    return torch.empty_like(x)
+f = lambda x: torch.ops.planted.double(x)
+x = torch.ones(3)
+self.assertEqual(torch.compile(f)(x), f(x))
+"""
+
+
+def test_operators_of_a_test_are_defined_in_the_prelude() -> None:
+    prelude = whole(OPERATOR)["prelude"]
+    assert prelude.index("@torch.library.custom_op('planted::double'") < prelude.index("@double.register_fake")
+
+
+def test_a_scoped_library_is_defined_in_the_prelude() -> None:
+    spec = whole(
+        "with torch.library._scoped_library('planted', 'FRAGMENT') as lib:\n"
+        "    torch.library.define('planted::triple', '(Tensor x) -> Tensor', lib=lib)\n"
+        "    @torch.library.impl('planted::triple', 'cpu', lib=lib)\n"
+        "    def triple(x):\n        return x * 3\n"
+        "    f = lambda x: torch.ops.planted.triple(x)\n    x = torch.ones(3)\n    self.assertEqual(torch.compile(f)(x), f(x))"
+    )
+    lines = spec["prelude"].splitlines()
+    assert "lib = torch.library.Library('planted', 'FRAGMENT')" in lines
+    assert lines.index("torch.library.define('planted::triple', '(Tensor x) -> Tensor', lib=lib)") < lines.index("def triple(x):")
+
+
+def test_an_input_of_two_later_calls_is_one_value() -> None:
+    spec = whole(
+        "f = torch.compile(lambda x: x + 1)\nf(torch.rand(3))\ny = torch.rand(4)\none = f(y)\ntwo = f(y)\nself.assertEqual(one, two)",
+    )
+    assert spec["let"] == {"value_1": {"rand": [4]}}
+    assert [step["call"].get("inputs") for step in spec["steps"][1:]] == [[{"ref": "value_1"}]] * 2
+
+
+@pytest.mark.parametrize(("backend", "name"), [("eager", "eager"), ("aot_eager", "dynamo"), ("inductor", "cpu")])
+def test_other_backends_of_dynamo(backend: str, name: str) -> None:
+    spec = whole(f"x = torch.ones(3)\nf = lambda x: x + 1\nself.assertEqual(torch.compile(f, backend={backend!r})(x), f(x))")
+    assert spec["backends"] == [name]
+    assert spec.get("compile", {}) == ({"backend": "aot_eager"} if name == "dynamo" else {})
+
+
+def test_options_around_the_compiled_call_alone_are_carried() -> None:
+    made = drafted(
+        "x = torch.ones(3)\nwith config.patch(freezing=True):\n    f = torch.compile(lambda x: x + 1)\nself.assertEqual(f(x), x + 1)"
+    )
+    assert made.state != "whole"
+
+
+def test_a_library_that_is_made_twice_is_not_carried() -> None:
+    one = "with torch.library._scoped_library('planted', 'FRAGMENT') as lib:\n    lib.define('a(Tensor x) -> Tensor')\n"
+    assert drafted(one + one + "x = torch.ones(3)\nself.assertEqual(torch.compile(lambda x: x + 1)(x), x + 1)").state != "whole"
+
+
+@pytest.mark.parametrize("test", ["id(out[0]) != id(a)", "out[0].data_ptr() != a.data_ptr()", "out[0] is not a"])
+def test_identities_are_not_carried(test: str) -> None:
+    made = drafted(PAIR + f"out = opt(a, b)\nself.assertTrue({test})")
+    assert made.state == "part"

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from runner.cli.parser import parse
 from runner.core.diagnostics import UsageError
 from runner.core.expectation import Judgement
+from runner.core.options import ShrinkOptions
 from runner.core.outcomes import Outcome
 from runner.core.results import Verdict, result_of
 from runner.language.load import load
@@ -301,3 +303,50 @@ def test_a_budget_that_ends_at_once_is_a_wrong_use() -> None:
 
     with pytest.raises(UsageError, match=r"--seconds 0\.1 are over before the search began"):
         shrinking._require_same_failure(case(), document(), attempt, Trials())  # type: ignore[arg-type]  # stand-ins
+
+
+class Place:
+    """Stands for the trials of a search that finds nothing smaller."""
+
+    def __init__(self, *given: Any) -> None:
+        self.made = 1
+        self.best = document()
+
+    def __enter__(self) -> "Place":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing to end."""
+
+    def __call__(self, candidate: Document) -> bool:
+        return True
+
+    def here(self, one: Any) -> None:
+        """Return no machine."""
+
+    def run(self) -> None:
+        """Find nothing smaller."""
+
+
+def options_with(out: Path) -> ShrinkOptions:
+    _, options = parse(["shrink", "x", "--out", str(out)])
+    assert isinstance(options, ShrinkOptions)
+    return options
+
+
+def test_the_folder_of_a_result_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("Trials", "Attempts", "Search"):
+        monkeypatch.setattr(shrinking, name, Place)
+    monkeypatch.setattr(shrinking, "_failure", lambda *given: "FAIL (close)")
+    monkeypatch.setattr(shrinking, "_with_script", lambda search, wanted, spec, *given: spec)
+    monkeypatch.setattr(shrinking, "document_of", lambda *given: document())
+    options = options_with(tmp_path / "new" / "folder")
+    spec: Any = shrinking.shrink(case(), None, options, tmp_path, lambda text: None)  # type: ignore[arg-type]  # stand-ins
+    assert spec.read_text().startswith("# a smaller case with the failure of ")
+
+
+def test_a_place_that_cannot_be_a_folder_is_a_wrong_use(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    options = options_with(tmp_path / "file" / "out")
+    with pytest.raises(UsageError, match="cannot make the folder"):
+        shrinking.shrink(case(), None, options, tmp_path, lambda text: None)  # type: ignore[arg-type]  # it ends before these are used

@@ -7,7 +7,7 @@ from pathlib import Path
 from runner.core.diagnostics import UsageError, did_you_mean, one_line, one_of, shown_path
 from runner.core.exit_codes import ExitCode
 from runner.core.options import NewOptions
-from runner.language.authoring.drafting import Draft
+from runner.language.authoring.drafting import Draft, spec_name
 from runner.language.authoring.from_python import draft
 from runner.language.authoring.python_file import PythonFile, Test
 from runner.language.authoring.template import TEMPLATES, template
@@ -65,9 +65,10 @@ def _from_python(options: NewOptions) -> ExitCode:
         _must_be_name(options.name)
     drafts = [draft(file, test) for test in tests]
     paths = _paths(drafts, options)
-    _write({path: made.text for path, made in zip(paths, drafts, strict=True) if made.text})
-    for path, made in zip(paths, drafts, strict=True):
-        _say(path, made)
+    texts = [[text for _, text in made.specs] for made in drafts]
+    _write({path: text for some, made in zip(paths, texts, strict=True) for path, text in zip(some, made, strict=True)})
+    for some, made in zip(paths, drafts, strict=True):
+        _say(some, made)
     counts = Counter(made.state for made in drafts)
     total = "1 test" if len(drafts) == 1 else f"{len(drafts)} tests"
     output.line(f"{total}: {counts['whole']} whole, {counts['part']} in part, {counts['none']} not at all")
@@ -105,14 +106,14 @@ def _wanted(file: PythonFile, wanted: str, place: str) -> list[Test]:
     raise UsageError(f"{one_line(place)} has no test '{one_line(wanted)}' ({did_you_mean(wanted, names) or f'its tests: {one_of(names)}'})")
 
 
-def _paths(drafts: list[Draft], options: NewOptions) -> list[Path]:
-    """Return a file for each draft; tests of one name in two classes get a number."""
+def _paths(drafts: list[Draft], options: NewOptions) -> list[list[Path]]:
+    """Return the files of each draft; tests of one name in two classes get a number."""
     taken: Counter[str] = Counter()
     paths = []
     for made in drafts:
-        name = options.name or made.name
-        taken[name] += 1
-        paths.append(options.area / f"{name if taken[name] == 1 else f'{name}-{taken[name]}'}.yaml")
+        names = [options.name + name.removeprefix(spec_name(made.test)) if options.name else name for name, _ in made.specs]
+        taken.update(names)
+        paths.append([options.area / f"{name if taken[name] == 1 else f'{name}-{taken[name]}'}.yaml" for name in names])
     return paths
 
 
@@ -130,10 +131,10 @@ def _write(texts: dict[Path, str]) -> None:
             raise UsageError(f"cannot write {one_line(str(path))}: {error.strerror}") from error
 
 
-def _say(path: Path, made: Draft) -> None:
-    if not made.text:
+def _say(paths: list[Path], made: Draft) -> None:
+    if not paths:
         output.line(f"not carried: {made.test}")
-    else:
+    for path in paths:
         output.line(f"written: {shown_path(path)}: {made.test} {'whole' if made.state == 'whole' else 'in part'}")
     for lost in made.lost:
         output.line(f"  line {lost.line}: {lost.reason}")

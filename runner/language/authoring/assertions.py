@@ -3,14 +3,17 @@
 import ast
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from runner.language.authoring.comparisons import close, named, of_library, statically
+from runner.language.authoring import constants
+from runner.language.authoring.comparisons import close, is_derived, named, of_library, statically
+from runner.language.authoring.compiling import COUNTED
 from runner.language.authoring.evaluate import evaluate
 from runner.language.authoring.filechecks import contains, lacks, times
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading, line_of
-from runner.language.authoring.values import Codes, Expression, Known, NotCarried, Raised, Result, Step, Value
+from runner.language.authoring.values import Codes, Counting, Dotted, Expression, Known, NotCarried, Raised, Result, Step, Value
 
 Number = tuple[str, str]
 """A counter or a metric: the expectation's kind and the name."""
@@ -28,9 +31,9 @@ def truth(test: ast.expr, reading: Reading, line: int, *, negated: bool = False)
     """Carry ``assert TEST`` over to the spec, or ``assert not TEST``."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         truth(test.operand, reading, line, negated=not negated)
-    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and not negated:
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or if negated else ast.And):
         for part in test.values:
-            truth(part, reading, line)
+            truth(part, reading, line, negated=negated)
     elif isinstance(test, ast.Compare) and len(test.ops) == 1:
         kind = type(test.ops[0])
         word = (_OPPOSITES if negated else _SAME).get(kind)
@@ -85,17 +88,35 @@ def _compared(word: str, left: ast.expr, right: ast.expr, reading: Reading, line
         if _about_code(one, other, sign, reading, line):
             return
     first, second = evaluate(left, reading), evaluate(right, reading)
+    first, second = _of_loss(first), _of_loss(second)
+    if word in _ORDERS and any(is_derived(side) or isinstance(side, Result) for side in (first, second)):
+        kind = next(kind for kind, sign in _SAME.items() if sign == word)
+        node = ast.Compare(ast.Name("left_side", ast.Load()), [kind()], [ast.Name("right_side", ast.Load())])
+        scope = {"left_side": first, "right_side": second}
+        of_library("equals", Expression(ast.Call(ast.Name("bool", ast.Load()), [node], []), scope), Known(value=True), reading, line)
+        return
     if word in ("in", "not in"):
         _contained(first, second, word, reading, line)
     elif isinstance(first, Known) and isinstance(second, Known):
-        from runner.language.authoring import constants
-
         kind = next(kind for kind, sign in _SAME.items() if sign == word)
         statically(Known(constants.compare([kind()], [first.value, second.value])), wanted=True)
+    elif isinstance(first, Dotted) and isinstance(second, Dotted) and word in ("==", "!="):
+        statically(Known((first.path == second.path) == (word == "==")), wanted=True)
     elif word in ("==", "!="):
         of_library("equals" if word == "==" else "differs", first, second, reading, line)
     else:
         raise NotCarried("a comparison of values that the language cannot name")
+
+
+_ORDERS = frozenset(["<", "<=", ">", ">=", "in", "not in"])
+
+
+def _of_loss(value: Value) -> Value:
+    """Return the sum or the mean of a result as the Python that computes it."""
+    if not (isinstance(value, Result) and value.loss):
+        return value
+    node = ast.Call(ast.Attribute(ast.Name("result", ast.Load()), value.loss, ast.Load()), [], [])
+    return Expression(node, {"result": replace(value, loss="")})
 
 
 def number_named(node: ast.expr, reading: Reading) -> Number | None:
@@ -106,6 +127,11 @@ def number_named(node: ast.expr, reading: Reading) -> Number | None:
         space, name = evaluate(inner.slice, reading), evaluate(node.slice, reading)
         if isinstance(space, Known) and isinstance(name, Known):
             return "counter", f"{space.value}.{name.value}"
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and isinstance(reading.scope.get(node.value.id), Counting):
+        options = reading.matrix.get(" compile") or [{}]
+        if node.attr != "frame_count" or not options[0].get(COUNTED):
+            raise NotCarried("what a counting backend counted, other than graphs")
+        return "counter", "stats.unique_graphs"
     path = dotted(node, reading)
     if path.startswith("torch._inductor.metrics."):
         return "metric", path.removeprefix("torch._inductor.metrics.")
@@ -160,6 +186,10 @@ def _about_code(one: ast.expr, other: ast.expr, sign: str, reading: Reading, lin
 
 
 def _contained(item: Value, whole: Value, word: str, reading: Reading, line: int) -> None:
+    if isinstance(item, Known) and isinstance(whole, Known):
+        kind = ast.In() if word == "in" else ast.NotIn()
+        statically(Known(constants.compare([kind], [item.value, whole.value])), wanted=True)
+        return
     if isinstance(whole, Codes) and isinstance(item, Known) and isinstance(item.value, str):
         (contains if word == "in" else lacks)(whole, item.value, reading, line)
         return
@@ -258,6 +288,8 @@ _ASSERTIONS: Mapping[str, Callable[[ast.Call, Reading], None]] = {
     "assertEqual": _equal,
     "assertEquals": _equal,
     "assertNotEqual": _not_equal,
+    "assertZero": lambda node, reading: _compared("==", node.args[0], ast.Constant(0), reading, line_of(node)),
+    "assertNotZero": lambda node, reading: _compared("!=", node.args[0], ast.Constant(0), reading, line_of(node)),
     "assertTrue": _true,
     "assertFalse": _false,
     "assertGreater": _ordered(">"),

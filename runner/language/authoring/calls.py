@@ -1,17 +1,17 @@
 """What a call in a test stands for: tensors, modules, compiled functions and their results, helpers of the test's class."""
 
 import ast
-from collections.abc import Callable
-from dataclasses import replace
 
 from runner.language.authoring import constants
 from runner.language.authoring.binding import plain, unpacked
 from runner.language.authoring.compiling import compiled, compiled_by, is_compile
 from runner.language.authoring.evaluate import evaluate, expression
+from runner.language.authoring.facts import capability, constant_call, is_instance
 from runner.language.authoring.methods import method
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.tensors import tensor_of
+from runner.language.authoring.torch_helpers import PATHS, WORDS
 from runner.language.authoring.types_of_results import is_no_dict
 from runner.language.authoring.values import (
     FALSE,
@@ -39,6 +39,9 @@ def call(node: ast.Call, reading: Reading) -> Value | None:
     path = dotted(node.func, reading)
     if is_no_dict(node, reading):
         return FALSE
+    answer = is_instance(node, reading) or capability(path, node, reading)
+    if answer is not None:
+        return answer
     if isinstance(node.func, ast.Name) and not path and node.func.id not in reading.scope and node.func.id in constants.FUNCTIONS:
         return _builtin(node.func.id, node, reading)
     if path:
@@ -47,10 +50,21 @@ def call(node: ast.Call, reading: Reading) -> Value | None:
         made = method(node, node.func, reading)
         if made is not None:
             return made
+        owner = _class_within(node.func, reading)
+        if owner is not None:
+            return of_value(owner, node, reading)
         if isinstance(node.func.value, ast.Name) and node.func.value.id == "self" and "self" not in reading.scope:
             return _own_method(node, node.func.attr, reading)
         return expression(node, reading)
-    return _of_value(evaluate(node.func, reading), node, reading)
+    return of_value(evaluate(node.func, reading), node, reading)
+
+
+def _class_within(node: ast.Attribute, reading: Reading) -> Class | None:
+    """Return a class that a class of the file contains."""
+    if not isinstance(node.value, ast.Name) or node.value.id == "self":
+        return None
+    found = evaluate(node, reading) if isinstance(evaluate(node.value, reading), Class) else None
+    return found if isinstance(found, Class) else None
 
 
 def _builtin(name: str, node: ast.Call, reading: Reading) -> Value:
@@ -86,7 +100,11 @@ def _of_path(path: str, node: ast.Call, reading: Reading) -> Value | None:
         return compiled_by(node, reading)
     if path in constants.FUNCTIONS:
         return _product(path, node, reading)
-    special = _PATHS.get(path) or _WORDS.get(last)
+    if path.startswith("math."):
+        made = _of_constants(path, node, reading)
+        if made is not None:
+            return made
+    special = PATHS.get(path) or WORDS.get(last)
     if special is not None:
         return special(node, reading)
     tensor = tensor_of(path, node, reading)
@@ -95,6 +113,13 @@ def _of_path(path: str, node: ast.Call, reading: Reading) -> Value | None:
     if path.startswith("torch.nn.") and last[:1].isupper():
         return Module(node, dict(reading.scope), {})
     return expression(node, reading)
+
+
+def _of_constants(path: str, node: ast.Call, reading: Reading) -> Value | None:
+    values = [evaluate(argument, reading) for argument in node.args]
+    if node.keywords or not all(isinstance(value, Known) for value in values):
+        return None
+    return constant_call(path, [plain(value) for value in values])
 
 
 def _product(path: str, node: ast.Call, reading: Reading) -> Value:
@@ -107,62 +132,7 @@ def _product(path: str, node: ast.Call, reading: Reading) -> Value:
     return Items(tuple(Items(row) for row in constants.FUNCTIONS[path](*lists)))
 
 
-def _environment(node: ast.Call, reading: Reading) -> Value:
-    """Return what a variable of the environment is when it is not set."""
-    values = [evaluate(argument, reading) for argument in node.args]
-    reading.note(line_of(node), f"read with the default of {ast.unparse(node)}")
-    return values[1] if len(values) > 1 else Known(None)
-
-
-def _deepcopy(node: ast.Call, reading: Reading) -> Value:
-    value = evaluate(node.args[0], reading)
-    return replace(value) if isinstance(value, Tensor | Module) else value
-
-
-def _run_and_get_code(node: ast.Call, reading: Reading) -> Value:
-    before = len(reading.steps)
-    result = _run_wrapped(node, reading)
-    made = [step for step in reading.steps[before:] if step.kind in ("call", "backward")]
-    if len(made) != 1:
-        raise NotCarried("the code of several compiled calls")
-    return Items((result, Codes(made[0])))
-
-
-def _only_code(node: ast.Call, reading: Reading) -> Value:
-    made = unpacked(_run_and_get_code(node, reading))[1]
-    assert isinstance(made, Codes)
-    return Codes(made.step, None, is_list=False)
-
-
-def _result_and_code(node: ast.Call, reading: Reading) -> Value:
-    result, made = unpacked(_run_and_get_code(node, reading))
-    assert isinstance(made, Codes)
-    return Items((result, Codes(made.step, None, is_list=False)))
-
-
-def _run_wrapped(node: ast.Call, reading: Reading) -> Value:
-    """Return the result of calling the first argument with the others."""
-    inner = ast.copy_location(ast.Call(node.args[0], node.args[1:], node.keywords), node)
-    made = _of_value(evaluate(node.args[0], reading), inner, reading)
-    return made if made is not None else Known(None)
-
-
-_PATHS: dict[str, Callable[[ast.Call, Reading], Value]] = {
-    "os.environ.get": _environment,
-    "os.getenv": _environment,
-    "copy.deepcopy": _deepcopy,
-    "copy.copy": _deepcopy,
-}
-
-_WORDS: dict[str, Callable[[ast.Call, Reading], Value]] = {
-    "run_and_get_code": _run_and_get_code,
-    "run_and_get_triton_code": _only_code,
-    "run_and_get_cpp_code": _result_and_code,
-}
-"""Helpers of torch's tests, by the last word of their paths."""
-
-
-def _of_value(function: Value, node: ast.Call, reading: Reading) -> Value | None:
+def of_value(function: Value, node: ast.Call, reading: Reading) -> Value | None:
     """Return the result of calling a value."""
     if isinstance(function, Compiled):
         return _compiled_call(function, node, reading)
@@ -176,7 +146,39 @@ def _of_value(function: Value, node: ast.Call, reading: Reading) -> Value | None
         return expression(node, reading)
     if isinstance(function, Function) and _needs_inlining(function, node, reading):
         return inline(function, node, reading)
+    if isinstance(function, Function):
+        return _of_helper(function, node, reading) or expression(node, reading)
     return expression(node, reading)
+
+
+def _of_helper(function: Function, node: ast.Call, reading: Reading) -> Value | None:
+    """Return the inputs, constants or copies that a helper makes; None where it computes more."""
+    if reading.depth > 1 or _DOES_MORE & {type(part) for part in ast.walk(function.node)}:
+        return None
+    kept = (list(reading.lost), list(reading.notes), list(reading.requires), set(reading.devices), len(reading.steps), dict(reading.axes))
+    calls = list(reading.eager_calls)
+    made: Value | None = None
+    try:
+        made = inline(function, node, reading)
+    except NotCarried:
+        made = None
+    if reading.lost == kept[0] and len(reading.steps) == kept[4] and reading.eager_calls == calls and _is_made(made):
+        return made
+    reading.lost, reading.notes, reading.requires, reading.devices = kept[:4]
+    reading.axes, reading.eager_calls = kept[5], calls
+    del reading.steps[kept[4] :]
+    return None
+
+
+_DOES_MORE = frozenset(
+    [ast.Global, ast.Nonlocal, ast.Yield, ast.While, ast.With, ast.AugAssign, ast.Try, ast.Raise, ast.Assert, ast.Delete]
+)
+
+
+def _is_made(value: Value | None) -> bool:
+    if isinstance(value, Items):
+        return all(map(_is_made, value.items))
+    return isinstance(value, Tensor | Known)
 
 
 _MODULE_BASES = frozenset(["Module", "Sequential"])
@@ -293,18 +295,25 @@ def _bound(function: Function, values: list[Value], keywords: dict[str, Value], 
 
 def _own_method(node: ast.Call, name: str, reading: Reading) -> Value | None:
     """Read a helper method of the test's class."""
-    if name == "common":
-        from runner.language.authoring.common import common, is_check_model
+    from runner.language.authoring.common import common, device_of_check, is_check_model
 
-        if is_check_model(reading):
-            return common(node, reading)
+    if name == "common" and is_check_model(reading):
+        return common(node, reading)
+    if device_of_check(name, reading):
+        return common(node, reading, device_of_check(name, reading))
+    function = own_function(name, reading)
+    if function is None:
+        raise NotCarried(f"'self.{name}' is not defined in the file")
+    return inline(function, node, reading)
+
+
+def own_function(name: str, reading: Reading) -> Function | None:
+    """Return a method of the test's class, without ``self``."""
     method = own_method(name, reading)
     if method is None:
-        raise NotCarried(f"'self.{name}' is not defined in the file")
+        return None
     is_static = any(isinstance(part, ast.Name) and part.id == "staticmethod" for part in method.decorator_list)
-    if not is_static:
-        method = _without_self(method)
-    return inline(Function(name, method, {}), node, reading)
+    return Function(name, method if is_static else _without_self(method), {})
 
 
 def own_method(name: str, reading: Reading) -> ast.FunctionDef | None:

@@ -34,7 +34,24 @@ def is_check_model(reading: Reading) -> bool:
     return bool(known & {*reading.file.definitions, *reading.file.imports}) or "CommonTemplate" in reading.file.definitions
 
 
-def common(node: ast.Call, reading: Reading) -> Value:
+_CHECKS = {"check_model": "cpu", "check_model_gpu": "gpu", "check_model_cuda": "gpu"}
+"""Torch's checks of a model, and the device that each uses."""
+
+
+def device_of_check(name: str, reading: Reading) -> str:
+    """Return the device of a check that the test's class takes over from torch's tests; empty for other names."""
+    if reading.test.owner is None:
+        return ""
+    for owner in reading.file.lineage(reading.test.owner):
+        for part in owner.body:
+            if isinstance(part, ast.Assign) and any(isinstance(to, ast.Name) and to.id == name for to in part.targets):
+                source = part.value.id if isinstance(part.value, ast.Name) else ""
+                path = reading.file.imports.get(source, "")
+                return _CHECKS.get(path.rpartition(".")[2], "") if "inductor" in path else ""
+    return ""
+
+
+def common(node: ast.Call, reading: Reading, device: str = "backend") -> Value:
     """Carry a check of a model: the compiled result equals that of eager mode."""
     if len(node.args) != 2 or any(word.arg not in _HARMLESS for word in node.keywords):
         raise NotCarried("arguments of 'self.common' that are not understood")
@@ -52,7 +69,7 @@ def common(node: ast.Call, reading: Reading) -> Value:
         raise NotCarried("checks with different arguments of torch.compile")
     step = Step("call", line_of(node), {}, model, tuple(_inputs(evaluate(node.args[1], reading))))
     reading.is_common = True
-    reading.devices.add("backend")
+    reading.devices.add(device)
     reading.matrix.setdefault(" lowp", []).append(words.get("check_lowp", True))
     reading.add(step)
     reading.expect(line_of(node), {"close": {"to": "eager", **_tolerances(words)}}, step)

@@ -65,7 +65,13 @@ def compare_values(left: Value, right: Value, judge: Mapping[str, Any], reading:
         _two_results(left, right, judge, reading, line)
         return
     result, other = (left, right) if isinstance(left, Result) else (right, left)
+    if isinstance(left, Tensor) and isinstance(right, Tensor) and left.token is right.token and left is not right:
+        _changed_inputs(left, judge, reading, line)
+        return
     if not isinstance(result, Result):
+        if (is_derived(left) or is_derived(right)) and not (is_plain(left) or is_plain(right)):
+            _derived_close(left, right, judge, reading, line)
+            return
         if isinstance(left, Known) and isinstance(right, Known):
             statically(Known(left.value == right.value), wanted=True)
             return
@@ -80,12 +86,48 @@ def compare_values(left: Value, right: Value, judge: Mapping[str, Any], reading:
     reading.expect(line, {"close": _close_words(path, judge)}, result.step)
 
 
+def _changed_inputs(value: Tensor, judge: Mapping[str, Any], reading: Reading, line: int) -> None:
+    """Expect that a compiled call changes an argument as the call in eager mode does, which ``close`` compares too."""
+    calls = [
+        step for step in reading.steps if step.kind == "call" and any(getattr(given, "token", None) is value.token for given in step.values)
+    ]
+    kept = [called for called in reading.scope.values() if isinstance(called, Expression)]
+    if len(calls) != 1 or not any(is_eager_of(called, calls[0]) for called in [*kept, *(value for _, value in reading.eager_calls)]):
+        raise NotCarried("a comparison in which nothing is compiled")
+    reading.expect(line, {"close": {"to": "eager", **judge}}, calls[0])
+
+
+def _derived_close(left: Value, right: Value, judge: Mapping[str, Any], reading: Reading, line: int) -> None:
+    """Expect that tensors that Python computes of results are close to others."""
+    one, other = (left, right) if is_derived(left) else (right, left)
+    if not isinstance(one, Expression) or _has_module(other):
+        raise NotCarried("a comparison of several values that are computed of results")
+    step = _derived_step(one, reading, line)
+    if is_derived(other):
+        if not isinstance(other, Expression):
+            raise NotCarried("a comparison of several values that are computed of results")
+        second = _derived_step(other, reading, line)
+        reading.expect(line, {"close": {"of": second.name, "to": step.name, **judge}}, second)
+        return
+    if not isinstance(other, Expression | Tensor):
+        raise NotCarried("a comparison with a value that the language cannot name")
+    reading.expect(line, {"close": {"of": step.name, "to": other, **judge}}, step)
+
+
 def of_library(kind: str, left: Value, right: Value, reading: Reading, line: int) -> None:
     """Compare what a library call returns with a constant, or with what another one returns."""
     if isinstance(left, Known):
         left, right = right, left
+    if is_derived(left) or is_derived(right):
+        _derived(kind, left, right, reading, line)
+        return
     if not isinstance(left, Expression) or not isinstance(right, Expression | Known):
         raise NotCarried("a comparison in which nothing is compiled")
+    if any(step.kind == "call" for step in reading.steps):
+        if not (isinstance(right, Known) and _is_asked_now(left, line)):
+            raise NotCarried("a comparison in which nothing is compiled")
+        _derived(kind, left, right, reading, line)
+        return
     first = _library_step(left, reading, line)
     if isinstance(right, Known):
         if not _is_data(right.value):
@@ -94,6 +136,105 @@ def of_library(kind: str, left: Value, right: Value, reading: Reading, line: int
         return
     second = _library_step(right, reading, line)
     reading.expect(line, {kind: {second.name: {"ref": first.name}}}, second)
+
+
+def is_derived(value: Value) -> bool:
+    """Whether a value is computed of results of compiled calls."""
+    if isinstance(value, Items):
+        return any(map(is_derived, value.items))
+    if not isinstance(value, Expression):
+        return False
+    names = {part.id for part in ast.walk(value.node) if isinstance(part, ast.Name)}
+    return any(isinstance(given, Result) or is_derived(given) for name, given in value.scope.items() if name in names)
+
+
+def _derived(kind: str, left: Value, right: Value, reading: Reading, line: int) -> None:
+    """Expect that what Python computes of results is equal, or differs: the spec computes the same."""
+    scope = {"left_side": left, "right_side": right}
+    node = ast.Compare(ast.Name("left_side", ast.Load()), [ast.Eq()], [ast.Name("right_side", ast.Load())])
+    wanted, whole = kind == "equals", Expression(_as_bool(node), scope)
+    if isinstance(left, Expression) and _is_bool(left.node) and isinstance(right, Known) and isinstance(right.value, bool):
+        wanted, whole = (right.value == wanted), left
+    step = _derived_step(whole, reading, line)
+    reading.expect(line, {"equals": {step.name: wanted}}, step)
+
+
+def _is_bool(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "bool"
+
+
+def _as_bool(node: ast.expr) -> ast.expr:
+    return ast.Call(ast.Name("bool", ast.Load()), [node], [])
+
+
+def _is_asked_now(value: Expression, line: int) -> bool:
+    """Whether an expression stands in the assertion itself, and computes of nothing that was computed before."""
+    names = {part.id for part in ast.walk(value.node) if isinstance(part, ast.Name)}
+    before = [given for name, given in value.scope.items() if name in names and isinstance(given, Expression | Module | Tensor)]
+    return not before and line <= getattr(value.node, "lineno", 0) <= line + _LONGEST_ASSERTION
+
+
+_LONGEST_ASSERTION = 4
+
+
+def _derived_step(value: Expression, reading: Reading, line: int) -> Step:
+    if not any(step.kind == "call" for step in reading.steps):
+        raise NotCarried("a value that is computed before the first compiled call")
+    if _asks_identity(value):
+        raise NotCarried("the identity or the memory of a value: the spec's values are copies")
+    count = sum(step.kind == "api" and bool(step.values) for step in reading.steps)
+    return reading.add(Step("api", line, values=(value,), name=f"value_of_{count + 1}"))
+
+
+def _asks_identity(value: Value) -> bool:
+    if isinstance(value, Items):
+        return any(map(_asks_identity, value.items))
+    if not isinstance(value, Expression):
+        return False
+    for part in ast.walk(value.node):
+        word = part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
+        if word in _IDENTITIES or (isinstance(part, ast.Compare) and any(isinstance(kind, ast.Is | ast.IsNot) for kind in part.ops)):
+            return True
+    names = {part.id for part in ast.walk(value.node) if isinstance(part, ast.Name)}
+    return any(_asks_identity(given) for name, given in value.scope.items() if name in names)
+
+
+_IDENTITIES = frozenset(
+    ["id", "data_ptr", "untyped_storage", "storage", "is_set_to", "_base", "_is_view", "ref", "WeakTensor", "getrefcount"]
+)
+
+_TEXTUAL = frozenset(["shape", "dtype", "device", "requires_grad", "is_leaf", "layout", "ndim", "grad_fn", "itemsize", "is_sparse"])
+_ASKING = frozenset(
+    [
+        "len",
+        "type",
+        "isinstance",
+        "stride",
+        "size",
+        "dim",
+        "numel",
+        "is_contiguous",
+        "storage_offset",
+        "data_ptr",
+        "item",
+        "tolist",
+        "bool",
+        "int",
+        "str",
+    ]
+)
+
+
+def is_plain(value: Value) -> bool:
+    """Whether what an expression computes is no tensor, by its last word."""
+    if isinstance(value, Known):
+        return True
+    node = value.node if isinstance(value, Expression) else None
+    if isinstance(node, ast.Attribute):
+        return node.attr in _TEXTUAL
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func).rpartition(".")[2] in _ASKING
+    return isinstance(node, ast.BoolOp)
 
 
 def _library_step(value: Expression, reading: Reading, line: int) -> Step:
@@ -123,6 +264,9 @@ def _close_words(path: tuple[int | str, ...], judge: Mapping[str, Any]) -> dict[
 
 def _with_expected(result: Result, other: Value, judge: Mapping[str, Any], reading: Reading, line: int) -> None:
     """Compare a result with a value that the test makes of constants and inputs."""
+    if not result.loss and is_derived(other):
+        _derived_close(Expression(ast.Name("result", ast.Load()), {"result": result}), other, judge, reading, line)
+        return
     if result.loss or not isinstance(other, Expression | Tensor):
         raise NotCarried("a comparison with a value that is not the eager result of the same call")
     if _has_module(other):

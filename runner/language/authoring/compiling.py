@@ -7,9 +7,24 @@ from typing import Any
 from runner.language.authoring.evaluate import evaluate
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading
-from runner.language.authoring.values import Compiled, Compiler, Dotted, Function, Known, Module, NotCarried, Parameter, Value
+from runner.language.authoring.values import (
+    Compiled,
+    Compiler,
+    Counting,
+    Dotted,
+    Expression,
+    Function,
+    Known,
+    Module,
+    NotCarried,
+    Parameter,
+    Value,
+)
 
 _COMPILE = frozenset(["torch.compile", "torch._dynamo.optimize"])
+COUNTED = " counted"
+"""A mark among the arguments of torch.compile: the backend counts its graphs."""
+
 _KEYS = frozenset(["dynamic", "fullgraph", "mode", "options", "backend"])
 
 
@@ -31,9 +46,22 @@ def compiled_by(node: ast.Call, reading: Reading) -> Value:
 
 def compiled(target: Value, options: Mapping[str, Any]) -> Compiled:
     """Return a compiled function."""
+    if (
+        isinstance(target, Expression)
+        and isinstance(target.node, ast.Call)
+        and ast.unparse(target.node.func).rpartition(".")[2] == "partial"
+    ):
+        target = _of_partial(target)
     if isinstance(target, Compiled) or not isinstance(target, Function | Module | Dotted):
         raise NotCarried("torch.compile of something that is neither a function nor a module of the file")
     return Compiled(target, options)
+
+
+def _of_partial(partial: Expression) -> Function:
+    """Return a function that calls what ``functools.partial`` made."""
+    node = ast.parse("def compiled_partial(*inputs):\n    return partial_function(*inputs)").body[0]
+    assert isinstance(node, ast.FunctionDef)
+    return Function("compiled_partial", node, {"partial_function": partial})
 
 
 def _older(node: ast.Call, reading: Reading) -> dict[str, Any]:
@@ -52,6 +80,9 @@ def compile_options(keywords: Mapping[str | None, ast.expr], reading: Reading) -
         if name not in _KEYS:
             raise NotCarried(f"the argument '{name}' of torch.compile")
         value = evaluate(node, reading)
+        if isinstance(value, Counting) and name == "backend":
+            made[COUNTED] = True
+            continue
         found = value.template if isinstance(value, Parameter) else value.value if isinstance(value, Known) else None
         if found is None and not (isinstance(value, Known) and value.value is None):
             raise NotCarried(f"the argument '{name}' of torch.compile is no constant")

@@ -1,6 +1,7 @@
 """Skips of tests: decorators and early raises become requirements and backends."""
 
 import ast
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -178,7 +179,19 @@ def decorator_effect(node: ast.expr) -> Effect | None:
     function = node.func if isinstance(node, ast.Call) else node
     word = ast.unparse(function).rpartition(".")[2]
     known = _DECORATORS.get(word)
+    if known is None and _SKIPS.match(word):
+        return UNKNOWN
     return None if known is None else known(node)
+
+
+_SKIPS = re.compile(r"_?(skip|xfail|requires?|only)(_?(if|unless|on|no|without|not|xpu|hip|rocm|[A-Z])|_)", re.IGNORECASE)
+"""Decorators that restrict where a test runs, by the way torch names them. The spec does not have the restriction, and says so."""
+
+
+def is_skip(path: str) -> bool:
+    """Whether an imported decorator restricts where a test runs, by its name."""
+    word = path.rpartition(".")[2]
+    return bool(_SKIPS.match(word)) or word.endswith("supported_platform")
 
 
 def _first(node: ast.expr) -> ast.expr:

@@ -6,7 +6,7 @@ from typing import Any
 from runner.language.authoring.evaluate import evaluate
 from runner.language.authoring.naming import CONFIG_MODULES, dotted
 from runner.language.authoring.reading import Reading
-from runner.language.authoring.values import Dotted, Known, NotCarried, Parameter, Value
+from runner.language.authoring.values import Dotted, Function, Known, NotCarried, Parameter, Value
 
 Options = dict[str, dict[str, Any]]
 """Options by section."""
@@ -21,9 +21,19 @@ def patched(node: ast.expr, reading: Reading) -> Options | None:
     if last == "patch" and section_of(head):
         section, prefix = section_of(head) or ("", "")
         return {section: {prefix + name: value for name, value in _patch(node, reading).items()}}
+    if path == "unittest.mock.patch.dict" and len(node.args) == 2 and dotted(node.args[0], reading) == "os.environ" and not node.keywords:
+        return {"env": _environment(evaluate(node.args[1], reading))}
     if path.endswith("patch.object") and node.args:
         return _patch_object(node, reading)
     return None
+
+
+def _environment(value: Value) -> dict[str, Any]:
+    """Return variables of the environment that a test sets."""
+    found = value.value if isinstance(value, Known) else None
+    if not isinstance(found, dict) or not all(isinstance(item, str) for item in found.values()):
+        raise NotCarried("variables of the environment that are no constants")
+    return {str(name): item for name, item in found.items()}
 
 
 def section_of(path: str) -> tuple[str, str] | None:
@@ -78,12 +88,16 @@ def option_value(value: Value) -> Any:
         return value.template
     if isinstance(value, Known) and _is_plain(value.value):
         return value.value
+    if isinstance(value, Function) and not isinstance(value.node, ast.Lambda):
+        return value
     raise NotCarried("an option whose value is no constant")
 
 
 def _is_plain(found: Any) -> bool:
     if isinstance(found, list | tuple):
         return all(_is_plain(item) for item in found)
+    if isinstance(found, dict):
+        return all(isinstance(name, str) and _is_plain(item) for name, item in found.items())
     return found is None or isinstance(found, str | int | float | bool)
 
 

@@ -5,29 +5,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runner.language.authoring.comparisons import named
+from runner.language.authoring.compiling import COUNTED
 from runner.language.authoring.hoisting import Prelude
-from runner.language.authoring.inputs import Inputs
+from runner.language.authoring.inputs import Inputs, results_in
 from runner.language.authoring.reading import Lost, Reading
-from runner.language.authoring.values import Dotted, Expression, Function, Module, NotCarried, Step, Value
+from runner.language.authoring.values import Dotted, Entered, Expression, Function, Module, NotCarried, Step, Value
 from runner.language.authoring.yaml_text import document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A spec that was made of a test; without text when nothing of the test could be carried."""
+    """The spec that was made of a test, or one for each value of a parameter; none when nothing of the test could be carried."""
 
     test: str
-    name: str
-    text: str
+    specs: tuple[tuple[str, str], ...]
+    """The name and the text of each."""
     lost: tuple[Lost, ...]
     notes: tuple[Lost, ...]
 
     @property
     def state(self) -> str:
         """``whole``, ``part`` or ``none``."""
-        if not self.text:
+        if not self.specs:
             return "none"
         return "part" if self.lost else "whole"
+
+    @property
+    def text(self) -> str:
+        """The text of the first."""
+        return self.specs[0][1] if self.specs else ""
 
 
 def spec_name(test: str) -> str:
@@ -45,19 +52,23 @@ class Drafting:
         self._prelude = Prelude(reading)
         self._inputs = Inputs(reading, self._prelude)
         self._targets: dict[object, tuple[str, Any]] = {}
+        self._contexts: dict[str, str] = {}
 
     def spec(self) -> dict[str, Any]:
         """Return the spec; raise ``NotCarried`` when there is nothing to say."""
         reading = self._reading
         calls = [step for step in reading.steps if step.kind == "call"]
+        self._prelude.define(reading.definitions)
         if not calls and any(step.of_host for step in reading.steps):
             return self._host()
         if not calls:
             raise NotCarried("no call of a compiled function was understood")
         self._inputs.halves = self._halves()
-        self._inputs.share([*_unique([step.values for step in calls]), *self._expected()])
+        others = [step.values for step in calls[1:] if not _same(step.values, calls[0].values)]
+        self._inputs.share([calls[0].values, *others, *self._expected()])
         for step in calls:
             self._target(step)
+        _name_results(reading, self._expected())
         steps = [self._step(step, calls[0]) for step in reading.steps]
         if not any("expect" in step for step in steps):
             steps[-1]["expect"] = [{"runs": {}}]
@@ -89,16 +100,24 @@ class Drafting:
             "prelude": self._prelude.text + "\n" if self._prelude.text else None,
             "let": self._inputs.named,
         }
-        spec: dict[str, Any] = {"summary": self._summary(), "backends": ["host"], **{key: value for key, value in parts.items() if value}}
+        spec: dict[str, Any] = {
+            "summary": summary(self._reading),
+            "backends": ["host"],
+            **{key: value for key, value in parts.items() if value},
+        }
         return {**spec, "steps": steps}
 
     def _expected(self) -> list[list[Value]]:
-        return [
-            [found.body["close"]["to"]]
-            for step in self._reading.steps
-            for found in step.expects
-            if isinstance(found.body.get("close", {}).get("to"), Value)
-        ]
+        return (
+            [
+                [found.body["close"]["to"]]
+                for step in self._reading.steps
+                for found in step.expects
+                if isinstance(found.body.get("close", {}).get("to"), Value)
+            ]
+            + [[step.arguments["gradient"]] for step in self._reading.steps if "gradient" in step.arguments]
+            + [list(step.values) for step in self._reading.steps if step.kind == "api" and step.values]
+        )
 
     def _halves(self) -> bool:
         lowp = self._reading.matrix.get(" lowp", [])
@@ -149,19 +168,39 @@ class Drafting:
 
     def _step(self, step: Step, first: Step) -> dict[str, Any]:
         arguments = dict(step.arguments)
+        if step.kind == "api" and step.values:
+            arguments = self._inputs.called(step.values[0])
         if step.kind == "call":
             if len({self._target(call) for call in self._reading.steps if call.kind == "call"}) > 1:
                 arguments["function"] = self._target(step)
             if not _same(step.values, first.values):
                 arguments["inputs"] = [self._inputs.entry(value) for value in step.values]
             if step.contexts != first.contexts:
-                arguments["context"] = list(step.contexts)
+                arguments["context"] = [self._context(word) for word in step.contexts]
+        if isinstance(arguments.get("gradient"), Value):
+            arguments["gradient"] = self._inputs.named_value(arguments["gradient"], "gradient")
         if step.name:
             arguments["as"] = step.name
         made: dict[str, Any] = {step.kind: arguments["what"] if step.kind == "reset" else arguments}
         expects = [self._expectation(found.body) for found in step.expects]
         unique = merged([body for index, body in enumerate(expects) if body not in expects[:index]])
         return {**made, "expect": unique} if unique else made
+
+    def _option(self, value: Any) -> Any:
+        """Return the value of an option: a function of the test is a name of the prelude."""
+        if not isinstance(value, Function):
+            return value
+        return {"ref": self._prelude.need(value.name, {**value.scope, value.name: value})}
+
+    def _context(self, word: Any) -> Any:
+        """Return a context in the words of the language; others are functions of the prelude."""
+        if not isinstance(word, Entered):
+            return word
+        text = self._prelude.made(word.made)
+        if text not in self._contexts:
+            self._contexts[text] = f"context_{len(self._contexts) + 1}"
+            self._prelude.add(self._contexts[text], f"def {self._contexts[text]}():\n    return {text}")
+        return {"ref": self._contexts[text]}
 
     def _expectation(self, body: dict[str, Any]) -> dict[str, Any]:
         close = body.get("close")
@@ -178,9 +217,10 @@ class Drafting:
         config: dict[str, dict[str, Any]] = {section: dict(options) for section, options in reading.config.items()}
         for section, options in (reading.block_configs[0] if reading.block_configs else {}).items():
             config.setdefault(section, {}).update(options)
+        config = {section: {name: self._option(value) for name, value in options.items()} for section, options in config.items()}
         matrix = {name: values for name, values in reading.matrix.items() if not name.startswith(" ")}
-        compile_options = (reading.matrix.get(" compile") or [{}])[0]
-        spec: dict[str, Any] = {"summary": self._summary(), "backends": self._backends()}
+        compile_options = {name: value for name, value in (reading.matrix.get(" compile") or [{}])[0].items() if name != COUNTED}
+        spec: dict[str, Any] = {"summary": summary(reading), "backends": backends_of(compile_options, self._backends())}
         if self._inputs.halves:
             matrix["half"] = [False, True]
             if "cpu" in spec["backends"]:
@@ -191,9 +231,9 @@ class Drafting:
             "matrix": matrix,
             "exclude": spec.pop("exclude", None),
             "requires": reading.requires,
-            **{section: config.get(section) for section in ("config", "dynamo_config", "functorch_config")},
+            **{section: config.get(section) for section in ("config", "dynamo_config", "functorch_config", "env")},
             "torch": reading.torch_settings,
-            "context": list(calls[0].contexts),
+            "context": [self._context(word) for word in calls[0].contexts],
             "prelude": self._prelude.text + "\n" if self._prelude.text else None,
             "functions" if several else "function": functions if several else next(iter(functions.values())),
             "let": self._inputs.named,
@@ -205,12 +245,34 @@ class Drafting:
             return {**spec, "expect": steps[0]["expect"]}
         return {**spec, "steps": steps}
 
-    def _summary(self) -> str:
-        words = spec_name(self._reading.test.name).replace("-", " ")
-        part = ", in part" if self._reading.lost else ""
-        return re.sub(
-            r"[^ -~]", "?", f"{words[:1].upper()}{words[1:]}, as {self._reading.test.name} of {self._reading.file.name} claims{part}"
-        )
+
+def summary(reading: Reading) -> str:
+    """Return a sentence that names the test; the claim is for its author to write."""
+    words = spec_name(reading.test.name).replace("-", " ")
+    part = ", in part" if reading.lost else ""
+    axes, pinned = reading.axes, reading.pinned
+    part += "".join(f", {name} {axes[name][index]}" for name, index in pinned.items() if name in axes)
+    return re.sub(r"[^ -~]", "?", f"{words[:1].upper()}{words[1:]}, as {reading.test.name} of {reading.file.name} claims{part}")
+
+
+def backends_of(options: dict[str, Any], backends: list[str]) -> list[str]:
+    """Return the backends of a spec; a case of another dynamo backend than inductor would fall back on any other."""
+    backend = options.get("backend")
+    if backend is None:
+        return backends
+    if "cpu" not in backends or backend not in ("eager", "aot_eager"):
+        raise NotCarried(f"the dynamo backend {backend!r}")
+    if backend == "eager":
+        del options["backend"]
+    return ["eager" if backend == "eager" else "dynamo"]
+
+
+def _name_results(reading: Reading, expected: Sequence[Sequence[Value]]) -> None:
+    """Give names to the results that later steps compute with."""
+    values = [*(given for step in reading.steps for given in step.values), *(value for values in expected for value in values)]
+    for value in values:
+        for result in results_in(value):
+            named(result.step, reading)
 
 
 def merged(expects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -238,14 +300,6 @@ def _key(value: Value) -> object:
     found = getattr(value, "value", None)
     token = getattr(value, "token", None)
     return token if token is not None else repr(found) if found is not None else id(value)
-
-
-def _unique(lists: Sequence[Sequence[Value]]) -> list[Sequence[Value]]:
-    found: list[Sequence[Value]] = []
-    for values in lists:
-        if not any(_same(values, other) for other in found):
-            found.append(values)
-    return found
 
 
 def header(reading: Reading) -> str:

@@ -7,8 +7,11 @@ from typing import Any
 
 from runner.language.authoring.assertions import assertion
 from runner.language.authoring.binding import bind
+from runner.language.authoring.blocks import context_word
+from runner.language.authoring.configs import merge, patched
+from runner.language.authoring.contexts import LIBRARY, dotted_call, entered
 from runner.language.authoring.equivalence import node_of
-from runner.language.authoring.evaluate import evaluate
+from runner.language.authoring.evaluate import evaluate, expression
 from runner.language.authoring.filechecks import filecheck, is_filecheck
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading, line_of
@@ -19,9 +22,18 @@ def effect(node: ast.Call, reading: Reading) -> None:
     """Carry a call that is a statement over to the spec."""
     path = dotted(node.func, reading)
     own = ast.unparse(node.func)
-    if own in ("print", "super().setUp", "super().setUpClass", "super().tearDown") or path in _HARMLESS or own in _HARMLESS:
+    if (
+        own in ("print", "super().setUp", "super().setUpClass", "super().tearDown")
+        or own.endswith("TestCase.setUp")
+        or path in _HARMLESS
+        or own in _HARMLESS
+    ):
         return
-    if own.startswith("self.assert"):
+    if own == "self.skipTest":
+        raise NotCarried("the test is skipped here")
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "enter_context" and len(node.args) == 1:
+        _enter_context(node.args[0], reading)
+    elif own.startswith("self.assert"):
         assertion(own.removeprefix("self."), node, reading)
     elif path == "torch.testing.assert_close" or own.endswith(".assert_close"):
         assertion("assert_close", node, reading)
@@ -29,16 +41,35 @@ def effect(node: ast.Call, reading: Reading) -> None:
         filecheck(node, reading)
     elif _reset(path, node, reading):
         return
+    elif _registers(path, node, reading):
+        reading.definitions.append(expression(node, reading))
     elif path.rpartition(".")[2] in ("mark_dynamic", "maybe_mark_dynamic") and path.startswith("torch._dynamo"):
         _mark_dynamic(node, reading)
     else:
         _other(node, reading)
 
 
+def _enter_context(node: ast.expr, reading: Reading) -> None:
+    """Enter a context for the rest of the test."""
+    if any(step.kind == "call" for step in reading.steps):
+        raise NotCarried("a context that is entered between calls")
+    options = patched(node, reading)
+    if options is not None:
+        merge(reading.config, options)
+        return
+    word = context_word(node, reading) or entered(node, reading)
+    if word is not None:
+        reading.contexts.append(word)
+        return
+    if ast.unparse(node.func if isinstance(node, ast.Call) else node).rpartition(".")[2] not in ("fresh_inductor_cache", "fresh_cache"):
+        raise NotCarried("a context that is not understood")
+
+
 _HARMLESS = frozenset(
     [
         *("torch.cuda.synchronize", "gc.collect", "torch.cuda.empty_cache", "warnings.filterwarnings", "warnings.simplefilter"),
         *("torch.cuda.reset_peak_memory_stats", "logging.getLogger", "sys.stdout.flush"),
+        *("torch._logging.set_logs", "torch._dynamo.reset_code_caches"),
     ]
 )
 
@@ -61,6 +92,24 @@ _RESETS: Mapping[str, tuple[str, Any]] = {
     "numpy.random.seed": ("", None),
 }
 """What sets state back, and the step that does it."""
+
+
+def _registers(path: str, node: ast.Call, reading: Reading) -> bool:
+    """Whether a call defines an operator, or a part of one: the prelude does it before the first call of the spec."""
+    if any(step.kind == "call" for step in reading.steps):
+        return False
+    if path.startswith("torch.library.") and path.rpartition(".")[2] in _REGISTERING:
+        return True
+    base = reading.scope.get(node.func.value.id) if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) else None
+    return (
+        isinstance(base, Expression)
+        and dotted_call(base, reading) == LIBRARY
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("define", "impl")
+    )
+
+
+_REGISTERING = frozenset(["define", "impl", "register_fake", "impl_abstract", "register_autograd", "register_kernel"])
 
 
 def _reset(path: str, node: ast.Call, reading: Reading) -> bool:
@@ -127,7 +176,7 @@ def _other(node: ast.Call, reading: Reading) -> None:
     """Carry a call of a helper, of something compiled, or a method that changes an input."""
     if isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
         base = evaluate(node.func.value, reading)
-        if isinstance(base, Expression) and not node.args:
+        if isinstance(base, Expression) and len(node.args) < 2 and not node.keywords:
             reading.eager_backwards.append(ast.dump(node_of(base)))
             return
     value = evaluate(node, reading)
@@ -136,6 +185,10 @@ def _other(node: ast.Call, reading: Reading) -> None:
         bind(_root(node.func.value), value, reading)
         return
     if isinstance(value, Expression) and _library_call(node, reading):
+        return
+    called = value.node.func if isinstance(value, Expression) and isinstance(value.node, ast.Call) else None
+    if isinstance(value, Expression) and isinstance(called, ast.Name) and isinstance(value.scope.get(called.id), Function | Module):
+        reading.eager_calls.append((line_of(node), value))
         return
     if isinstance(value, Expression | Tensor | Module | Function | Compiled):
         raise NotCarried("a call whose effect is not understood")

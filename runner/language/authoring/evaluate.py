@@ -7,7 +7,9 @@ from typing import Any
 
 from runner.language.authoring import constants
 from runner.language.authoring.binding import bind, plain, unpacked
-from runner.language.authoring.naming import DTYPES, SIZES, dotted, is_gpu_name
+from runner.language.authoring.facts import decided
+from runner.language.authoring.file_names import of_file, of_path
+from runner.language.authoring.naming import DTYPES, SIZES, dotted
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.types_of_results import is_other_class
 from runner.language.authoring.values import (
@@ -53,7 +55,7 @@ def expression(node: ast.expr, reading: Reading) -> Expression:
         value = reading.scope[name]
         if isinstance(value, Unknown):
             raise NotCarried(f"it uses '{name}', which line {value.line} makes")
-        if isinstance(value, Result | Codes | Gradient | Raised):
+        if isinstance(value, Codes | Gradient | Raised) or (isinstance(value, Result) and value.loss):
             raise NotCarried(f"it computes with '{name}', a result of a compiled call")
         scope[name] = value
     return Expression(node, scope, options=repr(reading.inner))
@@ -72,76 +74,34 @@ def _name(node: ast.Name, reading: Reading) -> Value:
     return of_file(node.id, reading)
 
 
-def of_file(name: str, reading: Reading) -> Value:
-    """Return what a name of the file's top level stands for."""
-    if name in reading.file.imports:
-        path = reading.file.imports[name]
-        return _of_path(path, ast.Name(name), reading)
-    found = reading.file.definitions.get(name)
-    if isinstance(found, ast.FunctionDef):
-        return Function(name, found, {})
-    if isinstance(found, ast.ClassDef):
-        return Class(found, {})
-    if name in ("torch", "unittest", "itertools", "functools"):
-        return Dotted(name)
-    if isinstance(found, ast.Assign) and len(found.targets) == 1 and isinstance(found.targets[0], ast.Name):
-        return _assigned(name, found.value, reading)
-    return Expression(ast.Name(name, ast.Load()), {})
-
-
-def _assigned(name: str, node: ast.expr, reading: Reading) -> Value:
-    """Return the value of a top-level assignment: a constant, something imported, or the name itself."""
-    if is_gpu_name(name) or name in ("device", "device_type", "DEVICE"):
-        reading.devices.add("gpu")
-        return Device("gpu")
-    reading.depth += 1
-    outer, reading.scope = reading.scope, {}
-    try:
-        if reading.depth < _DEEPEST:
-            value = evaluate(node, reading)
-            if isinstance(value, Known | Dotted | Items | Device):
-                return value
-    except NotCarried:
-        pass
-    finally:
-        reading.depth -= 1
-        reading.scope = outer
-    return Expression(ast.Name(name, ast.Load()), {})
-
-
-_DEEPEST = 12
-
-
-def _of_path(path: str, node: ast.expr, reading: Reading) -> Value:
-    if is_gpu_name(path):
-        reading.devices.add("gpu")
-        return Device("gpu")
-    head, _, last = path.rpartition(".")
-    if head == "torch" and last in DTYPES:
-        return Dotted(f"torch.{DTYPES[last]}")
-    return Dotted(path)
-
-
 def _attribute(node: ast.Attribute, reading: Reading) -> Value:
     path = dotted(node, reading)
     if path:
         if path.endswith(".itemsize") and path.startswith("torch."):
             return Known(SIZES[DTYPES[path.split(".")[1]]]) if path.split(".")[1] in DTYPES else Dotted(path)
-        return _of_path(path, node, reading)
+        return of_path(path, node, reading)
     if isinstance(node.value, ast.Name) and node.value.id == "self" and "self" not in reading.scope:
         return _of_self(node.attr, reading)
     base = evaluate(node.value, reading)
     if node.attr == "grad":
         return Gradient(base)
-    if isinstance(base, Result):
-        raise NotCarried(f"the attribute '{node.attr}' of a result")
     if isinstance(base, Parameter) and base.is_dtype and node.attr == "itemsize":
         raise NotCarried("the size of a dtype of the matrix")
     if isinstance(base, Tensor) and node.attr in ("shape", "device", "dtype"):
         return _of_tensor(base, node, reading)
+    if isinstance(base, Class):
+        return _of_class(base, node.attr, reading) or expression(node, reading)
     if isinstance(base, Raised) and node.attr == "exception":
         return base
     return expression(node, reading)
+
+
+def _of_class(base: Class, name: str, reading: Reading) -> Value | None:
+    """Return a class or a function within a class of the file."""
+    for part in base.node.body:
+        if isinstance(part, ast.ClassDef) and part.name == name:
+            return Class(part, base.scope)
+    return None
 
 
 def _of_tensor(base: Tensor, node: ast.Attribute, reading: Reading) -> Value:
@@ -181,7 +141,7 @@ def _sequence(node: ast.Tuple | ast.List, reading: Reading) -> Value:
     if all(isinstance(item, Known) for item in items):
         made = [item.value for item in items if isinstance(item, Known)]
         return Known(tuple(made) if isinstance(node, ast.Tuple) else made)
-    return Items(tuple(items))
+    return Items(tuple(items), "tuple" if isinstance(node, ast.Tuple) else "list")
 
 
 def _dict(node: ast.Dict, reading: Reading) -> Value:
@@ -253,7 +213,7 @@ def _bool(node: ast.BoolOp, reading: Reading) -> Value:
 
 
 def _choice(node: ast.IfExp, reading: Reading) -> Value:
-    test = evaluate(node.test, reading)
+    test = decided(node.test, reading)
     if isinstance(test, Known):
         return evaluate(node.body if test.value else node.orelse, reading)
     return expression(node, reading)
@@ -262,12 +222,24 @@ def _choice(node: ast.IfExp, reading: Reading) -> Value:
 def _subscript(node: ast.Subscript, reading: Reading) -> Value:
     base = evaluate(node.value, reading)
     if isinstance(base, Known | Items | Result | Codes):
+        if isinstance(node.slice, ast.Slice) and isinstance(base, Known | Items):
+            return _sliced(base, node.slice, reading)
         index = evaluate(node.slice, reading) if not isinstance(node.slice, ast.Slice) else None
         if index is not None and isinstance(index, Known):
             return _item(base, index.value)
-        if isinstance(base, Result | Codes):
-            raise NotCarried("a slice of a result")
+        if isinstance(base, Codes):
+            raise NotCarried("a slice of the generated code")
     return expression(node, reading)
+
+
+def _sliced(base: Known | Items, node: ast.Slice, reading: Reading) -> Value:
+    bounds = [None if part is None else constant(part, reading) for part in (node.lower, node.upper, node.step)]
+    try:
+        if isinstance(base, Items):
+            return Items(base.items[slice(*bounds)], base.kind)
+        return Known(base.value[slice(*bounds)])
+    except (TypeError, ValueError) as error:
+        raise NotCarried(f"a slice that is not understood: {error}") from error
 
 
 def _item(base: Known | Items | Result | Codes, index: Any) -> Value:

@@ -1,10 +1,12 @@
 """From a Python test to a spec that validates."""
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from runner.core.diagnostics import Diagnostic, errors
 from runner.language.authoring.drafting import Draft, spec_name, written
+from runner.language.authoring.points import axes_to_pin, points, suffix
 from runner.language.authoring.python_file import PythonFile, Test
 from runner.language.authoring.reading import Reading, TooLarge
 from runner.language.authoring.values import Expectation, NotCarried, Step
@@ -13,17 +15,52 @@ from runner.language.authoring.whole_test import read_test
 
 def draft(file: PythonFile, test: Test) -> Draft:
     """Return the spec of a test. What cannot be carried is named in it; without a text nothing could be carried."""
-    reading = Reading(file=file, test=test)
+    reading, made = _attempt(file, test, {})
+    if made.state == "whole" or not reading.axes:
+        return made
+    return _of_points(file, test, reading.axes) or made
+
+
+def _attempt(file: PythonFile, test: Test, pinned: Mapping[str, int]) -> tuple[Reading, Draft]:
+    reading = Reading(file=file, test=test, pinned=pinned)
     try:
-        reading = read_test(file, test)
-        return _valid(reading)
+        read_test(reading)
+        return reading, _valid(reading)
     except NotCarried as error:
         reading.lose(test.function.lineno, str(error))
     except TooLarge:
         reading.lose(test.function.lineno, "the test is too large")
     except RecursionError:
         reading.lose(test.function.lineno, "the test is nested too deeply")
-    return Draft(test=test.name, name=spec_name(test.name), text="", lost=tuple(sorted(reading.lost)), notes=tuple(sorted(reading.notes)))
+    return reading, _draft_of(reading, "")
+
+
+def _of_points(file: PythonFile, test: Test, axes: Mapping[str, list[str]]) -> Draft | None:
+    """Return the specs of a test that does different things for different values; None where they are not whole either."""
+    found: dict[tuple[tuple[str, int], ...], tuple[Reading, Draft]] = {}
+
+    def made_of(point: Mapping[str, int]) -> tuple[Reading, Draft]:
+        return found.setdefault(tuple(point.items()), _attempt(file, test, point))
+
+    def is_whole(point: Mapping[str, int]) -> bool:
+        reading, made = made_of(point)
+        return made.state == "whole" and all(reading.axes.get(name) == axes[name] for name in point)
+
+    names = axes_to_pin(axes, is_whole)
+    chosen = points(axes, names) if names else []
+    if not chosen or not all(is_whole(point) for point in chosen):
+        return None
+    texts = [(suffix(axes, point), made_of(point)[1]) for point in chosen]
+    if len({words for words, _ in texts}) != len(texts):
+        texts = [(str(index + 1), made) for index, (_, made) in enumerate(texts)]
+    name = spec_name(test.name)
+    notes = tuple(sorted({note for _, made in texts for note in made.notes}))
+    return Draft(test=test.name, specs=tuple((f"{name}-{words}", made.text) for words, made in texts), lost=(), notes=notes)
+
+
+def _draft_of(reading: Reading, text: str) -> Draft:
+    specs = ((spec_name(reading.test.name), text),) if text else ()
+    return Draft(test=reading.test.name, specs=specs, lost=tuple(sorted(reading.lost)), notes=tuple(sorted(reading.notes)))
 
 
 def _valid(reading: Reading) -> Draft:
@@ -32,13 +69,7 @@ def _valid(reading: Reading) -> Draft:
         text = written(reading)
         problems = problems_of(text, spec_name(reading.test.name))
         if not problems:
-            return Draft(
-                test=reading.test.name,
-                name=spec_name(reading.test.name),
-                text=text,
-                lost=tuple(sorted(reading.lost)),
-                notes=tuple(sorted(reading.notes)),
-            )
+            return _draft_of(reading, text)
         _without(problems[0], text, reading)
     raise NotCarried("the spec does not validate")
 

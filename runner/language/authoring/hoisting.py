@@ -4,10 +4,10 @@ import ast
 import builtins
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runner.language.authoring.evaluate import of_file
+from runner.language.authoring.file_names import of_file
 from runner.language.authoring.naming import dotted
 from runner.language.authoring.reading import Reading
 from runner.language.authoring.values import (
@@ -69,24 +69,28 @@ class Prelude:
         if any(isinstance(part, ast.Await | ast.AsyncFunctionDef) for part in ast.walk(node)):
             raise NotCarried("a function that waits")
         made = _Own().visit(copy.deepcopy(node))
-        for name in sorted(free_names(made) - own):
-            self.need(name, scope)
+        renamed = {name: self.need(name, scope) for name in sorted(free_names(made) - own)}
+        for part in ast.walk(made):
+            if isinstance(part, ast.Name) and part.id in renamed:
+                part.id = renamed[part.id]
         return ast.unparse(made)
 
-    def need(self, name: str, scope: Mapping[str, Value]) -> None:
-        """Define a name that Python of the spec uses."""
+    def need(self, name: str, scope: Mapping[str, Value]) -> str:
+        """Define a name that Python of the spec uses; return it, or another where the name has another value already."""
         if name in _GIVEN or name in self._open:
-            return
+            return name
         if name not in scope and name in _BUILTINS and name not in self._reading.file.definitions:
-            return
+            return name
         value = scope.get(name)
         if value is None:
             value = of_file(name, self._reading)
         identity = _identity(value)
-        if name in self._texts:
-            if self._values[name] != identity:
-                raise NotCarried(f"the name '{name}' stands for two values")
-            return
+        wanted, count = name, 1
+        while name in self._texts or name in self._open:
+            if self._values.get(name) == identity:
+                return name
+            count += 1
+            name = f"{wanted}_{count}"
         self._open.append(name)
         try:
             text = self._definition(name, value)
@@ -94,6 +98,16 @@ class Prelude:
             self._open.remove(name)
         self._texts[name] = text
         self._values[name] = identity
+        return name
+
+    def define(self, values: Sequence[Value]) -> None:
+        """Add definitions of operators, or of parts of them, whose names nothing needs to use."""
+        for value in values:
+            if isinstance(value, Function):
+                self.need(value.name, {**value.scope, value.name: value})
+            elif isinstance(value, Expression):
+                text = self.rewritten(value.node, value.scope)
+                self._texts.setdefault(text, text)
 
     def add(self, name: str, text: str) -> None:
         """Add a definition of the spec's own."""
@@ -105,7 +119,11 @@ class Prelude:
             return self.source(name, value)
         if isinstance(value, Class):
             node = copy.deepcopy(value.node)
-            return self.rewritten(node, value.scope, own=frozenset([node.name]))
+            if name != node.name and any(isinstance(part, ast.Name) and part.id == node.name for part in ast.walk(node)):
+                raise NotCarried(f"the name '{node.name}' stands for two values")
+            own = frozenset([name, node.name])
+            node.name = name
+            return self.rewritten(node, value.scope, own=own)
         if isinstance(value, Known):
             return f"{name} = {literal(value.value)}"
         if isinstance(value, Parameter):

@@ -142,8 +142,7 @@ class Inputs:
         own = value.scope.get(node.func.id) if isinstance(node.func, ast.Name) else None
         simple = _literals(node, value)
         if simple is not None and isinstance(own, Class) and isinstance(node.func, ast.Name):
-            self._prelude.need(node.func.id, value.scope)
-            return {"module": node.func.id, **simple}
+            return {"module": self._prelude.need(node.func.id, value.scope), **simple}
         name = self._name_of_maker()
         self._prelude.add(name, f"def {name}():\n    return {self._prelude.rewritten(node, value.scope)}")
         return {"module": name}
@@ -155,8 +154,7 @@ class Inputs:
     def _made(self, value: Value) -> dict[str, Any]:
         """Return a call of a function of the prelude that makes a value."""
         if not isinstance(value, Expression):
-            self._prelude.need("value_of_test", {"value_of_test": value})
-            return self._maker("value_of_test", [])
+            return self._maker(self._prelude.need("value_of_test", {"value_of_test": value}), [])
         names = sorted(name for name in free_names(value.node) if _is_argument(value.scope.get(name)))
         scope = {name: given for name, given in value.scope.items() if name not in names}
         text = self._prelude.rewritten(value.node, scope, own=frozenset(names))
@@ -173,7 +171,7 @@ class Inputs:
 
 def _is_argument(value: Value | None) -> bool:
     """Whether a maker gets a value as an argument, because it is made for each case."""
-    return isinstance(value, Tensor | Module | Items) or (isinstance(value, Expression) and not isinstance(value.node, ast.Name))
+    return isinstance(value, Tensor | Module | Items | Result) or (isinstance(value, Expression) and not isinstance(value.node, ast.Name))
 
 
 def _is_float32(entry: dict[str, Any]) -> bool:
@@ -223,6 +221,18 @@ def tokens(value: Value) -> list[Token]:
         return [value.token, *inner]
     token = getattr(value, "token", None)
     return [token] if token is not None else []
+
+
+def results_in(value: Value) -> list[Result]:
+    """Return the results of compiled calls that a value is made of."""
+    if isinstance(value, Result):
+        return [value]
+    if isinstance(value, Items):
+        return [result for item in value.items for result in results_in(item)]
+    if isinstance(value, Expression):
+        names = free_names(value.node)
+        return [result for name, given in value.scope.items() if name in names for result in results_in(given)]
+    return []
 
 
 def _step_name(step: Step, reading: Reading) -> str:

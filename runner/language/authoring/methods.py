@@ -6,10 +6,23 @@ from typing import Any
 
 from runner.language.authoring import constants
 from runner.language.authoring.binding import plain
-from runner.language.authoring.evaluate import evaluate
+from runner.language.authoring.evaluate import evaluate, expression
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.tensors import device_of, dtype_text, method_of_tensor
-from runner.language.authoring.values import Codes, Compiled, Dotted, Known, Module, NotCarried, Parameter, Result, Step, Tensor, Value
+from runner.language.authoring.values import (
+    Codes,
+    Compiled,
+    Dotted,
+    Expression,
+    Known,
+    Module,
+    NotCarried,
+    Parameter,
+    Result,
+    Step,
+    Tensor,
+    Value,
+)
 
 
 def method(node: ast.Call, function: ast.Attribute, reading: Reading) -> Value | None:
@@ -23,7 +36,25 @@ def method(node: ast.Call, function: ast.Attribute, reading: Reading) -> Value |
         return _of_module(base, function.attr, node, reading)
     if isinstance(base, Result):
         return _of_result(base, function.attr, node, reading)
-    if isinstance(base, Known) and function.attr in ("keys", "values", "items", "format", "join", "split", "strip", "append", "copy"):
+    if isinstance(base, Known) and function.attr in (
+        "keys",
+        "values",
+        "items",
+        "format",
+        "join",
+        "split",
+        "strip",
+        "append",
+        "copy",
+        "get",
+        "startswith",
+        "endswith",
+        "upper",
+        "lower",
+        "replace",
+        "index",
+        "count",
+    ):
         return _of_constant(base, function.attr, node, reading)
     if isinstance(base, Compiled):
         if function.attr in ("eval", "to", "cuda", "train"):
@@ -87,13 +118,20 @@ def _of_result(base: Result, name: str, node: ast.Call, reading: Reading) -> Val
         return base
     if name == "backward":
         return _backward(base, node, reading)
-    raise NotCarried(f"the method '{name}' of a result")
+    if base.loss or name.endswith("_"):
+        raise NotCarried(f"the method '{name}' of a result")
+    return expression(node, reading)
 
 
 def _backward(base: Result, node: ast.Call, reading: Reading) -> Value:
-    if node.args or node.keywords:
-        raise NotCarried("backward from a gradient that is given")
+    if len(node.args) > 1 or node.keywords or (node.args and base.loss):
+        raise NotCarried("arguments of backward")
     arguments: dict[str, Any] = {"loss": base.loss} if base.loss == "mean" else {}
+    if node.args:
+        gradient = evaluate(node.args[0], reading)
+        if not isinstance(gradient, Tensor | Expression):
+            raise NotCarried("backward from a gradient that is no tensor of the test")
+        arguments["gradient"] = gradient
     if base.path:
         raise NotCarried("backward of a part of a result")
     if base.step is not reading.steps[-1]:

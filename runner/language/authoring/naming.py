@@ -101,6 +101,7 @@ _ATOMS = {
                 "IS_ARM64",
                 "IS_S390X",
                 "IS_SANDCASTLE",
+                "TEST_ACL",
             ),
             *("config.is_fbcode()", "is_fbcode()", "IS_JETSON", "IS_CI", "TEST_WITH_SLOW", "HAS_XPU", "TEST_XPU", "torch.version.xpu"),
             *("torch.backends.mps.is_available()", "TEST_WITH_TORCHINDUCTOR", "USE_CUDA_GRAPHS_OFF"),

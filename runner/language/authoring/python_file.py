@@ -33,6 +33,10 @@ class PythonFile:
     """The dotted path of each imported name."""
     calls: list[ast.Call] = field(default_factory=list)
     """The calls of the file that concern all of its tests."""
+    wildcards: list[str] = field(default_factory=list)
+    """The modules of which the file imports every name."""
+    ambiguous: set[str] = field(default_factory=set)
+    """Names of the top level that stand for different values under different conditions."""
     lineages: dict[str, list[ast.ClassDef]] = field(default_factory=dict)
 
     @classmethod
@@ -44,7 +48,16 @@ class PythonFile:
         made = cls(name=name, tree=tree)
         for statement in _top_level(tree.body):
             for word in _names_of(statement):
+                before = made.definitions.get(word)
+                if (
+                    isinstance(before, ast.Assign)
+                    and isinstance(statement, ast.Assign)
+                    and ast.dump(before.value) != ast.dump(statement.value)
+                ):
+                    made.ambiguous.add(word)
                 made.definitions[word] = statement
+            if isinstance(statement, ast.ImportFrom) and any(name.name == "*" for name in statement.names):
+                made.wildcards.append(statement.module or "")
             if isinstance(statement, ast.Import | ast.ImportFrom):
                 made.imports.update(imported(statement))
         words = ("copy_tests", "set_default_device")

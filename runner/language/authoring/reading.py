@@ -51,6 +51,16 @@ class Reading:
     is_common: bool = False
     """Whether the test calls torch's check_model, which repeats it in half precision on a GPU."""
     eager_backwards: list[str] = field(default_factory=list)
+    definitions: list[Value] = field(default_factory=list)
+    """Functions and calls that define operators: the prelude has them, in this order."""
+    eager_calls: list[tuple[int, Value]] = field(default_factory=list)
+    """Calls in eager mode whose results the test does not use: what they change of their arguments counts."""
+    axes: dict[str, list[str]] = field(default_factory=dict)
+    """What a test repeats itself over, by name: parameters and loops, with a word for each value."""
+    pinned: Mapping[str, int] = field(default_factory=dict)
+    """The axes of which this reading takes one value alone, and which."""
+    blocks: list["Block"] = field(default_factory=list)
+    """The blocks of ``with`` statements whose context manager is a function that is being read."""
 
     def lose(self, line: int, reason: str) -> None:
         """Remember that a part is not carried."""
@@ -113,6 +123,16 @@ class Reading:
         self.work += 1
         if self.work > _MOST_WORK:
             raise TooLarge
+
+
+@dataclass(eq=False)
+class Block:
+    """The block of a ``with`` statement, which stands where the function of its context manager yields."""
+
+    body: list[ast.stmt]
+    target: ast.expr | None
+    scope: dict[str, Value]
+    is_read: bool = False
 
 
 class TooLarge(Exception):

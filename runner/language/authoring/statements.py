@@ -5,12 +5,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runner.language.authoring import conditions, configs
+from runner.language.authoring.assertions import truth
 from runner.language.authoring.binding import bind, unpacked
 from runner.language.authoring.blocks import read_with
 from runner.language.authoring.compiling import compiled, compiled_by, is_compile
+from runner.language.authoring.contexts import read_block
 from runner.language.authoring.effects import effect
 from runner.language.authoring.evaluate import evaluate
+from runner.language.authoring.facts import decided
 from runner.language.authoring.naming import dotted
+from runner.language.authoring.parameters import label
 from runner.language.authoring.python_file import imported
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.values import Class, Dotted, Function, Known, NotCarried, Unknown, Value
@@ -76,7 +80,15 @@ def _function(statement: ast.FunctionDef, reading: Reading) -> None:
         if is_compile(path):
             found = compiled_by(decorator, reading) if isinstance(decorator, ast.Call) else None
             options = getattr(found, "options", {}) if found is not None else {}
+        elif path.rpartition(".")[2] not in _HARMLESS_DECORATORS:
+            reading.definitions.append(made)
     reading.scope[statement.name] = made if options is None else compiled(made, options)
+
+
+_HARMLESS_DECORATORS = frozenset(
+    ["staticmethod", "contextmanager", "wraps", "no_grad", "jit", "cache", "lru_cache", "disable", "allow_in_graph"]
+)
+"""Decorators that do nothing unless their function is called."""
 
 
 def _class(statement: ast.ClassDef, reading: Reading) -> None:
@@ -124,6 +136,9 @@ def _augmented(statement: ast.AugAssign, reading: Reading) -> None:
 def _expression(statement: ast.Expr, reading: Reading) -> None:
     if isinstance(statement.value, ast.Constant):
         return
+    if isinstance(statement.value, ast.Yield):
+        read_block(statement.value, reading, read_statements)
+        return
     setting = configs.torch_setting(statement, reading)
     if setting is not None:
         reading.torch_settings.update(setting)
@@ -134,8 +149,6 @@ def _expression(statement: ast.Expr, reading: Reading) -> None:
 
 
 def _assert(statement: ast.Assert, reading: Reading) -> None:
-    from runner.language.authoring.assertions import truth
-
     truth(statement.test, reading, line_of(statement))
 
 
@@ -149,7 +162,7 @@ _MOST_ROUNDS = 24
 
 
 def _for(statement: ast.For, reading: Reading) -> None:
-    rounds = unpacked(evaluate(statement.iter, reading))
+    rounds = _rounds(statement, unpacked(evaluate(statement.iter, reading)), reading)
     if len(rounds) > _MOST_ROUNDS or statement.orelse:
         raise NotCarried(f"a loop of {len(rounds)} rounds")
     for value in rounds:
@@ -160,6 +173,35 @@ def _for(statement: ast.For, reading: Reading) -> None:
             continue
         except _Break:
             break
+
+
+def _rounds(statement: ast.For, rounds: list[Value], reading: Reading) -> list[Value]:
+    """Return the rounds of a loop that are read: all, or the one that is pinned."""
+    axis = f"round of line {line_of(statement)}"
+    words = [label(value, index) for index, value in enumerate(rounds)]
+    if len(rounds) > 1 and reading.axes.setdefault(axis, words) == words and not _gathers(statement):
+        return [rounds[reading.pinned[axis]]] if axis in reading.pinned else rounds
+    if axis in reading.pinned:
+        raise NotCarried("a loop whose rounds are not alike, or depend on each other")
+    return rounds
+
+
+def _gathers(statement: ast.For) -> bool:
+    """Whether rounds of a loop change what other rounds made."""
+    own = set(_targets(statement))
+    for part in ast.walk(statement):
+        if isinstance(part, ast.AugAssign):
+            return True
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in _GATHERING:
+            base = part.func.value
+            if not isinstance(base, ast.Name) or base.id not in own:
+                return True
+        if isinstance(part, ast.Assign) and any(isinstance(target, ast.Subscript | ast.Attribute) for target in part.targets):
+            return True
+    return False
+
+
+_GATHERING = frozenset(["append", "add", "extend", "insert", "update", "setdefault", "pop"])
 
 
 class _Continue(Exception):
@@ -183,14 +225,23 @@ def _raise_break(statement: ast.stmt, reading: Reading) -> None:
 
 
 def _if(statement: ast.If, reading: Reading) -> None:
-    test = evaluate(statement.test, reading)
+    skips = _skips(statement.body) and not statement.orelse
+    try:
+        test = decided(statement.test, reading)
+    except NotCarried:
+        if not skips:
+            raise
+        test = Unknown(line_of(statement))
     if isinstance(test, Known):
         read_statements(statement.body if test.value else statement.orelse, reading)
         return
-    if _skips(statement.body) and not statement.orelse:
+    if skips:
         conditions.apply(conditions.effect_of(statement.test), reading, statement, ast.unparse(statement.test))
         return
     device = device_of_condition(statement.test)
+    if device is None and _fails(statement.body) and not statement.orelse:
+        truth(statement.test, reading, line_of(statement), negated=True)
+        return
     if device is None:
         raise NotCarried("a condition that is not known here")
     other = "cpu" if device == "cuda" else "cuda"
@@ -219,11 +270,27 @@ def device_of_condition(test: ast.expr) -> str | None:
     return "cpu" if found.drops == frozenset(["cpu"]) else "cuda"
 
 
+def _fails(body: list[ast.stmt]) -> bool:
+    """Whether statements let the test fail."""
+    text = ast.unparse(body[-1])
+    is_plain = all(isinstance(part, ast.Assign | ast.Expr) for part in body[:-1])
+    return is_plain and (text.startswith(("self.fail(", "self.assertTrue(False", "assert False", "raise AssertionError")))
+
+
 def _skips(body: list[ast.stmt]) -> bool:
     if len(body) != 1:
         return False
     text = ast.unparse(body[0])
     return "SkipTest" in text or "skipTest(" in text
+
+
+def _try(statement: ast.Try, reading: Reading) -> None:
+    """Read the way without an exception; the others end the test, or skip it."""
+    for handler in statement.handlers:
+        text = ast.unparse(handler.body[-1])
+        if not (isinstance(handler.body[-1], ast.Raise) or "skipTest(" in text or "self.fail(" in text):
+            raise NotCarried("an exception that the test goes on after")
+    read_statements([*statement.body, *statement.orelse, *statement.finalbody], reading)
 
 
 def _nothing(statement: ast.stmt, reading: Reading) -> None:
@@ -244,6 +311,7 @@ _HANDLERS: Mapping[type[ast.stmt], Callable[[Any, Reading], None]] = {
     ast.For: _for,
     ast.If: _if,
     ast.With: lambda statement, reading: read_with(statement, reading, read_statements),
+    ast.Try: _try,
     ast.Continue: _raise_continue,
     ast.Break: _raise_break,
     ast.Pass: _nothing,

@@ -115,6 +115,13 @@ class Compiled(Value):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Counting(Value):
+    """A backend of torch's tests that counts the graphs which it gives to another one."""
+
+    backend: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Compiler(Value):
     """``torch.compile(...)`` that waits for its function."""
 
@@ -158,10 +165,19 @@ class Expression(Value):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Entered(Value):
+    """A context manager that calls of the spec enter."""
+
+    made: Expression
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Items(Value):
     """A list or a tuple of values."""
 
     items: tuple[Value, ...]
+    kind: str = ""
+    """``list`` or ``tuple``, where it is known."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -1,33 +1,35 @@
 """Reads a whole test: what its file, its class and its decorators say, then its statements."""
 
 import ast
-from typing import Any
 
 from runner.language.authoring import conditions, configs
-from runner.language.authoring.binding import bind, unpacked
 from runner.language.authoring.blocks import context_word
+from runner.language.authoring.contexts import entered
+from runner.language.authoring.equivalence import is_eager_of
 from runner.language.authoring.evaluate import evaluate
-from runner.language.authoring.naming import DTYPES, dotted
-from runner.language.authoring.python_file import PythonFile, Test
+from runner.language.authoring.naming import dotted
+from runner.language.authoring.parameters import read_parameters
 from runner.language.authoring.reading import Reading, line_of
 from runner.language.authoring.statements import read_body, read_statement
-from runner.language.authoring.values import Device, Dotted, Known, NotCarried, Parameter, Unknown, Value
+from runner.language.authoring.values import Function, Known, NotCarried, Unknown
 
 
-def read_test(file: PythonFile, test: Test) -> Reading:
-    """Return what is known of a test."""
-    reading = Reading(file=file, test=test)
+def read_test(reading: Reading) -> None:
+    """Read a test; of the pinned axes it takes one value alone."""
+    file, test = reading.file, reading.test
     _file_settings(reading)
     if test.owner is not None:
         for owner in reversed(file.lineage(test.owner)):
             _class_settings(owner, reading)
-    _parameters(test.function, reading)
+    read_parameters(test.function, reading)
     for decorator in test.function.decorator_list:
         _decorator(decorator, reading)
     if test.owner is not None:
         _set_up(reading)
     read_body(test.function.body, reading)
-    return reading
+    for line, value in reading.eager_calls:
+        if not any(step.kind == "call" and is_eager_of(value, step) for step in reading.steps):
+            reading.lose(line, "a call in eager mode that is not one of the compiled calls")
 
 
 def _file_settings(reading: Reading) -> None:
@@ -71,10 +73,32 @@ def _entered(method: ast.FunctionDef, reading: Reading) -> None:
             or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
         ):
             continue
+        if not isinstance(statement, ast.Expr):
+            _computed(statement, reading)
+            continue
         try:
             configs.merge(reading.config, _entered_options(statement, reading))
         except NotCarried as error:
             reading.lose(line_of(statement), f"{text.partition(chr(10))[0][:80]}: {error}")
+
+
+def _computed(statement: ast.stmt, reading: Reading) -> None:
+    """Forget what ``setUpClass`` computes: a test that uses it is not whole."""
+    for part in ast.walk(statement):
+        if (
+            isinstance(part, ast.Call)
+            and isinstance(part.func, ast.Attribute)
+            and part.func.attr.startswith(("enter_", "register", "define", "impl"))
+        ):
+            raise NotCarried("a statement of setUpClass that is not understood")
+    for part in ast.walk(statement):
+        if (
+            isinstance(part, ast.Attribute)
+            and isinstance(part.ctx, ast.Store)
+            and isinstance(part.value, ast.Name)
+            and part.value.id == "cls"
+        ):
+            reading.scope[f"self.{part.attr}"] = Unknown(line_of(statement))
 
 
 def _entered_options(statement: ast.stmt, reading: Reading) -> configs.Options:
@@ -106,6 +130,8 @@ def _carry_decorator(node: ast.expr, reading: Reading) -> None:
         _apply_skip(found, node, reading)
     elif ast.unparse(node.func if isinstance(node, ast.Call) else node).rpartition(".")[2] in _READ_ELSEWHERE:
         return
+    elif (manager := entered(node, reading)) is not None:
+        reading.contexts.append(manager)
     elif isinstance(node, ast.Name):
         _assigned_decorator(node, reading)
     else:
@@ -150,9 +176,26 @@ def _constant_condition(test: ast.expr, reading: Reading) -> bool | None:
 def _assigned_decorator(node: ast.Name, reading: Reading) -> None:
     """Take over a decorator that the file gives a name to."""
     found = reading.file.definitions.get(node.id)
+    if isinstance(found, ast.FunctionDef):
+        own = {part.name: Function(part.name, part, {}) for part in found.body if isinstance(part, ast.FunctionDef)}
+        reading.scope, outer = {**reading.scope, **own}, reading.scope
+        try:
+            for patcher in _patchers(found):
+                _carry_decorator(patcher, reading)
+        finally:
+            reading.scope = outer
+        for statement in _wrapped(found):
+            read_statement(statement, reading)
+        return
+    path = dotted(node, reading)
+    if path and conditions.is_skip(path):
+        _apply_skip(conditions.UNKNOWN, node, reading)
+        return
     if not isinstance(found, ast.Assign):
         raise NotCarried("a decorator that is not understood")
     inner = found.value
+    if isinstance(inner, ast.Call) and ast.unparse(inner.func).rpartition(".")[2] in _READ_ELSEWHERE:
+        return
     if isinstance(inner, ast.Call) and dotted(inner.func, reading) == "functools.partial" and inner.args:
         inner = ast.copy_location(ast.Call(inner.args[0], inner.args[1:], inner.keywords), inner)
     effect = conditions.decorator_effect(inner)
@@ -161,110 +204,46 @@ def _assigned_decorator(node: ast.Name, reading: Reading) -> None:
     _apply_skip(effect, inner, reading)
 
 
+def _patchers(function: ast.FunctionDef) -> list[ast.expr]:
+    """Return the decorators that a function of the file puts around a test, one after the other."""
+    body = [part for part in function.body if not isinstance(part, ast.FunctionDef)]
+    if len(body) == 2 and isinstance(body[0], ast.For) and isinstance(body[1], ast.Return) and isinstance(body[0].iter, ast.List):
+        name = ast.unparse(body[1])
+        assigned = [ast.unparse(part) for part in body[0].body]
+        argument = function.args.args[0].arg
+        if (name == f"return {argument}" or _wrapped(function)) and assigned == [f"{argument} = {ast.unparse(body[0].target)}({argument})"]:
+            return body[0].iter.elts
+    argument = function.args.args[0].arg if function.args.args else ""
+    if len(body) > 1 and argument and ast.unparse(body[-1]) == f"return {argument}":
+        found = [_around(part, argument) for part in body[:-1]]
+        if None not in found:
+            return [part for part in found if part is not None]
+    raise NotCarried("a decorator that is not understood")
+
+
+def _around(statement: ast.stmt, argument: str) -> ast.expr | None:
+    """Return the decorator of a statement ``f = DECORATOR(f)``."""
+    if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call) and ast.unparse(statement.targets[0]) == argument:
+        call = statement.value
+        if len(call.args) == 1 and not call.keywords and ast.unparse(call.args[0]) == argument:
+            return call.func
+    return None
+
+
+def _wrapped(function: ast.FunctionDef) -> list[ast.stmt]:
+    """Return what a decorator does before it calls the test: its wrapper calls the test last, and checks settings of torch at most."""
+    last = function.body[-1]
+    name = last.value.id if isinstance(last, ast.Return) and isinstance(last.value, ast.Name) else ""
+    inner = next((part for part in function.body if isinstance(part, ast.FunctionDef) and part.name == name), None)
+    if inner is None or ast.unparse(inner.body[-1]) != f"return {function.args.args[0].arg}(*args, **kwargs)":
+        return []
+    return [part for part in inner.body[:-1] if not isinstance(part, ast.Assert)]
+
+
 def _set_up(reading: Reading) -> None:
     """Read the ``setUp`` of the test's class and of its bases within the file."""
     assert reading.test.owner is not None
     for owner in reversed(reading.file.lineage(reading.test.owner)):
         for method in owner.body:
             if isinstance(method, ast.FunctionDef) and method.name == "setUp":
-                for statement in method.body:
-                    read_statement(statement, reading)
-
-
-def _parameters(function: ast.FunctionDef, reading: Reading) -> None:
-    """Give values to the parameters of a test."""
-    arguments = function.args
-    names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs) if argument.arg != "self"]
-    defaults = dict(zip(reversed([a.arg for a in arguments.args]), reversed(arguments.defaults), strict=False))
-    for name in names:
-        reading.scope[name] = Unknown(line_of(function))
-        if name in ("device", "device_type"):
-            reading.scope[name] = Device("backend")
-        elif name in defaults:
-            reading.scope[name] = evaluate(defaults[name], reading)
-    for decorator in function.decorator_list:
-        word = ast.unparse(decorator.func).rpartition(".")[2] if isinstance(decorator, ast.Call) else ""
-        if word in ("parametrize", "dtypes"):
-            try:
-                _parametrized(decorator, word, reading)
-            except NotCarried as error:
-                reading.lose(line_of(decorator), f"@{ast.unparse(decorator)[:80]}: {error}")
-    if isinstance(reading.scope.get("device"), Device) and "device" in names:
-        reading.devices.add("backend")
-
-
-def _parametrized(decorator: ast.expr, word: str, reading: Reading) -> None:
-    assert isinstance(decorator, ast.Call)
-    if word == "dtypes":
-        _parameter("dtype", [evaluate(argument, reading) for argument in decorator.args], reading)
-        return
-    given = evaluate(decorator.args[0], reading)
-    names = given.value if isinstance(given, Known) else ""
-    names = [part.strip() for part in names.split(",")] if isinstance(names, str) else list(names)
-    outer = set(reading.devices)
-    values = [_subtest(value) for value in unpacked(evaluate(decorator.args[1], reading))]
-    if names == ["device"]:
-        _devices(values, outer, reading)
-        return
-    if len(names) == 1:
-        _parameter(names[0], values, reading)
-        return
-    _rows(names, values, reading)
-
-
-def _subtest(value: Value) -> Value:
-    from runner.language.authoring.values import Expression
-
-    if isinstance(value, Expression) and isinstance(value.node, ast.Call) and ast.unparse(value.node.func) in ("subtest", "pytest.param"):
-        raise NotCarried("values with names or marks of their own")
-    return value
-
-
-def _devices(values: list[Value], outer: set[str], reading: Reading) -> None:
-    kinds = set()
-    for value in values:
-        text = value.value if isinstance(value, Known) else value.where if isinstance(value, Device) else ""
-        kinds.add("cpu" if text == "cpu" else "gpu" if text in ("cuda", "gpu", "xpu", "backend") else "")
-    if "" in kinds:
-        raise NotCarried("devices that are not understood")
-    reading.devices.clear()
-    reading.devices.update(outer)
-    reading.devices.add("backend")
-    if kinds == {"gpu"}:
-        reading.vendors -= {"cpu"}
-    if kinds == {"cpu"}:
-        reading.vendors -= {"cuda", "rocm"}
-    reading.scope["device"] = Device("backend")
-
-
-def _parameter(name: str, values: list[Value], reading: Reading) -> None:
-    """Make a parameter a key of the matrix."""
-    if not values:
-        raise NotCarried("a parameter without values")
-    if all(isinstance(value, Dotted) and value.path.removeprefix("torch.") in DTYPES for value in values):
-        reading.matrix[name] = [DTYPES[value.path.removeprefix("torch.")] for value in values if isinstance(value, Dotted)]
-        reading.scope[name] = Parameter(name, is_dtype=True)
-        return
-    found = [value.value for value in values if isinstance(value, Known)]
-    if len(found) != len(values) or name in ("backend", "facts", "params", "torch"):
-        raise NotCarried("values that are no constants")
-    reading.matrix[name] = [_matrix_value(value, index) for index, value in enumerate(found)]
-    reading.scope[name] = Known(found[0]) if len(found) == 1 else Parameter(name)
-    if len(found) == 1:
-        del reading.matrix[name]
-
-
-def _matrix_value(value: Any, index: int) -> Any:
-    if isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list | tuple) and all(isinstance(item, int | float | str | bool) for item in value):
-        return {"id": "x".join(map(str, value)) or f"empty{index}", "value": list(value)}
-    raise NotCarried("values that are no constants")
-
-
-def _rows(names: list[str], values: list[Value], reading: Reading) -> None:
-    """Make several parameters that change together one only where one row remains."""
-    if len(values) != 1:
-        raise NotCarried("several parameters that change together")
-    for name, value in zip(names, unpacked(values[0]), strict=True):
-        bind(ast.Name(name, ast.Store()), value, reading)
+                read_body(method.body, reading)

@@ -13,6 +13,7 @@ from runner.core.matching.filecheck.directives import Kind
 from runner.core.matching.filecheck.expressions import group_name
 from runner.plan.script.steps import NotSaid
 from runner.plan.script.values import literal
+from runner.vocabulary.expectations.batch_invariant import BatchInvariant
 from runner.vocabulary.expectations.calls import Calls
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.close_words import Judge
@@ -222,6 +223,12 @@ def _deterministic(check: Deterministic, to: Judging) -> Lines:
     yield f"repro_deterministic({to.at}, {literal(check.runs)})"
 
 
+def _batch_invariant(check: BatchInvariant, to: Judging) -> Lines:
+    for word in ("values", "batch"):
+        to.uses(word)
+    yield f"repro_batch_invariant({to.at}, {check.dim}, {literal(list(check.inputs))}, {literal(list(check.sizes))})"
+
+
 def _not_said(reason: str) -> Callable[[Any, Judging], Lines]:
     def refuse(check: Any, to: Judging) -> Lines:
         raise NotSaid(reason)
@@ -248,13 +255,13 @@ WRITERS: Mapping[str, Callable[[Any, Judging], Lines]] = {
     "log": _log,
     "dead": _dead,
     "deterministic": _deterministic,
+    "batch_invariant": _batch_invariant,
     "remote_cache": _not_said("the runner's server counts what a remote cache answered"),
     "kernels": _not_said(f"launched and compiled kernels: {_HOOKS}"),
     "graph": _not_said(f"the graph of a stage: {_HOOKS}"),
     "guards": _not_said(f"guards of the case's own frames: {_HOOKS}"),
     "recompiles": _not_said(f"recompiles of the case's own functions: {_HOOKS}; TORCH_LOGS=recompiles prints them"),
     "graph_breaks": _not_said(f"graph breaks of the case's own functions: {_HOOKS}; TORCH_LOGS=graph_breaks prints them"),
-    "batch_invariant": _not_said("additional calls on slices of a batch, which only the runner makes"),
     "poisoned": _not_said("fresh memory that holds NaN: the runner replaces torch's allocations"),
     "candidates": _not_said("each candidate of autotuning in turn: the runner chooses them"),
     "choices": _not_said(f"the census of candidates: {_HOOKS}"),

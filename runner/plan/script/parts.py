@@ -11,7 +11,7 @@ MODULES = {"config": "torch._inductor.config", "dynamo_config": "torch._dynamo.c
 
 FRAGMENTS = (
     *("core", "code", "inputs", "modules", "closing", "functions", "prepare", "resets", "call", "backward", "optimizer", "aot"),
-    *("scripts", "spawn", "spies", "counts", "raises", "values", "deterministic", "close", "filecheck"),
+    *("scripts", "spawn", "spies", "counts", "raises", "values", "deterministic", "batch", "close", "filecheck"),
 )
 """The helpers of a script in their order, each a file of ``templates/repro``."""
 
@@ -20,6 +20,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "aot": ("call",),
     "close": ("call", "values"),
     "deterministic": ("call", "values"),
+    "batch": ("call", "values"),
     "optimizer": ("call",),
 }
 """The helpers that a helper calls."""

@@ -36,15 +36,15 @@ def shrink(case: Case, suite: Suite, options: ShrinkOptions, folder: Path, say: 
     spec = options.out / f"{NAME}.yaml"
     if spec.exists():
         raise UsageError(f"{spec} is there already: name another folder with --out, or remove it")
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the folder {options.out}: {error.strerror}") from error
     with Trials(options, suite, options.backends, folder) as trials:
         wanted = _failure(case, trials, say)
         document = document_of(case, trials.here(case))
         attempts = Attempts(trials, wanted, options.seconds, options.tries)
-        if not attempts(document):
-            why = trials.problems_of(document)
-            raise UsageError(
-                f"{case.id}, written as a spec of its own, {f'is not valid: {why}' if why else 'does not fail in the same way'}"
-            )
+        _require_same_failure(case, document, attempts, trials)
         say(f"{wanted}: looking for a smaller case, at most {options.seconds:g} s and {options.tries} runs")
         search = Search(document, attempts, lambda words: say(f"run {attempts.made}: {words}"))
         search.run()
