@@ -6,6 +6,7 @@ detect code that undoes its replacement before the check; SECURITY.md describes 
 """
 
 import inspect
+import operator
 import sys
 import types
 from collections.abc import Iterator, Mapping
@@ -58,34 +59,83 @@ class Seal:
     """The members of the runner's modules at the time of construction."""
 
     def __init__(self, packages: tuple[str, ...] = (_PACKAGE,)) -> None:
-        modules = list(_modules(packages))
-        self._held = list(_held(modules))
-        self._members = [(members, _names(members), path) for members, path in _classes(modules)]
+        self._modules = [_sealed(name, module) for name, module in _modules(packages)]
         self._comparing = list(_comparing())
-        self._code = [(value, _body(value), path) for _, key, value, path in self._held for path in [f"{path}.{key}"] if _has_body(value)]
 
     def check(self) -> None:
         """Raise ``Broken`` when a part of the runner was replaced."""
-        altered = (path for function, body, path in self._code if _body(function) != body)
-        changed = [*self._replaced(), *self._added(), *self._replaced_in_torch(), *altered]
+        suspects = [module for module in self._modules if not module.is_untouched()]
+        replaced = [path for module in suspects for path in module.replaced()]
+        added = [path for module in suspects for path in module.added()]
+        altered = [path for module in suspects for path in module.altered()]
+        changed = [*replaced, *added, *self._replaced_in_torch(), *altered]
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             raise Broken(f"code of the case replaced {changed[0]}{more}: the measurements of this worker are discarded")
-
-    def _replaced(self) -> Iterator[str]:
-        for namespace, key, value, path in self._held:
-            if namespace.get(key) is not value:
-                yield f"{path}.{key}" if isinstance(key, str) else f"{path}[{key!r}]"
-
-    def _added(self) -> Iterator[str]:
-        """Yield new members of classes: a new member may hide an inherited one."""
-        for members, known, path in self._members:
-            yield from (f"{path}.{name}" for name in sorted(_names(members) - known))
 
     def _replaced_in_torch(self) -> Iterator[str]:
         for owner, name, value, path in self._comparing:
             if inspect.getattr_static(owner, name, None) is not value:
                 yield f"{path}.{name}"
+
+
+class SealedModule:
+    """The members of one module.
+
+    ``is_untouched`` compares the identities of all members at once, in C. Only where one differs are the members compared one by one:
+    some differences are no replacement, such as a new entry in a table of values.
+    """
+
+    def __init__(self, name: str, module: types.ModuleType) -> None:
+        self.module = module
+        self._held = list(_held([(name, module)]))
+        classes = list(_classes([(name, module)]))
+        self._members = [(members, _names(members), path) for members, path in classes]
+        self._code = [(value, _body(value), path) for _, key, value, path in self._held for path in [f"{path}.{key}"] if _has_body(value)]
+        tables = [value for key, value in vars(module).items() if not key.startswith("__") and isinstance(value, dict)]
+        namespaces = [vars(module), *tables, *(members for members, _ in classes)]
+        self._namespaces = [(namespace, list(namespace), list(namespace.values())) for namespace in namespaces]
+        functions = [_function(value) for value, _, _ in self._code]
+        self._bodies = [(part, functions, list(map(part, functions))) for part in _PARTS_OF_A_FUNCTION]
+
+    def is_untouched(self) -> bool:
+        """Whether each name of the module, of its tables and of its classes still has the same object, and each function its code."""
+        return all(
+            len(namespace) == len(keys) and all(map(operator.is_, namespace, keys)) and all(map(operator.is_, namespace.values(), values))
+            for namespace, keys, values in self._namespaces
+        ) and all(all(map(operator.is_, map(part, functions), held)) for part, functions, held in self._bodies)
+
+    def replaced(self) -> Iterator[str]:
+        """Yield the paths of replaced members."""
+        for namespace, key, value, path in self._held:
+            if namespace.get(key) is not value:
+                yield f"{path}.{key}" if isinstance(key, str) else f"{path}[{key!r}]"
+
+    def added(self) -> Iterator[str]:
+        """Yield new members of classes: a new member may hide an inherited one."""
+        for members, known, path in self._members:
+            yield from (f"{path}.{name}" for name in sorted(_names(members) - known))
+
+    def altered(self) -> Iterator[str]:
+        """Yield the paths of functions whose code was changed in place."""
+        return (path for function, body, path in self._code if _body(function) != body)
+
+
+_PARTS_OF_A_FUNCTION = tuple(map(operator.attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
+
+_prepared: dict[str, SealedModule] = {}
+"""The modules as the zygote sealed them."""
+
+
+def prepare() -> None:
+    """Seal the modules of this process ahead, for the workers that are forked from it: to list all members takes time in each of them."""
+    _prepared.update({name: SealedModule(name, module) for name, module in _modules((_PACKAGE,))})
+
+
+def _sealed(name: str, module: types.ModuleType) -> SealedModule:
+    """Return the module as it is now; as it was sealed ahead, where nothing in it has changed since."""
+    ahead = _prepared.get(name)
+    return ahead if ahead is not None and ahead.module is module and ahead.is_untouched() else SealedModule(name, module)
 
 
 def _comparing() -> Iterator[tuple[Any, str, Any, str]]:

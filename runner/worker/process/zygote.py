@@ -70,12 +70,13 @@ def warm(kinds: list[str]) -> float:
     begin = time.perf_counter()
     import torch
 
-    from runner.worker.process import warming
+    from runner.worker.process import seal, warming
     from runner.worker.torch_compat import imports, math_library
 
     torch.set_num_threads(1)
     imports.import_inductor()
     math_library.settle_math()
+    import runner.vocabulary.expectations
     import runner.worker.case.case
     import runner.worker.case.session  # noqa: F401 - imported for its effect: a fork inherits it
 
@@ -88,6 +89,7 @@ def warm(kinds: list[str]) -> float:
         with imports.without_devices():
             imports.import_for_gpus()
             warming.trace_something()
+    seal.prepare()
     warming.freeze()
     return time.perf_counter() - begin
 
