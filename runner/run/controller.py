@@ -180,4 +180,5 @@ class Controller:
             ledgers=ledgers,
             against=(coverage.of_earlier(earlier),) if earlier else (),
             statement=(statement,) if statement else (),
+            audit=self._execution.audit_score(),
         )

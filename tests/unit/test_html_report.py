@@ -18,6 +18,7 @@ from runner.core.diagnostics import Position
 from runner.core.events import RunAbandoned, RunEnded
 from runner.core.exit_codes import ExitCode
 from runner.core.expectation import Status
+from runner.core.header import AuditScore
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict
 from runner.record.evidence import digest
@@ -352,6 +353,17 @@ def test_a_spec_is_shown_only_where_it_is_the_one_that_was_run(tmp_path: Path) -
     assert [list(found[name]) for name in ("gone.yaml", "unknown.yaml")] == [["why"], ["why"]]
     spec.write_text("summary: another\n")
     assert sources_of([str(spec)], {str(spec): then}) == {str(spec): {"why": "this file has changed since the run"}}
+
+
+def test_the_page_of_the_run_has_the_score_of_the_audit(tmp_path: Path) -> None:
+    score = AuditScore(cases=2, expectations=3, applicable=9, killed=7, excused=1, weak=1, listed={f"a.yaml:1:1: {HOSTILE}": "zeros"})
+    results = [case(outcome=Outcome.PASS)]
+    write_page(tmp_path, HEADER, results, replace(footer_of(results), audit=(score,)))
+    (found,) = handed_over(tmp_path / "report" / "run.js")["audit"]
+    assert (found["cases"], found["applicable"], found["killed"], found["weak"]) == (2, 9, 7, 1)
+    assert list(found["listed"].values()) == ["zeros"]
+    write_page(tmp_path, HEADER, results, footer_of(results))
+    assert handed_over(tmp_path / "report" / "run.js")["audit"] == []
 
 
 def test_the_timeline_has_one_case_in_a_lane_at_a_moment() -> None:
