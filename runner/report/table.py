@@ -110,7 +110,7 @@ def _setup(options: RunOptions, folder: RunFolder) -> ReportSetup:
         lets_flaky_pass=options.lets_flaky_pass,
         object_cache=options.object_cache,
         history=options.history,
-        junit_flavour=options.junit_flavour,
+        junit_flavour=options.files.junit_flavour,
         github=github.is_wanted(options.github, os.environ),
         github_summary=github.summary_file(os.environ),
     )
@@ -120,7 +120,7 @@ def of_merge(options: MergeOptions, folder: RunFolder) -> Reporters:
     """Return the listeners of ``merge``: those that write files."""
     setup = ReportSetup(
         folder=folder,
-        junit_flavour=options.junit_flavour,
+        junit_flavour=options.files.junit_flavour,
         github=github.is_wanted(options.github, os.environ),
         github_summary=github.summary_file(os.environ),
     )
