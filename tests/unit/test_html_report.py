@@ -476,7 +476,7 @@ def test_an_altered_run_has_no_page(tmp_path: Path) -> None:
 
 @pytest.fixture
 def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
-    """Return a function that copies the journal of the recorded run, which is of before journals said when a case began."""
+    """Return a function that copies the journal of the recorded run."""
     monkeypatch.chdir(tmp_path)
 
     def copy() -> Path:
@@ -494,8 +494,22 @@ def test_report_writes_the_page_of_a_recorded_run_again(sample: Callable[[], Pat
     index = handed_over(run / "report" / "index.js")
     footer = json.loads((run / "run.jsonl").read_text().splitlines()[-1])
     assert index["head"]["totals"] == footer["totals"]
-    assert handed_over(run / "report" / "run.js")["timeline"]["case"] == []
-    assert not (run / "report" / "trace.json").exists()
+
+
+def test_a_journal_of_before_it_said_when_a_case_began_has_no_timeline(sample: Callable[[], Path]) -> None:
+    journal = sample() / "run.jsonl"
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    for line in lines:
+        for name in ("begun", "worker", "gpus", "tags", "audit"):
+            line.pop(name, None)
+        for attempt in line.get("attempts", ()):
+            for name in ("begun", "worker", "gpus"):
+                attempt.pop(name, None)
+    journal.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert main(["report", "run"]) == ExitCode.OK
+    shown = handed_over(journal.parent / "report" / "run.js")
+    assert (shown["timeline"]["case"], shown["audit"]) == ([], [])
+    assert not (journal.parent / "report" / "trace.json").exists()
 
 
 def test_report_of_a_run_that_was_cut_off_says_so(sample: Callable[[], Path]) -> None:
