@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -34,6 +35,8 @@ from runner.record.journal import totals
 LIMIT = 1.0
 """CPU seconds of a query or a command: the clock also counts what else the machine does."""
 
+_LABELS = [outcome.label for outcome in Outcome]
+_CODES = {outcome: code for code, outcome in enumerate(Outcome)}
 _FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 _COLUMNS = ", ".join(field.name for field in dataclasses.fields(CaseStats))
 
@@ -59,14 +62,14 @@ def outcomes(case: int, runs: int) -> list[tuple[Outcome, float]]:
 def generate(path: Path, runs: int, cases: int) -> None:
     """Write a history with the figures of every case."""
     counts: list[dict[str, int]] = [{} for _ in range(runs)]
+    by_case: list[tuple[bytes, array[float]]] = []
     with opened(path, writes=True) as connection:
         connection.execute("PRAGMA cache_size = -200000")
         connection.execute("INSERT INTO machines VALUES (1, 'x86_64 avx2')")
         connection.executemany("INSERT INTO cases VALUES (?, ?)", ((n, case_id(n)) for n in range(1, cases + 1)))
         for number in range(1, cases + 1):
             found = outcomes(number, runs)
-            rows = [(number, 1, run, outcome.label, seconds, int(seconds > 0)) for run, (outcome, seconds) in enumerate(found, 1)]
-            connection.executemany("INSERT INTO results VALUES (?, ?, ?, ?, ?, ?)", rows)
+            by_case.append((bytes(_CODES[outcome] for outcome, _ in found), array("d", (seconds for _, seconds in found))))
             stats = of((run, outcome, seconds, seconds > 0) for run, (outcome, seconds) in enumerate(found, 1))
             marks = ", ".join("?" * (2 + len(dataclasses.fields(CaseStats))))
             connection.execute(
@@ -74,6 +77,11 @@ def generate(path: Path, runs: int, cases: int) -> None:
             )
             for run, (outcome, _) in enumerate(found):
                 counts[run][outcome.label] = counts[run].get(outcome.label, 0) + 1
+        for run in range(runs):  # in the order in which runs are added
+            rows = [
+                (run + 1, number, _LABELS[words[run]], times[run], int(times[run] > 0)) for number, (words, times) in enumerate(by_case, 1)
+            ]
+            connection.executemany("INSERT INTO results VALUES (?, ?, ?, ?, ?)", rows)
         for run, count in enumerate(counts, 1):
             executed = cases - count.get("UNAVAILABLE", 0)
             failed = count.get("FAIL", 0) + count.get("FLAKY", 0)

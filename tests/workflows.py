@@ -39,7 +39,7 @@ def _gitlab(text: str) -> Iterator[Job]:
     for name in (key for key in document if isinstance(document[key], dict) and "script" in document[key]):
         count = document[name].get("parallel", 1)
         copies = [{"CI_NODE_INDEX": str(number), "CI_NODE_TOTAL": str(count)} for number in range(1, count + 1)]
-        yield Job(name, [*document["default"]["before_script"], *document[name]["script"]], copies)
+        yield Job(name, [*document["default"]["before_script"], *document[name]["script"], *document[name].get("after_script", [])], copies)
 
 
 def _jenkins(text: str) -> Iterator[Job]:

@@ -306,10 +306,14 @@ def _isolation(command: argparse.ArgumentParser, *, learns: bool = False) -> Non
 def parse(argv: Sequence[str] | None = None) -> "tuple[str, Options]":
     """Return the name of the command and its options; raise ``SystemExit`` for ``--help`` and for wrong usage."""
     arguments = vars(parser().parse_args(argv))
-    from runner.core.options import OPTIONS
+    from dataclasses import fields
+
+    from runner.core.options import OPTIONS, ReportFiles
 
     command = arguments.pop("command")
     build: Callable[..., Options] = OPTIONS[command]
+    if "files" in (field.name for field in fields(OPTIONS[command])):
+        arguments["files"] = ReportFiles(**{field.name: arguments.pop(field.name) for field in fields(ReportFiles)})
     return command, build(**{name: tuple(value) if isinstance(value, list) else value for name, value in arguments.items()})
 
 

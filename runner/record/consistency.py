@@ -16,6 +16,7 @@ from runner.core.devices import CPU, WITHOUT_MODULE, kind_of
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.expectation import Status
 from runner.core.folding import ENDINGS, Folded, fold
+from runner.core.header import AuditScore
 from runner.core.outcomes import PASSED, WAIVABLE, Outcome
 from runner.core.results import NODE_LOST, Attempt, CaseResult, WaiverEffect, executed
 
@@ -208,6 +209,17 @@ def of_machine(results: Sequence[CaseResult], environment: Mapping[str, str], de
         if device in WITHOUT_MODULE and device != CPU and result.folder:
             return f"{result.case_id!r}: {result.outcome.label} on {device}, and the machine had no GPU"
     return ""
+
+
+def of_audit(scores: Sequence[AuditScore], results: Sequence[CaseResult]) -> str:
+    """Return how the score of a footer contradicts itself, or the cases; empty if it does not."""
+    for score in scores:
+        counts = (score.cases, score.expectations, score.applicable, score.killed, score.excused, score.weak)
+        if min(counts) < 0 or score.killed + score.excused > score.applicable or len(score.listed) > score.weak:
+            return "the counts of its audit contradict each other"
+        if score.cases > executed(results):
+            return f"its audit has {score.cases} cases, and {executed(results)} were executed"
+    return "" if len(scores) <= 1 else "it has more than one audit"
 
 
 def of_footer(

@@ -15,6 +15,7 @@ from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.results import CaseResult, executed
 from runner.record.compatibility import differences
 from runner.record.journal import Run, RunFooter, RunHeader, digest_of_selection, totals
+from runner.record.merged_audit import merged_audit
 from runner.record.merged_ledgers import merged_ledgers
 
 _SHARD = re.compile(r"([1-9][0-9]*)/([1-9][0-9]*)")
@@ -213,6 +214,7 @@ def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> Joi
         exit_code=code,
         ledgers=merged_ledgers(footer.ledgers for footer in footers),
         statement=(statement,) if statement else (),
+        audit=merged_audit(footer.audit for footer in footers),
     )
     return Joined(header=header, results=tuple(results), footer=footer, unexercised=unexercised)
 

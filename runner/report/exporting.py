@@ -9,6 +9,7 @@ from runner.record.journal import JournalError, read_run
 from runner.record.report_paths import require_free_reports
 from runner.record.run_folder import JOURNAL, find_run, require_still
 from runner.report.formats import FORMATS, write
+from runner.report.html.writing import PAGE
 from runner.report.junit import write_junit
 from runner.report.run_report import RunReport
 
@@ -42,6 +43,7 @@ def write_reports(report: RunReport, files: Mapping[str, Path], junit_flavour: s
             why=report.why,
             ledgers=report.footer.ledgers if report.footer is not None else (),
             flavour=junit_flavour,
+            page=PAGE if report.folder is not None and (report.folder / PAGE).is_file() else "",
         )
     for name in REPORT_FILES:
         if (path := files.get(option_of(name))) is not None:

@@ -47,6 +47,7 @@ class JUnitReporter:
     def __init__(self, setup: ReportSetup) -> None:
         self._folder = setup.folder
         self._flavour = setup.junit_flavour
+        self._page = setup.page
 
     def on_event(self, event: RunEvent) -> None:
         """Write the files that are due."""
@@ -71,6 +72,7 @@ class JUnitReporter:
             folder=self._folder.path,
             ledgers=event.footer.ledgers if isinstance(event, ResultsCompleted) else (),
             flavour=self._flavour,
+            page=self._page,
         )
 
     def close(self) -> None:
@@ -94,15 +96,19 @@ def write_junit(
     why: str = "",
     ledgers: Sequence[LedgerCount] = (),
     flavour: str = "default",
+    page: str = "",
 ) -> None:
     """Write the report, and replace a former one atomically.
 
     ``why`` is the reason why a run is truncated; the counts of ``ledgers`` stand in the first suite. With the run's ``folder``, cases
-    list their attachments in the form for CI systems. The ``flavour`` ``strict`` is valid for Jenkins' xunit plugin.
+    list their attachments in the form for CI systems; with its ``page``, the name of the HTML report in it, red ones have their
+    address there. The ``flavour`` ``strict`` is valid for Jenkins' xunit plugin.
     """
     _refuse_impossible(results)
     forget_files()
-    document = functools.partial(_document, header, results, truncated=truncated, folder=folder, why=why, ledgers=ledgers, flavour=flavour)
+    document = functools.partial(
+        _document, header, results, truncated=truncated, folder=folder, why=why, ledgers=ledgers, flavour=flavour, page=page
+    )
     replace(path, _fitting(document))
 
 
@@ -180,6 +186,7 @@ def _document(
     why: str = "",
     ledgers: Sequence[LedgerCount] = (),
     flavour: str = "default",
+    page: str = "",
 ) -> bytes:
     """Return the report; empty if it would have more than ``most`` bytes."""
     properties = properties_of(header, results)
@@ -189,7 +196,7 @@ def _document(
     for spec, group in _by_spec(results).items():
         # the properties of the run stand once: a reader shows those of every suite
         said = {} if suites else {**properties, **ledger_properties(ledgers)}
-        suites.append(suite_of(spec, group, header, properties={**said, **left_out(group)}, limit=limit, folder=folder))
+        suites.append(suite_of(spec, group, header, properties={**said, **left_out(group)}, limit=limit, folder=folder, page=page))
         if most is not None and suites.size > most:
             return b""
     data = suites.document(math.fsum(seconds_of(result) for result in results))

@@ -13,6 +13,7 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # junit-xml ships no annotations (no py.typed), and no stub package exists for it
 
@@ -87,13 +88,20 @@ def truncated_suite(header: RunHeader, properties: Mapping[str, str], why: str) 
 
 
 def suite_of(
-    spec: str, group: Sequence[CaseResult], header: RunHeader, *, properties: Mapping[str, str], limit: int, folder: Path | None
+    spec: str,
+    group: Sequence[CaseResult],
+    header: RunHeader,
+    *,
+    properties: Mapping[str, str],
+    limit: int,
+    folder: Path | None,
+    page: str = "",
 ) -> ET.Element:
-    """Return the suite of one YAML file, each case within ``limit`` bytes of text."""
+    """Return the suite of one YAML file, each case within ``limit`` bytes of text. ``page`` is the HTML report in ``folder``."""
     passed = [result.outcome is Outcome.PASS or _is_let_pass(result, header) for result in group]
     suite = TestSuite(
         visible_name(_spec_file(spec)),
-        [_case(result, limit, folder, passed=is_pass) for result, is_pass in zip(group, passed, strict=True)],
+        [_case(result, limit, folder, passed=is_pass, page=page) for result, is_pass in zip(group, passed, strict=True)],
         timestamp=one_line(header.started),
         properties=properties,
     )
@@ -181,7 +189,11 @@ def _mended(suite: ET.Element, seconds: Sequence[float]) -> ET.Element:
     return suite
 
 
-def _case(result: CaseResult, limit: int, folder: Path | None, *, passed: bool) -> TestCase:
+_PARTS_FOR_LINK = 8
+"""The address of a case in the HTML report has at most this part of its text."""
+
+
+def _case(result: CaseResult, limit: int, folder: Path | None, *, passed: bool, page: str) -> TestCase:
     case = TestCase(
         visible_name(result.case_id),
         classname=visible_name(".".join([*result.area.split("/"), result.name] if result.area else [result.name])),
@@ -192,10 +204,21 @@ def _case(result: CaseResult, limit: int, folder: Path | None, *, passed: bool) 
     case.stdout = timed = clip("\n".join(beside), limit // 4)
     if not passed:
         reruns = _share(result, limit) if result.outcome in RETRIED and len(result.attempts) > 1 else 0
-        text, said, case.stderr = _texts(result, limit - reruns - len(timed.encode("utf-8")), folder)
+        link = _link(result, folder, page)
+        link = link if _PARTS_FOR_LINK * len(link) < limit else ""
+        text, said, case.stderr = _texts(result, limit - reruns - len(f"{timed}{link}".encode()), folder)
+        text = f"{text}{link}" if text else text
         case.stdout = f"{timed}\n{said}" if timed and said else timed or said
         _add_verdict(case, result, text, limit)
     return case
+
+
+def _link(result: CaseResult, folder: Path | None, page: str) -> str:
+    """Return a line with the address of a case in the HTML report; empty where there is none."""
+    shown = _shown(folder)
+    if not page or shown is None:
+        return ""
+    return f"\npage: {one_line(str(shown / page))}#/case?id={quote(result.case_id, safe='', errors='replace')}"
 
 
 def _attachments(result: CaseResult, folder: Path | None) -> list[str]:

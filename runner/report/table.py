@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runner.core.events import (
     AttemptFinished,
@@ -27,6 +27,7 @@ from runner.report import formats, github
 from runner.report.github import GitHubReporter
 from runner.report.history import HistoryReporter
 from runner.report.html.listener import HtmlReporter
+from runner.report.html.writing import PAGE
 from runner.report.journal import JournalReporter
 from runner.report.junit import JUnitReporter
 from runner.report.setup import ReportSetup
@@ -91,7 +92,7 @@ class Reporters:
 
 def of_run(options: RunOptions, folder: RunFolder) -> Reporters:
     """Return the listeners of ``run``."""
-    return Reporters(REPORTERS, _setup(options, folder))
+    return Reporters(REPORTERS, replace(_setup(options, folder), page=PAGE))
 
 
 _OF_WATCH = ("journal", "terminal", "junit")
@@ -110,7 +111,7 @@ def _setup(options: RunOptions, folder: RunFolder) -> ReportSetup:
         lets_flaky_pass=options.lets_flaky_pass,
         object_cache=options.object_cache,
         history=options.history,
-        junit_flavour=options.junit_flavour,
+        junit_flavour=options.files.junit_flavour,
         github=github.is_wanted(options.github, os.environ),
         github_summary=github.summary_file(os.environ),
     )
@@ -120,7 +121,8 @@ def of_merge(options: MergeOptions, folder: RunFolder) -> Reporters:
     """Return the listeners of ``merge``: those that write files."""
     setup = ReportSetup(
         folder=folder,
-        junit_flavour=options.junit_flavour,
+        junit_flavour=options.files.junit_flavour,
+        page=PAGE,
         github=github.is_wanted(options.github, os.environ),
         github_summary=github.summary_file(os.environ),
     )

@@ -1,12 +1,18 @@
-"""Audits each passed case during the run. Expectations that could not have failed are reported in one warning at the end."""
+"""Audits each passed case during the run. At the end one warning reports expectations that could not have failed.
+
+The score goes into the footer of the journal.
+"""
 
 import contextlib
+import itertools
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import shown_path
+from runner.core.header import AuditScore
 from runner.core.outcomes import PASSED
 from runner.core.results import CaseResult
 from runner.judge.audit import Trial, audit, try_case
@@ -31,10 +37,41 @@ class AuditWarnings:
 
     def warnings(self) -> list[str]:
         """Return at most one warning."""
-        found = audit(self._tried).survivors
-        count = len({(trial.position, trial.kind, trial.leaf) for trial in found})
+        count = len(_weak(audit(self._tried).survivors))
         if not count:
             return []
         run = LATEST if self._folder.is_latest else shown_path(self._folder.path)
         command = shlex.join(["torch-conformance", "audit", run])
         return [f"{count} expectation{'' if count == 1 else 's'} passed and could not have failed; to print them: {command}"]
+
+    def score(self) -> tuple[AuditScore, ...]:
+        """Return the score of the cases that passed so far; empty where none did."""
+        if not self._tried:
+            return ()
+        found = audit(self._tried)
+        weak = _weak(found.survivors)
+        return (
+            AuditScore(
+                cases=found.cases,
+                expectations=found.expectations,
+                applicable=found.applicable,
+                killed=found.killed,
+                excused=len(found.excused),
+                weak=len(weak),
+                listed=dict(itertools.islice(weak.items(), MOST_LISTED)),
+            ),
+        )
+
+
+MOST_LISTED = 200
+"""How many weak expectations the journal names."""
+
+_LONGEST = 300
+
+
+def _weak(survivors: Iterable[Trial]) -> dict[str, str]:
+    """Return the expectations that held under a change of what was observed, each with its first change; a matrix has each once."""
+    found: dict[str, str] = {}
+    for trial in survivors:
+        found.setdefault(f"{trial.position}: {trial.kind}{f' {trial.leaf}' if trial.leaf else ''}"[:_LONGEST], trial.mutant[:_LONGEST])
+    return found

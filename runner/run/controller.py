@@ -12,7 +12,7 @@ from runner.core.diagnostics import JournalAltered
 from runner.core.events import ExecutionEnded, Listener, Note, ResultsCompleted, RunAbandoned, RunEnded, RunStarted, Warned
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.header import LedgerCount, RunFooter
-from runner.core.options import RunOptions, report_files
+from runner.core.options import RunOptions
 from runner.core.results import NODE_LOST, CaseResult, executed
 from runner.judge.void_waivers import lines_of, void_waivers
 from runner.judge.waivers import warnings
@@ -46,7 +46,7 @@ def run(options: RunOptions, open_reporters: OpenReporters) -> ExitCode:
 
 def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
     """Run cases that are selected already; return the exit code for CI systems."""
-    files = report_files(prepared.options)
+    files = prepared.options.files.by_option()
     require_free_reports(files)
     folder = resume.open_folder(prepared)
     try:
@@ -185,4 +185,5 @@ class Controller:
             ledgers=ledgers,
             against=(coverage.of_earlier(earlier),) if earlier else (),
             statement=(statement,) if statement else (),
+            audit=self._execution.audit_score(),
         )

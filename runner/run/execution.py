@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.events import Note, RunEvent
+from runner.core.header import AuditScore
 from runner.execute.executors import RAY
 from runner.execute.services import named_servers
 from runner.language.expand.cases import surroundings
@@ -72,6 +73,10 @@ class Execution:
             for note in runner.notes:
                 self._emit(Note(text=note))
             return [*runner.warnings, *self._audit.warnings()]
+
+    def audit_score(self) -> tuple[AuditScore, ...]:
+        """Return the score of the audit of the cases that passed so far; empty where none did."""
+        return self._audit.score()
 
     def _case_runner(self, cases: Sequence[Case], recorded: Sequence[Case]) -> CaseRunner:
         glance = availability.inspect_files(installed_torch(), named_servers(self._options.service))

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from runner.core.diagnostics import UsageError
 from runner.core.events import CaseFinished, HeaderCompleted, Listener, ResultsCompleted, RunEnded, RunStarted
-from runner.core.options import MergeOptions, report_files
+from runner.core.options import MergeOptions
 from runner.language.backends import load_backends
 from runner.record.consistency import of_machine
 from runner.record.evidence import alterations
@@ -66,7 +66,7 @@ def read_parts(names: Sequence[str]) -> tuple[list[PlacedPart], list[str]]:
 
 def merge(parts: Sequence[PlacedPart], options: MergeOptions, open_reporters: OpenReporters) -> Merged:
     """Write the merged run into a folder of its own."""
-    files = report_files(options)
+    files = options.files.by_option()
     require_free_reports(files)
     folder = open_run(options.out)
     try:

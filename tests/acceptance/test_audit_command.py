@@ -90,6 +90,15 @@ def test_run_warns(place: Place) -> None:
     assert warning == "warning: 1 expectation passed and could not have failed; to print them: torch-conformance audit latest"
 
 
+def test_the_journal_has_the_score_of_the_cases_that_passed(place: Place) -> None:
+    *lines, footer = map(json.loads, (place.path / "reports" / "latest" / "run.jsonl").read_text().splitlines())
+    (score,) = footer["audit"]
+    assert list(score["listed"]) == ["specs/blind.yaml:4:79: raises"]
+    assert score["weak"] == 1
+    assert score["cases"] == sum(line.get("outcome") == "PASS" for line in lines)
+    assert 0 < score["killed"] < score["killed"] + score["excused"] < score["applicable"]
+
+
 def test_a_recorded_run(place: Place) -> None:
     code, out, err = place.audit("latest")
     assert (code, err) == (ExitCode.FAILED, "")

@@ -186,6 +186,35 @@ def of_another_program() -> None:
     connection.close()
 
 
+def test_adding_and_removing_a_run_touches_no_results_of_others() -> None:
+    put(day(1, recorded("one")), day(2, recorded("one")))
+    with opened(FILE) as connection:
+        plan = connection.execute("EXPLAIN QUERY PLAN DELETE FROM results WHERE run = 1").fetchall()
+        columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(results)")]
+    assert [step[-1] for step in plan] == ["SEARCH results USING PRIMARY KEY (run=?)"]
+    assert columns[:2] == ["run", "number"]
+
+
+def test_the_last_results_of_a_case_are_found_from_the_newest_run_on() -> None:
+    put(*(day(number, recorded("one"), recorded("two")) for number in range(1, 6)))
+    with opened(FILE) as connection:
+        number = queries.ids(connection)[recorded("one").case_id]
+        found = queries.results(connection, [number], 2)[number]
+        assert [one.run for one in found] == ["run-4", "run-5"]
+
+
+@pytest.mark.parametrize("cases", [1, 150], ids=["a few", "many"])
+def test_a_run_from_before_changes_the_figures_of_its_cases_alone(cases: int) -> None:
+    names = [f"case-{number}" for number in range(cases)]
+    newest = day(3, *map(recorded, names), recorded("other"))
+    put(newest, day(2, *(recorded(name, seconds=9.0) for name in names)))
+    with opened(FILE) as connection:
+        ids = queries.ids(connection)
+        figures = {one.number: one.stats for one in queries.cases(connection, ids.values())}
+    assert {figures[ids[recorded(name).case_id]].runs for name in names} == {2}
+    assert figures[ids[recorded("other").case_id]].runs == 1
+
+
 def of_format(number: int) -> None:
     put(day(1, recorded("one")))
     connection = sqlite3.connect(FILE)
@@ -207,8 +236,8 @@ def a_folder() -> None:
     [
         (damaged, "this history is damaged; move it away, and add the runs again"),
         (of_another_program, "this is the database of another program, and no history"),
-        (lambda: of_format(0), "this history has the format 0, of an older version of this program, which reads 1"),
-        (lambda: of_format(2), "this history has the format 2, of a newer version of this program, which reads 1"),
+        (lambda: of_format(1), "this history has the format 1, of an older version of this program, which reads 2"),
+        (lambda: of_format(3), "this history has the format 3, of a newer version of this program, which reads 2"),
         (no_database, "this is no history: not a SQLite file"),
         (a_folder, "this is a folder, and no history"),
         (lambda: None, "no history: reports/history.sqlite does not exist"),

@@ -18,6 +18,7 @@ from runner.core.diagnostics import Position
 from runner.core.events import RunAbandoned, RunEnded
 from runner.core.exit_codes import ExitCode
 from runner.core.expectation import Status
+from runner.core.header import AuditScore
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult, Verdict
 from runner.record.evidence import digest
@@ -367,6 +368,17 @@ def test_the_timeline_has_the_warm_ups_of_workers() -> None:
     assert (event["pid"], event["tid"], event["ts"], event["dur"]) == (3, 7, 0, 1250000)
 
 
+def test_the_page_of_the_run_has_the_score_of_the_audit(tmp_path: Path) -> None:
+    score = AuditScore(cases=2, expectations=3, applicable=9, killed=7, excused=1, weak=1, listed={f"a.yaml:1:1: {HOSTILE}": "zeros"})
+    results = [case(outcome=Outcome.PASS)]
+    write_page(tmp_path, HEADER, results, replace(footer_of(results), audit=(score,)))
+    (found,) = handed_over(tmp_path / "report" / "run.js")["audit"]
+    assert (found["cases"], found["applicable"], found["killed"], found["weak"]) == (2, 9, 7, 1)
+    assert list(found["listed"].values()) == ["zeros"]
+    write_page(tmp_path, HEADER, results, footer_of(results))
+    assert handed_over(tmp_path / "report" / "run.js")["audit"] == []
+
+
 def test_the_timeline_has_one_case_in_a_lane_at_a_moment() -> None:
     moments = [(0.0, 2.0), (0.5, 1.0), (1.6, 1.0), (2.1, 0.5), (0.6, 5.0)]
     results = [
@@ -477,7 +489,7 @@ def test_an_altered_run_has_no_page(tmp_path: Path) -> None:
 
 @pytest.fixture
 def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
-    """Return a function that copies the journal of the recorded run, which is of before journals said when a case began."""
+    """Return a function that copies the journal of the recorded run."""
     monkeypatch.chdir(tmp_path)
 
     def copy() -> Path:
@@ -495,8 +507,22 @@ def test_report_writes_the_page_of_a_recorded_run_again(sample: Callable[[], Pat
     index = handed_over(run / "report" / "index.js")
     footer = json.loads((run / "run.jsonl").read_text().splitlines()[-1])
     assert index["head"]["totals"] == footer["totals"]
-    assert handed_over(run / "report" / "run.js")["timeline"]["case"] == []
-    assert not (run / "report" / "trace.json").exists()
+
+
+def test_a_journal_of_before_it_said_when_a_case_began_has_no_timeline(sample: Callable[[], Path]) -> None:
+    journal = sample() / "run.jsonl"
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    for line in lines:
+        for name in ("begun", "worker", "gpus", "tags", "audit"):
+            line.pop(name, None)
+        for attempt in line.get("attempts", ()):
+            for name in ("begun", "worker", "gpus"):
+                attempt.pop(name, None)
+    journal.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert main(["report", "run"]) == ExitCode.OK
+    shown = handed_over(journal.parent / "report" / "run.js")
+    assert (shown["timeline"]["case"], shown["audit"]) == ([], [])
+    assert not (journal.parent / "report" / "trace.json").exists()
 
 
 def test_report_of_a_run_that_was_cut_off_says_so(sample: Callable[[], Path]) -> None:

@@ -5,20 +5,26 @@ import xml.etree.ElementTree as ET
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from junitparser import JUnitXml, xunit2
 from lxml import etree  # type: ignore[import-untyped]  # lxml has no py.typed, and lxml-stubs are not a dependency of the tests
 
+from runner.cli.parser import parse
 from runner.core.case import CaseId
 from runner.core.diagnostics import Position
 from runner.core.expectation import Status
 from runner.core.header import LedgerCount
+from runner.core.options import MergeOptions, RunOptions
 from runner.core.outcomes import RETRIED, JUnitTag, Outcome
 from runner.core.results import Attempt, CaseResult, Verdict
 from runner.record.journal import RunHeader
-from runner.report import TEXT_LIMIT, clip, junit, plain, verdict_text, visible_name
+from runner.record.run_folder import RunFolder
+from runner.report import TEXT_LIMIT, clip, junit, plain, table, verdict_text, visible_name
 from runner.report.junit import FILE_LIMIT, write_junit, write_stub
+from runner.report.setup import ReportSetup
+from runner.report.table import Reporter, Reporters
 
 XSD = etree.XMLSchema(etree.parse(Path(__file__).parents[1] / "data" / "junit-strict.xsd"))
 HEADER = RunHeader(
@@ -68,6 +74,38 @@ def document(path: Path, *results: CaseResult, truncated: bool = False, header: 
 @pytest.fixture
 def report(tmp_path: Path) -> Path:
     return tmp_path / "junit.xml"
+
+
+def test_a_red_case_has_its_address_in_the_html_report(report: Path) -> None:
+    """One click from the text of a failure to the page of its case; a green case has no text."""
+    bad, good = result(folder="cases/00001", evidence={}), result(1, Outcome.PASS, reason="", failure_type="", verdicts=())
+    write_junit(report, HEADER, [bad, good], folder=Path("reports/one"), page="index.html")
+    text = etree.parse(report).findtext(".//failure")
+    last = text.splitlines()[-1]
+    assert last == "page: reports/one/index.html#/case?id=area%2Fsub%2Fone%5Bbackend%3Dcpu%2Cn%3D0%5D"
+    assert unquote(last.partition("?id=")[2]) == bad.case_id
+    assert report.read_text().count("page: ") == 1
+    write_junit(report, HEADER, [bad, good], folder=Path("reports/one"))
+    assert "page: " not in report.read_text()
+
+
+def test_runs_and_merges_name_their_page_and_a_watch_has_none(tmp_path: Path) -> None:
+    made: list[str] = []
+
+    def reporter(setup: ReportSetup) -> Reporters:
+        made.append(setup.page)
+        return Reporters([], setup)
+
+    (_, run), (_, merged) = parse(["run"]), parse(["merge", "one"])
+    assert isinstance(run, RunOptions)
+    assert isinstance(merged, MergeOptions)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(table, "REPORTERS", [Reporter("junit", reporter, (), writes_files=True)])
+        folder = RunFolder(path=tmp_path, run_id="x")
+        table.of_run(run, folder).close()
+        table.of_merge(merged, folder).close()
+        table.of_watch(run, folder).close()
+    assert made == ["index.html", "index.html", ""]
 
 
 def test_a_case_says_where_it_stands_and_how_long_it_took(report: Path) -> None:

@@ -5,16 +5,19 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from runner.execute.base import ExecutorSettings
+from runner.core.protocol import Json
+from runner.execute.base import Ending, Execution, ExecutorSettings, Job
 from runner.execute.local import kept_zygotes
+from runner.execute.local.executor import LocalExecutor
 from runner.execute.local.kept_zygotes import MOST_KEPT, KeptZygote, ZygoteStore
 from runner.execute.local.spawn import ProcessStarter
 from runner.plan.jobs import Environment
+from runner.plan.resources import Capacity
 
 SECONDS = 30.0
 
@@ -188,3 +191,39 @@ def test_only_a_few_are_kept(store: ZygoteStore, tmp_path: Path) -> None:
         given_back(zygote)
     assert store.pids() == [zygote.process.process.pid for zygote in made[1:]]
     assert store.lend("0") is None
+
+
+def test_facts_of_the_machine_are_collected_once_in_each_state_of_it(
+    store: ZygoteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def collected(self: LocalExecutor, jobs: Iterable[Job], capacity: Capacity) -> Iterator[Execution]:
+        for job in jobs:
+            asked.append(job.name)
+            facts = None if job.name == "facts of a broken torch" else {"gpus": 0, "answers": list(job.questions)}
+            yield Execution(job=job, observation=facts, ending=Ending(exit_code=0), seconds=0.1, isolation="fork")
+
+    monkeypatch.setattr(LocalExecutor, "run", collected)
+
+    def answers(name: str, *questions: str, plan: Mapping[str, Json] | None = None) -> object:
+        job = Job(name=name, plan=plan, questions=questions, folder="", environment=Environment(), timeout=1.0)
+        executor = store.executor(ExecutorSettings(folder=tmp_path, workers=1, threads=1))
+        try:
+            (found,) = executor.run([job], Capacity(jobs=1, cores=1, memory=1))
+        finally:
+            executor.close()
+        assert found.job is job
+        return found.observation
+
+    store.require("torch 1")
+    assert answers("facts") == answers("facts") == {"gpus": 0, "answers": []}
+    assert asked == ["facts"]
+    assert answers("facts", "mine:has") == {"gpus": 0, "answers": ["mine:has"]}
+    answers("a case", plan={}), answers("a case", plan={})
+    answers("facts of a broken torch"), answers("facts of a broken torch")
+    assert asked[1:] == ["facts", "a case", "a case", "facts of a broken torch", "facts of a broken torch"]
+    store.require("torch 2")
+    answers("facts")
+    assert asked[-1] == "facts"
+    assert len(asked) == 7

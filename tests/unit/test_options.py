@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runner.cli.parser import parse
-from runner.core.options import OPTIONS, AuditOptions, ExecutionOptions, MergeOptions, RunOptions
+from runner.core.options import OPTIONS, AuditOptions, ExecutionOptions, MergeOptions, ReportFiles, RunOptions
 from runner.run.header import option_texts
 
 LINES = {
@@ -74,7 +74,7 @@ def test_run_and_audit_say_alike_how_cases_are_executed() -> None:
 
 def test_merge_and_its_files() -> None:
     _, options = parse(["merge", "one", "two", "--out", "whole", "--junit", "r.xml", "--json"])
-    assert options == MergeOptions(runs=("one", "two"), out=Path("whole"), junit=Path("r.xml"), json=True)
+    assert options == MergeOptions(runs=("one", "two"), out=Path("whole"), files=ReportFiles(junit=Path("r.xml")), github="auto", json=True)
 
 
 def test_the_journal_records_every_option_under_its_name() -> None:

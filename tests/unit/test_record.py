@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,13 @@ from jsonschema import Draft202012Validator
 from runner.core.case import CaseId
 from runner.core.diagnostics import Position, UsageError
 from runner.core.expectation import Status
+from runner.core.header import AuditScore
 from runner.core.observation import Timing
 from runner.core.outcomes import Outcome
 from runner.core.results import AppliedWaiver, Attempt, CaseResult, Verdict, WaiverEffect
+from runner.record import consistency
 from runner.record.journal import FORMAT, JournalError, JournalWriter, Run, RunFooter, RunHeader, digest_of_selection, read_form, totals
+from runner.record.merged_audit import merged_audit
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "schemas" / "journal.schema.json"
@@ -46,7 +49,8 @@ HEADER = RunHeader(
     repeat=1,
     flaky="pass",
 )
-FOOTER = RunFooter(ended="2026-10-07T12:00:09Z", seconds=9.5, totals={"PASS": 1, "FAIL": 1}, exit_code=1, interrupted=True)
+SCORE = AuditScore(cases=1, expectations=2, applicable=9, killed=7, excused=1, weak=1, listed={"one.yaml:7:5: close": "zeros"})
+FOOTER = RunFooter(ended="2026-10-07T12:00:09Z", seconds=9.5, totals={"PASS": 1, "FAIL": 1}, exit_code=1, interrupted=True, audit=(SCORE,))
 ENDED = replace(FOOTER, interrupted=False)
 FULL = CaseResult(
     case_id=CaseId("a/one[backend=cpu]"),
@@ -280,6 +284,40 @@ def test_attempts_stand_when_their_run_goes_on(journal: Path) -> None:
         writer.write_attempt(FULL)
     run = read_form(journal)
     assert (run.results, run.footer, run.attempts) == ((), None, {FULL.case_id: (FULL, FULL)})
+
+
+def test_a_journal_of_before_audits_were_recorded_is_read(journal: Path) -> None:
+    *lines, footer = (json.loads(line) for line in written(journal, FULL, PASSED).read_text().splitlines())
+    assert footer.pop("audit") == [asdict(SCORE)]
+    journal.write_bytes(b"".join(map(line_of, (*lines, footer))))
+    assert read_form(journal).footer == replace(FOOTER, audit=())
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"killed": 9}, "the counts of its audit contradict each other"),
+        ({"excused": -1}, "the counts of its audit contradict each other"),
+        ({"weak": 0}, "the counts of its audit contradict each other"),
+        ({"cases": 3}, "its audit has 3 cases, and 1 were executed"),
+    ],
+)
+def test_an_audit_that_contradicts_itself_or_the_cases_is_found(changes: dict[str, int], reason: str) -> None:
+    assert consistency.of_audit((SCORE,), (FULL, PASSED)) == ""
+    assert consistency.of_audit((replace(SCORE, **changes),), (FULL, PASSED)) == reason
+
+
+def test_two_audits_are_one_too_many() -> None:
+    assert consistency.of_audit((SCORE, SCORE), (FULL, PASSED)) == "it has more than one audit"
+
+
+def test_a_merged_run_has_the_audits_of_its_parts() -> None:
+    other = replace(SCORE, weak=3, listed={"one.yaml:7:5: close": "negated", "two.yaml:3:5: counter": "one more"})
+    (found,) = merged_audit([(SCORE,), (), (other,)])
+    assert (found.cases, found.expectations, found.applicable, found.killed, found.excused) == (2, 4, 18, 14, 2)
+    assert found.listed == {"one.yaml:7:5: close": "zeros", "two.yaml:3:5: counter": "one more"}
+    assert found.weak == 3, "two that are listed, and one that is not"
+    assert merged_audit([(), ()]) == ()
 
 
 def test_a_journal_of_before_it_said_when_and_where_a_case_ran_is_read(journal: Path) -> None:
@@ -519,6 +557,8 @@ def changed(journal: Path, number: int, change: Callable[[dict[str, Any]], objec
         (2, lambda record: record["attempts"][1].pop("folder"), r"case.attempts\[1\] lacks 'folder'"),
         (2, lambda record: record.update(kind="attempt", seconds="1"), "attempt.seconds is not a finite number"),
         (3, lambda record: record.update(interrupted=0), "footer.interrupted is not"),
+        (3, lambda record: record["audit"][0].pop("killed"), r"footer.audit\[0\] lacks 'killed'"),
+        (3, lambda record: record["audit"][0].update(listed={"a": 1}), r"footer.audit\[0\].listed.a is not"),
         (3, lambda record: record.update(totals={"PASS": "1"}), "footer.totals.PASS is not"),
     ],
 )

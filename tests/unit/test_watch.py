@@ -175,6 +175,14 @@ def test_each_run_reads_files_as_a_new_process_would() -> None:
     assert python._folders.cache_info().currsize == 0
 
 
+def test_schemas_of_the_program_stay_compiled_between_runs() -> None:
+    from runner.language.read import schema
+
+    compiled = schema.fits("spec")
+    machine_state.forget_cached()
+    assert schema.fits("spec") is compiled
+
+
 # What runs, and what is said
 
 

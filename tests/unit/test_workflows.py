@@ -17,6 +17,8 @@ from runner.core.case import Case
 from runner.core.exit_codes import ExitCode
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
+from runner.record.history import queries
+from runner.record.history.database import opened
 from runner.run import execution
 from tests.fences import CI, ROOT, Fence, every_fence
 from tests.readers import XSD, jenkins_junit
@@ -77,7 +79,11 @@ def test_the_commands_of_a_pipeline_make_what_it_publishes(fence: Fence, tmp_pat
         for number in ("1", "2"):
             shutil.move(f"shard.{number}", f"shards/shard-{number}")
     shutil.rmtree("specs")  # the observations are no real ones: nothing is judged again
-    assert [run(line) for line in program_lines(report.lines, {})] == [ExitCode.FAILED]
+    assert [run(line) for line in program_lines(report.lines, {})] == [ExitCode.FAILED, ExitCode.OK]
+    with opened(Path("history.sqlite")) as connection:
+        (kept,) = queries.runs(connection)
+    assert len(kept.merged) == 2, "the merged run takes the place of the shards, which added themselves"
+    assert Path("reports/latest/report/index.js").is_file()
     assert {one.status for one in jenkins_junit(Path("junit.xml").read_bytes())} == {"passed", "failed"}
     assert Path("reports/latest/run.jsonl").is_file()
     assert XSD.validate(etree.parse("junit.xml")) == (fence.mark == "jenkins")
@@ -107,5 +113,5 @@ def test_artifacts_are_what_the_commands_write() -> None:
     github = yaml.safe_load(named("workflow").text)["jobs"]["report"]["steps"]
     published = next(step["with"]["path"] for step in github if step.get("with", {}).get("name") == "report").split("\n")
     (command,) = [step["run"] for step in github if "merge" in step.get("run", "")]
-    assert set(published) == {"junit.xml", "badge.json", "reports/latest/run.jsonl"}
+    assert set(published) == {"junit.xml", "badge.json", *(f"reports/latest/{name}" for name in ("run.jsonl", "index.html", "report"))}
     assert all(name in command for name in ("junit.xml", "badge.json", "results.sarif", "--out reports/latest"))

@@ -1,14 +1,14 @@
 """The command line as frozen values, one class for each command. Only ``cli/parser.py`` builds them; no other room sees argparse.
 
-A field has the name of its option, with underscores. The parser owns the defaults.
+A field has the name of its option, with underscores; the options of report files are one value, ``files``. The parser owns the defaults.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TypeAlias
 
 from runner.core.options.executing import AuditOptions, ExecutionOptions, RunOptions, ShrinkOptions, WatchOptions
 from runner.core.options.fleet import NodeOptions, PlanOptions
+from runner.core.options.report_files import REPORT_FILES, ReportFiles, option_of
 from runner.core.options.runs import (
     DiffOptions,
     DoctorOptions,
@@ -51,6 +51,7 @@ __all__ = [
     "NodeOptions",
     "Options",
     "PlanOptions",
+    "ReportFiles",
     "ReportOptions",
     "ReproOptions",
     "RunOptions",
@@ -62,7 +63,6 @@ __all__ = [
     "WaiveOptions",
     "WatchOptions",
     "option_of",
-    "report_files",
 ]
 
 Options: TypeAlias = (
@@ -119,17 +119,3 @@ OPTIONS: Mapping[str, type[Options]] = {
     "plan": PlanOptions,
 }
 """The class of each command's options."""
-
-REPORT_FILES = ("ctrf", "sarif", "code_quality", "badge")
-"""The fields that name the file of a report, besides ``junit``. ``report/formats`` has what writes each."""
-
-
-def option_of(field: str) -> str:
-    """Return the option of a field: ``--code-quality``."""
-    return f"--{field.replace('_', '-')}"
-
-
-def report_files(options: RunOptions | MergeOptions | ExportOptions) -> dict[str, Path]:
-    """Return the files of reports that options name, ``--junit`` first, by their option."""
-    found = {option_of(name): getattr(options, name) for name in ("junit", *REPORT_FILES)}
-    return {option: path for option, path in found.items() if path is not None}

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner.core.options.report_files import ReportFiles
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionOptions:
@@ -34,13 +36,8 @@ class RunOptions(ExecutionOptions):
     memory_limit: str
     shuffle: int | str | None
     """A seed, or ``random``."""
-    junit: Path | None
     out: Path | None
-    junit_flavour: str = "default"
-    ctrf: Path | None = None
-    sarif: Path | None = None
-    code_quality: Path | None = None
-    badge: Path | None = None
+    files: ReportFiles
     github: str = "auto"
     """``on``, ``off``, or ``auto``: on where ``GITHUB_ACTIONS`` is ``true``."""
     require: tuple[str, ...]

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner.core.options.report_files import ReportFiles
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeOptions:
@@ -10,12 +12,7 @@ class MergeOptions:
 
     runs: tuple[str, ...]
     out: Path | None
-    junit: Path | None
-    junit_flavour: str = "default"
-    ctrf: Path | None = None
-    sarif: Path | None = None
-    code_quality: Path | None = None
-    badge: Path | None = None
+    files: ReportFiles
     github: str = "auto"
     json: bool
 
@@ -54,12 +51,7 @@ class ExportOptions:
     """The options of ``export``."""
 
     run: str
-    junit: Path | None
-    junit_flavour: str = "default"
-    ctrf: Path | None = None
-    sarif: Path | None = None
-    code_quality: Path | None = None
-    badge: Path | None = None
+    files: ReportFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

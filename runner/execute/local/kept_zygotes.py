@@ -5,6 +5,7 @@ process of a case is left, and no file of its scratch folder was changed. Any ot
 """
 
 import contextlib
+import dataclasses
 import itertools
 import os
 import select
@@ -13,13 +14,14 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from runner.execute.base import ExecutorSettings
+from runner.execute.base import Execution, ExecutorSettings, Job
 from runner.execute.local.executor import LocalExecutor
 from runner.execute.local.spawn import Message, ProcessStarter, Starter, Zygote, ZygoteProcess
 from runner.plan.jobs import Environment
+from runner.plan.resources import Capacity
 
 _DRAIN_SECONDS = 5.0
 """How long the killed workers of a run may take to be reaped; a zygote that needs longer ends."""
@@ -187,16 +189,20 @@ class ZygoteStore:
         """The one that was used last is the last."""
         self._numbers = itertools.count(1)
         self._state = ""
+        self._facts: dict[str, Execution] = {}
+        """What jobs for the facts of the machine reported in this state of it."""
 
     def executor(self, settings: ExecutorSettings) -> LocalExecutor:
         """Return the executor of a run that borrows the zygotes."""
-        return LocalExecutor(settings, make_starter=lambda scratch: _BorrowingStarter(self, settings, scratch), kept=self.pids)
+        return _BorrowingExecutor(self, settings)
 
     def require(self, state: str) -> bool:
         """End all zygotes if they were started in another state of the machine; return whether any was ended."""
         is_stale = bool(self._kept) and state != self._state
         if is_stale:
             self.close()
+        if state != self._state:
+            self._facts.clear()
         self._state = state
         return is_stale
 
@@ -219,6 +225,15 @@ class ZygoteStore:
         process = ProcessStarter(settings.threads, scratch, settings.probe_cache).zygote(wanted)
         return KeptZygote(process, key, scratch, self)
 
+    def facts(self, job: Job) -> Execution | None:
+        """Return the answer to such a job for the facts of the machine, if an earlier run has it."""
+        return self._facts.get(_question(job))
+
+    def remember(self, execution: Execution) -> None:
+        """Remember the facts of the machine, if a worker reported them."""
+        if execution.job.plan is None and isinstance(execution.observation, dict) and not execution.problem:
+            self._facts[_question(execution.job)] = execution
+
     def take_back(self, zygote: KeptZygote) -> None:
         """Keep a zygote for the next run."""
         self._kept.append(zygote)
@@ -229,6 +244,31 @@ class ZygoteStore:
         """End all zygotes."""
         while self._kept:
             self._kept.pop().end()
+
+
+def _question(job: Job) -> str:
+    return repr((job.name, job.plan, job.questions, job.environment.key, sorted(job.environment.kinds)))
+
+
+class _BorrowingExecutor(LocalExecutor):
+    """The executor of one run. Facts of the machine that an earlier run of the store has are not collected again."""
+
+    def __init__(self, store: ZygoteStore, settings: ExecutorSettings) -> None:
+        super().__init__(settings, make_starter=lambda scratch: _BorrowingStarter(store, settings, scratch), kept=store.pids)
+        self._store = store
+
+    def run(self, jobs: Iterable[Job], capacity: Capacity) -> Iterator[Execution]:
+        """Run every job whose answer is not known."""
+        unknown: list[Job] = []
+        for job in jobs:
+            known = self._store.facts(job)
+            if known is None:
+                unknown.append(job)
+            else:
+                yield dataclasses.replace(known, job=job)
+        for execution in super().run(unknown, capacity) if unknown else ():
+            self._store.remember(execution)
+            yield execution
 
 
 class _BorrowingStarter:

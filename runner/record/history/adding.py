@@ -3,7 +3,7 @@
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import astuple, dataclass, fields
 from enum import Enum
 
@@ -11,7 +11,7 @@ from runner.core.diagnostics import UsageError
 from runner.core.header import RunFooter, RunHeader
 from runner.core.outcomes import Outcome
 from runner.core.results import CaseResult
-from runner.record.history.stats import GOOD, CaseStats, folded, of
+from runner.record.history.stats import GOOD, CaseStats, folded
 from runner.record.journal import totals
 
 
@@ -84,14 +84,13 @@ def _insert(connection: sqlite3.Connection, run: EndedRun, digest: str) -> None:
     connection.executemany("INSERT OR IGNORE INTO cases (id) VALUES (?)", ((_text(result.case_id),) for result in run.results))
     numbers = dict(connection.execute("SELECT id, number FROM cases"))
     rows = [
-        (numbers[_text(result.case_id)], machine, number, result.outcome.label, result.seconds, int(result.is_executed))
-        for result in run.results
+        (number, numbers[_text(result.case_id)], result.outcome.label, result.seconds, int(result.is_executed)) for result in run.results
     ]
-    connection.executemany(f"INSERT INTO results VALUES ({_marks(6)})", rows)
+    connection.executemany(f"INSERT INTO results VALUES ({_marks(5)})", sorted(rows))
     if newest is None or header.started > newest:
         _fold(connection, machine, number, rows)
     else:
-        refold(connection, [(row[0], machine) for row in rows])
+        refold(connection, machine, {row[1] for row in rows})
 
 
 def _text(case_id: str) -> str:
@@ -109,17 +108,21 @@ def _number(connection: sqlite3.Connection, table: str, key: str, column: str, v
 
 
 def _remove(connection: sqlite3.Connection, runs: Sequence[int]) -> None:
-    touched: set[tuple[int, int]] = set()
+    touched: dict[int, set[int]] = {}
     for run in runs:
-        touched |= set(connection.execute("SELECT number, machine FROM results WHERE run = ?", (run,)))
+        (machine,) = connection.execute("SELECT machine FROM runs WHERE run = ?", (run,)).fetchone()
+        touched.setdefault(machine, set()).update(
+            number for (number,) in connection.execute("SELECT number FROM results WHERE run = ?", (run,))
+        )
         connection.execute("DELETE FROM results WHERE run = ?", (run,))
         connection.execute("DELETE FROM runs WHERE run = ?", (run,))
-    refold(connection, sorted(touched))
+    for machine, numbers in touched.items():
+        refold(connection, machine, numbers)
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------
 
-_Row = tuple[int, int, int, str, float, int]
+_Row = tuple[int, int, str, float, int]
 
 
 def _fold(connection: sqlite3.Connection, machine: int, run: int, rows: Iterable[_Row]) -> None:
@@ -128,23 +131,32 @@ def _fold(connection: sqlite3.Connection, machine: int, run: int, rows: Iterable
     known = {number: CaseStats(**dict(zip(_STATS, values, strict=True))) for number, *values in found}
     changed = [
         (number, folded(known.get(number, CaseStats()), run, _OUTCOMES[outcome], seconds, is_executed=bool(executed)))
-        for number, _, _, outcome, seconds, executed in rows
+        for _, number, outcome, seconds, executed in rows
     ]
     _write(connection, ((number, machine, stats) for number, stats in changed))
 
 
-def refold(connection: sqlite3.Connection, cases: Sequence[tuple[int, int]]) -> None:
-    """Compute the figures of these cases, each on a machine, again from all their results."""
-    query = (
-        "SELECT results.run, outcome, results.seconds, results.executed FROM results JOIN runs USING (run) "
-        "WHERE number = ? AND results.machine = ? ORDER BY started, runs.id"
-    )
-    made = []
-    for number, machine in cases:
-        found = [(run, _OUTCOMES[word], seconds, bool(done)) for run, word, seconds, done in connection.execute(query, (number, machine))]
-        made.append((number, machine, of(found)))
-    connection.executemany("DELETE FROM stats WHERE number = ? AND machine = ?", cases)
-    _write(connection, (one for one in made if one[2].runs))
+def refold(connection: sqlite3.Connection, machine: int, cases: Set[int]) -> None:
+    """Compute the figures of these cases on a machine again, from all its runs, in one pass over their results."""
+    runs = connection.execute("SELECT run FROM runs WHERE machine = ? ORDER BY started, id", (machine,)).fetchall()
+    found: dict[int, CaseStats] = {}
+    for (run,) in runs:
+        for number, word, seconds, executed in _results_of(connection, run, cases):
+            found[number] = folded(found.get(number, CaseStats()), run, _OUTCOMES[word], seconds, is_executed=bool(executed))
+    connection.executemany("DELETE FROM stats WHERE number = ? AND machine = ?", ((number, machine) for number in cases))
+    _write(connection, ((number, machine, stats) for number, stats in found.items()))
+
+
+_FEW = 100
+"""Up to so many cases are looked up in a run one by one; of more, the whole run is read."""
+
+
+def _results_of(connection: sqlite3.Connection, run: int, cases: Set[int]) -> Iterator[tuple[int, str, float, int]]:
+    columns = "SELECT number, outcome, seconds, executed FROM results WHERE run = ?"
+    if len(cases) > _FEW:
+        yield from (row for row in connection.execute(columns, (run,)) if row[0] in cases)
+    else:
+        yield from connection.execute(f"{columns} AND number IN ({_marks(len(cases))})", (run, *sorted(cases)))
 
 
 def _write(connection: sqlite3.Connection, stats: Iterable[tuple[int, int, CaseStats]]) -> None:

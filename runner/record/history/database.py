@@ -16,7 +16,7 @@ VARIABLE = "TORCH_CONFORMANCE_HISTORY"
 
 DEFAULT = REPORTS / "history.sqlite"
 
-FORMAT = 1
+FORMAT = 2
 """The number of the tables below; another number is refused."""
 
 _APPLICATION = 0x54434846
@@ -33,9 +33,10 @@ CREATE TABLE runs (
     started TEXT NOT NULL, seconds REAL NOT NULL, torch TEXT NOT NULL, version TEXT NOT NULL, exit_code INTEGER NOT NULL,
     selected INTEGER NOT NULL, executed INTEGER NOT NULL, passed INTEGER NOT NULL, failed INTEGER NOT NULL, totals TEXT NOT NULL
 ) STRICT;
+CREATE INDEX runs_by_start ON runs (started, id);
 CREATE TABLE results (
-    number INTEGER NOT NULL, machine INTEGER NOT NULL, run INTEGER NOT NULL, outcome TEXT NOT NULL, seconds REAL NOT NULL,
-    executed INTEGER NOT NULL, PRIMARY KEY (number, machine, run)
+    run INTEGER NOT NULL, number INTEGER NOT NULL, outcome TEXT NOT NULL, seconds REAL NOT NULL, executed INTEGER NOT NULL,
+    PRIMARY KEY (run, number)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE stats (
     number INTEGER NOT NULL, machine INTEGER NOT NULL, runs INTEGER NOT NULL, executed INTEGER NOT NULL, passed INTEGER NOT NULL,

@@ -106,9 +106,10 @@ def failing(connection: sqlite3.Connection) -> list[HistoryCase]:
 
 def results(connection: sqlite3.Connection, numbers: Iterable[int], limit: int) -> dict[int, list[HistoryResult]]:
     """Return the last ``limit`` results of some cases, by the number of the case, in the order in which the runs began."""
+    # results are stored by run, so that a run is added in one place of the file; a cross join keeps the order of the tables
     query = (
-        "SELECT runs.id, started, torch, name, outcome, results.seconds FROM results JOIN runs USING (run) "
-        "JOIN machines ON machines.machine = results.machine WHERE number = ? ORDER BY started DESC, runs.id DESC LIMIT ?"
+        "SELECT runs.id, started, torch, name, outcome, results.seconds FROM runs CROSS JOIN results USING (run) "
+        "CROSS JOIN machines USING (machine) WHERE number = ? ORDER BY started DESC, runs.id DESC LIMIT ?"
     )
     names = tuple(field.name for field in fields(HistoryResult))
     return {

@@ -116,6 +116,7 @@ class _Reader:
             lets_flaky_pass=self.header.lets_flaky_pass,
             statements=(next(iter(footer.statement), None), self.header.statement(results)),
         )
+        problem = problem or consistency.of_audit(footer.audit, results)
         is_whole = self.header.selection and not self.header.shard
         return problem or (consistency.of_selection(results, self.header.selection, digest_of_selection) if is_whole else "")
 

@@ -52,6 +52,7 @@ def facts_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter
         "ledgers": [_shown(asdict(ledger)) for ledger in footer.ledgers] if footer else [],
         "against": [_against(earlier) for earlier in footer.against] if footer else [],
         "statement": [_statement(footer)] if footer and footer.statement else [],
+        "audit": [_shown(asdict(score)) for score in footer.audit] if footer else [],
     }
 
 

@@ -5,10 +5,11 @@ table entries of ``runner``, functions whose code was changed in place, and repl
 detect code that undoes its replacement before the check; SECURITY.md describes this limit.
 """
 
+import inspect
 import operator
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 _PACKAGE = "runner"
@@ -46,143 +47,149 @@ _COMPARING = {
 }
 """Operations by which tensors are compared."""
 
+Held = tuple[Mapping[Any, Any], Any, Any, str]
+"""A namespace, a key, the sealed value, and the path of the namespace."""
+
 
 class Broken(Exception):
     """Code of the case has replaced a part of the runner."""
-
-
-class _Namespace:
-    """A module, a class or a table as it was sealed. That nothing in it changed is seen without a step of Python for each member."""
-
-    __slots__ = ("_keys", "_values", "holds", "is_class", "members", "path")
-
-    def __init__(self, members: Mapping[Any, Any], path: str, holds: "_Holds", *, is_class: bool = False) -> None:
-        self.members = members
-        self.path = path
-        self.holds = holds
-        self.is_class = is_class
-        self._keys, self._values = tuple(members), tuple(members.values())
-
-    def is_unchanged(self) -> bool:
-        """Whether it has the members that it had, in their order."""
-        return tuple(self.members) == self._keys and all(map(operator.is_, self.members.values(), self._values))
-
-    def sealed(self) -> Iterator[tuple[Any, Any]]:
-        """Yield the members that are sealed, as they were."""
-        holds = self.holds
-        return ((key, value) for key, value in self.members_then() if holds(key, value))
-
-    def members_then(self) -> Iterator[tuple[Any, Any]]:
-        """Yield all members as they were."""
-        return zip(self._keys, self._values, strict=True)
 
 
 class Seal:
     """The members of the runner's modules at the time of construction."""
 
     def __init__(self, packages: tuple[str, ...] = (_PACKAGE,)) -> None:
-        self._namespaces = list(_namespaces(_modules(packages)))
+        self._modules = [_sealed(name, module) for name, module in _modules(packages)]
         self._comparing = list(_comparing())
-        self._code = [(*_body(function), function, path) for function, path in _functions(self._namespaces)]
 
     def check(self) -> None:
         """Raise ``Broken`` when a part of the runner was replaced."""
-        differing = [space for space in self._namespaces if not space.is_unchanged()]
-        changed = [*_replaced(differing), *_added(differing), *self._replaced_in_torch(), *self._altered()]
+        suspects = [module for module in self._modules if not module.is_untouched()]
+        replaced = [path for module in suspects for path in module.replaced()]
+        added = [path for module in suspects for path in module.added()]
+        altered = [path for module in suspects for path in module.altered()]
+        changed = [*replaced, *added, *self._replaced_in_torch(), *altered]
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             raise Broken(f"code of the case replaced {changed[0]}{more}: the measurements of this worker are discarded")
 
-    def _altered(self) -> Iterator[str]:
-        for code, defaults, of_keywords, function, path in self._code:
-            if function.__code__ is code and function.__defaults__ is defaults and function.__kwdefaults__ is of_keywords:
-                continue
-            if _body(function) != (code, defaults, of_keywords):
-                yield path
-
     def _replaced_in_torch(self) -> Iterator[str]:
-        for members, name, value, path in self._comparing:
-            if members.get(name) is not value:
+        for owner, name, value, path in self._comparing:
+            if inspect.getattr_static(owner, name, None) is not value:
                 yield f"{path}.{name}"
 
 
-def _replaced(differing: Iterable[_Namespace]) -> Iterator[str]:
-    for space in differing:
-        for key, value in space.sealed():
-            if space.members.get(key) is not value:
-                yield f"{space.path}.{key}" if isinstance(key, str) else f"{space.path}[{key!r}]"
+class SealedModule:
+    """The members of one module.
+
+    ``is_untouched`` compares the identities of all members at once, in C. Only where one differs are the members compared one by one:
+    some differences are no replacement, such as a new entry in a table of values.
+    """
+
+    def __init__(self, name: str, module: types.ModuleType) -> None:
+        self.module = module
+        self._held = list(_held([(name, module)]))
+        classes = list(_classes([(name, module)]))
+        self._members = [(members, _names(members), path) for members, path in classes]
+        self._code = [(value, _body(value), path) for _, key, value, path in self._held for path in [f"{path}.{key}"] if _has_body(value)]
+        tables = [value for key, value in vars(module).items() if not key.startswith("__") and isinstance(value, dict)]
+        namespaces = [vars(module), *tables, *(members for members, _ in classes)]
+        self._namespaces = [(namespace, list(namespace), list(namespace.values())) for namespace in namespaces]
+        functions = [_function(value) for value, _, _ in self._code]
+        self._bodies = [(part, functions, list(map(part, functions))) for part in _PARTS_OF_A_FUNCTION]
+
+    def is_untouched(self) -> bool:
+        """Whether each name of the module, of its tables and of its classes still has the same object, and each function its code."""
+        return all(
+            len(namespace) == len(keys) and all(map(operator.is_, namespace, keys)) and all(map(operator.is_, namespace.values(), values))
+            for namespace, keys, values in self._namespaces
+        ) and all(all(map(operator.is_, map(part, functions), held)) for part, functions, held in self._bodies)
+
+    def replaced(self) -> Iterator[str]:
+        """Yield the paths of replaced members."""
+        for namespace, key, value, path in self._held:
+            if namespace.get(key) is not value:
+                yield f"{path}.{key}" if isinstance(key, str) else f"{path}[{key!r}]"
+
+    def added(self) -> Iterator[str]:
+        """Yield new members of classes: a new member may hide an inherited one."""
+        for members, known, path in self._members:
+            yield from (f"{path}.{name}" for name in sorted(_names(members) - known))
+
+    def altered(self) -> Iterator[str]:
+        """Yield the paths of functions whose code was changed in place."""
+        return (path for function, body, path in self._code if _body(function) != body)
 
 
-def _added(differing: Iterable[_Namespace]) -> Iterator[str]:
-    """Yield new members of classes: a new member may hide an inherited one."""
-    for space in differing:
-        if space.is_class:
-            known = {name for name, _ in space.sealed()}
-            now = {name for name, held in list(space.members.items()) if _is_ours(name, held)}
-            yield from (f"{space.path}.{name}" for name in sorted(now - known))
+_PARTS_OF_A_FUNCTION = tuple(map(operator.attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
+
+_prepared: dict[str, SealedModule] = {}
+"""The modules as the zygote sealed them."""
 
 
-def _comparing() -> Iterator[tuple[Mapping[str, Any], str, Any, str]]:
-    """Yield where each operation is looked up: a module, or every class that a method may come from, with what stands there."""
+def prepare() -> None:
+    """Seal the modules of this process ahead, for the workers that are forked from it: to list all members takes time in each of them."""
+    _prepared.update({name: SealedModule(name, module) for name, module in _modules((_PACKAGE,))})
+
+
+def _sealed(name: str, module: types.ModuleType) -> SealedModule:
+    """Return the module as it is now; as it was sealed ahead, where nothing in it has changed since."""
+    ahead = _prepared.get(name)
+    return ahead if ahead is not None and ahead.module is module and ahead.is_untouched() else SealedModule(name, module)
+
+
+def _comparing() -> Iterator[tuple[Any, str, Any, str]]:
     for path, names in _COMPARING.items():
         owner = getattr(sys.modules.get("torch"), "Tensor", None) if path == "torch.Tensor" else sys.modules.get(path)
-        places = [] if owner is None else [vars(one) for one in (owner.__mro__ if isinstance(owner, type) else [owner])]
-        yield from ((members, name, members.get(name), path) for members in places for name in names)
+        yield from ((owner, name, inspect.getattr_static(owner, name, None), path) for name in names)
+
+
+Modules = list[tuple[str, types.ModuleType]]
 
 
 def _modules(packages: tuple[str, ...]) -> Iterator[tuple[str, types.ModuleType]]:
-    below = tuple(f"{package}." for package in packages)
     for name, module in list(sys.modules.items()):
-        if f"{name}.".startswith(below) and type(module) is types.ModuleType:
+        if any(f"{name}.".startswith(f"{package}.") for package in packages) and type(module) is types.ModuleType:
             yield name, module
 
 
-def _namespaces(modules: Iterable[tuple[str, types.ModuleType]]) -> Iterator[_Namespace]:
-    """Yield the modules, the tables in them, and the classes that they define."""
+def _classes(modules: Modules) -> Iterator[tuple[Mapping[str, Any], str]]:
     for name, module in modules:
-        yield _Namespace(vars(module), name, _is_of_module)
+        for key, value in list(vars(module).items()):
+            if isinstance(value, type) and value.__module__ == name:
+                yield vars(value), f"{name}.{key}"
+
+
+def _names(members: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(name for name, held in list(members.items()) if _is_ours(name, held))
+
+
+def _held(modules: Modules) -> Iterator[Held]:
+    for name, module in modules:
         for key, value in list(vars(module).items()):
             if key.startswith("__"):
                 continue
+            yield vars(module), key, value, name
             if isinstance(value, dict):
-                yield _Namespace(value, f"{name}.{key}", _is_entry)
+                yield from ((value, entry, held, f"{name}.{key}") for entry, held in list(value.items()) if callable(held))
             if isinstance(value, type) and value.__module__ == name:
-                yield _Namespace(vars(value), f"{name}.{key}", _is_ours, is_class=True)
+                members = list(vars(value).items())
+                yield from ((vars(value), member, held, f"{name}.{key}") for member, held in members if _is_ours(member, held))
 
 
-_Holds = Callable[[Any, Any], bool]
-"""Whether a member of a namespace is sealed, by its key and value."""
-
-
-def _is_of_module(key: Any, value: Any) -> bool:
-    return not key.startswith("__")
-
-
-def _is_entry(key: Any, value: Any) -> bool:
-    return callable(value)
-
-
-def _is_ours(key: Any, value: Any) -> bool:
+def _is_ours(member: str, held: Any) -> bool:
     """Whether the source of a class defines a member; Python and the standard library add others."""
-    return isinstance(value, _METHODS) or not key.startswith("_")
+    return isinstance(held, _METHODS) or not member.startswith("_")
 
 
-_WITHOUT_BODY = frozenset(
-    [type(None), bool, dict, float, frozenset, int, list, set, str, tuple, type, types.ModuleType, types.GenericAlias]
-)
-"""Types of most members that are no functions; every other member is asked for one."""
+def _function(value: Any) -> Any:
+    return getattr(value, "__func__", getattr(value, "fget", value))
 
 
-def _functions(namespaces: Iterable[_Namespace]) -> Iterator[tuple[types.FunctionType, str]]:
-    for space in namespaces:
-        for key, value in space.members_then():
-            kind = type(value)
-            if kind in _WITHOUT_BODY:
-                continue
-            found = value if kind is types.FunctionType else getattr(value, "__func__", getattr(value, "fget", value))
-            if isinstance(found, types.FunctionType) and space.holds(key, value):
-                yield found, f"{space.path}.{key}"
+def _has_body(value: Any) -> bool:
+    return isinstance(_function(value), types.FunctionType)
 
 
-def _body(function: types.FunctionType) -> tuple[Any, ...]:
+def _body(value: Any) -> tuple[Any, ...]:
+    function = _function(value)
     return function.__code__, function.__defaults__, function.__kwdefaults__

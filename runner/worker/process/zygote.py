@@ -70,13 +70,14 @@ def warm(kinds: list[str]) -> float:
     begin = time.perf_counter()
     import torch
 
-    from runner.worker.process import warming
+    from runner.worker.process import seal, warming
     from runner.worker.toolchain import vector_isa
     from runner.worker.torch_compat import imports, math_library
 
     torch.set_num_threads(1)
     imports.import_inductor()
     math_library.settle_math()
+    import runner.vocabulary.expectations
     import runner.worker.case.case
     import runner.worker.case.session  # noqa: F401 - imported for its effect: a fork inherits it
 
@@ -91,6 +92,7 @@ def warm(kinds: list[str]) -> float:
             warming.trace_something()
             if devices.CPU not in kinds:
                 vector_isa.serve_later(os.environ.get(protocol.KEPT))
+    seal.prepare()
     warming.freeze()
     return time.perf_counter() - begin
 

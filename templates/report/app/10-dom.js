@@ -66,7 +66,11 @@ T.to = (state, attributes, ...children) => {
 
 T.clear = (node) => { while (node.firstChild) node.firstChild.remove(); return node; };
 
-T.count = (number, word, words) => `${number.toLocaleString("en")} ${number === 1 ? word : words || word + "s"}`;
+// One formatter: toLocaleString makes another for each number.
+const integers = new Intl.NumberFormat("en");
+T.number = (number) => integers.format(number);
+
+T.count = (number, word, words) => `${T.number(number)} ${number === 1 ? word : words || word + "s"}`;
 
 T.seconds = (seconds) => {
   if (seconds >= 100) return `${Math.round(seconds)} s`;

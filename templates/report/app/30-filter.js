@@ -12,10 +12,10 @@ T.read = (hash) => {
 };
 
 T.hash = (state) => {
-  const query = new URLSearchParams();
-  for (const key of KEYS) for (const value of state[key] || []) query.append(key, value);
-  for (const key of ["q", "spec", "reason", "sort", "id"]) if (state[key]) query.set(key, state[key]);
-  const text = query.toString();
+  const query = [];
+  for (const key of KEYS) for (const value of state[key] || []) query.push(`${key}=${encodeURIComponent(value)}`);
+  for (const key of ["q", "spec", "reason", "sort", "id"]) if (state[key]) query.push(`${key}=${encodeURIComponent(state[key])}`);
+  const text = query.join("&");
   return `#/${state.view || "summary"}${text ? "?" + text : ""}`;
 };
 
@@ -31,15 +31,14 @@ T.filtered = (state) => {
   // of each kind of case: how many facets refuse it, and the last that does
   const refusals = D.kinds.map((values) => values.reduce((all, own, f) => (allows[f] && !own.some((value) => allows[f].has(value)) ? [all[0] + 1, f] : all), [0, -1]));
   const passes = Uint8Array.from(refusals, ([count]) => (count === 0 ? 1 : 0));
-  const text = matcher(state), order = T.order(state.sort);
-  const found = new Uint32Array(D.n), sizes = new Uint32Array(D.kinds.length);
+  const order = T.order(state.sort), refused = refusedByText(state), { kind, n } = D;
+  const found = new Uint32Array(n), sizes = new Uint32Array(D.kinds.length);
   let length = 0;
-  for (let at = 0; at < D.n; at++) {
+  for (let at = 0; at < n; at++) {
     const i = order[at];
-    if (text && !text(i)) continue;
-    const kind = D.kind[i];
-    sizes[kind]++;
-    if (passes[kind]) found[length++] = i;
+    if (refused !== null && refused[i]) continue;
+    sizes[kind[i]]++;
+    if (passes[kind[i]]) found[length++] = i;
   }
   const counts = D.facets.map((facet) => new Uint32Array(facet.values.length));
   refusals.forEach(([refused, by], kind) => {
@@ -49,48 +48,83 @@ T.filtered = (state) => {
   return { cases: found.subarray(0, length), counts };
 };
 
-// Returns a test of a case for the text of the search: every word must be in its id, its reason or a tag.
-const matcher = (state) => {
-  const tests = [];
-  if (state.spec) { const passes = flags(D.prefix, (prefix) => prefix === state.spec); tests.push((i) => passes[D.spec[i]] === 1); }
-  if (state.reason) { const passes = flags(D.reasons, ([, reason]) => reason === state.reason); tests.push((i) => passes[D.reason[i]] === 1); }
-  for (const word of state.q.toLowerCase().split(/\s+/).filter(Boolean)) tests.push(containing(word));
-  if (!tests.length) return null;
-  return tests.length === 1 ? tests[0] : (i) => tests.every((test) => test(i));
+// Returns a mark for each case that the text of the search refuses: every word must be in its id, its reason or a tag. Null without a text.
+// The parts of cases are few: each is searched once, and the loops over the cases only look at what was found.
+const refusedByText = (state) => {
+  const words = state.q.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!state.spec && !state.reason && !words.length) return null;
+  const refused = new Uint8Array(D.n);
+  if (state.spec) refuse(refused, D.spec, flags(D.prefix, (prefix) => prefix === state.spec));
+  if (state.reason) refuse(refused, D.reason, flags(D.reasons, ([, reason]) => reason === state.reason));
+  for (const word of words) refuseWithout(refused, word);
+  return refused;
 };
+
+const refuse = (refused, column, passes) => { for (let i = 0; i < refused.length; i++) if (!passes[column[i]]) refused[i] = 1; };
 
 const flags = (values, test) => Uint8Array.from(values, (value) => (test(value) ? 1 : 0));
 
-// A word without the signs between the parts of an id can only be in one part; the parts are few.
-const containing = (word) => {
-  const within = (text) => text.toLowerCase().includes(word);
-  const reasons = flags(D.reasons, (reason) => reason.some(within)), tags = flags(D.tagSets, (set) => set.some(within));
-  const beside = (i) => reasons[D.reason[i]] === 1 || tags[D.tags[i]] === 1;
-  if (/[[\],=]/.test(word)) return (i) => beside(i) || T.id(i).toLowerCase().includes(word);
-  const specs = flags(D.prefix, within), points = flags(D.points, within), backends = flags(D.backends, (name) => within(name) || within("backend"));
-  const odd = Object.keys(D.odd).length > 0;
-  return (i) => specs[D.spec[i]] === 1 || points[D.point[i]] === 1 || backends[D.backend[i]] === 1 || beside(i) || (odd && within(D.odd[i] || ""));
+const refuseWithout = (refused, word) => {
+  const within = (text) => text.toLowerCase().includes(word), { spec, reason, tags: set, place, isOdd } = D;
+  const specs = flags(D.prefix, within), reasons = flags(D.reasons, (texts) => texts.some(within)), sets = flags(D.tagSets, (tags) => tags.some(within));
+  const { ends, across } = endsWith(word);
+  for (let i = 0; i < refused.length; i++) {
+    if (refused[i] || reasons[reason[i]] || sets[set[i]]) continue;
+    if (isOdd !== null && isOdd[i] ? within(D.odd[i]) : specs[spec[i]] || ends[place[i]] || (across !== null && across(spec[i], place[i]))) continue;
+    refused[i] = 1;
+  }
 };
 
+// An id is the name of its spec and an end, [backend=...,...]. A word is in one of the two, or begins in the name and goes on in the end.
+const endsWith = (word) => {
+  const ends = flags(D.ends, (end) => end.includes(word)), splits = [];
+  for (let at = word.indexOf("[", 1); at > 0; at = word.indexOf("[", at + 1)) {
+    splits.push([flags(D.prefix, (name) => name.toLowerCase().endsWith(word.slice(0, at))), flags(D.ends, (end) => end.startsWith(word.slice(at)))]);
+  }
+  return { ends, across: splits.length ? (spec, place) => splits.some(([heads, tails]) => heads[spec] && tails[place]) : null };
+};
+
+// The filters. The elements stay in the document from view to view: to make them again takes longer than to filter.
 T.sidebar = (state, counts) => {
-  const side = T.el("aside", { class: "side", "aria-label": "Filters" });
+  T.side ||= T.el("aside", { class: "side", "aria-label": "Filters" });
+  const sets = [];
   D.facets.forEach((facet, f) => {
     const shown = facet.values.map((value, at) => [value, counts[f][at]]).filter(([value, count]) => count || state[facet.key].includes(value));
     if (!shown.length || (shown.length === 1 && !state[facet.key].length)) return;
     if (facet.key !== "outcome") shown.sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
-    const rows = shown.slice(0, 60).map(([value, count]) => {
-      const box = T.el("input", { type: "checkbox", "data-facet": facet.key, value });
-      box.checked = state[facet.key].includes(value);
-      box.addEventListener("change", () => {
-        const rest = state[facet.key].filter((one) => one !== value);
-        T.go({ ...state, view: state.view, [facet.key]: box.checked ? [...rest, value] : rest });
-      });
-      return T.el("label", { class: count ? "" : "zero", title: value }, box, T.el("span", { class: "name" }, value), T.el("span", { class: "n" }, count.toLocaleString("en")));
-    });
-    const more = shown.length > 60 ? T.el("div", { class: "faint" }, `and ${shown.length - 60} more`) : null;
-    side.append(T.el("fieldset", {}, T.el("legend", {}, facet.title), rows, more));
+    facet.set ||= T.el("fieldset", {});
+    facet.legend ||= T.el("legend", {}, facet.title);
+    const rows = shown.slice(0, 60).map(([value, count]) => choice(facet, value, count, state[facet.key].includes(value)));
+    const more = shown.length > 60 ? [T.el("div", { class: "faint" }, `and ${shown.length - 60} more`)] : [];
+    arrange(facet.set, [facet.legend, ...rows, ...more]);
+    sets.push(facet.set);
   });
-  return side;
+  arrange(T.side, sets);
+  return T.side;
+};
+
+// A box of a facet, with how many cases have its value.
+const choice = (facet, value, count, checked) => {
+  facet.choices ||= new Map();
+  let found = facet.choices.get(value);
+  if (!found) {
+    const box = T.el("input", { type: "checkbox", "data-facet": facet.key, value }), n = T.el("span", { class: "n" });
+    box.addEventListener("change", () => {
+      const state = T.read(location.hash), rest = state[facet.key].filter((one) => one !== value);
+      T.go({ ...state, [facet.key]: box.checked ? [...rest, value] : rest });
+    });
+    found = { box, n, label: T.el("label", { title: value }, box, T.el("span", { class: "name" }, value), n) };
+    facet.choices.set(value, found);
+  }
+  const text = T.number(count);
+  if (found.n.textContent !== text) { found.n.textContent = text; found.label.className = count ? "" : "zero"; }
+  if (found.box.checked !== checked) found.box.checked = checked;
+  return found.label;
+};
+
+// Makes nodes the children of an element; those that are its children already, in this order, are not touched.
+const arrange = (parent, nodes) => {
+  if (nodes.length !== parent.children.length || nodes.some((node, at) => node !== parent.children[at])) parent.replaceChildren(...nodes);
 };
 
 T.statusbar = (state, count, ...more) => {
@@ -101,7 +135,7 @@ T.statusbar = (state, count, ...more) => {
   const any = pills.length || state.q || KEYS.some((key) => state[key].length);
   return T.el("div", { class: "status" },
     T.el("b", { role: "status", "aria-live": "polite", id: "count" }, T.count(count, "case")),
-    count !== D.n && T.el("span", { class: "dim" }, `of ${D.n.toLocaleString("en")}`),
+    count !== D.n && T.el("span", { class: "dim" }, `of ${T.number(D.n)}`),
     pills,
     any ? T.el("button", { class: "link", onclick: () => T.go({ view: state.view, sort: state.sort }) }, "clear filters") : null,
     more);

@@ -1,5 +1,6 @@
 // Lists of any length: the rows in sight alone are in the document.
 const LIMIT = 8_000_000; // pixels; browsers lay out no taller element
+const BESIDE = 4; // rows above and below those in sight
 
 T.virtual = ({ count, height, row, label, role = "list", attributes = {} }) => {
   const whole = Math.max(count * height, 1);
@@ -10,8 +11,8 @@ T.virtual = ({ count, height, row, label, role = "list", attributes = {} }) => {
   const draw = () => drawAt(box.scrollTop, box.clientHeight);
   // all sizes are read before the first change: a browser lays the page out again for each read after a change
   const drawAt = (scrolled, tall) => {
-    const first = Math.max(0, Math.floor(scrolled / scale / height) - 8);
-    const last = Math.min(count, first + Math.ceil((tall || 800) / height) + 17);
+    const first = Math.max(0, Math.floor(scrolled / scale / height) - BESIDE);
+    const last = Math.min(count, first + Math.ceil((tall || 800) / height) + 2 * BESIDE + 1);
     const added = document.createDocumentFragment();
     const next = new Map();
     for (let at = first; at < last; at++) {
@@ -79,45 +80,45 @@ T.casesView = (state, { cases, counts }) => {
 
 // -- the matrix: a row for each spec, a column for each backend, a mark for each case --------------------------------
 
-const MARKS = 28;
+const MARKS = 28; // a cell of more cases has a bar
+const MARK = 11, GAP = 2; // pixels, as in the style: all marks of one outcome are one element, since a screen has thousands of them
 
 T.matrixView = (state, { cases, counts }) => {
-  const { totals, starts, bySpec } = gathered(cases), outcomes = D.names.length, width = D.backends.length;
-  const worst = (spec) => { let least = outcomes; for (let at = 0; at < width * outcomes; at++) if (totals[spec * width * outcomes + at]) least = Math.min(least, at % outcomes); return least; };
-  const used = new Uint8Array(width);
-  for (const i of cases) used[D.backend[i]] = 1;
+  const { totals, one, worst, used, byOutcome } = gathered(cases), outcomes = D.names.length, width = D.backends.length;
   const backends = D.backends.map((_, at) => at).filter((at) => used[at]);
   D.alphabet ||= ranks(D.prefix);
-  const shown = D.prefix.map((_, spec) => spec).filter((spec) => starts[spec + 1] > starts[spec]);
-  const weight = new Map(shown.map((spec) => { const least = worst(spec); return [spec, (D.failure[least] ? least : outcomes) * 1e7 + D.alphabet[spec]]; }));
-  shown.sort((a, b) => weight.get(a) - weight.get(b));
+  const weight = Float64Array.from(worst, (least, spec) => (D.failure[least] ? least : outcomes) * 1e7 + D.alphabet[spec]);
+  const shown = Uint32Array.from(D.prefix.keys()).filter((spec) => worst[spec] < outcomes).sort((a, b) => weight[a] - weight[b]);
   const columns = `minmax(220px, 340px) repeat(${backends.length || 1}, minmax(150px, 340px))`;
   const list = T.virtual({
     count: shown.length, height: 26, label: "Specs by backend", role: "table",
     row: (at) => {
-      const spec = shown[at], [, area, name] = D.specs[spec], own = [...bySpec.subarray(starts[spec], starts[spec + 1])];
+      const spec = shown[at], [, area, name] = D.specs[spec], place = (backend) => spec * width + backend;
       return T.el("div", { class: "mrow", role: "row", "aria-rowindex": at + 1, style: { gridTemplateColumns: columns } },
         T.el("span", { class: "spec", role: "rowheader", title: D.prefix[spec] },
           T.to({ ...state, view: "cases", spec: D.prefix[spec] }, {}, area && T.el("span", { class: "area" }, `${area}/`), name)),
-        backends.map((backend) => T.el("span", { role: "cell" }, cell(state, spec, backend, own.filter((i) => D.backend[i] === backend), totals.subarray((spec * width + backend) * outcomes, (spec * width + backend + 1) * outcomes)))));
+        backends.map((backend) => T.el("span", { role: "cell" }, cell(state, spec, backend, one[place(backend)], totals.subarray(place(backend) * outcomes, (place(backend) + 1) * outcomes)))));
     },
   });
   T.keys = { Escape: () => T.go({ view: "summary" }) };
   const head = T.el("div", { class: "mhead", style: { gridTemplateColumns: columns } }, T.el("span", {}, T.count(shown.length, "spec")), backends.map((at) => T.el("span", {}, D.backends[at])));
-  const view = T.el("div", { class: "view flush" }, T.statusbar(state, cases.length, legend(cases)), head,
+  const view = T.el("div", { class: "view flush" }, T.statusbar(state, cases.length, legend(byOutcome)), head,
     shown.length ? list.box : T.el("div", { class: "empty" }, "No case passes these filters."));
   return { nodes: [T.sidebar(state, counts), view], ready: () => list.draw() };
 };
 
-// The cases by spec, and for each spec, backend and outcome how many there are.
+// For each spec, backend and outcome how many cases there are, and one of them; the worst outcome of each spec, and what is in use at all.
 const gathered = (cases) => {
-  const outcomes = D.names.length, width = D.backends.length;
-  const totals = new Uint32Array(D.specs.length * width * outcomes), starts = new Uint32Array(D.specs.length + 1), bySpec = new Uint32Array(cases.length);
-  for (const i of cases) { totals[(D.spec[i] * width + D.backend[i]) * outcomes + D.outcome[i]]++; starts[D.spec[i] + 1]++; }
-  for (let spec = 0; spec < D.specs.length; spec++) starts[spec + 1] += starts[spec];
-  const next = starts.slice();
-  for (const i of cases) bySpec[next[D.spec[i]]++] = i;
-  return { totals, starts, bySpec };
+  const outcomes = D.names.length, width = D.backends.length, { spec, backend, outcome } = D;
+  const totals = new Uint32Array(D.specs.length * width * outcomes), one = new Uint32Array(D.specs.length * width);
+  const worst = new Uint8Array(D.specs.length).fill(outcomes), used = new Uint8Array(width), byOutcome = new Uint32Array(outcomes);
+  for (let at = 0; at < cases.length; at++) {
+    const i = cases[at], kind = outcome[i], place = spec[i] * width + backend[i];
+    totals[place * outcomes + kind]++; one[place] = i;
+    used[backend[i]] = 1; byOutcome[kind]++;
+    if (kind < worst[spec[i]]) worst[spec[i]] = kind;
+  }
+  return { totals, one, worst, used, byOutcome };
 };
 
 const ranks = (names) => {
@@ -126,15 +127,15 @@ const ranks = (names) => {
   return found;
 };
 
-const cell = (state, spec, backend, cases, totals) => {
-  const count = cases.length;
+const cell = (state, spec, backend, one, totals) => {
+  const count = totals.reduce((sum, n) => sum + n, 0);
   if (!count) return null;
   const words = D.names.map((name, at) => [name, totals[at]]).filter(([, n]) => n).map(([name, n]) => `${n} ${name}`).join(", ");
   const bad = D.failure.reduce((sum, fails, at) => sum + (fails ? totals[at] : 0), 0);
   const marks = count <= MARKS
-    ? T.el("span", { class: "dots" }, cases.sort((a, b) => D.outcome[a] - D.outcome[b]).map((i) => T.el("i", { class: `f-${T.tone(D.names[D.outcome[i]])}` })))
+    ? T.el("span", { class: "dots" }, D.names.map((name, at) => (totals[at] ? T.el("i", { class: `d-${T.tone(name)}`, style: { width: `${totals[at] * MARK - GAP}px` } }) : null)))
     : T.el("span", { class: "bar" }, T.stack(totals));
-  const target = count === 1 ? { ...state, view: "case", id: T.id(cases[0]) } : { ...state, view: "cases", spec: D.prefix[spec], backend: [D.backends[backend]] };
+  const target = count === 1 ? { ...state, view: "case", id: T.id(one) } : { ...state, view: "cases", spec: D.prefix[spec], backend: [D.backends[backend]] };
   const passed = totals[D.names.indexOf("PASS")] === count;
   const text = bad ? `${bad} of ${count} failed` : passed ? String(count) : words;
   return T.to(target, { class: `cell${bad ? " bad" : ""}`, title: words, "aria-label": `${D.prefix[spec]}, ${D.backends[backend]}: ${words}` }, marks, T.el("span", { class: "n" }, text));
@@ -142,8 +143,4 @@ const cell = (state, spec, backend, cases, totals) => {
 
 T.stack = (totals) => D.names.map((name, at) => (totals[at] ? T.el("i", { class: `f-${T.tone(name)}`, title: `${totals[at]} ${name}`, style: { flex: `${totals[at]} 0 0` } }) : null));
 
-const legend = (cases) => {
-  const totals = new Uint32Array(D.names.length);
-  for (const i of cases) totals[D.outcome[i]]++;
-  return T.el("span", { class: "legend dim", style: { margin: "0" } }, D.names.map((name, at) => (totals[at] ? T.el("span", {}, T.el("i", { class: `dot f-${T.tone(name)}` }), `${name} ${totals[at].toLocaleString("en")}`) : null)));
-};
+const legend = (totals) => T.el("span", { class: "legend dim", style: { margin: "0" } }, D.names.map((name, at) => (totals[at] ? T.el("span", {}, T.el("i", { class: `dot f-${T.tone(name)}` }), `${name} ${T.number(totals[at])}`) : null)));

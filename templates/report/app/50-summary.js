@@ -9,7 +9,7 @@ T.summaryView = () => {
   const view = T.el("div", { class: "view" }, T.el("div", { class: "wide" },
     verdict(failed, totals), tiles(failed, totals),
     T.el("div", { class: "bar", role: "img", "aria-label": `Outcomes: ${words(totals)}` }, T.stack(totals)),
-    T.el("div", { class: "legend" }, D.names.map((name, at) => (totals[at] ? T.to({ view: "cases", outcome: [name] }, {}, T.el("i", { class: `dot f-${T.tone(name)}` }), `${name} ${totals[at].toLocaleString("en")}`) : null))),
+    T.el("div", { class: "legend" }, D.names.map((name, at) => (totals[at] ? T.to({ view: "cases", outcome: [name] }, {}, T.el("i", { class: `dot f-${T.tone(name)}` }), `${name} ${T.number(totals[at])}`) : null))),
     causes(groups, failed), waived(groups), unavailable(groups), statements()));
   return { nodes: [view], ready: () => {} };
 };
@@ -34,10 +34,10 @@ const tiles = (failed, totals) => {
   const head = D.head, at = (name) => totals[D.names.indexOf(name)];
   const tile = (value, text) => T.el("div", { class: "tile" }, T.el("b", {}, value), T.el("span", {}, text));
   return T.el("div", { class: "tiles" },
-    tile(head.executed.toLocaleString("en"), "executed"),
-    tile(head.required.toLocaleString("en"), head.of_profile ? `required by ${head.of_profile}` : "selected"),
-    tile(at("UNAVAILABLE").toLocaleString("en"), "unavailable here"),
-    tile(failed.toLocaleString("en"), "failed"),
+    tile(T.number(head.executed), "executed"),
+    tile(T.number(head.required), head.of_profile ? `required by ${head.of_profile}` : "selected"),
+    tile(T.number(at("UNAVAILABLE")), "unavailable here"),
+    tile(T.number(failed), "failed"),
     head.seconds !== null && tile(T.seconds(head.seconds), "in all"),
     tile(head.environment.torch || "?", "torch"),
     tile(head.environment.device || "CPU", head.environment.device ? "device" : head.environment.cpu || "device"));
@@ -77,14 +77,14 @@ const folder = (group) => {
   const fill = () => {
     if (inside.firstChild) return;
     T.add(inside, [T.el("ul", { class: "ids" }, group.ids.map((i) => T.el("li", {}, T.to({ view: "case", id: T.id(i) }, {}, T.idNode(i))))),
-      group.count > group.ids.length && T.to({ view: "cases", outcome: [group.outcome], reason: group.reason }, {}, `all ${group.count.toLocaleString("en")}`)]);
+      group.count > group.ids.length && T.to({ view: "cases", outcome: [group.outcome], reason: group.reason }, {}, `all ${T.number(group.count)}`)]);
   };
-  return T.el("details", { class: "fold", ontoggle: fill }, T.el("summary", {}, T.el("span", { class: "count" }, group.count.toLocaleString("en")), T.linked(group.reason)), inside);
+  return T.el("details", { class: "fold", ontoggle: fill }, T.el("summary", {}, T.el("span", { class: "count" }, T.number(group.count)), T.linked(group.reason)), inside);
 };
 
 const folded = (title, groups, note) => (groups.length ? T.el("section", { "aria-label": title }, T.el("h2", {}, title), note && T.el("p", { class: "dim", style: { margin: "0 0 8px" } }, note),
   T.el("div", { class: "card" }, groups.sort((a, b) => b.count - a.count).slice(0, MOST_CAUSES).map(fold),
-    groups.length > MOST_CAUSES && T.to({ view: "cases", outcome: [groups[0].outcome] }, { class: "cause" }, T.el("span", {}), T.el("span", {}, `${(groups.length - MOST_CAUSES).toLocaleString("en")} more reasons`)))) : null);
+    groups.length > MOST_CAUSES && T.to({ view: "cases", outcome: [groups[0].outcome] }, { class: "cause" }, T.el("span", {}), T.el("span", {}, `${T.number(groups.length - MOST_CAUSES)} more reasons`)))) : null);
 
 const waived = (groups) => folded("Known failures", groups.filter((group) => group.outcome === "XFAIL"), "A waiver with an issue and an end date covers each of them.");
 const unavailable = (groups) => folded("Unavailable here, by reason", groups.filter((group) => group.outcome === "UNAVAILABLE"), "These cases were not executed. They count as neither passed nor failed.");

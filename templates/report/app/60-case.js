@@ -13,7 +13,7 @@ T.caseView = (state) => {
   T.keys = { j: () => to(1), k: () => to(-1), Escape: back };
   if (i < 0) { view.append(T.el("div", { class: "empty" }, "This run has no such case: ", T.el("code", {}, state.id))); return { nodes: [view], ready: () => {} }; }
   const crumbs = T.el("div", { class: "crumbs" }, T.el("button", { onclick: back, title: "Escape" }, "← cases"),
-    at >= 0 && [T.el("button", { onclick: () => to(-1), disabled: at === 0, title: "k", "aria-label": "previous case" }, "↑"), T.el("button", { onclick: () => to(1), disabled: at === cases.length - 1, title: "j", "aria-label": "next case" }, "↓"), T.el("span", { class: "dim" }, `${(at + 1).toLocaleString("en")} of ${cases.length.toLocaleString("en")}`)]);
+    at >= 0 && [T.el("button", { onclick: () => to(-1), disabled: at === 0, title: "k", "aria-label": "previous case" }, "↑"), T.el("button", { onclick: () => to(1), disabled: at === cases.length - 1, title: "j", "aria-label": "next case" }, "↓"), T.el("span", { class: "dim" }, `${T.number(at + 1)} of ${T.number(cases.length)}`)]);
   const title = T.el("div", { class: "id" }, T.chip(D.names[D.outcome[i]]), " ", T.id(i));
   const body = T.el("div", { class: "case" }, T.el("header", {}, crumbs, title, T.el("p", { class: "dim" }, "Loading …")));
   view.append(body);

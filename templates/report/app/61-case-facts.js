@@ -7,7 +7,7 @@ const numbers = (c, s) => {
     const times = typeof found.max_error === "number" && typeof found.whole_error === "number" && found.whole_error > 0 ? found.max_error / found.whole_error : null;
     const outside = typeof found.outside === "number" && found.outside > 0;
     return T.el("div", { class: "hist" },
-      T.el("div", { class: "filehead", style: { marginTop: "0" } }, T.el("b", {}, where), T.el("span", { class: "dim mono" }, [found.dtype, found.shape].filter(Boolean).join(" ")), outside && T.el("span", { class: "chip t-bad" }, `${found.outside.toLocaleString("en")} of ${Number(found.numel).toLocaleString("en")} outside`)),
+      T.el("div", { class: "filehead", style: { marginTop: "0" } }, T.el("b", {}, where), T.el("span", { class: "dim mono" }, [found.dtype, found.shape].filter(Boolean).join(" ")), outside && T.el("span", { class: "chip t-bad" }, `${T.number(found.outside)} of ${T.number(Number(found.numel))} outside`)),
       found.why_not ? T.el("p", { class: "dim" }, found.why_not) : [
         T.el("div", {}, times !== null && T.el("b", { class: outside ? "failed" : "" }, `${figure(times)} × eager's error. `), T.el("span", { class: "dim" }, `Greatest error ${figure(found.max_ulp)} ulp (${figure(found.max_error)}), eager's ${figure(found.eager_max_ulp)} ulp (${figure(found.eager_max_error)}), against a float64 reference.`)),
         found.histogram ? histogram(found.histogram) : null,

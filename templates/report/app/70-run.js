@@ -6,7 +6,7 @@ T.runView = () => {
   T.keys = { Escape: () => T.go({ view: "summary" }) };
   T.part("run").then((run) => {
     if (!view.isConnected) return;
-    T.clear(view).append(T.el("div", { class: "wide" }, T.el("h1", { tabindex: "-1" }, `Run ${D.head.run}`), timeline(run.timeline), slowest(), profile(run.statement), ledgers(run), coverage("Upstream tests that cases restate", "test", run.coverage), coverage("Operators", "operator", run.operators), machine(run)));
+    T.clear(view).append(T.el("div", { class: "wide" }, T.el("h1", { tabindex: "-1" }, `Run ${D.head.run}`), timeline(run.timeline), slowest(), profile(run.statement), audit(run.audit), ledgers(run), coverage("Upstream tests that cases restate", "test", run.coverage), coverage("Operators", "operator", run.operators), machine(run)));
   }).catch((error) => view.append(T.el("p", { class: "failed" }, error.message)));
   return { nodes: [view], ready: () => {} };
 };
@@ -20,8 +20,21 @@ const profile = ([found]) => (found ? T.el("section", {}, T.el("h2", {}, `Profil
   table(["level", "", "required", "executed", "passed", "waived", "failed", "not executed"], found.levels, [2, 3, 4, 5, 6, 7]), found.problems.map((problem) => T.el("p", {}, problem)),
   found.waivers.length ? T.el("div", { style: { marginTop: "10px" } }, table(["waiver", "issue", "until", "cases"], found.waivers.map(([reason, issue, until, count]) => [reason, T.link(issue), until, count]), [3])) : null) : null);
 
+// Whether what passed could have failed. Parts of older runs have no score.
+const audit = ([found]) => {
+  if (!found) return null;
+  const share = found.applicable ? `${Math.floor((1000 * found.killed) / found.applicable) / 10} %` : "none";
+  const tile = (value, text) => T.el("div", { class: "tile" }, T.el("b", {}, value), T.el("span", {}, text));
+  const rows = Object.entries(found.listed).map(([name, mutant]) => [T.el("span", { class: "mono" }, name), mutant]);
+  return T.el("section", {}, T.el("h2", {}, "Audit: could the cases that passed have failed?"),
+    T.el("p", { class: "dim" }, `What ${T.count(found.cases, "case")} observed was changed in ${T.count(found.applicable, "way")} under which ${T.count(found.expectations, "expectation")} must fail.`),
+    T.el("div", { class: "tiles" }, tile(share, "of the changes were noticed"), tile(T.number(found.excused), "held, with a reason in the spec"), tile(T.number(found.weak), "weak expectations")),
+    rows.length ? table(["weak expectation", "a change under which it held"], rows) : null,
+    found.weak > rows.length ? T.el("p", { class: "dim" }, `${T.number(found.weak - rows.length)} more; torch-conformance audit prints them all`) : null);
+};
+
 const ledgers = (run) => [
-  run.ledgers.map((ledger) => T.el("section", {}, T.el("h2", {}, `Ledger ${ledger.file}: ${ledger.executed.toLocaleString("en")} of ${T.count(ledger.cases, "case")} executed`), table(["not executed because", "cases"], Object.entries(ledger.not_executed), [1]))),
+  run.ledgers.map((ledger) => T.el("section", {}, T.el("h2", {}, `Ledger ${ledger.file}: ${T.number(ledger.executed)} of ${T.count(ledger.cases, "case")} executed`), table(["not executed because", "cases"], Object.entries(ledger.not_executed), [1]))),
   run.against.map((earlier) => T.el("section", {}, T.el("h2", {}, `Executed by run ${earlier.run}, and not now: ${earlier.count}`), earlier.missed.length ? table(["case", "reason"], earlier.missed) : null))];
 
 const coverage = (title, what, rows) => (rows.length ? T.el("section", {}, T.el("h2", {}, `${title}: ${rows.length}`), T.el("div", { class: "card" }, T.el("details", { class: "fold" }, T.el("summary", {}, `all ${T.count(rows.length, what)}`),
@@ -32,6 +45,16 @@ const machine = (run) => {
   const given = Object.fromEntries(Object.entries(run.options).filter(([, value]) => value !== "" && value !== "None"));
   const facts = { started: D.head.started, ended: D.head.ended, version: D.head.version, ...(run.shard ? { shard: run.shard } : {}), ...(run.shuffle ? { shuffle: run.shuffle } : {}), ...(run.merged.length ? { "joined from": run.merged.join(" ") } : {}) };
   return T.el("section", {}, T.el("h2", {}, "Command and machine"), T.copyable(run.command.join(" ")), T.el("div", { style: { display: "flex", flexWrap: "wrap", gap: "8px 48px", marginTop: "12px" } }, rows(facts), rows(D.head.environment), rows(run.variables), T.el("details", {}, T.el("summary", { class: "dim" }, "options"), rows(given))));
+};
+
+// Returns the color of an execution in the timeline: to ask the style for each of them takes longer than to paint.
+const colors = (style) => {
+  const known = new Map();
+  return (outcome, isOdd) => {
+    const name = outcome === "PASS" ? (isOdd ? "--line-strong" : "--faint") : { bad: "--bad", odd: "--odd", warn: "--warn", blue: "--blue" }[T.tone(outcome)] || "--faint";
+    if (!known.has(name)) known.set(name, style.getPropertyValue(name));
+    return known.get(name);
+  };
 };
 
 const timeline = (found) => {
@@ -48,12 +71,14 @@ const timeline = (found) => {
   const draw = () => {
     const width = Math.max(box.clientWidth - 28, 200), ratio = devicePixelRatio || 1, style = getComputedStyle(document.documentElement);
     canvas.width = width * ratio; canvas.height = (row(rows) + 4) * ratio; canvas.style.height = `${row(rows) + 4}px`;
-    const paint = canvas.getContext("2d"), scale = (width - left) / end;
+    const paint = canvas.getContext("2d"), scale = (width - left) / end, colorOf = colors(style);
+    let last = null;
     paint.scale(ratio, ratio); paint.font = "11px system-ui"; paint.fillStyle = style.getPropertyValue("--dim");
     for (let at = 0; at <= 5; at++) paint.fillText(T.seconds((end * at) / 5000), Math.min(left + (scale * end * at) / 5, width - 34), 10);
     if (height > 10) for (let at = 0; at < rows; at++) paint.fillText(at < gpus.length ? `GPU ${gpus[at]}` : `slot ${at - gpus.length + 1}`, 0, row(at) + height - 4);
     for (const [at, one] of places) {
-      paint.fillStyle = found.outcome[one] === "PASS" ? style.getPropertyValue(one % 2 ? "--line-strong" : "--faint") : style.getPropertyValue({ bad: "--bad", odd: "--odd", warn: "--warn", blue: "--blue" }[T.tone(found.outcome[one])] || "--faint");
+      const color = colorOf(found.outcome[one], one % 2);
+      if (color !== last) paint.fillStyle = last = color;
       paint.fillRect(left + found.begun[one] * scale, row(at), Math.max(found.ms[one] * scale - 0.5, 0.7), height);
     }
     return { scale };

@@ -45,20 +45,23 @@ T.searched = () => {
 
 T.render = () => {
   const state = T.read(location.hash);
-  const known = document.activeElement && document.activeElement.dataset ? { facet: document.activeElement.dataset.facet, value: document.activeElement.value } : {};
-  const side = T.main.querySelector(".side"), scrolled = side ? side.scrollTop : 0;
+  const focused = document.activeElement;
   if (document.activeElement !== T.search) T.search.value = state.q;
   T.clear(T.nav).append(...Object.entries(TITLES).map(([view, title]) => T.to(view === "summary" || view === "run" ? { view } : { ...state, view, id: "" }, { "aria-current": state.view === view || (state.view === "case" && view === "cases") ? "page" : null }, title)));
   T.keys = {};
   const made = state.view === "cases" ? T.casesView(state, T.filtered(state)) : state.view === "matrix" ? T.matrixView(state, T.filtered(state)) : state.view === "case" ? T.caseView(state) : state.view === "run" ? T.runView() : T.summaryView();
-  T.clear(T.main).append(...made.nodes);
+  arrangeMain(made.nodes);
   document.title = `${state.view === "case" ? state.id : TITLES[state.view]} · ${D.head.run}`;
   made.ready();
-  const now = T.main.querySelector(".side");
-  if (now && scrolled) now.scrollTop = scrolled;
-  if (known.facet && now) { const box = [...now.querySelectorAll("input")].find((one) => one.dataset.facet === known.facet && one.value === known.value); if (box) box.focus({ preventScroll: true }); }
+  if (focused && focused !== document.activeElement && T.main.contains(focused)) focused.focus({ preventScroll: true });  // a box that was moved
   T.focusList = false;
   T.renderedAt = performance.now();
+};
+
+// The filters stay where they are, with their scroll and focus, from list to list.
+const arrangeMain = (nodes) => {
+  if (nodes.length === 2 && nodes[0] === T.main.firstChild && T.main.children.length === 2) T.main.lastChild.replaceWith(nodes[1]);
+  else T.main.replaceChildren(...nodes);
 };
 
 T.pressed = (event) => {

@@ -1,0 +1,113 @@
+"""The seal: what it detects as replaced, also in modules that were sealed ahead in the zygote."""
+
+import re
+import sys
+import types
+from collections.abc import Callable
+
+import pytest
+
+from runner.worker.process import seal
+from runner.worker.process.seal import Broken, Seal
+
+SOURCE = """\
+def helper(value, scale=2): return value * scale
+def other(value): return value
+class Measure:
+    limit = 1
+    def take(self): return 1
+    @classmethod
+    def make(cls): return cls()
+    @property
+    def size(self): return 3
+TABLE = {"close": helper}
+SEEN = {}
+"""
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """A package of one module, sealed alone."""
+    made = types.ModuleType("sealed_package.measures")
+    exec(compile(SOURCE, "measures.py", "exec"), vars(made))
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    monkeypatch.setattr(seal, "_PACKAGE", "sealed_package")
+    monkeypatch.setattr(seal, "_prepared", {})
+    monkeypatch.setattr(seal, "_comparing", lambda: iter(()))
+    return made
+
+
+def replace_code(module: types.ModuleType) -> None:
+    module.other.__code__ = module.helper.__code__
+
+
+def add_member(module: types.ModuleType) -> None:
+    module.Measure.extra = lambda self: 2
+
+
+def rename_last(module: types.ModuleType) -> None:
+    """The same values in the same order, under another name."""
+    vars(module)["renamed"] = vars(module).pop("SEEN")
+
+
+CHANGES: dict[str, tuple[Callable[[types.ModuleType], object], str]] = {
+    "a function": (lambda module: setattr(module, "helper", module.other), "measures.helper"),
+    "an entry of a table": (lambda module: module.TABLE.update(close=module.other), "measures.TABLE.close"),
+    "a whole table": (lambda module: setattr(module, "TABLE", dict(module.TABLE)), "measures.TABLE"),
+    "a method": (lambda module: setattr(module.Measure, "take", lambda self: 2), "measures.Measure.take"),
+    "a class method": (lambda module: setattr(module.Measure, "make", classmethod(lambda cls: None)), "measures.Measure.make"),
+    "a property": (lambda module: setattr(module.Measure, "size", 4), "measures.Measure.size"),
+    "a constant of a class": (lambda module: setattr(module.Measure, "limit", 9), "measures.Measure.limit"),
+    "a new member": (add_member, "measures.Measure.extra"),
+    "the code of a function": (replace_code, "measures.other"),
+    "the defaults of a function": (lambda module: setattr(module.other, "__defaults__", (0,)), "measures.other"),
+    "a name that went": (rename_last, "measures.SEEN"),
+}
+
+
+@pytest.mark.parametrize("is_ahead", [False, True], ids=["sealed now", "sealed ahead"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_replaced_part_is_named(module: types.ModuleType, change: str, is_ahead: bool) -> None:
+    if is_ahead:
+        seal.prepare()
+    taken = Seal(("sealed_package",))
+    taken.check()
+    act, path = CHANGES[change]
+    act(module)
+    with pytest.raises(Broken, match=re.escape(f"code of the case replaced sealed_package.{path}:")):
+        taken.check()
+
+
+def test_a_value_that_claims_to_equal_what_it_replaced_is_found(module: types.ModuleType) -> None:
+    class Equal:
+        __hash__ = None  # type: ignore[assignment]  # as for any class with an __eq__ of its own
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    seal.prepare()
+    taken = Seal(("sealed_package",))
+    module.helper = Equal()  # type: ignore[attr-defined]  # a module has no declared members
+    with pytest.raises(Broken, match=r"measures\.helper"):
+        taken.check()
+
+
+def test_entries_of_tables_of_values_and_new_names_are_no_replacement(module: types.ModuleType) -> None:
+    seal.prepare()
+    taken = Seal(("sealed_package",))
+    module.SEEN["new"] = 1
+    module.later = 2  # type: ignore[attr-defined]  # a module has no declared members
+    taken.check()
+    assert not taken._modules[0].is_untouched()
+
+
+def test_what_changed_between_the_zygote_and_the_seal_is_sealed_as_it_is(module: types.ModuleType) -> None:
+    seal.prepare()
+    assert Seal(("sealed_package",))._modules[0] is seal._prepared[module.__name__]
+    module.helper = module.other  # hooks that the worker installs before it takes the seal
+    taken = Seal(("sealed_package",))
+    taken.check()
+    assert taken._modules[0] is not seal._prepared[module.__name__]
+    module.helper = len
+    with pytest.raises(Broken, match=r"measures\.helper"):
+        taken.check()
