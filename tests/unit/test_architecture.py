@@ -4,6 +4,7 @@ import ast
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,8 @@ MODULES = {module_name(path): path for path in sorted((ROOT / "runner").rglob("*
 
 def imports_below(node: ast.AST, module: str, functions: tuple[str, ...] = ()) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):  # most of the nodes, and none of them holds a statement
+            continue
         inner = (*functions, child.name) if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) else functions
         if isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
             continue
@@ -68,8 +71,14 @@ def imports_below(node: ast.AST, module: str, functions: tuple[str, ...] = ()) -
         yield from imports_below(child, module, inner)
 
 
-IMPORTS = [found for name, path in MODULES.items() for found in imports_below(ast.parse(path.read_text("utf-8")), name)]
-OURS = [found for found in IMPORTS if found.target.split(".")[0] == "runner"]
+@cache
+def imports() -> list[Import]:
+    return [found for name, path in MODULES.items() for found in imports_below(ast.parse(path.read_text("utf-8")), name)]
+
+
+@cache
+def ours() -> list[Import]:
+    return [found for found in imports() if found.target.split(".")[0] == "runner"]
 
 
 def room(module: str) -> str:
@@ -78,8 +87,8 @@ def room(module: str) -> str:
 
 def test_the_reader_sees_imports() -> None:
     assert len(MODULES) > 50
-    assert len(OURS) > 150
-    assert any(found.functions for found in OURS)
+    assert len(ours()) > 150
+    assert any(found.functions for found in ours())
     text = "import a\nif TYPE_CHECKING:\n    import b\ndef f():\n    class C:\n        def g(self):\n            from c.d import e\n"
     found = list(imports_below(ast.parse(text), "x"))
     assert [(one.target, one.line, one.functions) for one in found] == [("a", 1, ()), ("c.d", 7, ("f", "g"))]
@@ -87,7 +96,7 @@ def test_the_reader_sees_imports() -> None:
 
 def arrows(name: str) -> list[Import]:
     """Return the imports that lead out of a room; the package itself holds the version, and anybody may read it."""
-    return [found for found in OURS if room(found.module) == name and room(found.target) not in ("", name)]
+    return [found for found in ours() if room(found.module) == name and room(found.target) not in ("", name)]
 
 
 def test_every_room_is_in_the_table() -> None:
@@ -118,13 +127,13 @@ def test_a_room_needs_what_it_may(name: str) -> None:
 
 
 def test_only_the_program_imports_the_command_line() -> None:
-    assert not [str(found) for found in OURS if room(found.target) == "cli" and room(found.module) not in ("cli", "__main__")]
+    assert not [str(found) for found in ours() if room(found.target) == "cli" and room(found.module) not in ("cli", "__main__")]
 
 
 def test_no_module_imports_itself_through_others() -> None:
     """At module level; within functions a lazy import may close a circle."""
     edges: dict[str, set[str]] = {module: set() for module in MODULES}
-    for found in OURS:
+    for found in ours():
         if not found.functions and found.target != found.module:
             edges[found.module].add(found.target)
     done: set[str] = set()
@@ -142,14 +151,14 @@ def test_no_module_imports_itself_through_others() -> None:
 
 def test_what_costs_much_is_imported_late() -> None:
     early = [
-        str(found) for found in IMPORTS if found.target.split(".")[0] in LATE and not found.functions and room(found.module) != "worker"
+        str(found) for found in imports() if found.target.split(".")[0] in LATE and not found.functions and room(found.module) != "worker"
     ]
     assert not early, f"import these within the function that needs them: {early}"
 
 
 def test_torch_is_the_workers() -> None:
     """Besides, what an expectation measures stands beside it, and runs in the worker."""
-    places = [found for found in IMPORTS if found.target.split(".")[0] in ("torch", "triton") and room(found.module) != "worker"]
+    places = [found for found in imports() if found.target.split(".")[0] in ("torch", "triton") and room(found.module) != "worker"]
     strange = [str(found) for found in places if room(found.module) != "vocabulary" or not found.functions]
     assert not strange, f"torch belongs to runner/worker, and to functions of runner/vocabulary: {strange}"
     assert places, "no expectation measures anything: this test sees nothing"
@@ -158,7 +167,7 @@ def test_torch_is_the_workers() -> None:
 def test_what_the_runner_imports_imports_no_torch() -> None:
     """The closure of every module but the worker's own, over imports at module level."""
     edges: dict[str, list[Import]] = {module: [] for module in MODULES}
-    for found in IMPORTS:
+    for found in imports():
         if not found.functions:
             edges[found.module].append(found)
     waiting = [module for module in MODULES if room(module) != "worker"]
@@ -178,7 +187,7 @@ def test_what_the_runner_imports_imports_no_torch() -> None:
 
 def test_measuring_stands_beside_each_expectation() -> None:
     """What imports torch is measure(...) or by what it calls, never by the class that judges."""
-    for found in IMPORTS:
+    for found in imports():
         if room(found.module) == "vocabulary" and found.target.split(".")[0] == "torch":
             tree = ast.parse(MODULES[found.module].read_text("utf-8"))
             methods = [item for node in tree.body if isinstance(node, ast.ClassDef) for item in node.body]
@@ -203,7 +212,7 @@ def test_measuring_stands_beside_each_expectation() -> None:
 def test_small_rooms_need_nothing_but_the_standard_library(module: str) -> None:
     foreign = [
         str(found)
-        for found in IMPORTS
+        for found in imports()
         if found.module == f"runner.{module}" and found.target.split(".")[0] not in {*sys.stdlib_module_names, "runner"}
     ]
     assert not foreign
