@@ -79,8 +79,13 @@ class NameTables:
 
     @classmethod
     def load(cls, installed: InstalledTorch | None) -> "NameTables":
-        """Return the lookup for a torch; None means a machine without torch."""
-        return cls(installed)
+        """Return the lookup for a torch; None means a machine without torch. What was read of a release is kept for the next call."""
+        if installed is not None and not installed.is_release:
+            return cls(installed)  # of a checkout: its files can change under the same version
+        root = installed.root if installed is not None else None
+        if root not in _LOADED or _LOADED[root]._installed != installed:
+            _LOADED[root] = cls(installed)
+        return _LOADED[root]
 
     def lookup(self, kind: NameKind, name: str) -> Lookup:
         """Look a name up; results are cached."""
@@ -168,6 +173,10 @@ class NameTables:
             every = [self._source.counters()]
         spaces = {space for counters in every for space in counters}
         return {space: _united([counters[space] for counters in every if space in counters]) for space in sorted(spaces)}
+
+
+_LOADED: dict[Path | None, NameTables] = {}
+"""By the folder of the torch: ``watch`` and ``lsp`` look names up after each change of a spec, and a scan of torch takes seconds."""
 
 
 class _InstalledSource:
