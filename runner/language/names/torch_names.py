@@ -83,9 +83,11 @@ class NameTables:
         if installed is not None and not installed.is_release:
             return cls(installed)  # of a checkout: its files can change under the same version
         root = installed.root if installed is not None else None
-        if root not in _LOADED or _LOADED[root]._installed != installed:
-            _LOADED[root] = cls(installed)
-        return _LOADED[root]
+        known, tables = _LOADED.get(root, (None, None))
+        if tables is None or known != installed:
+            tables = cls(installed)
+            _LOADED[root] = (installed, tables)
+        return tables
 
     def lookup(self, kind: NameKind, name: str) -> Lookup:
         """Look a name up; results are cached."""
@@ -175,7 +177,7 @@ class NameTables:
         return {space: _united([counters[space] for counters in every if space in counters]) for space in sorted(spaces)}
 
 
-_LOADED: dict[Path | None, NameTables] = {}
+_LOADED: dict[Path | None, tuple[InstalledTorch | None, NameTables]] = {}
 """By the folder of the torch: ``watch`` and ``lsp`` look names up after each change of a spec, and a scan of torch takes seconds."""
 
 
