@@ -300,11 +300,10 @@ _OF_SPECS = {"validate": _validate, "list": _list, "run": _run, "explain": _expl
 
 def parse(argv: Sequence[str] | None = None) -> "tuple[str, Options]":
     """Return the name of the command and its options; raise ``SystemExit`` for ``--help`` and for wrong usage."""
-    from runner.core.options import OPTIONS
-
     words = sys.argv[1:] if argv is None else argv
-    named = words[0] if words and words[0] in OPTIONS else ""
-    arguments = vars(parser(named).parse_args(words))
+    is_command = bool(words) and any(words[0] in names for names in help_pages.GROUPS.values())
+    arguments = vars(parser(words[0] if is_command else "").parse_args(words))
+    from runner.core.options import OPTIONS
 
     command = arguments.pop("command")
     build: Callable[..., Options] = OPTIONS[command]

@@ -18,6 +18,7 @@ def test_every_command_is_in_one_group_and_has_examples() -> None:
     assert OTHERS not in groups_of(commands())
     named = [name for names in GROUPS.values() for name in names]
     assert len(named) == len(set(named))
+    assert set(named) == set(commands()), "the parser of one command is made by these names"
     assert set(commands()) - {"repro"} <= EXAMPLES.keys()
 
 
