@@ -1,12 +1,14 @@
 """Zygotes that begin as forks of a process that has imported torch already, for tests in which torch is not what is tested.
 
-Importing torch takes five seconds of a core, and each run starts a zygote that imports it. A run with the variable ``SERVER``
-starts its zygote as ever. In that process ``site/sitecustomize.py`` sends its arguments, environment and descriptors to the server of
-this test session, waits, and ends as the fork ended. Everything else of the run is real: its process, its workers, its signals.
-The server refuses an environment in which torch would behave differently (``server.py``); the zygote then imports torch itself.
+Importing torch takes five seconds of a core, the first compile two more, and each run starts a zygote that does both. A run with the
+variable ``SERVER`` starts its zygote as ever. In that process ``site/sitecustomize.py`` sends its arguments, environment and descriptors
+to the server of this test session, waits, and ends as the fork ended. Everything else of the run is real: its process, its workers, its
+signals. The server refuses an environment in which torch would behave differently (``server.py``); the zygote then imports torch itself.
+A folder that plants faults or mutants (``PLANTERS``) is used by the fork too.
 
-Three things differ: what torch computes from variables when it is imported is the server's; /proc shows the server's variables for the
-zygote and its workers; the zygote is no child of the run. Tests of any of these use ``environment`` and not ``prestarted``.
+Three things differ: what torch computes from variables when it is imported, or first compiles, is the server's; /proc shows the server's
+variables for the zygote and its workers; the zygote is no child of the run. Tests of any of these use ``environment`` and not
+``prestarted``.
 """
 
 import atexit

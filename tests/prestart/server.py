@@ -1,4 +1,4 @@
-"""``python -m tests.prestart.server ADDRESS PARENT``: imports torch once, then forks a zygote for each process that asks for one."""
+"""``python -m tests.prestart.server ADDRESS PARENT``: imports torch and warms up once, then forks a zygote for each that asks for one."""
 
 import contextlib
 import importlib
@@ -160,18 +160,24 @@ def _take(descriptors: list[int], control: int) -> None:
 
 
 def main() -> None:
-    """Bind at once, so that who asks can wait; then import what a zygote imports, and serve."""
+    """Bind at once, so that who asks can wait; then import what a zygote imports, warm up, and serve."""
     from runner.worker.process import entry
 
     entry.follow(int(sys.argv[2]))
     server = Server(sys.argv[1])
     import torch
 
+    from runner.worker.process import warming
     from runner.worker.torch_compat import imports
 
     torch.set_num_threads(1)
     imports.import_inductor()
-
+    # the warm-up of each fork then takes a quarter of the time; where it fails, that of the fork says why
+    with imports.without_devices():
+        warming.compile_something("cpu", with_gradients=not imports.is_built_for_gpus())
+    # a fork imports what runs cases itself: something that plants faults is called then
+    assert "runner.worker.case.case" not in sys.modules
+    warming.freeze()
     server.run()
 
 
