@@ -70,7 +70,7 @@ def warm(kinds: list[str]) -> float:
     begin = time.perf_counter()
     import torch
 
-    from runner.worker.process import seal, warming
+    from runner.worker.process import warming
     from runner.worker.torch_compat import imports, math_library
 
     torch.set_num_threads(1)
@@ -88,7 +88,6 @@ def warm(kinds: list[str]) -> float:
         with imports.without_devices():
             imports.import_for_gpus()
             warming.trace_something()
-    seal.make()
     warming.freeze()
     return time.perf_counter() - begin
 
