@@ -90,7 +90,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 raise pytest.UsageError(f"{item.nodeid}: give a reason: @pytest.mark.nightly(reason=...)")
     if hasattr(config, "workerinput"):
         places = {f"test_{name}": place for place, name in enumerate(LONGEST_FIRST)}
-        items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+        items.sort(key=lambda item: (places.get(item.path.stem, len(places)), item.path.parts))
+
+
+class _FromTheLast(pytest.Dir):
+    """A folder whose files are collected from the last to the first."""
+
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        yield from reversed(list(super().collect()))
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Dir | None:
+    """Let every second worker collect from the last file on: in a new clone, two then do not compile the same file at the same time.
+
+    ``pytest_collection_modifyitems`` gives all of them the same order.
+    """
+    worker = getattr(parent.config, "workerinput", {}).get("workerid", "gw0")
+    return _FromTheLast.from_parent(parent, path=path) if int(worker.removeprefix("gw")) % 2 else None
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes import prestarted
 from tests.faults.catalogue import CATALOGUE, FAULTS, IN_CI
 from tests.faults.running import RED, Sighting, Trial, cpu_cases, matching, sightings
 
@@ -33,7 +34,7 @@ def table(request: pytest.FixtureRequest, cases: dict[str, Path], tmp_path_facto
     selected = {item.callspec.params["name"] for item in mine}
     globs = [(name, glob) for name in FAULTS if name in selected for glob in (*FAULTS[name].seen_by, FAULTS[name].spares)]
     trials = list(dict.fromkeys(Trial(name, case_id) for name, glob in globs for case_id in matching(glob, cases)))
-    found = sightings(trials, cases, tmp_path_factory.mktemp("faults"), jobs=2)
+    found = sightings(trials, cases, tmp_path_factory.mktemp("faults"), jobs=2, start=prestarted)
     return {sighting.trial: sighting for sighting in found}
 
 

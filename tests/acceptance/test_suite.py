@@ -1,7 +1,7 @@
 """What the README's first command runs: each shipped case that this machine can run passes, and no case is left out in silence.
 
-CI installs once and runs the tests alone, so this is where it runs the shipped specs: all but those tagged ``slow``, about half of the
-cases that a machine without a GPU can run. A nightly test runs the other half. It is the longest test by far: it is begun first, beside
+CI installs once and runs the tests alone, so this is where it runs the shipped specs: all but those tagged ``slow``, about 40 % of the
+cases that a machine without a GPU can run. A nightly test runs the others. It is the longest test by far: it is begun first, beside
 the other tests, and leaves them the other cores. ``SUITE_REPORT`` names a second file for its JUnit report.
 """
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.timeout(2400)]
 
 
 SLOW = "slow"
-"""The tag of specs of which a case takes a core for 1.5 s or more; the cheapest ten cases of an area stay without it."""
+"""The tag of specs of which a case takes a core for 1.5 s or more; the cheapest five cases of an area stay without it."""
 
 COVERED_BESIDE = {
     ("step", "aot"): "tests/acceptance/test_words.py",
@@ -104,17 +104,17 @@ def test_every_case_passes_or_fails_as_its_waiver_says(suite: Ran) -> None:
 def test_every_case_that_is_listed_as_available_was_executed(suite: Ran) -> None:
     listed = [(case, found) for case, found in usual_cases() if SLOW not in case.tags]
     executed = {name for name, result in suite.results.items() if result.outcome.is_executed}
-    assert len(executed) > 90
+    assert len(executed) > 75
     assert names(case for case, found in listed if found is Availability.YES) <= executed
     assert not executed & names(case for case, found in listed if found is Availability.NO)
     assert set(suite.results) == names(case for case, _ in listed)
 
 
-def test_each_area_keeps_ten_cases_that_are_not_slow() -> None:
+def test_each_area_keeps_five_cases_that_are_not_slow() -> None:
     slow, others = (Counter(case.area for case in cases_here(slow=slow)) for slow in (True, False))
     assert slow
     for area in slow | others:
-        assert others[area] >= (10 if slow[area] + others[area] >= 10 else 2), area
+        assert others[area] >= (5 if slow[area] + others[area] >= 5 else 2), area
 
 
 def test_what_slow_cases_use_is_used_by_others_too() -> None:
@@ -123,7 +123,7 @@ def test_what_slow_cases_use_is_used_by_others_too() -> None:
     assert [place for place in COVERED_BESIDE.values() if not (ROOT / place).is_file()] == []
 
 
-@pytest.mark.nightly(reason="two thirds of the suite's time; the other test always runs at least ten cases of each area that has them")
+@pytest.mark.nightly(reason="four fifths of the suite's time; the other test always runs at least five cases of each area that has them")
 def test_every_slow_case_passes_or_fails_as_its_waiver_says(tmp_path_factory: pytest.TempPathFactory) -> None:
     slow = ran(tmp_path_factory, SLOW)
     assert ({name: result.reason for name, result in slow.results.items() if result.outcome.is_failure}, slow.code) == ({}, 0), slow.stdout

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from runner.core.outcomes import Outcome
+from tests.fakes import prestarted
 from tests.mutants.named import Caught, in_ci, missing, torch_version
 from tests.mutants.operators import Mutant
 from tests.mutants.running import Tried, cases_of, tried
@@ -30,7 +31,7 @@ def outcomes(found: Mapping[Caught, Mutant], tmp_path_factory: pytest.TempPathFa
     cases = cases_of(["cpu"])
     wanted = {mutant: [caught.case] for caught, mutant in found.items()}
     alone: dict[str, Outcome] = {}
-    done = tried(wanted, cases, tmp_path_factory.mktemp("mutants"), jobs=2, alone=alone)
+    done = tried(wanted, cases, tmp_path_factory.mktemp("mutants"), jobs=2, alone=alone, start=prestarted)
     return {one.mutant: one for one in done}, alone
 
 

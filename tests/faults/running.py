@@ -4,7 +4,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,11 +83,18 @@ def runs_of(trials: Iterable[Trial]) -> list[dict[str, str]]:
     return rounds
 
 
-def sightings(trials: Sequence[Trial], cases: Mapping[str, Path], folder: Path, *, jobs: int = 2) -> Iterator[Sighting]:
+def sightings(
+    trials: Sequence[Trial],
+    cases: Mapping[str, Path],
+    folder: Path,
+    *,
+    jobs: int = 2,
+    start: Callable[..., dict[str, str]] = environment,
+) -> Iterator[Sighting]:
     """Run all trials in one run below ``folder``, and yield what became of each.
 
     A run has each case once. Each round of trials therefore has a copy of its specs, in a folder of its own that its ids begin with: one
-    zygote serves them all.
+    zygote serves them all. ``start`` returns the variables of the run.
     """
     assigned: dict[str, Trial] = {}
     for number, faults in enumerate(runs_of(trials)):
@@ -95,7 +102,7 @@ def sightings(trials: Sequence[Trial], cases: Mapping[str, Path], folder: Path, 
             copy_spec(cases[case_id], folder / "specs" / str(number))
             assigned[f"{number}/{case_id}"] = Trial(fault, case_id)
     if assigned:
-        yield from _run(assigned, folder, jobs)
+        yield from _run(assigned, folder, jobs, start)
 
 
 def copy_spec(spec: Path, target: Path) -> None:
@@ -116,11 +123,11 @@ def shipped_waivers(folder: Path) -> Path:
     return file
 
 
-def _run(assigned: Mapping[str, Trial], folder: Path, jobs: int) -> Iterator[Sighting]:
+def _run(assigned: Mapping[str, Trial], folder: Path, jobs: int, start: Callable[..., dict[str, str]]) -> Iterator[Sighting]:
     plan = folder / "faults.json"
     plan.write_text(json.dumps({case_id: trial.fault for case_id, trial in assigned.items()}, indent=1), "utf-8")
-    variables = environment(PLANTED_FAULTS=str(plan))
-    variables["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).with_name("site")), variables["PYTHONPATH"]])
+    path = os.pathsep.join([str(Path(__file__).with_name("site")), environment()["PYTHONPATH"]])
+    variables = start(PLANTED_FAULTS=str(plan), PYTHONPATH=path)
     selection = [word for case_id in assigned for word in ("--select", case_id)]
     options = ["--waivers", shipped_waivers(folder), "--jobs", jobs, "--out", folder / "out"]
     done = program("run", folder / "specs", *selection, *options, env=variables, timeout=SECONDS_PER_CASE * len(assigned))

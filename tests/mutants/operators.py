@@ -78,7 +78,11 @@ def mutated(source: str, number: int, expected: tuple[str, int] | None = None) -
 
     ``expected`` is the kind and the line that the change must have: numbers differ where the operators or the source changed.
     """
-    tree = ast.parse(source)
+    return mutated_tree(ast.parse(source), number, expected)
+
+
+def mutated_tree(tree: ast.Module, number: int, expected: tuple[str, int] | None = None) -> ast.Module:
+    """Make one change in a tree, and return it: what ``mutated`` does, for a tree that is used once."""
     for place, (kind, _, line, change) in enumerate(_sites(tree)):
         if place == number:
             if expected not in (None, (kind, line)):

@@ -3,6 +3,7 @@
 Each live function whose code is that of the mutated one gets the mutated code: references, decorators and closures stay what they are.
 """
 
+import ast
 import gc
 import importlib
 import importlib.util
@@ -10,12 +11,12 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from tests.mutants.operators import mutated, only
+from tests.mutants.operators import mutated_tree, only
 
 NOTES = "planted-mutant"
 """The file in a case's folder: there when its mutant was planted in at least one function."""
@@ -28,16 +29,28 @@ def plant(module: str, number: int, function: str, folder: Path, expected: tuple
     """Give every live copy of the function the mutated code, and write how many there were."""
     found = importlib.import_module(module)
     file = str(found.__file__)
-    code = compile(only(mutated(Path(file).read_text("utf-8"), number, expected), function), file, "exec", dont_inherit=True)
+    tree = _parsed.pop(module, None) or ast.parse(Path(file).read_text("utf-8"))
+    code = compile(only(mutated_tree(tree, number, expected), function), file, "exec", dont_inherit=True)
     made = {(one.co_qualname, one.co_firstlineno): one for one in _codes(code)}
     changed = 0
-    for live in _functions(file, function):
+    for live in _functions(found, file, function):
         other = made.get((live.__code__.co_qualname, live.__code__.co_firstlineno))
         if other is not None and other.co_freevars == live.__code__.co_freevars:
             live.__code__ = other
             changed += 1
     if changed:
         (folder / NOTES).write_text(str(changed), "ascii")
+
+
+_parsed: dict[str, ast.Module] = {}
+
+
+def parse_before_forks(modules: Iterable[str]) -> None:
+    """In a zygote: parse modules once for all of its workers, each of which changes its own copy."""
+    for module in modules:
+        spec = importlib.util.find_spec(module)
+        assert spec is not None
+        _parsed[module] = ast.parse(Path(str(spec.origin)).read_text("utf-8"))
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -47,12 +60,15 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(constant)
 
 
-def _functions(file: str, function: str) -> list[FunctionType]:
-    """Return the live functions of a file whose qualified name is this one, or begins with it (functions inside of it)."""
-    gc.unfreeze()  # the zygote froze its heap, and get_objects leaves out what is frozen
+def _functions(module: ModuleType, file: str, function: str) -> list[FunctionType]:
+    """Return the live functions of a file whose qualified name is this one, or begins with it (functions inside of it).
+
+    A function holds the names of its module. A list of all objects would copy each page that the worker shares with the zygote.
+    """
+    gc.unfreeze()  # the zygote froze its heap, and get_referrers leaves out what is frozen
     found = [
         one
-        for one in gc.get_objects()
+        for one in gc.get_referrers(vars(module))
         if type(one) is FunctionType
         and one.__code__.co_filename == file
         and (one.__code__.co_qualname == function or one.__code__.co_qualname.startswith(f"{function}.<locals>."))

@@ -3,7 +3,7 @@
 import json
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -125,18 +125,25 @@ def reached(mutants: Iterable[Mutant], lines: Executed) -> dict[Mutant, list[str
 
 
 def tried(
-    wanted: Mapping[Mutant, Sequence[str]], cases: Mapping[str, Path], folder: Path, *, jobs: int, alone: dict[str, Outcome] | None = None
+    wanted: Mapping[Mutant, Sequence[str]],
+    cases: Mapping[str, Path],
+    folder: Path,
+    *,
+    jobs: int,
+    alone: dict[str, Outcome] | None = None,
+    start: Callable[..., dict[str, str]] = environment,
 ) -> Iterator[Tried]:
     """Run each mutant under its cases, all in one run, and yield what came of each mutant.
 
-    ``alone`` takes the outcome of each case in the same run without a mutant.
+    ``alone`` takes the outcome of each case in the same run without a mutant. ``start`` returns the variables of the run.
     """
     by_name = {mutant.name: mutant for mutant in wanted}
     trials = [Trial(mutant.name, case_id) for mutant, ids in wanted.items() for case_id in ids]
     planned = {f"{number}/{case}": Trial(fault, case) for number, one in enumerate(runs_of(trials)) for case, fault in one.items()}
     plain = {f"plain/{case_id}": case_id for ids in wanted.values() for case_id in ids} if alone is not None else {}
     planted = {name: (m.module, m.number, m.function, m.kind, m.line) for name, trial in planned.items() for m in [by_name[trial.fault]]}
-    results = _run({"cases": planted}, {**plain, **{name: trial.case_id for name, trial in planned.items()}}, cases, folder, jobs)
+    assigned = {**plain, **{name: trial.case_id for name, trial in planned.items()}}
+    results = _run({"cases": planted}, assigned, cases, folder, jobs, start=start)
     if alone is not None:
         alone.update({case_id: results[name].outcome for name, case_id in plain.items()})
     outcomes: dict[str, dict[str, Outcome]] = defaultdict(dict)
@@ -194,15 +201,16 @@ def _run(
     folder: Path,
     jobs: int,
     limit: int = SECONDS_PER_CASE,
+    start: Callable[..., dict[str, str]] = environment,
 ) -> Mapping[str, CaseResult]:
     """Run the assigned cases, each from a copy of its spec below the number that its name begins with, and return their results."""
     for name, case_id in assigned.items():
         copy_spec(cases[case_id], folder / "specs" / name.partition("/")[0])
     plan = folder / "mutants.json"
     plan.write_text(json.dumps(wanted, indent=1), "utf-8")
-    variables = environment(PLANTED_MUTANTS=str(plan))
+    path = os.pathsep.join([str(SITE), environment()["PYTHONPATH"]])
+    variables = start(PLANTED_MUTANTS=str(plan), PYTHONPATH=path)
     reused = ["--object-cache", os.environ[OBJECTS]] if os.environ.get(OBJECTS) else []
-    variables["PYTHONPATH"] = os.pathsep.join([str(SITE), variables["PYTHONPATH"]])
     if variables.get(QUICK):
         variables["PATH"] = os.pathsep.join([str(SITE.with_name("compiler")), variables["PATH"]])
     selection = [word for name in assigned for word in ("--select", name)]

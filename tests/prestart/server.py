@@ -5,6 +5,7 @@ import functools
 import importlib
 import json
 import os
+import runpy
 import selectors
 import shutil
 import signal
@@ -41,6 +42,10 @@ _OWN = ("TORCH_CONFORMANCE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 """How those begin that the runner alone reads, or torch each time anew."""
 
 
+PLANTERS = tuple(str(SITE.parents[1] / name / "site") for name in ("faults", "mutants"))
+"""Folders whose ``sitecustomize`` plants something before a worker's case, which needs no other torch."""
+
+
 def refusal(wanted: Mapping[str, str], here: Mapping[str, str]) -> str:
     """Return why torch would be another one under these variables; empty when it would not."""
     for name in sorted((wanted.keys() | here.keys()) - set(wanted.get(UNREAD, "").split())):
@@ -50,7 +55,7 @@ def refusal(wanted: Mapping[str, str], here: Mapping[str, str]) -> str:
     # the first folder names the package, which is the server's too
     if _compiler(wanted) != _compiler(here):
         return f"g++ is {_compiler(wanted)}, and {_compiler(here)} in the server"
-    strange = [folder for folder in _folders(wanted)[1:] if folder not in {*ours, str(SITE)}]
+    strange = [folder for folder in _folders(wanted)[1:] if folder not in {*ours, str(SITE), *PLANTERS}]
     return f"{strange[0]} is on PYTHONPATH" if strange else ""
 
 
@@ -153,6 +158,7 @@ def become(request: Mapping[str, Any], descriptors: list[int]) -> NoReturn:
         sys.path[:] = [*_folders(os.environ), *(entry for entry in sys.path if entry and os.path.abspath(entry) not in before)]
         os.chdir(request["folder"])
         tempfile.tempdir = None
+        runpy.run_path(str(SITE / "sitecustomize.py"))  # and what it stands in front of
         sys.argv = [request["module"], arguments[0], str(os.getppid()), *arguments[2:]]
         module = importlib.import_module(request["module"])
         if hasattr(module, "warm"):

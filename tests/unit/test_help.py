@@ -18,6 +18,7 @@ def test_every_command_is_in_one_group_and_has_examples() -> None:
     assert OTHERS not in groups_of(commands())
     named = [name for names in GROUPS.values() for name in names]
     assert len(named) == len(set(named))
+    assert set(named) == set(commands()), "the parser of one command is made by these names"
     assert set(commands()) - {"repro"} <= EXAMPLES.keys()
 
 
@@ -49,3 +50,15 @@ def test_a_command_shows_its_examples(capsys: pytest.CaptureFixture[str], monkey
     with pytest.raises(SystemExit, match="0"):
         parse(["run", "--help"])
     assert examples_of("run") in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", commands())
+def test_the_parser_of_one_command_says_what_the_parser_of_all_says(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for made in (parser(), parser(name)):
+        for words in ([name, "--help"], [name, "--no-such-option"], [name, "a", "b", "c", "d", "--no-such-option"]):
+            with pytest.raises(SystemExit):
+                made.parse_args(words)
+            said.append(capsys.readouterr())
+    assert said[:3] == said[3:]
+    assert all(shown.out or shown.err for shown in said)

@@ -52,7 +52,7 @@ def _mutations_of_one(value: Any) -> Iterator[Any]:
 
 DOCUMENTS = _documents()
 
-SAMPLE = 20
+SAMPLE = 10
 """About as many mutations of one document are compared by every run of the tests; the nightly tests compare more."""
 
 

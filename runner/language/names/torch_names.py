@@ -81,8 +81,15 @@ class NameTables:
 
     @classmethod
     def load(cls, installed: InstalledTorch | None) -> "NameTables":
-        """Return the lookup for a torch; None means a machine without torch."""
-        return cls(installed)
+        """Return the lookup for a torch; None means a machine without torch. What was read of a release is kept for the next call."""
+        if installed is not None and not installed.is_release:
+            return cls(installed)  # of a checkout: its files can change under the same version
+        root = installed.root if installed is not None else None
+        known, tables = _LOADED.get(root, (None, None))
+        if tables is None or known != installed:
+            tables = cls(installed)
+            _LOADED[root] = (installed, tables)
+        return tables
 
     def lookup(self, kind: NameKind, name: str) -> Lookup:
         """Look a name up; results are cached."""
@@ -173,6 +180,10 @@ class NameTables:
             every = [self._source.counters()]
         spaces = {space for counters in every for space in counters}
         return {space: _united([counters[space] for counters in every if space in counters]) for space in sorted(spaces)}
+
+
+_LOADED: dict[Path | None, tuple[InstalledTorch | None, NameTables]] = {}
+"""By the folder of the torch: ``watch`` and ``lsp`` look names up after each change of a spec, and a scan of torch takes seconds."""
 
 
 class _InstalledSource:

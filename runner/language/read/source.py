@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -41,8 +42,9 @@ def read_partly(path: Path, kind: Kind = SPEC, content: bytes | None = None) -> 
     Diagnostics of a file that is not of the expected kind quote nothing. ``content`` is parsed in the place of the file's bytes.
     """
     data = read_bytes(path, article=kind.article) if content is None else content
+    parse_file = _parse if kind is SPEC else _parse_once
     try:
-        document = _parse(_decode(path, data, kind.article), path=path, content=data, kind=kind)
+        document = parse_file(_decode(path, data, kind.article), path=path, file=shown_path(path), content=data, kind=kind)
     except InvalidSpecs as error:
         if recognised(path, data, kind):
             raise
@@ -114,15 +116,14 @@ def _decode(path: Path, data: bytes, article: str) -> str:
 
 def parse(text: str, *, path: Path, content: bytes = b"", kind: Kind = SPEC) -> Document:
     """Parse YAML text of the file ``path``; raise ``InvalidSpecs`` with a diagnostic for each problem."""
-    document = _parse(text, path=path, content=content, kind=kind)
+    document = _parse(text, path=path, file=shown_path(path), content=content, kind=kind)
     if document.problems:
         raise InvalidSpecs(document.problems)
     return document
 
 
-def _parse(text: str, *, path: Path, content: bytes, kind: Kind) -> Document:
-    """Parse as far as possible."""
-    file = shown_path(path)
+def _parse(text: str, *, path: Path, file: str, content: bytes, kind: Kind) -> Document:
+    """Parse as far as possible. ``file`` is the path in messages."""
     foreign = FOREIGN_BREAK.search(text)
     if foreign is not None:
         # libyaml counts these as line ends, as in YAML 1.1: all later positions would be wrong
@@ -148,6 +149,11 @@ def _parse(text: str, *, path: Path, content: bytes, kind: Kind) -> Document:
         unread=tuple(builder.unread),
         is_whole=builder.is_whole,
     )
+
+
+_parse_once = lru_cache(maxsize=16)(_parse)
+"""Backends, waivers and defaults are read for each check of a spec: ``watch`` and ``lsp`` check again and again. The content is part of
+the key, so that a changed file is parsed anew."""
 
 
 def _events(text: str) -> Iterator[Any]:

@@ -9,11 +9,13 @@ from pathlib import Path
 
 
 def plant_before(run):
-    def planted(plan_file, *rest):
-        from tests.mutants.planting import note_lines, plant, write_lines
+    from tests.mutants.planting import note_lines, parse_before_forks, plant, write_lines
 
+    wanted = json.loads(Path(os.environ["PLANTED_MUTANTS"]).read_text("utf-8"))
+    parse_before_forks({module for module, *_ in wanted.get("cases", {}).values()})
+
+    def planted(plan_file, *rest):
         plan = json.loads(Path(plan_file).read_bytes())
-        wanted = json.loads(Path(os.environ["PLANTED_MUTANTS"]).read_text("utf-8"))
         mutant = wanted.get("cases", {}).get(plan["id"])
         if mutant is not None:
             module, number, function, kind, line = mutant
