@@ -83,7 +83,13 @@ def start(cases: int) -> dict[str, float]:
             (Path(folder) / f"spec-{number}.yaml").write_text(SPEC.format(a=axis, b=axis))
         environ = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.fleet", "--child"], cwd=folder, env=environ, capture_output=True, text=True, check=False
+            [sys.executable, "-m", "benchmarks.fleet", "--child"],
+            cwd=folder,
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=1800,
         )
     assert done.returncode == 0, done.stderr
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])

@@ -3,7 +3,7 @@
 ``watch`` clears every other cache before each try, so that it reads files as a new process would (``run/watching/machine_state``).
 """
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 _MARK = "lasts_as_long_as_the_program"
 
@@ -16,6 +16,6 @@ def lasting(cached: Cached) -> Cached:
     return cached
 
 
-def is_lasting(cached: Any) -> bool:
+def is_lasting(cached: object) -> bool:
     """Whether a cache is marked."""
     return getattr(cached, _MARK, False) is True

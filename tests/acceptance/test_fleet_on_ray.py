@@ -154,7 +154,7 @@ def wait_for_cases(run: Path, count: int, process: "subprocess.Popen[str]") -> N
     """Wait until so many cases were given to nodes; canaries have folders too."""
     until = time.monotonic() + 300
     while len(list(run.glob("cases/*/observation.json"))) < count:
-        assert process.poll() is None, process.communicate()[0]
+        assert process.poll() is None, process.communicate(timeout=10)[0]
         assert time.monotonic() < until
         time.sleep(0.1)
 

@@ -108,6 +108,7 @@ def test_help_imports_next_to_nothing(program: Program) -> None:
         "runner.cli",
         "runner.cli.author_options",
         "runner.cli.export_options",
+        "runner.cli.fleet_options",
         "runner.cli.help_pages",
         "runner.cli.ledger_options",
         "runner.cli.option_types",

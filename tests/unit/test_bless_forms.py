@@ -44,7 +44,7 @@ def blessed(runs: Runs, bless: Bless, text: str) -> tuple[str, str]:
     assert runs.record("a", lambda case: misses(2)) == 1
     _, patch, said = bless("a")
     if patch:
-        done = subprocess.run(["git", "apply", "-"], input=patch.encode(), capture_output=True, check=False)
+        done = subprocess.run(["git", "apply", "-"], input=patch.encode(), capture_output=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
     return runs.spec.read_bytes().decode(), said
 

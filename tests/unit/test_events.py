@@ -2,7 +2,7 @@
 
 import errno
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -23,7 +23,10 @@ from runner.report.table import REPORTERS, Reporter
 from runner.run import execution
 from runner.run.activity import ActivityEvents
 from runner.run.results import result_of_unrun
+from runner.system import availability
+from runner.system.availability import Verdict
 from runner.system.capabilities import Machine
+from runner.system.installed_torch import facts_of_files, installed_torch
 from tests.conftest import GOOD
 from tests.results import as_outcome
 
@@ -55,6 +58,9 @@ class Runner:
 
     play: Play
     warnings = ("something is slow",)
+    notes = ()
+    unrun: Mapping[str, str] = {}
+    checks_machine = True
 
     def __init__(
         self,
@@ -68,10 +74,17 @@ class Runner:
         scheduling: object,
         recorded: object,
         executors: object,
+        sharing: object,
     ) -> None:
         self._machine = machine
         self._number = 0
         self.folder = folder.path
+
+    def facts_of_files(self) -> Mapping[str, str]:
+        return facts_of_files(installed_torch())
+
+    def verdict_of(self, case: Case, machine: Machine) -> Verdict:
+        return availability.of_case(case, machine)
 
     def __enter__(self) -> "Runner":
         return self

@@ -249,6 +249,7 @@ def test_problems_of_a_lab_have_positions(here: Path, text: str, problem: str) -
         (["--executor", "ray"], "--executor ray: which cluster?"),
         (["--address", "a:1"], "--address has no effect with --executor local"),
         (["--lab", "lab.yaml"], "--lab has no effect with --executor local"),
+        (["--executor", "ray", "--address", "a:1", "--isolation", "auto"], "--executor ray with --isolation auto"),
     ],
 )
 def test_options_of_a_fleet_that_contradict_each_other(

@@ -69,7 +69,7 @@ class _Peer:
         self._is_closing.set()
         self._outgoing.put(None)
 
-    def join(self) -> None:
+    def wait_for_end(self) -> None:
         """Wait for its end, within a time limit."""
         self._thread.join(_STOP_SECONDS)
 
@@ -181,7 +181,7 @@ class Gateway:
         for peer in self._peers.values():
             peer.close()
         for peer in self._peers.values():
-            peer.join()
+            peer.wait_for_end()
 
     def _obey(self, ray: Ray, relay_class: Ray, frame: Frame) -> None:
         order, key = frame.message, str(frame.message.get("key", ""))

@@ -64,8 +64,9 @@ class Drafting:
         if not calls:
             raise NotCarried("no call of a compiled function was understood")
         self._inputs.halves = self._halves()
-        others = [step.values for step in calls[1:] if not _same(step.values, calls[0].values)]
-        self._inputs.share([calls[0].values, *others, *self._expected()])
+        first = calls[0].values
+        others = [step.values for step in calls[1:] if not _same(step.values, first)]
+        self._inputs.share([first, *others, *self._expected()])
         for step in calls:
             self._target(step)
         _name_results(reading, self._expected())
@@ -214,9 +215,7 @@ class Drafting:
 
     def _assembled(self, steps: list[dict[str, Any]], inputs: list[Any], calls: list[Step]) -> dict[str, Any]:
         reading = self._reading
-        config: dict[str, dict[str, Any]] = {section: dict(options) for section, options in reading.config.items()}
-        for section, options in (reading.block_configs[0] if reading.block_configs else {}).items():
-            config.setdefault(section, {}).update(options)
+        config = _config_of(reading)
         config = {section: {name: self._option(value) for name, value in options.items()} for section, options in config.items()}
         matrix = {name: values for name, values in reading.matrix.items() if not name.startswith(" ")}
         compile_options = {name: value for name, value in (reading.matrix.get(" compile") or [{}])[0].items() if name != COUNTED}
@@ -244,6 +243,14 @@ class Drafting:
         if len(steps) == 1 and list(steps[0]) == ["call", "expect"] and not steps[0]["call"]:
             return {**spec, "expect": steps[0]["expect"]}
         return {**spec, "steps": steps}
+
+
+def _config_of(reading: Reading) -> dict[str, dict[str, Any]]:
+    """Return the options of the test, and those of its first block with options of its own."""
+    config: dict[str, dict[str, Any]] = {section: dict(options) for section, options in reading.config.items()}
+    for section, options in (reading.block_configs[0] if reading.block_configs else {}).items():
+        config.setdefault(section, {}).update(options)
+    return config
 
 
 def summary(reading: Reading) -> str:

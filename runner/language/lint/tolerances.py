@@ -22,20 +22,19 @@ OVER_OBSERVED = 100
 def loose_tolerance(scene: Scene) -> Iterator[Finding]:
     """Yield tolerances far above the default of every dtype of the case, of which neither a covered test nor a comment says why."""
     for spec in scene.specs:
-        found: dict[tuple[int, int], tuple[Expected, float, tuple[str, ...]]] = {}
+        found: dict[tuple[int, int], tuple[Expected, float, tuple[str, ...], str]] = {}
         for case, expected in ((one, judged) for one in spec.cases for step in one.steps for judged in step.expectations):
             if isinstance(expected.check, Close):
                 dtypes = _dtypes(case)
                 times = _times(expected, dtypes)
                 place = (expected.position.line, expected.position.column)
-                if times > OVER_DEFAULT and times > found.get(place, (None, 0.0, ()))[1]:
-                    found[place] = (expected, times, dtypes)
+                if times > OVER_DEFAULT and times > found.get(place, (None, 0.0))[1]:
+                    found[place] = (expected, times, dtypes, _word(expected.check))
         if not found or _has_origin(spec):
             continue
         reasons = _lines_with_reasons(spec)
-        for expected, times, dtypes in found.values():
+        for expected, times, dtypes, word in found.values():
             if expected.position.line not in reasons:
-                word = _word(expected.check)
                 default = "the factor of close" if word == "factor" else " and ".join(dtypes)
                 message = f"the tolerance is {times:.0f} times the default of {default}, and nothing says why"
                 hint = f"remove {word}, so that errors are compared with eager's own; or say the reason in a comment"
@@ -64,7 +63,7 @@ _EPSILON = {
 """A unit in the last place of one."""
 
 
-def _word(check: Any) -> str:
+def _word(check: Close) -> str:
     """Return the keys that a tolerance is given by."""
     return "factor" if check.factor is not None else "ulp" if check.ulp is not None else "atol and rtol"
 

@@ -5,10 +5,9 @@ not import torch, and reads nothing before the first lookup.
 """
 
 import argparse
-import difflib
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from functools import cached_property
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.core.diagnostics import UsageError, did_you_mean, one_of, unknown
+from runner.language.names._counter_hints import counter_hint, likely_typo
 from runner.language.names._name_table import CounterNames, Names
 from runner.language.names._scan_types import KINDS, fits, shown
 from runner.language.names._source_state import source_state
@@ -161,9 +161,9 @@ class NameTables:
         if fit is Fit.NAME:
             return ""
         if fit is Fit.PATTERN:
-            return _likely_typo(name, self._every_counter())
+            return likely_typo(name, self._every_counter())
         if kind is NameKind.COUNTER:
-            return _counter_hint(name, self._every_counter(), self._every_name(NameKind.METRIC))
+            return counter_hint(name, self._every_counter(), self._every_name(NameKind.METRIC))
         if kind is NameKind.METRIC:
             return did_you_mean(name, sorted(self._every_name(kind)))
         return _option_hint(kind, name, {other: self._every_name(other) for other in _OPTIONS})
@@ -282,47 +282,6 @@ def _option_hint(kind: NameKind, name: str, options: Mapping[NameKind, frozenset
     tail = name.rpartition(".")[2]
     same = sorted(option for option in own if option.rpartition(".")[2] == tail)
     return did_you_mean(name, same, cutoff=0.0) or did_you_mean(name, sorted(own))
-
-
-def _counter_hint(name: str, counters: Mapping[str, CounterNames], metrics: Iterable[str]) -> str:
-    space, _, bare = name.partition(".")
-    if not bare and space in counters:
-        return f"'{space}' is a namespace: write {space}.NAME"
-    if not bare and name in metrics:
-        return f"'{name}' is a metric"
-    meant = _meant_counter(space, bare, counters) if bare else _meant_counter("", name, counters)
-    if meant:
-        return f"did you mean '{meant}'?"
-    if space in counters:
-        return f"known in {space}: {one_of(counters[space].names)}"
-    return f"namespaces: {one_of(counters)}"
-
-
-def _likely_typo(name: str, counters: Mapping[str, CounterNames]) -> str:
-    """Return a hint if a name that matches a pattern resembles a listed counter: ``batch_layernrm`` matches ``batch_.+``."""
-    space, _, bare = name.partition(".")
-    near = _nearest(bare, sorted(counters[space].names), cutoff=0.9) if space in counters else None
-    return f"did you mean '{space}.{near}'?" if near else ""
-
-
-def _meant_counter(space: str, bare: str, counters: Mapping[str, CounterNames]) -> str | None:
-    """Return the counter that was probably meant: the namespace, the name, or both may be wrong."""
-    homes = [f"{other}.{bare}" for other in counters if bare in counters[other].names]
-    if homes:
-        return _nearest(f"{space}.{bare}", homes, cutoff=0.0)
-    other = space if space in counters else _nearest(space, counters)
-    if other:
-        if other != space and counters[other].matches(bare):
-            return f"{other}.{bare}"
-        near = _nearest(bare, sorted(counters[other].names))
-        return f"{other}.{near}" if near else None
-    by_name = {near: other for other in counters for near in counters[other].names}
-    near = _nearest(bare, sorted(by_name))
-    return f"{by_name[near]}.{near}" if near else None
-
-
-def _nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    return next(iter(difflib.get_close_matches(word, list(choices), n=1, cutoff=cutoff)), None)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

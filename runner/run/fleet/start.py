@@ -31,6 +31,10 @@ def check_fleet(options: RunOptions) -> None:
         return
     if options.address is None:
         raise UsageError("--executor ray: which cluster? (write --address HOST:PORT, as 'ray start --head' printed it)")
+    if options.isolation == "auto":
+        raise UsageError(
+            "--executor ray with --isolation auto: what may share a worker is learnt on one machine (write --isolation worker or case)"
+        )
     require_ray()
     if options.lab is not None:
         read_lab(options.lab)

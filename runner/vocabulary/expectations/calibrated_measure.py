@@ -109,7 +109,6 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
     most = torch.maximum(torch.stack(errors).amax(0), own)
     numel = most.numel()
     group_error, draws, group_bound = _grouped(most, right.abs(), tuple(answer.shape), len(samples), form, whole_ulp)
-    shares = quantiles_of(numel)
     scale = Scale(
         dtype=dtype,
         form=form,
@@ -125,12 +124,18 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
         bias=None,
         most=float(torch.where(right.abs().isfinite(), right.abs(), 0.0).max()) if numel else 0.0,
         runs=len(samples),
-        eager_quantiles=list(
-            map(max, quantiles_in(torch.cat([error / units for error in errors]), shares), quantiles_in(own / units, shares))
-        ),
-        nudge_quantiles=quantiles_in(moved / units, shares),
+        eager_quantiles=_quantiles(errors, own, units),
+        nudge_quantiles=quantiles_in(moved / units, quantiles_of(numel)),
     )
     return scale if math.isinf(form.bias_floor) else replace(scale, bias=_bias([*samples, Sample(answer, reference)], scale))
+
+
+def _quantiles(errors: Sequence[Any], own: Any, units: Any) -> list[float]:
+    """Return the quantiles of the errors of all samples, or of eager's own error where that is greater; in units."""
+    import torch
+
+    shares = quantiles_of(own.numel())
+    return list(map(max, quantiles_in(torch.cat([error / units for error in errors]), shares), quantiles_in(own / units, shares)))
 
 
 def _whole_ulp(samples: Sequence[Sample], form: Format) -> float:
