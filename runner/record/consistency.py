@@ -217,8 +217,9 @@ def of_audit(scores: Sequence[AuditScore], results: Sequence[CaseResult]) -> str
         counts = (score.cases, score.expectations, score.applicable, score.killed, score.excused, score.weak)
         if min(counts) < 0 or score.killed + score.excused > score.applicable or len(score.listed) > score.weak:
             return "the counts of its audit contradict each other"
-        if score.cases > executed(results):
-            return f"its audit has {score.cases} cases, and {executed(results)} were executed"
+        judged = executed(results) + sum(result.outcome is Outcome.OFFLINE_PASS for result in results)
+        if score.cases > judged:
+            return f"its audit has {score.cases} cases, and {judged} were judged"
     return "" if len(scores) <= 1 else "it has more than one audit"
 
 

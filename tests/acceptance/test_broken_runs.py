@@ -164,6 +164,7 @@ def normalised(out: Path) -> str:
         if element.tag == "property" and element.get("name") in ("run", "command"):
             element.set("value", "-")
     text = re.sub(r"folder: \S*/cases/[0-9]+", "folder: -", ET.tostring(tree.getroot(), encoding="unicode"))
+    text = re.sub(r"page: \S*/index", "page: index", text)
     return re.sub(r"0x[0-9a-f]+", "0x-", text)
 
 

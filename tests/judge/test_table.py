@@ -69,11 +69,12 @@ def test_the_whole_table(seed: int) -> None:
 
 
 def test_a_defect_is_told_from_rounding_without_a_judge() -> None:
-    from tests.judge.families import FAMILIES, cell
+    from tests.judge.families import AT_RANDOM, FAMILIES, cell
 
     one = cell(FAMILIES["batched matmul"], "bfloat16", 1.0)
     assert not one.is_wrong(one.eager)
-    assert not any(one.is_wrong(answer) for answer in one.right.values())
+    # the reference rounded at random sets no limit of what is wrong: small defects would hide in its quantiles
+    assert not any(one.is_wrong(answer) for name, answer in one.right.items() if name != AT_RANDOM)
     assert one.is_wrong(one.wrong["x 1.02"])
     assert one.is_wrong(one.wrong["NaN"])
 

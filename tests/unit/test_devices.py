@@ -17,7 +17,16 @@ from tests.fakes import case, import_torch
 
 PLANTED = Accelerator(
     module="planted",
-    builds=(Build(capability="planted", version="planted", title="Planted", vendor="amd", device="a planted GPU"),),
+    builds=(
+        Build(
+            capability="planted",
+            version="planted",
+            title="Planted",
+            vendor="amd",
+            device="a planted GPU",
+            visible="PLANTED_VISIBLE_DEVICES",
+        ),
+    ),
     nodes=("/dev/planted0",),
     activity="PLANTED",
 )

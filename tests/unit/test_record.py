@@ -299,7 +299,7 @@ def test_a_journal_of_before_audits_were_recorded_is_read(journal: Path) -> None
         ({"killed": 9}, "the counts of its audit contradict each other"),
         ({"excused": -1}, "the counts of its audit contradict each other"),
         ({"weak": 0}, "the counts of its audit contradict each other"),
-        ({"cases": 3}, "its audit has 3 cases, and 1 were executed"),
+        ({"cases": 3}, "its audit has 3 cases, and 1 were judged"),
     ],
 )
 def test_an_audit_that_contradicts_itself_or_the_cases_is_found(changes: dict[str, int], reason: str) -> None:

@@ -59,7 +59,7 @@ def join(options: NodeOptions) -> ExitCode:
     for label, value in sorted(joining.labels.items()):
         output.note(f"{label}={value}")
     if options.dry:
-        print(" ".join(joining.command))
+        output.line(" ".join(joining.command))
         return ExitCode.OK
     return _stay(joining, image, once=options.once)
 

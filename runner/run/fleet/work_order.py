@@ -1,6 +1,5 @@
 """``plan``: the shards of a selection as a work order, for Slurm arrays and CI matrices. ``run --shard I/N`` executes one of them."""
 
-import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -8,6 +7,7 @@ from dataclasses import asdict, dataclass
 from runner.core.case import Case
 from runner.core.diagnostics import UsageError
 from runner.core.options import PlanOptions
+from runner.core.protocol import Json
 from runner.language.load import load
 from runner.plan.on_request import requested
 from runner.plan.selection import Shard, select, why_nothing_selected, without_benches
@@ -37,9 +37,9 @@ class WorkOrder:
     shards: tuple[OrderedShard, ...]
     merge: tuple[str, ...]
 
-    def to_json(self) -> str:
-        """Return it as JSON."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1)
+    def as_json(self) -> dict[str, Json]:
+        """Return the values of its JSON."""
+        return {"format": FORMAT, **asdict(self)}
 
 
 def work_order(options: PlanOptions) -> WorkOrder:
