@@ -10,11 +10,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from runner.core.diagnostics import Diagnostic, InvalidSpecs
+from runner.core.listed import ListedCase
+from runner.language import listing as listing_module
 from runner.language import load as load_module
 from runner.language.load import Suite, load
 from runner.language.read.files import SpecPath
@@ -110,6 +112,11 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Dir
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return one worker more than there are cores: some tests wait for processes, sockets and time limits."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each worker whole files, in the order of the items, so that the runs that the tests of a file look at are made once."""
     from xdist.scheduler import LoadFileScheduling
@@ -158,7 +165,21 @@ def shipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
             LOADED[key] = real(specs, backend_files, known, problems)
         return LOADED[key]
 
+    listed = listing_module._Reading.cases
+
+    def cases(reading: Any, specs: Sequence[SpecPath], problems: list[Diagnostic]) -> list[ListedCase]:
+        key = ("listed", tuple(specs), tuple((name, str(one.document.file)) for name, one in reading._backends.by_name.items()))
+        if problems or any(spec.root != ROOT / "specs" for spec in specs):
+            return listed(reading, specs, problems)
+        if key not in LOADED:
+            found = listed(reading, specs, problems)
+            if problems:
+                return found
+            LOADED[key] = tuple(found)
+        return list(cast(tuple[ListedCase, ...], LOADED[key]))
+
     monkeypatch.setattr(load_module, "_inspect", inspect)
+    monkeypatch.setattr(listing_module._Reading, "cases", cases)
 
 
 LOADED: dict[object, object] = {}

@@ -386,7 +386,7 @@ def test_workers_that_went_with_their_zygote_take_no_room_of_spares(tmp_path):
     ]
     begun = time.monotonic()
     starter = Starter(zygotes=Kept)
-    with engine_with(starter, spares=4) as engine:
+    with engine_with(starter, SOON, spares=4) as engine:
         done = list(engine.run(jobs, room(1)))
         assert all(one.key == there.key for one in engine._pool if not one.has_ended)
     assert [one.job.name for one in done] == ["0", "1", "3", "2"]
@@ -498,6 +498,10 @@ def test_an_orphan_that_the_system_holds_delays_reports_once_and_not_for_each_wo
     assert max(waits[1:]) < 60
 
 
+SOON = replace(IMPATIENT, exit=0.2)
+"""For zygotes that report no end: each worker that has answered is waited for."""
+
+
 def of_gpu(**variables: str) -> Environment:
     return Environment(kinds=frozenset(["cuda"]), variables=variables)
 
@@ -506,7 +510,7 @@ def of_gpu(**variables: str) -> Environment:
 def test_as_many_environments_run_at_a_time_as_may_have_a_zygote(tmp_path, zygotes, order):
     jobs = [a_job(tmp_path, n, "ends", environment=of_gpu(A="xy"[n % 2])) for n in range(4)]
     starter = Starter(zygotes=Kept)
-    with engine_with(starter, zygotes=zygotes) as engine:
+    with engine_with(starter, SOON, zygotes=zygotes) as engine:
         done = [one.job.name for one in engine.run(jobs, room(1))]
     assert sorted(done) == ["0", "1", "2", "3"]
     assert done == order or zygotes == 2  # with two, the order depends on which worker is warm first
@@ -524,7 +528,7 @@ def test_a_zygote_for_a_gpu_has_one_for_the_cpu_beside_it_where_several_may_star
             return super().zygote(wanted_)
 
     for zygotes in (1, 4):
-        with engine_with(Noting(zygotes=Kept), zygotes=zygotes) as engine:
+        with engine_with(Noting(zygotes=Kept), SOON, zygotes=zygotes) as engine:
             list(engine.run([a_job(tmp_path, zygotes, "ends", environment=of_gpu(A="x"))], room(1)))
     assert [(sorted(one.kinds), one.variables) for one in wanted] == [(["cuda"], {"A": "x"}), (["cuda"], {"A": "x"}), (["cpu"], {"A": "x"})]
 
@@ -534,7 +538,7 @@ def test_cases_spread_over_the_gpus_and_each_worker_is_told_which_it_sees(tmp_pa
     needs = [Needs(gpu_memory=2 << 30)] * 4 + [Needs(gpus=2, gpu_memory=1 << 30), Needs()]
     jobs = [a_job(tmp_path, n, "ends", environment=of_gpu(), needs=one) for n, one in enumerate(needs)]
     sent: list[dict[str, Any]] = []
-    with engine_with(Starter(zygotes=Kept), spares=2) as engine, pytest.MonkeyPatch.context() as patch:
+    with engine_with(Starter(zygotes=Kept), SOON, spares=2) as engine, pytest.MonkeyPatch.context() as patch:
         given = Worker.give
 
         def give(worker: Worker, local: LocalJob, *, is_last: bool) -> Any:
@@ -553,7 +557,7 @@ def test_cases_spread_over_the_gpus_and_each_worker_is_told_which_it_sees(tmp_pa
 def test_a_worker_whose_spec_says_which_gpus_it_sees_is_not_pinned(tmp_path):
     capacity = Capacity(jobs=2, cores=8.0, memory=1 << 40, gpus=2, gpu_memory=4 << 30, pinned=True)
     job = a_job(tmp_path, 0, "ends", environment=of_gpu(CUDA_VISIBLE_DEVICES="1,0"), needs=Needs(gpu_memory=1))
-    with engine_with(Starter(zygotes=Kept), spares=2) as engine:
+    with engine_with(Starter(zygotes=Kept), SOON, spares=2) as engine:
         list(engine.run([job], capacity))
         assert {worker.gpus for worker in engine._pool} <= {()}
         engine._zygotes.close()
