@@ -34,7 +34,7 @@ class _Outlet:
         self._lock = threading.Lock()
 
     def put(self, message: Message, *blobs: bytes) -> None:
-        """Write an event; end the process where nobody reads it."""
+        """Write an event; end the process when its reader is gone."""
         with self._lock:
             data = memoryview(pack(message, blobs))
             try:
