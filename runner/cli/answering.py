@@ -31,7 +31,7 @@ def answered(command: Callable[[], ExitCode], argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         output.note("interrupted")
         return ExitCode.INTERRUPTED
-    except Exception as error:  # a bug of the runner or a full disk; Python would exit with 1: a case failed
+    except Exception as error:  # uncaught, Python would exit with 1, which means that a case failed
         if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
             output.note(f"torch-conformance: cannot write{_file_of(error)}: {error.strerror}")
             return ExitCode.FAILED

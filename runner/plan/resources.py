@@ -43,8 +43,6 @@ class Capacity:
     gpus: int = 0
     gpu_memory: int = 0
     """Bytes of each GPU."""
-    pinned: bool = False
-    """Whether each worker sees only the GPUs of its lease. Otherwise every worker uses the first GPUs: jobs are not spread over all."""
 
     def __post_init__(self) -> None:
         if self.jobs < 1 or not self.cores > 0 or self.memory < 1:
@@ -86,12 +84,12 @@ class Room:
 
     @property
     def pins_of_one(self) -> list[tuple[int, ...]]:
-        """To which GPUs the workers of jobs with one GPU are pinned; empty where workers see all GPUs."""
-        return [(gpu,) for gpu in range(self._capacity.gpus)] if self._capacity.pinned else []
+        """To which GPUs the workers of jobs with one GPU are pinned; empty where there is no choice of GPUs."""
+        return [(gpu,) for gpu in range(self._capacity.gpus)] if self._capacity.gpus > 1 else []
 
     def pins(self, lease: Lease) -> tuple[int, ...]:
         """Return the GPUs that a worker with a lease sees; empty where it sees all."""
-        return lease.gpus if self._capacity.pinned and len(lease.gpus) < self._capacity.gpus else ()
+        return lease.gpus if len(lease.gpus) < self._capacity.gpus else ()
 
     @property
     def lease_of_alone(self) -> Lease | None:
@@ -152,7 +150,7 @@ class Room:
         if not needs.gpus and not needs.gpu_memory:
             return [()]
         count = needs.gpus or 1
-        within = range(self._capacity.gpus) if self._capacity.pinned else range(min(count, self._capacity.gpus))
+        within = range(self._capacity.gpus)
         used = {gpu: sum(lease.needs.gpu_memory for lease in self._leases.values() if gpu in lease.gpus) for gpu in within}
         free = sorted((gpu for gpu in within if used[gpu] + needs.gpu_memory <= self._capacity.gpu_memory), key=used.__getitem__)
         if count == 1:

@@ -266,7 +266,6 @@ def capacity(count: int, machine: Machine) -> Capacity:
         memory=_shared_memory(),
         gpus=machine.gpus or 0,
         gpu_memory=machine.gpu_memory or 0,
-        pinned=(machine.gpus or 0) > 1,
     )
 
 

@@ -534,7 +534,7 @@ def test_a_zygote_for_a_gpu_has_one_for_the_cpu_beside_it_where_several_may_star
 
 
 def test_cases_spread_over_the_gpus_and_each_worker_is_told_which_it_sees(tmp_path):
-    capacity = Capacity(jobs=4, cores=8.0, memory=1 << 40, gpus=2, gpu_memory=4 << 30, pinned=True)
+    capacity = Capacity(jobs=4, cores=8.0, memory=1 << 40, gpus=2, gpu_memory=4 << 30)
     needs = [Needs(gpu_memory=2 << 30)] * 4 + [Needs(gpus=2, gpu_memory=1 << 30), Needs()]
     jobs = [a_job(tmp_path, n, "ends", environment=of_gpu(), needs=one) for n, one in enumerate(needs)]
     sent: list[dict[str, Any]] = []
@@ -555,7 +555,7 @@ def test_cases_spread_over_the_gpus_and_each_worker_is_told_which_it_sees(tmp_pa
 
 
 def test_a_worker_whose_spec_says_which_gpus_it_sees_is_not_pinned(tmp_path):
-    capacity = Capacity(jobs=2, cores=8.0, memory=1 << 40, gpus=2, gpu_memory=4 << 30, pinned=True)
+    capacity = Capacity(jobs=2, cores=8.0, memory=1 << 40, gpus=2, gpu_memory=4 << 30)
     job = a_job(tmp_path, 0, "ends", environment=of_gpu(CUDA_VISIBLE_DEVICES="1,0"), needs=Needs(gpu_memory=1))
     with engine_with(Starter(zygotes=Kept), SOON, spares=2) as engine:
         list(engine.run([job], capacity))

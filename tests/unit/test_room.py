@@ -3,7 +3,7 @@
 import heapq
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 import pytest
@@ -12,8 +12,7 @@ from runner.plan.resources import MOST_OVERTAKES, Capacity, Lease, Needs, Queue,
 
 GIB = 1 << 30
 SMALL = Capacity(jobs=4, cores=4, memory=8 * GIB)
-PINNED = Capacity(jobs=8, cores=16, memory=64 * GIB, gpus=2, gpu_memory=80 * GIB, pinned=True)
-UNPINNED = Capacity(jobs=8, cores=16, memory=64 * GIB, gpus=2, gpu_memory=80 * GIB)
+TWO_GPUS = Capacity(jobs=8, cores=16, memory=64 * GIB, gpus=2, gpu_memory=80 * GIB)
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,6 @@ def test_cores_and_memory(running: list[Needs], needs: Needs, fits: bool) -> Non
     assert taken(SMALL, *running).fits(needs) is fits
 
 
-@pytest.mark.parametrize("capacity", [PINNED, UNPINNED])
 @pytest.mark.parametrize(
     ("running", "needs", "fits"),
     [
@@ -91,20 +89,19 @@ def test_cores_and_memory(running: list[Needs], needs: Needs, fits: bool) -> Non
         ([Needs()], Needs(gpu_memory=81 * GIB), False),
     ],
 )
-def test_gpus(capacity: Capacity, running: list[Needs], needs: Needs, fits: bool) -> None:
-    assert taken(capacity, *running).fits(needs) is fits
+def test_gpus(running: list[Needs], needs: Needs, fits: bool) -> None:
+    assert taken(TWO_GPUS, *running).fits(needs) is fits
 
 
-def test_workers_that_choose_for_themselves_all_come_to_the_first_gpu() -> None:
+def test_a_full_gpu_leaves_the_other_one() -> None:
     running = Needs(gpu_memory=60 * GIB)
-    assert not taken(UNPINNED, running).fits(Needs(gpu_memory=21 * GIB))
-    assert not taken(UNPINNED, running).fits(Needs(gpus=1, gpu_memory=21 * GIB))
-    assert taken(PINNED, running).fits(Needs(gpu_memory=21 * GIB))
-    assert taken(PINNED, running).fits(Needs(gpus=1, gpu_memory=21 * GIB))
+    assert taken(TWO_GPUS, running).fits(Needs(gpu_memory=21 * GIB))
+    assert taken(TWO_GPUS, running).fits(Needs(gpus=1, gpu_memory=21 * GIB))
+    assert not taken(TWO_GPUS, running, running).fits(Needs(gpu_memory=21 * GIB))
 
 
 def test_a_lease_says_which_gpus() -> None:
-    room = Room(PINNED)
+    room = Room(TWO_GPUS)
     assert room.take("host", Needs()).gpus == ()
     assert room.take("a", Needs(gpu_memory=30 * GIB)).gpus == (0,)
     assert room.take("b", Needs(gpu_memory=20 * GIB)).gpus == (1,)
@@ -201,7 +198,7 @@ def test_a_job_that_is_not_ready_does_not_hold_up_those_of_other_lines() -> None
 
 
 def test_a_job_is_asked_for_each_gpu_that_it_could_have_the_emptiest_first() -> None:
-    room, asked = taken(PINNED, Needs(gpu_memory=GIB)), []
+    room, asked = taken(TWO_GPUS, Needs(gpu_memory=GIB)), []
 
     def is_ready(job: Waiting, lease: Lease) -> bool:
         asked.append(lease.gpus)
@@ -214,11 +211,12 @@ def test_a_job_is_asked_for_each_gpu_that_it_could_have_the_emptiest_first() -> 
 
 
 def test_which_gpus_a_worker_sees() -> None:
-    four = Room(Capacity(jobs=8, cores=16, memory=GIB, gpus=4, gpu_memory=GIB, pinned=True))
+    four = Room(Capacity(jobs=8, cores=16, memory=GIB, gpus=4, gpu_memory=GIB))
     assert four.pins_of_one == [(0,), (1,), (2,), (3,)]
     assert [four.pins(Lease(Needs(), gpus)) for gpus in [(), (2,), (1, 3), (0, 1, 2, 3)]] == [(), (2,), (1, 3), ()]
-    assert Room(UNPINNED).pins_of_one == []
-    assert Room(UNPINNED).pins(Lease(Needs(), (0,))) == ()
+    one = Room(replace(TWO_GPUS, gpus=1))
+    assert one.pins_of_one == []
+    assert one.pins(Lease(Needs(), (0,))) == ()
 
 
 def test_what_is_not_ready_takes_nothing_and_stays_first() -> None:
@@ -265,7 +263,6 @@ def some_capacity(rng: random.Random) -> Capacity:
         memory=rng.choice([2, 24, 128]) * GIB,
         gpus=rng.choice([0, 1, 2, 8]),
         gpu_memory=rng.choice([24, 80]) * GIB,
-        pinned=rng.random() < 0.5,
     )
 
 

@@ -1,7 +1,5 @@
 """Order, environments, what cases need and how many at once."""
 
-from dataclasses import replace
-
 import pytest
 
 from runner.core.diagnostics import UsageError
@@ -286,8 +284,6 @@ def test_what_workers_have_to_share(hard):
     found = schedule.capacity(2, FOUR_GPUS)
     assert (found.jobs, found.cores, found.memory, found.gpus, found.gpu_memory) == (2, 8.0, 63 * GIB, 4, 80 * GIB)
     assert schedule.capacity(16, HOST).cores == 16.0
-    assert found.pinned  # one GPU needs no choice, and none has no choice
-    assert not any(schedule.capacity(2, replace(FOUR_GPUS, gpus=gpus)).pinned for gpus in (1, 0, None))
 
 
 @pytest.mark.parametrize(("cores", "gibibytes"), [(2, 24), (4, 24), (1, 3), (0.5, 1), (64, 64)])

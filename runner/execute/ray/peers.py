@@ -88,7 +88,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSettings:
-    """What the agents of all nodes are told."""
+    """The settings that every agent receives."""
 
     isolation: str
     timeout_factor: float

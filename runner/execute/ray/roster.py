@@ -16,8 +16,8 @@ _RECONNECT_EVERY = 5.0
 _GONE = (State.LOST, State.QUARANTINED)
 
 
-class Mourner(Protocol):
-    """What is told of nodes that go and come: the source of the jobs."""
+class LossListener(Protocol):
+    """The source of the jobs, which is notified when a node is lost or opened."""
 
     def put_back(self, job: Job, node: str, why: str) -> None:
         """Take back a job."""
@@ -68,19 +68,19 @@ class Roster:
         """Tell the agent of a node that started what to do."""
         self.send(peer, self._fleet.begin(peer.node, peer.node.labels.get("torch-conformance/image", "")))
 
-    def greet(self, peer: Peer, frame: Frame, mourner: Mourner) -> None:
+    def greet(self, peer: Peer, frame: Frame, loss_listener: LossListener) -> None:
         """Take the first answer of a node: it is ready, or it is not the node that it should be."""
         found, before = frame.message, peer.hello
         if found.get("source") != bundle.digest():
-            self.give_up(peer, State.QUARANTINED, "it runs another source of this program than the runner", mourner)
+            self.give_up(peer, State.QUARANTINED, "it runs another source of this program than the runner", loss_listener)
         elif before and (found["machine"], found["provenance"]) != (before["machine"], before["provenance"]):
-            self.give_up(peer, State.QUARANTINED, "it came back as another machine than it was before", mourner)
+            self.give_up(peer, State.QUARANTINED, "it came back as another machine than it was before", loss_listener)
         else:
             peer.hello, peer.jobs, peer.state = found, max(1, int(found["jobs"])), State.READY
             if before:
-                mourner.joined(peer.name)
+                loss_listener.joined(peer.name)
 
-    def give_up(self, peer: Peer, state: State, why: str, mourner: Mourner) -> None:
+    def give_up(self, peer: Peer, state: State, why: str, loss_listener: LossListener) -> None:
         """Give up a node: its agent ends, and its jobs go to others."""
         if peer.state in _GONE:
             return
@@ -90,12 +90,12 @@ class Roster:
         jobs = [dispatch.job for dispatch in peer.in_flight.values()]
         peer.in_flight.clear()
         for job in jobs:
-            mourner.put_back(job, peer.name, why)
-        mourner.lost(peer.name, why)
+            loss_listener.put_back(job, peer.name, why)
+        loss_listener.lost(peer.name, why)
         given = f"; its {len(jobs)} unfinished jobs were taken back" if jobs else ""
         self.warnings.append(f"node {peer.name} {'was lost' if state is State.LOST else 'is quarantined'}: {why}{given}")
 
-    def give_up_on_stalled(self, mourner: Mourner) -> None:
+    def give_up_on_stalled(self, loss_listener: LossListener) -> None:
         """Give up the nodes that are connected, and have not answered for longer than they may take."""
         for peer in self:
             why = peer.stalled(self._fleet.timeout_factor) if peer.state is State.READY else ""
@@ -103,7 +103,7 @@ class Roster:
             if peer.state is State.OPENING and time.monotonic() - peer.heard > _HELLO_SECONDS + self._link.lease_seconds:
                 why = f"its agent did not answer for {_HELLO_SECONDS:g} s"
             if why:
-                self.give_up(peer, State.LOST, why, mourner)
+                self.give_up(peer, State.LOST, why, loss_listener)
 
     @property
     def possible(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""What a test asks of the machine, of the values that it made, and of torch: answers that hold wherever the spec runs."""
+"""Expressions of a test whose value is the same on every machine where the spec runs: questions about devices, values and torch."""
 
 import ast
 from collections.abc import Mapping

@@ -36,7 +36,7 @@ _OF_RAY = {"RAY_worker_niceness": "0"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
-    """What ``ray start`` is told."""
+    """The command line of ``ray start``, and the name of the node."""
 
     name: str
     labels: Mapping[str, str]
