@@ -6,8 +6,6 @@ During the run it also holds the facts of a worker (``facts``). A probe without 
 
 import functools
 import importlib.util
-import os
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,10 +15,12 @@ from runner.core.case import Availability
 from runner.core.conditions import VersionRange
 from runner.core.simulated import TESTED_MINORS
 from runner.core.targets import EXAMPLE, simulated
+from runner.system import capability_looks as looks
 from runner.system.capability_arguments import (
     check_arch,
     check_call,
     check_device,
+    check_library,
     check_memory,
     check_mkldnn,
     check_module,
@@ -116,12 +116,6 @@ def _has_gpu(machine: Machine, what: str) -> Answer:
     return YES if machine.gpus > 0 else _no(f"no {what.partition(' ')[2]} is visible")
 
 
-def _look_for_package(name: str) -> tuple[str, ...]:
-    """Return the folder of a package, without importing it."""
-    spec = importlib.util.find_spec(name)
-    return tuple([*(spec.submodule_search_locations or [])][:1]) if spec else ()
-
-
 def _triton(machine: Machine, argument: str) -> Answer:
     return YES if machine.found.get("triton") else _no("triton is not installed")
 
@@ -130,19 +124,8 @@ def _ck(machine: Machine, argument: str) -> Answer:
     return YES if machine.found.get("ck") else _no("Composable Kernel (the package ck4inductor) is not installed")
 
 
-def _look_for_compiler() -> tuple[str, ...]:
-    """Return the program that Inductor starts: the whole of ``$CXX``, and g++ only where it is not set (``config.cpp.cxx`` in torch)."""
-    found = shutil.which(os.environ.get("CXX", "g++"))
-    return (found,) if found else ()
-
-
 def _cxx(machine: Machine, argument: str) -> Answer:
     return YES if machine.found.get("cxx") else _no("no C++ compiler that torch calls: $CXX, which is one program, or else g++")
-
-
-def _look_for_redis() -> tuple[str, ...]:
-    """Return which are installed: the client that torch uses, and the embedded server."""
-    return tuple(name for name in ("redis", "fakeredis") if _look_for_package(name))
 
 
 def _redis(machine: Machine, argument: str) -> Answer:
@@ -234,6 +217,12 @@ def _mkldnn(machine: Machine, argument: str) -> Answer:
     return _no(f"oneDNN on this CPU does not compute {argument} (it computes {', '.join(dtypes) or 'nothing: torch is built without it'})")
 
 
+def _library(machine: Machine, argument: str) -> Answer:
+    if machine.torch is None:
+        return _no(machine.no_torch)
+    return YES if argument in machine.found.get("library", ()) else _no(f"torch {machine.torch} was installed without {argument}")
+
+
 def _target(machine: Machine, argument: str) -> Answer:
     if not machine.found.get("triton"):
         return _no("triton is not installed")
@@ -293,13 +282,15 @@ CAPABILITIES: Mapping[str, Capability] = {
         )
         for build in devices.builds()
     },
-    "triton": Capability(summary="Triton can be imported", probe=_triton, look=functools.partial(_look_for_package, "triton")),
+    "triton": Capability(summary="Triton can be imported", probe=_triton, look=functools.partial(looks.package, "triton")),
     "ck": Capability(
-        summary="Composable Kernel's Inductor package is installed", probe=_ck, look=functools.partial(_look_for_package, "ck4inductor")
+        summary="Composable Kernel's Inductor package is installed",
+        probe=_ck,
+        look=functools.partial(looks.package, "ck4inductor"),
     ),
-    "cxx": Capability(summary="the C++ compiler that torch calls is installed: $CXX, or else g++", probe=_cxx, look=_look_for_compiler),
+    "cxx": Capability(summary="the C++ compiler that torch calls is installed: $CXX, or else g++", probe=_cxx, look=looks.compiler),
     "redis": Capability(
-        summary="a Redis client, and a server: an embedded one, or one that --service names", probe=_redis, look=_look_for_redis
+        summary="a Redis client, and a server: an embedded one, or one that --service names", probe=_redis, look=looks.redis
     ),
     "python": Capability(summary="Python is in a range of versions", probe=_python, takes=">3.11.8", check=check_range),
     "torch": Capability(summary="torch is in a range of versions", probe=_torch, takes=">=2.12", check=check_range),
@@ -316,6 +307,13 @@ CAPABILITIES: Mapping[str, Capability] = {
     ),
     "sms": Capability(summary="the GPU has so many multiprocessors", probe=_sms, takes=">=68", check=check_range, is_of_gpus=True),
     "mkldnn": Capability(summary="oneDNN computes this dtype on the CPU", probe=_mkldnn, takes="float16", check=check_mkldnn),
+    "library": Capability(
+        summary="the folder lib of the installed torch has this file, such as a library of torch's own tests",
+        probe=_library,
+        takes="libtorchbind_test.so",
+        check=check_library,
+        look=looks.libraries,
+    ),
     "target": Capability(
         summary="Triton compiles for this GPU, which the machine may lack",
         probe=_target,

@@ -57,6 +57,12 @@ def check_call(argument: str) -> str | None:
     return None if fits else f"'{argument[:60]}' is not a dotted path: write for example torch.cuda.is_bf16_supported"
 
 
+def check_library(argument: str) -> str | None:
+    """Return what is wrong with an argument of the capability; None for nothing."""
+    fits = re.fullmatch(r"[A-Za-z0-9_][\w.+-]*", argument, re.ASCII)
+    return None if fits else f"'{argument[:60]}' is not the name of a file: write for example libtorchbind_test.so"
+
+
 _MEMORY = re.compile(r"(>=|>)\s*([0-9]+(?:\.[0-9]+)?)\s*(GiB|MiB|GB|MB)\Z")
 _UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "GB": 10**9, "MB": 10**6}
 

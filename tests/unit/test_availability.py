@@ -77,6 +77,8 @@ PROBES = [
     ),
     ("device", "npu=json.tool", replace(BARE, answers={}), NO, "the device npu of json.tool: was not asked"),
     ("device", "npu=nowhere.x", BARE, NO, "the package nowhere is not installed, whose module registers the device npu"),
+    ("library", "a.so", replace(BARE, found={"library": ("a.so",)}), YES, ""),
+    ("library", "a.so", BARE, NO, "torch 2.13.0+cpu was installed without a.so"),
     ("module", "json", BARE, YES, ""),
     ("module", "json.decoder", BARE, YES, ""),
     ("module", "no_such_module_anywhere", BARE, NO, "the module no_such_module_anywhere is not installed"),

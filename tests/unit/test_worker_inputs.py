@@ -35,6 +35,10 @@ KINDS: list[tuple[dict[str, Any], list[int], str]] = [
     ({"rand": [2], "dtype": "bfloat16"}, [2], "bfloat16"),
     ({"randn": [2, 3], "dtype": "float64"}, [2, 3], "float64"),
     ({"randn": [4], "dtype": "complex64"}, [4], "complex64"),
+    ({"rand": [2], "dtype": "float8_e4m3fn"}, [2], "float8_e4m3fn"),
+    ({"randn": [2], "dtype": "float8_e5m2"}, [2], "float8_e5m2"),
+    ({"randint": [2], "high": 3, "dtype": "float8_e5m2fnuz"}, [2], "float8_e5m2fnuz"),
+    ({"arange": 3, "dtype": "uint16"}, [3], "uint16"),
     ({"zeros": [2], "dtype": "int64"}, [2], "int64"),
     ({"zeros": [2], "dtype": "float8_e4m3fn"}, [2], "float8_e4m3fn"),
     ({"ones": [2], "dtype": "bool"}, [2], "bool"),
@@ -57,6 +61,19 @@ def test_shape_and_dtype_of_each_kind(torch, make, entry, shape, dtype):
     assert (list(made.shape), made.dtype) == (shape, getattr(torch, dtype))
     assert made.is_contiguous()
     assert not made.requires_grad
+
+
+def test_what_torch_cannot_draw_is_drawn_in_float32_and_converted(torch, make):
+    for kind in ("rand", "randn"):
+        wide, narrow = make({kind: [64]}), make({kind: [64], "dtype": "float8_e4m3fn"})
+        assert torch.equal(wide.to(torch.float8_e4m3fn), narrow)
+    assert make({"arange": [2, 9, 3], "dtype": "uint32"}).tolist() == [2, 5, 8]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "bool"])
+def test_numbers_from_0_to_1_are_not_converted_to_zeros(torch, make, dtype):
+    with pytest.raises(NotImplementedError):
+        make({"rand": [4], "dtype": dtype})
 
 
 def test_every_kind_is_tried(torch):

@@ -1,12 +1,30 @@
 """Inputs that are tensors: made on the CPU from the case's seed, then laid out and moved to the device."""
 
+import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from runner.vocabulary.inputs.base import OF_TENSORS, Entry, InputKind, Maker, options
 
 if TYPE_CHECKING:
     import torch
+
+
+def _made(make: Callable[..., "torch.Tensor"], options: dict[str, Any], *, wider_integers: bool = True) -> "torch.Tensor":
+    """Make a tensor. Where torch cannot make one of this dtype, make it in a wider dtype and convert: draws of float8 are of float32.
+
+    Without ``wider_integers`` what torch refuses for an integer dtype stays refused: numbers from 0 to 1 would all become 0.
+    """
+    import torch
+
+    try:
+        return make(**options)
+    except NotImplementedError:
+        dtype = options.get("dtype")
+        is_integer = dtype is not None and not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
+        if dtype is None or not (dtype.is_floating_point or (is_integer and wider_integers)):
+            raise
+        return make(**{**options, "dtype": torch.int64 if is_integer else torch.float32}).to(dtype)
 
 
 def _of_shape(name: str) -> Callable[[Entry, Maker], "torch.Tensor"]:
@@ -15,8 +33,7 @@ def _of_shape(name: str) -> Callable[[Entry, Maker], "torch.Tensor"]:
     def make(entry: Entry, maker: Maker) -> "torch.Tensor":
         import torch
 
-        made: torch.Tensor = getattr(torch, name)(tuple(entry[name]), **options(entry, maker))
-        return made
+        return _made(functools.partial(getattr(torch, name), tuple(entry[name])), options(entry, maker), wider_integers=False)
 
     return make
 
@@ -70,7 +87,8 @@ class Full(InputKind):
 def _randint(entry: Entry, maker: Maker) -> "torch.Tensor":
     import torch
 
-    return torch.randint(entry.get("low", 0), entry["high"], tuple(entry["randint"]), **options(entry, maker))
+    draw = functools.partial(torch.randint, entry.get("low", 0), entry["high"], tuple(entry["randint"]))
+    return _made(draw, options(entry, maker))
 
 
 class Randint(InputKind):
@@ -85,7 +103,7 @@ def _arange(entry: Entry, maker: Maker) -> "torch.Tensor":
     import torch
 
     bounds = entry["arange"]
-    return torch.arange(*(bounds if isinstance(bounds, list) else [bounds]), **options(entry, maker))
+    return _made(functools.partial(torch.arange, *(bounds if isinstance(bounds, list) else [bounds])), options(entry, maker))
 
 
 class Arange(InputKind):
@@ -113,7 +131,8 @@ class Values(InputKind):
 def _jagged(entry: Entry, maker: Maker) -> "torch.Tensor":
     import torch
 
-    parts = [torch.rand(tuple(shape), **options(entry, maker)) for shape in entry["jagged"]]
+    made = (functools.partial(torch.rand, tuple(shape)) for shape in entry["jagged"])
+    parts = [_made(make, options(entry, maker), wider_integers=False) for make in made]
     return torch.nested.nested_tensor(parts, layout=torch.jagged)
 
 

@@ -75,7 +75,7 @@ class Seen:
     """What the hooks recorded in one step."""
 
     entered: int = 0
-    """Calls of inductor's entry."""
+    """Calls of inductor's entry, and calls of what lies behind it by code of the spec."""
     graphs: list[list[str]] = field(default_factory=list)
     """For each graph compiled or served from a cache, the devices that it runs on."""
     executed: dict[str, int] = field(default_factory=dict)
@@ -122,6 +122,8 @@ class Watch:
     """Dynamo's backend objects of the case's functions."""
     depth: int = 0
     """The number of calls of these backends on the stack."""
+    within: int = 0
+    """The number of calls of inductor's entry on the stack."""
     own: dict[int, weakref.ref[Any]] = field(default_factory=dict)
     """The graphs that these backends compiled, by ``id``."""
     contexts: dict[int, Any] = field(default_factory=dict)
@@ -140,7 +142,7 @@ _installed: list[bool] = []
 def watch(phases: Phases, witness: Witness) -> None:
     """Record for a new case from now on."""
     _watch.phases, _watch.witness = phases, witness
-    _watch.backends, _watch.depth, _watch.own, _watch.contexts = [], 0, {}, {}
+    _watch.backends, _watch.depth, _watch.within, _watch.own, _watch.contexts = [], 0, 0, {}, {}
     choice_census.forget()
 
 
@@ -161,8 +163,7 @@ def is_own_compile() -> bool:
 
 def is_own_graph(graph: Any) -> bool:
     """Whether a compiled graph is of the case's own functions."""
-    known = _watch.own.get(id(graph))
-    return known is not None and known() is graph
+    return (known := _watch.own.get(id(graph))) is not None and known() is graph
 
 
 def install() -> None:
@@ -177,6 +178,7 @@ def install() -> None:
         ("torch._dynamo.convert_frame", "ConvertFrame.__call__", _noticing_abandoned),
         ("torch._dynamo.convert_frame", "ConvertFrameAssert.__call__", _keeping_errors),
         ("torch._inductor.compile_fx", "compile_fx", _counting_entries),
+        ("torch._inductor.compile_fx", "_compile_fx_inner", _counting_direct_entries),
         ("torch._inductor.output_code", "CompiledFxGraph.post_compile", _recording_graphs),
         ("torch._inductor.output_code", "CompiledFxGraph.__call__", _counting_calls),
         ("torch._inductor.codecache", "AotCodeCompiler.compile", _recording_ahead),
@@ -203,6 +205,7 @@ def _counting_entries(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         _watch.seen.entered += 1
+        _watch.within += 1
         try:
             return original(*args, **kwargs)
         except Exception as error:  # torch may raise anything here: it is recorded and raised again
@@ -211,6 +214,18 @@ def _counting_entries(original: Callable[..., Any]) -> Callable[..., Any]:
             if not compiling.is_restart(error) and reason not in _watch.seen.abandoned:
                 _watch.seen.abandoned.append(reason)
             raise
+        finally:
+            _watch.within -= 1
+
+    return wrapper
+
+
+def _counting_direct_entries(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        # called by code of the spec, not by torch in a compile of a frame or of a backward
+        _watch.seen.entered += not _watch.within and compiling.compile_context() is None
+        return original(*args, **kwargs)
 
     return wrapper
 
