@@ -107,7 +107,7 @@ def between(outer: Format, inner: Format, eager_quantiles: Sequence[float], whol
         least=outer.least,
         element_floor=max(outer.element_floor, min(inner.element_floor * finer, _TYPICAL * typical)),
         quantile_floor=outer.quantile_floor,
-        slack=inner.slack,
+        slack=outer.slack,
         nudges=outer.nudges,
         blind=inner.blind * finer,
         bias_floor=inner.bias_floor,
