@@ -8,22 +8,28 @@ from dataclasses import replace
 import torch
 
 from runner.vocabulary.expectations.calibrated import FACTOR, problems, quantiles_of
-from runner.vocabulary.expectations.calibrated_measure import Sample, Scale, bounds_of, compare, nudged, runs_of, scale_of
+from runner.vocabulary.expectations.calibrated_groups import Sample
+from runner.vocabulary.expectations.calibrated_measure import Scale, bounds_of, compare, nudged, runs_of, scale_of
 from runner.vocabulary.expectations.calibrated_tensors import errors_of, quantiles_in, units_of, wide
+from runner.worker.torch_compat.roundings import Roundings
 from tests.judge.families import Cell, Tensor
 
 Judge = Callable[[Tensor], bool]
 
 
-def samples_of(function: Callable[..., Tensor], inputs: Sequence[Tensor], eager: Tensor) -> list[Sample]:
-    """Run eager and its float64 reference, on the inputs and on nudged ones. The samples of float64 are runs of float32."""
+def samples_of(function: Callable[..., Tensor], inputs: Sequence[Tensor], eager: Tensor, through: str = "") -> list[Sample]:
+    """Run eager and its float64 reference, on the inputs and on nudged ones. The samples of float64 are runs of float32.
+
+    ``through`` is the format that eager rounds its values to on their way.
+    """
     generator = torch.Generator().manual_seed(0)
     if inputs[0].dtype == torch.float64:
         inputs = [part.float() for part in inputs]
-    step = torch.finfo(inputs[0].dtype).eps
+    least = torch.finfo(getattr(torch, through)).eps if through and inputs[0].dtype == torch.float32 else 0.0
+    step = max(torch.finfo(inputs[0].dtype).eps, least)
     found = []
     for run in range(runs_of(eager.numel())):
-        given = [part if run == 0 else nudged(part, generator) for part in inputs]
+        given = [part if run == 0 else nudged(part, generator, least) for part in inputs]
         found.append(Sample(function(*given), function(*(part.double() for part in given)), step if run else 0.0))
     return found
 
@@ -31,8 +37,10 @@ def samples_of(function: Callable[..., Tensor], inputs: Sequence[Tensor], eager:
 @functools.lru_cache(maxsize=1)
 def calibration_of(cell: Cell) -> tuple[list[Sample], Scale]:
     """Return the runs of eager for a cell, and its error by them."""
-    samples = samples_of(cell.family.eager, cell.inputs, cell.eager)
-    return samples, scale_of(samples, cell.eager, cell.reference)
+    with Roundings() as mode:
+        through = mode.narrowest(cell.family.eager(*cell.inputs))
+    samples = samples_of(cell.family.eager, cell.inputs, cell.eager, through)
+    return samples, scale_of(samples, cell.eager, cell.reference, through)
 
 
 def calibrated_judge(cell: Cell) -> Judge:

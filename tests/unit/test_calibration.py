@@ -243,7 +243,8 @@ def test_where_there_is_none(start: Callable[..., Case], function: str, why: str
 @pytest.mark.parametrize("beyond", [65504.0, 65513.4, 65530.0])
 def test_a_result_at_the_greatest_number_of_its_dtype_has_a_reference(beyond: float) -> None:
     from runner.vocabulary.expectations.calibrated import FACTOR, problems
-    from runner.vocabulary.expectations.calibrated_measure import Sample, compare, scale_of
+    from runner.vocabulary.expectations.calibrated_groups import Sample
+    from runner.vocabulary.expectations.calibrated_measure import compare, scale_of
 
     eager, reference = torch.full((64,), 2.0).half(), torch.full((64,), 2.0).double()
     eager[3], reference[3] = 65504.0, beyond

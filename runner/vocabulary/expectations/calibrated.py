@@ -14,7 +14,7 @@ are computed here from these figures. ``docs/design/calibrated-judge.md`` has th
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +73,50 @@ QUANTILES: tuple[tuple[float, int], ...] = ((0.5, 32), (0.9, 160), (0.99, 1600))
 def format_of(dtype: str) -> Format | None:
     """Return the format of a dtype's numbers; None for dtypes that are exact or unknown."""
     return FORMATS.get(COMPONENTS.get(dtype, dtype))
+
+
+def form_of(dtype: str, facts: Mapping[str, Any]) -> Format | None:
+    """Return the format by which an answer of a dtype is judged; raise ``ValueError`` for facts that do not fit.
+
+    A float32 result that eager rounded to bfloat16 last is one of bfloat16. Where wide operators followed, see ``between``.
+    """
+    outer, through = format_of(dtype), facts.get("through")
+    if outer is None or through is None:
+        return outer
+    inner = FORMATS[through]
+    if inner.bits >= outer.bits:
+        raise ValueError(f"{through} is not narrower than {dtype}")
+    if not facts["is_rounded"]:
+        return between(outer, inner, facts["eager_quantiles"], float(facts["whole_ulp"]))
+    eager = facts["worst"]["eager_value"] if facts["worst"] is not None else 0.0
+    if math.isfinite(eager) and math.fmod(eager, ulp(eager, inner)):
+        raise ValueError(f"eager's {eager!r} is no number of {through}")
+    return inner
+
+
+def between(outer: Format, inner: Format, eager_quantiles: Sequence[float], whole_ulp: float) -> Format:
+    """Return the format of results of ``outer`` that were rounded to ``inner`` on their way. Eager's errors are in ulp of ``outer``.
+
+    Their errors are independent roundings to ``inner``. A mean of many such numbers has a smaller error than one rounding: so the
+    floor is also at most some of eager's errors.
+    """
+    finer = 2.0 ** (outer.bits - inner.bits)
+    typical = (eager_quantiles[-1] if eager_quantiles else 0.0) or whole_ulp
+    return Format(
+        bits=outer.bits,
+        least=outer.least,
+        element_floor=max(outer.element_floor, min(inner.element_floor * finer, _TYPICAL * typical)),
+        quantile_floor=outer.quantile_floor,
+        slack=outer.slack,
+        nudges=outer.nudges,
+        blind=inner.blind * finer,
+        bias_floor=inner.bias_floor,
+        reordered=outer.reordered,
+    )
+
+
+_TYPICAL = 8.0
+"""The floor of an element that was rounded to a narrower format on its way is at most so many times eager's highest quantile."""
 
 
 def ulp(value: float, form: Format) -> float:

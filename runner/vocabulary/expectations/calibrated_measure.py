@@ -1,20 +1,25 @@
 """The measurements of the calibrated judge, in the worker: errors against the float64 reference, and eager's own error by group."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.core.protocol import Json
-from runner.vocabulary.expectations.calibrated import FACTOR, LEAST_DRAWS, VERSION, Format, format_of, quantiles_of, ulp, widening
+from runner.vocabulary.expectations.calibrated import (
+    FACTOR,
+    FORMATS,
+    VERSION,
+    Format,
+    between,
+    format_of,
+    quantiles_of,
+    ulp,
+    widening,
+)
 from runner.vocabulary.expectations.calibrated_bias import Own, bias_of, deviations, eager_bias
-from runner.vocabulary.expectations.calibrated_tensors import BINS, errors_of, histogram_of, quantiles_in, units_of, wide
-
-BLOCK = 64
-"""The number of neighbours in memory order whose errors are taken together."""
-
-NEIGHBOURS = 16
-"""The number of neighbours in memory order whose movement is compared."""
+from runner.vocabulary.expectations.calibrated_groups import Sample, drawn, grouped
+from runner.vocabulary.expectations.calibrated_tensors import BINS, errors_of, has_numbers_of, histogram_of, quantiles_in, units_of, wide
 
 
 class NoReference(Exception):
@@ -22,13 +27,12 @@ class NoReference(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """One run of eager: its answer, and the float64 reference for the same inputs. Both are tensors of one shape."""
+class Passed:
+    """The narrower format that a result of a wide one was rounded to on its way."""
 
-    answer: Any
-    reference: Any
-    step: float = 0.0
-    """The resolution of the inputs that were nudged; 0 for the case's own inputs."""
+    name: str
+    is_last: bool
+    """Whether all of eager's results are numbers of that format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,7 @@ class Scale:
 
     dtype: str
     form: Format
+    through: Passed | None
     reference: Any
     eager: Any
     units: Any
@@ -63,14 +68,15 @@ def runs_of(numel: int) -> int:
     return min(12, max(3, math.ceil(1024 / max(numel, 1))))
 
 
-def nudged(tensor: Any, generator: Any) -> Any:
+def nudged(tensor: Any, generator: Any, least: float = 0.0) -> Any:
     """Return a floating-point tensor with every value nearer to 0 by up to eight units of its resolution: eager rounds it differently.
 
-    Signs, zeros, infinities and NaN remain. Values stay in a domain such as [0, 1] or [-1, 1].
+    Signs, zeros, infinities and NaN remain. Values stay in a domain such as [0, 1] or [-1, 1]. ``least``: the resolution of a narrower
+    format that eager rounds values to on their way; else every run would round them in the same way.
     """
     import torch
 
-    eps = torch.finfo(tensor.dtype).eps
+    eps = max(torch.finfo(tensor.dtype).eps, least)
     less = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * (8 * eps)
     return (tensor.detach().to(torch.float64) * (1 - less.to(tensor.device))).to(tensor.dtype)
 
@@ -88,10 +94,11 @@ def is_reordered(answers: Sequence[Any], reference: Any) -> bool:
     return form is not None and all(bool((errors_of(wide(one), right) <= form.reordered * ulp(most, form)).all()) for one in answers)
 
 
-def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
+def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: str = "") -> Scale:
     """Return eager's error by its samples; ``answer`` and ``reference`` are those of the case's own inputs. Raise ``NoReference``.
 
     The first sample is of those inputs, the others are of nudged ones. The samples of float64 are runs of float32, whose errors are scaled.
+    ``through`` is the narrowest format that eager rounded the values to on their way.
     """
     import torch
 
@@ -101,17 +108,23 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
         raise NoReference(f"values of dtype {dtype} are exact")
     right, eager = wide(reference), wide(answer)
     _refuse_other_range(eager, right, answer.dtype)
-    errors, moved = _drawn(samples, answer.dtype)
+    errors, moved = drawn(samples, answer.dtype)
+    passed = _passed([*samples, Sample(answer, reference)], form, through)
+    form = FORMATS[passed.name] if passed is not None and passed.is_last else form
     units = units_of(right, form)
-    whole_ulp = _whole_ulp([*samples, Sample(answer, reference)], form)
+    whole_ulp = _whole_ulp([*samples, Sample(answer, reference)], form) if form.nudges == 0 or passed is not None else 0.0
     # the runs in place of a float64 one are of float32; eager's own error counts too, where a part of it computes in a narrower dtype
     own = errors_of(eager, right)
     most = torch.maximum(torch.stack(errors).amax(0), own)
     numel = most.numel()
-    group_error, draws, group_bound = _grouped(most, right.abs(), tuple(answer.shape), len(samples), form, whole_ulp)
+    eager_quantiles = _quantiles(errors, own, units)
+    if passed is not None and not passed.is_last:
+        form = between(form, FORMATS[passed.name], eager_quantiles, whole_ulp)
+    group_error, draws, group_bound = grouped(most, right.abs(), tuple(answer.shape), len(samples), form, whole_ulp)
     scale = Scale(
         dtype=dtype,
         form=form,
+        through=passed,
         reference=right,
         eager=eager,
         units=units,
@@ -124,7 +137,7 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any) -> Scale:
         bias=None,
         most=float(torch.where(right.abs().isfinite(), right.abs(), 0.0).max()) if numel else 0.0,
         runs=len(samples),
-        eager_quantiles=_quantiles(errors, own, units),
+        eager_quantiles=eager_quantiles,
         nudge_quantiles=quantiles_in(moved / units, quantiles_of(numel)),
     )
     return scale if math.isinf(form.bias_floor) else replace(scale, bias=_bias([*samples, Sample(answer, reference)], scale))
@@ -139,16 +152,30 @@ def _quantiles(errors: Sequence[Any], own: Any, units: Any) -> list[float]:
 
 
 def _whole_ulp(samples: Sequence[Sample], form: Format) -> float:
-    """Return the greatest error of all runs of eager, in ulp; 0 for wide formats, where it is not used."""
-    if form.nudges or not samples[0].answer.numel():
+    """Return the greatest error of all runs of eager, in ulp."""
+    if not samples[0].answer.numel():
         return 0.0
     pairs = [(wide(one.answer), wide(one.reference)) for one in samples]
     return max(float((errors_of(answer, right) / units_of(right, form)).max()) for answer, right in pairs)
 
 
+def _passed(samples: Sequence[Sample], form: Format, through: str) -> Passed | None:
+    """Return the narrower format if eager's errors show it. For a float64 result the runs of eager are in float32: there is none."""
+    if not through or form is FORMATS["float64"] or FORMATS[through].bits >= form.bits or _whole_ulp(samples, form) <= form.quantile_floor:
+        return None
+    return Passed(through, all(has_numbers_of(one.answer, through) for one in samples))
+
+
+def _last_dtype(scale: Scale) -> Any:
+    """Return the dtype that eager rounded the result to last."""
+    import torch
+
+    return getattr(torch, scale.through.name if scale.through is not None and scale.through.is_last else scale.dtype)
+
+
 def _bias(samples: Sequence[Sample], scale: Scale) -> Own:
     bounds = bounds_of(scale, FACTOR)
-    found = [deviations(wide(one.answer), wide(one.reference), bounds, samples[0].answer.dtype) for one in samples]
+    found = [deviations(wide(one.answer), wide(one.reference), bounds, _last_dtype(scale)) for one in samples]
     return Own(eager_bias(tuple(samples[0].answer.shape), found), len(samples))
 
 
@@ -166,96 +193,6 @@ def _refuse_other_range(eager: Any, right: Any, dtype: Any) -> None:
         raise NoReference(f"the float64 reference is beyond the range of {name} where eager is finite")
 
 
-def _drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:
-    """Return the errors of each run, and how far the reference moved at most."""
-    import torch
-
-    errors, moved = [], None
-    first = wide(samples[0].reference)
-    for sample in samples:
-        answer, right = wide(sample.answer), wide(sample.reference)
-        shrink = torch.finfo(dtype).eps / torch.finfo(sample.answer.dtype).eps
-        error = errors_of(answer, right)
-        if shrink < 1:
-            # the narrower range of the format is not an error of eager
-            error = torch.where(answer.abs() < torch.finfo(sample.answer.dtype).tiny, 0.0, error)
-        errors.append(error * shrink)
-        # a nudge of the inputs moves the reference by as many units of a finer format
-        distance = errors_of(right, first) * min(1.0, torch.finfo(dtype).eps / sample.step if sample.step else 1.0)
-        moved = distance if moved is None else torch.maximum(moved, distance)
-    return errors, torch.maximum(moved, _medians(moved))
-
-
-def _medians(values: Any) -> Any:
-    """Return for each value the median of its neighbours: a sum may move little by chance where its neighbours move."""
-    import torch
-
-    count = len(values)
-    if count < NEIGHBOURS:
-        return values
-    rest = -count % NEIGHBOURS
-    padded = torch.cat([values, values[count - rest :]]) if rest else values
-    return padded.reshape(-1, NEIGHBOURS).median(-1).values.repeat_interleave(NEIGHBOURS)[:count]
-
-
-def _grouped(most: Any, size: Any, shape: tuple[int, ...], runs: int, form: Format, whole_ulp: float) -> tuple[Any, Any, Any]:
-    """Return for each element the error, the number of draws and the widened error of the group with the smallest bound."""
-    import torch
-
-    numel = most.numel()
-    best = torch.full_like(most, math.inf)
-    found = most.new_zeros(numel), torch.zeros(numel, dtype=torch.int64, device=most.device)
-    for error, draws in _groups(most, size, shape, runs):
-        bound = error * draws_factor(draws, numel, form, whole_ulp)
-        better = bound < best
-        best = torch.where(better, bound, best)
-        found = torch.where(better, error, found[0]), torch.where(better, draws, found[1])
-    return *found, best
-
-
-def draws_factor(draws: Any, numel: int, form: Format, whole_ulp: float) -> Any:
-    """Return ``widening`` of each element."""
-    import torch
-
-    values, places = draws.unique(return_inverse=True)
-    return torch.tensor([widening(int(value), numel, form, whole_ulp) for value in values], dtype=torch.float64, device=draws.device)[
-        places
-    ]
-
-
-def _groups(most: Any, size: Any, shape: tuple[int, ...], runs: int) -> Iterator[tuple[Any, Any]]:
-    """Yield for each way of grouping the error of each element's group, and how many draws it is of."""
-    import torch
-
-    numel = most.numel()
-    if numel == 0:
-        return
-    yield most.amax().expand(numel), torch.full_like(most, max(numel * runs, 1), dtype=torch.int64)
-    shaped = most.reshape(shape)
-    for dimension, length in enumerate(shape):
-        others = [other for other in range(len(shape)) if other != dimension]
-        draws = numel // length * runs
-        if length > 1 and draws >= LEAST_DRAWS:
-            error = shaped.amax(others, keepdim=True).expand(shape) if others else shaped
-            yield error.reshape(-1), torch.full_like(most, draws, dtype=torch.int64)
-    if numel > BLOCK:
-        yield _in_runs(most, torch.arange(numel, device=most.device), runs)
-        yield _in_runs(most, size.argsort(), runs)
-
-
-def _in_runs(most: Any, order: Any, runs: int) -> tuple[Any, Any]:
-    """Return the errors of groups of ``BLOCK`` elements that follow each other in an order; the last group has the remaining ones."""
-    import torch
-
-    numel = most.numel()
-    group = (torch.arange(numel, device=most.device) // BLOCK).clamp(max=numel // BLOCK - 1)
-    maxima = most.new_zeros(numel // BLOCK).scatter_reduce(0, group, most[order], "amax")
-    counts = torch.bincount(group) * runs
-    error, draws = torch.empty_like(most), torch.empty_like(group)
-    error[order], draws[order] = maxima[group], counts[group]
-    return error, draws
-
-
 def compare(actual: Any, scale: Scale, factor: float, *, equal_nan: bool = True, histogram: bool = True) -> dict[str, Json]:
     """Return the facts of an answer: nonfinite mismatches, the element nearest to its bound, quantiles, and a histogram."""
     import torch
@@ -267,6 +204,8 @@ def compare(actual: Any, scale: Scale, factor: float, *, equal_nan: bool = True,
     facts: dict[str, Any] = {"version": VERSION, "factor": factor, "runs": scale.runs, "numel": numel, "nonfinite": nonfinite}
     if numel == 0:
         return {**facts, "outside": 0, "worst": None, "quantiles": [], "eager_quantiles": []}
+    if scale.through is not None:
+        facts.update(through=scale.through.name, is_rounded=scale.through.is_last)
     judged = answer.isfinite() & right.isfinite()
     errors = torch.where(judged, errors_of(answer, right), 0.0)
     ratio = torch.where(judged, errors / bounds_of(scale, factor), -1.0)
@@ -291,7 +230,7 @@ def compare(actual: Any, scale: Scale, factor: float, *, equal_nan: bool = True,
 def _bias_facts(answer: Any, actual: Any, scale: Scale, factor: float) -> list[dict[str, Json]]:
     if scale.bias is None:
         return []
-    deviating = deviations(answer, scale.reference, bounds_of(scale, FACTOR), actual.dtype)
+    deviating = deviations(answer, scale.reference, bounds_of(scale, FACTOR), _last_dtype(scale))
     return bias_of(tuple(actual.shape), deviating, scale.reference, scale.bias, scale.form, factor)
 
 

@@ -34,6 +34,14 @@ def errors_of(answer: Any, reference: Any) -> Any:
     return torch.where(error.isfinite(), error, 0.0)
 
 
+def has_numbers_of(tensor: Any, name: str) -> bool:
+    """Whether every finite element of a tensor is a number of a narrower dtype."""
+    import torch
+
+    narrow = tensor.to(getattr(torch, name)).to(tensor.dtype)
+    return bool(((narrow == tensor) | ~tensor.isfinite()).all())
+
+
 def quantiles_in(values: Any, shares: Sequence[float]) -> list[float]:
     """Return quantiles as elements of the sorted values: torch.quantile is limited to 16 million."""
     count = len(values)

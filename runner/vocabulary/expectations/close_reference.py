@@ -6,7 +6,8 @@ from typing import Any
 
 from runner.core.protocol import Json
 from runner.vocabulary.expectations.calibrated import FACTOR
-from runner.vocabulary.expectations.calibrated_measure import NoReference, Sample, Scale, bounds_of, compare, is_reordered, scale_of
+from runner.vocabulary.expectations.calibrated_groups import Sample
+from runner.vocabulary.expectations.calibrated_measure import NoReference, Scale, bounds_of, compare, is_reordered, scale_of
 from runner.vocabulary.expectations.close_measure import accumulated, accumulation_bounds, differences, leaves_of
 from runner.vocabulary.expectations.close_words import Judge
 from runner.vocabulary.expectations.stand_ins import Comparer, judged_stand_ins
@@ -25,6 +26,8 @@ class Answers:
     """Answers of eager with their references, for the same and for nudged inputs, and the resolution of nudged ones."""
     magnitude: Callable[[], Any]
     """Returns the float64 reference for the absolute values of the inputs."""
+    through: Sequence[str] = ()
+    """For each leaf of the answer the narrowest format that eager rounded its values to on their way; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ def _add_leaves(comparison: Comparison, answers: Answers) -> None:
             continue
         try:
             samples = [Sample(one[index], right[index], step) for one, right, step in pairs]
-            scale = _scale(leaf, own["to"][index], [run[index] for run in runs], samples)
+            scale = _scale(leaf, own["to"][index], [run[index] for run in runs], samples, _through(comparison, answers, index))
             if "no_worse_than" in own:
                 _check_other(own["no_worse_than"][index], own["to"][index], comparison.arguments["no_worse_than"])
                 scale = scale_of([Sample(own["no_worse_than"][index], runs[1][index])], own["no_worse_than"][index], runs[1][index])
@@ -94,7 +97,12 @@ def _check_other(other: Any, eager: Any, name: str) -> None:
         )
 
 
-def _scale(leaf: Mapping[str, Any], eager: Any, runs: Sequence[Any], samples: Sequence[Sample]) -> Scale:
+def _through(comparison: Comparison, answers: Answers, index: int) -> str:
+    # the bound of an accumulation is one of its own dtype
+    return answers.through[index] if answers.through and comparison.fact == "calibrated" else ""
+
+
+def _scale(leaf: Mapping[str, Any], eager: Any, runs: Sequence[Any], samples: Sequence[Sample], through: str) -> Scale:
     if leaf["dtype"] != leaf["reference_dtype"]:
         raise NoReference("the dtypes differ")
     everything = [*runs, *(part for sample in samples for part in (sample.answer, sample.reference))]
@@ -109,7 +117,7 @@ def _scale(leaf: Mapping[str, Any], eager: Any, runs: Sequence[Any], samples: Se
     apart = differences(again, eager, rtol=rtol, atol=atol)
     if apart["nan_mismatches"] or apart["inf_mismatches"] or (apart["mismatches"] and not is_reordered([eager, again], references[0])):
         raise NoReference("a second run of eager gives another answer")
-    return scale_of(samples, eager, references[0])
+    return scale_of(samples, eager, references[0], through)
 
 
 def _add(comparison: Comparison, leaf: dict[str, Any], actual: Any, scale: Scale, magnitude: Any) -> None:

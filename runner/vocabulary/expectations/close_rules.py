@@ -114,7 +114,7 @@ def by_calibration(where: str, leaf: Leaf, factor: float, whose: str, outliers: 
     """Judge the error against the float64 reference by that of eager, or of another value (``whose``)."""
     facts = leaf["calibrated"]
     expected = f"{where} within {factor:g} x {whose} error against float64"
-    form = calibrated.format_of(leaf["dtype"])
+    form = calibrated.form_of(leaf["dtype"], facts)
     if form is None:
         return Judgement.error(f"values of dtype {leaf['dtype']} are exact", expected=expected)
     if facts["factor"] != factor:

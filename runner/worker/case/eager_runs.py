@@ -19,6 +19,7 @@ from runner.worker.case.generators import Generators
 from runner.worker.case.parts import follow
 from runner.worker.case.reference import ReferenceCall, Unseen
 from runner.worker.torch_compat import compiling
+from runner.worker.torch_compat.roundings import Roundings
 from runner.worker.torch_compat.widening import Reported, Widened, changed_values, is_same_function, narrow_dtypes, narrowed, widened
 
 MOST_ELEMENTS = 1 << 24
@@ -89,26 +90,41 @@ class EagerRuns:
             raise NoReference(f"the result has more than {MOST_ELEMENTS} elements")
         if not any(leaf.is_floating_point() or leaf.is_complex() for leaf in leaves):
             raise NoReference(_why_exact(leaves))
-        again, is_random = self._eager(_copy(inputs))
+        again, through, is_random = self._observed(inputs)
         if is_random:
             raise NoReference("the function draws random numbers")
         wide = self._wide(_copy(inputs))
         has_double = _has_double(leaves)
         self._refuse_other_function(inputs, wide, has_double=has_double)
         pairs = [] if has_double else [(again, wide, 0.0)]
-        self._add_pairs(pairs, inputs, runs_of(_smallest(leaves)), has_double=has_double)
-        return Answers(again=again, reference=wide, pairs=pairs, magnitude=functools.partial(self._magnitude, inputs))
+        least = 0.0 if has_double else max((torch.finfo(getattr(torch, name)).eps for name in through if name), default=0.0)
+        self._add_pairs(pairs, inputs, runs_of(_smallest(leaves)), least, has_double=has_double)
+        return Answers(again, wide, pairs, functools.partial(self._magnitude, inputs), through)
 
-    def _add_pairs(self, pairs: list[tuple[Any, Any, float]], inputs: list[Any], count: int, *, has_double: bool) -> None:
-        """Add runs until there are so many: of a float64 result the first of the same inputs in float32, the others of nudged ones."""
+    def _observed(self, inputs: list[Any]) -> tuple[Any, list[str], bool]:
+        """Return eager's answer, the narrowest format that the values of each leaf were rounded to, and whether a generator was used."""
+        mode = Roundings()
+        try:
+            with mode:
+                found, is_random = self._eager(_copy(inputs))
+        except Exception:  # operators of higher order refuse a mode with any exception; a function that raises by itself does so again
+            found, is_random = self._eager(_copy(inputs))
+            return found, [], is_random
+        return found, [mode.narrowest(leaf) for leaf in leaves_of(found)], is_random
+
+    def _add_pairs(self, pairs: list[tuple[Any, Any, float]], inputs: list[Any], count: int, least: float, *, has_double: bool) -> None:
+        """Add runs until there are so many: of a float64 result the first of the same inputs in float32, the others of nudged ones.
+
+        ``least`` is the resolution of the narrowest format that eager rounds values to.
+        """
         generator = torch.Generator().manual_seed(0)
         while len(pairs) < count:
             given = _copy(inputs)
             given = narrowed(given) if has_double else given
             if pairs:
-                given = changed_values(given, functools.partial(nudged, generator=generator))
+                given = changed_values(given, functools.partial(nudged, generator=generator, least=least))
             try:
-                step = _step(given) if pairs else 0.0
+                step = max(_step(given), least) if pairs else 0.0
                 pairs.append((self._eager(_copy(given))[0], self._wide(given), step))
             except Exception as error:  # the function may refuse other values, or float32
                 if pairs:
