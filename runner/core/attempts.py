@@ -182,4 +182,5 @@ def attempt_of(result: CaseResult) -> Attempt:
         gpus=result.gpus,
         warmup_begun=result.warmup_begun,
         warmup=result.warmup,
+        node=result.node,
     )

@@ -13,6 +13,7 @@ that record and of results, so that a run, its reports, ``merge`` and every read
 One failed case: NOT CONFORMANT. Otherwise one that was not executed: INCOMPLETE. A failure stays one, whatever else could not be run.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from runner.core.diagnostics import Position
 from runner.core.exit_codes import ExitCode
 from runner.core.outcomes import Outcome
 from runner.core.results import AppliedWaiver, CaseResult, WaiverEffect
+
+_RELEASE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})*")
 
 LEVELS = ("P0", "P1", "P2")
 """The levels of a profile; P0 is the most important."""
@@ -197,10 +200,21 @@ def _conformance(*, failed: bool, missing: bool) -> Conformance:
 
 
 def _problems(profile: ProfileRecord, torch: tuple[int, ...] | None, results: Iterable[CaseResult]) -> Iterable[str]:
-    if problem := wrong_torch(profile, torch):
+    problem = wrong_torch(profile, torch)
+    if problem:
         yield problem
+    on_nodes = dict.fromkeys(part.node["torch"] for result in results for part in (result, *result.attempts) if part.node.get("torch"))
+    for other in dict.fromkeys(wrong_torch(profile, release_of(version)) for version in on_nodes):
+        if other and other != problem:
+            yield other
     if torch is None and any(result.outcome.is_executed for result in results):
         yield f"the run does not say which torch executed its cases; the profile is for {profile.torch}"
+
+
+def release_of(version: str) -> tuple[int, ...] | None:
+    """Return the release numbers of a version of torch; None for a text without any."""
+    found = _RELEASE.match(version)
+    return tuple(map(int, found[0].split("."))) if found else None
 
 
 def wrong_torch(profile: ProfileRecord, torch: tuple[int, ...] | None) -> str:

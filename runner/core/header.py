@@ -1,14 +1,11 @@
 """What is recorded of a whole run: its header, known before the first case, and its footer, known after the last."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 
-from runner.core.conformance import ProfileRecord, Statement, statement_of
+from runner.core.conformance import ProfileRecord, Statement, release_of, statement_of
 from runner.core.results import CaseResult
-
-_RELEASE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +62,7 @@ class RunHeader:
 
     @property
     def _torch(self) -> tuple[int, ...] | None:
-        release = _RELEASE.match(self.environment.get("torch", ""))
-        return tuple(map(int, release[0].split("."))) if release else None
+        return release_of(self.environment.get("torch", ""))
 
     @property
     def _day(self) -> date:

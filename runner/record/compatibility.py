@@ -80,15 +80,15 @@ class Difference:
         return f"{self.what} is {_shown(self.here)} {here}, {_shown(self.there)} {there}"
 
 
-def differences(here: RunHeader, there: RunHeader) -> list[Difference]:
-    """Return every difference between two parts of one run that should not be."""
+def differences(here: RunHeader, there: RunHeader, *, same_machine: bool = True) -> list[Difference]:
+    """Return every difference between two parts of one run that should not be; those of machines only with ``same_machine``."""
     return [
         *_differing("the version of this program", {"": here.version}, {"": there.version}),
         *option_differences(here.options, there.options),
         *([] if here.profile == there.profile else [Difference("the profile", _profile(here), _profile(there))]),
         *_differing("the file", _cut(here.specs), _cut(there.specs)),
         *variable_differences(here.variables, there.variables),
-        *machine_differences(here.environment, there.environment),
+        *(machine_differences(here.environment, there.environment) if same_machine else ()),
     ]
 
 

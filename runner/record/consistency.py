@@ -200,10 +200,13 @@ def of_results(results: Sequence[CaseResult]) -> str:
 
 
 def of_machine(results: Sequence[CaseResult], environment: Mapping[str, str], devices: Mapping[str, str]) -> str:
-    """Return which case a machine without a GPU cannot have executed; empty for none. ``devices`` are the devices of backends by name."""
-    if environment.get("gpus") != "0":
-        return ""
+    """Return which case a machine without a GPU cannot have executed; empty for none. ``devices`` are the devices of backends by name.
+
+    The machine is the node that a result names, or that of the header with this ``environment``.
+    """
     for result in results:
+        if (result.node or environment).get("gpus") != "0":
+            continue
         device = kind_of(devices.get(result.backend, CPU))
         # whether there was a device of a vendor's module is not recorded
         if device in WITHOUT_MODULE and device != CPU and result.folder:

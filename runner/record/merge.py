@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from runner.core import required
 from runner.core.exit_codes import ExitCode, exit_code
 from runner.core.results import CaseResult, executed
-from runner.record.compatibility import differences
+from runner.record.compatibility import differences, machine_differences
 from runner.record.journal import Run, RunFooter, RunHeader, digest_of_selection, totals
 from runner.record.merged_audit import merged_audit
 from runner.record.merged_ledgers import merged_ledgers
@@ -38,6 +38,12 @@ class Part:
     def header(self) -> RunHeader:
         """The run's header."""
         return self.run.header
+
+    @property
+    def is_of_nodes(self) -> bool:
+        """Whether every result names the node of a fleet that it came from: then none depends on the machine of the header."""
+        ran = [result for result in self.run.results if result.folder]
+        return bool(ran) and all(result.node for result in ran)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +105,7 @@ def _between(part: Part, first: Part) -> Iterator[str]:
         yield f"it is shard {mine.shard}, and {first.name} is {other.shard}"
     if mine.selection and other.selection and (mine.selection, mine.selected_whole) != (other.selection, other.selected_whole):
         yield f"another selection, of {mine.selected_whole} cases, than in {first.name}, of {other.selected_whole}"
-    for difference in differences(mine, other):
+    for difference in differences(mine, other, same_machine=not (part.is_of_nodes and first.is_of_nodes)):
         yield difference.between("here", f"in {first.name}")
 
 
@@ -194,7 +200,7 @@ def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> Joi
         run_id=run_id,
         started=min(header.started for header in headers),
         command=command,
-        environment=_together([header.environment for header in headers]),
+        environment=_environment(headers),
         variables=_together([header.variables for header in headers]),
         selected=first.selected_whole,
         shard="",
@@ -229,6 +235,12 @@ def _conclusion(header: RunHeader, results: Sequence[CaseResult]) -> tuple[ExitC
         return code, ()
     unexercised = tuple(required.problems_of_recorded(required.names_in(header.options), results))
     return (ExitCode.NOTHING if unexercised else code), unexercised
+
+
+def _environment(headers: Sequence[RunHeader]) -> Mapping[str, str]:
+    """Return the facts of the parts; those of the first part where their machines differ, as parts that ran on nodes may."""
+    facts = [header.environment for header in headers]
+    return facts[0] if any(machine_differences(facts[0], other) for other in facts[1:]) else _together(facts)
 
 
 def _together(sides: Sequence[Mapping[str, str]]) -> dict[str, str]:

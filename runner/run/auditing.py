@@ -18,7 +18,6 @@ from runner.core.results import CaseResult
 from runner.judge.audit import Audit, ControlResult, Trial, audit, judge_control, try_case, with_control
 from runner.judge.reading import recorded_observation
 from runner.judge.waivers import Waivers
-from runner.language.expand.cases import surroundings
 from runner.language.load import Suite, load, load_specs, surroundings_of
 from runner.language.waivers import WaiverFiles
 from runner.plan import schedule
@@ -30,6 +29,7 @@ from runner.record.evidence import OBSERVATION, EvidenceAltered, RecordedFiles
 from runner.record.journal import JournalError, read_run
 from runner.record.run_folder import JOURNAL, LATEST, RunFolder, find_run, require_still
 from runner.run import recorded, rejudge
+from runner.run.machines_then import here_of, surroundings_then
 from runner.run.pipeline import CaseRunner
 from runner.system import availability, output
 from runner.system.installed_torch import installed_torch
@@ -45,6 +45,7 @@ class Ran:
     folder: Path
     suite: Suite
     known: Surroundings
+    """Of the machine of the run; a result that names a node came from that node."""
     results: tuple[tuple[Case, CaseResult], ...]
 
 
@@ -100,7 +101,7 @@ def recorded_cases(folder: Path, options: Choosing, shard: Shard | None) -> Ran:
         run = read_run(folder / JOURNAL)
     except JournalError as error:
         raise UsageError(f"{folder / JOURNAL}:{error.line}: {error.reason}") from error
-    known = recorded.surroundings_then(run.header)
+    known = surroundings_then(run.header)
     results = {result.case_id: result for result in run.results if result.outcome in JUDGED}
     backend_files = options.backends or recorded.files_of(run.header, "backends")
     suite = load_specs(recorded.specs_of(results.values()), backend_files, surroundings_of(run.header.environment.get("torch"), None))
@@ -111,8 +112,7 @@ def recorded_cases(folder: Path, options: Choosing, shard: Shard | None) -> Ran:
         if digest_of(case) != result.digest:
             raise UsageError(f"{case.id} is not the case that was run then; run it again")
         backend = suite.backends.by_name[case.backend]
-        here = surroundings(backend, known, case.target)
-        for problem in rejudge.problems(case, backend, here, result, folder):
+        for problem in rejudge.problems(case, backend, known, result, folder):
             raise UsageError(f"{folder / JOURNAL}: {problem}; run it again")
     devices = {name: backend.device for name, backend in suite.backends.by_name.items()}
     if problem := consistency.of_machine(run.results, run.header.environment, devices):
@@ -191,7 +191,7 @@ def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
         raise UsageError(f"{folder}: the observation of {case.id} is not there; run it again")
     files = RecordedFiles(folder, result.evidence)
     try:
-        here = surroundings(ran.suite.backends.by_name[case.backend], ran.known, case.target)
+        here = here_of(case, ran.suite.backends.by_name[case.backend], result, ran.known)
         return try_case(case, here, recorded_observation(files.observation()), files.code)
     except EvidenceAltered as error:
         raise UsageError(f"{error}; run it again") from error

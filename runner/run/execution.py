@@ -8,7 +8,6 @@ from runner.core.events import Note, RunEvent
 from runner.core.header import AuditScore
 from runner.execute.executors import RAY
 from runner.execute.services import named_servers
-from runner.language.expand.cases import surroundings
 from runner.language.load import surroundings_of
 from runner.record.run_folder import RunFolder
 from runner.run import resume
@@ -16,9 +15,9 @@ from runner.run.activity import ActivityEvents
 from runner.run.audit_warnings import AuditWarnings
 from runner.run.header_stage import HeaderStage
 from runner.run.ledger import Ledger
+from runner.run.machines_then import here_of
 from runner.run.pipeline import CaseRunner
 from runner.run.preparation import Prepared
-from runner.run.recorded import surroundings_of_record
 from runner.run.repro import repro
 from runner.run.results import result_of_unavailable
 from runner.run.retries import run_rounds
@@ -112,6 +111,5 @@ class Execution:
             ended = self._ledger.take_attempt(result)
             if ended is not None:
                 case = by_id[ended.case_id]
-                there = surroundings_of_record(ended.node) if ended.node else known
-                here = surroundings(self._selection.suite.backends.by_name[case.backend], there, case.target)
-                self._audit.take(case, ended, here)
+                backend = self._selection.suite.backends.by_name[case.backend]
+                self._audit.take(case, ended, here_of(case, backend, ended, known))

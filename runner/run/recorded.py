@@ -3,52 +3,28 @@
 import hashlib
 import itertools
 import shlex
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 from runner import __version__
-from runner.core import devices
 from runner.core.case import Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import InvalidSpecs, UsageError
 from runner.core.results import CaseResult
 from runner.judge.waivers import Waivers
-from runner.language.expand.cases import surroundings
 from runner.language.load import Suite, load_specs, surroundings_of
 from runner.language.read.files import SpecPath
 from runner.language.waivers import load_waivers
 from runner.plan.worker_plan import digest_of
 from runner.record.journal import RunHeader
 from runner.run import rejudge
-from runner.system.capabilities import Machine
+from runner.run.machines_then import here_of, surroundings_then
 from runner.system.installed_torch import installed_torch
 
 _LARGEST = 64 << 20
 """The maximum size in bytes of a file that is compared with a digest; no spec is as large."""
-
-
-def surroundings_then(header: RunHeader, result: CaseResult | None = None) -> Surroundings:
-    """Return the surroundings of the machine of a run, or of the node that a result names, for conditions, without a backend."""
-    return surroundings_of_record(result.node if result is not None and result.node else header.environment)
-
-
-def surroundings_of_record(facts: Mapping[str, str]) -> Surroundings:
-    """Return the surroundings that recorded facts of a machine give."""
-    python = (
-        tuple(int(number) for number in facts["python"].split(".") if number.isdecimal()) if "python" in facts else sys.version_info[:3]
-    )
-    torch = facts.get("torch")
-    machine = Machine(
-        python=python,
-        torch=torch,
-        release=None,
-        builds={build.version: facts.get(build.version) for build in devices.builds()},
-        arch=facts.get("arch"),
-    )
-    return replace(surroundings_of(torch, machine), python=python)
 
 
 def files_of(header: RunHeader, option: str) -> list[Path]:
@@ -157,12 +133,10 @@ def _read(header: RunHeader, results: Sequence[CaseResult]) -> _Then:
 
 def _problems(then: _Then, case: Case, result: CaseResult, folder: Path) -> list[str]:
     backend = then.suite.backends.by_name[case.backend]
-    known = surroundings_of_record(result.node) if result.node else then.known
-    here = surroundings(backend, known, case.target)
     found = (
-        rejudge.disagreement(case, backend, here, result, folder / result.folder)
-        or rejudge.of_attempts(case, backend, here, result, folder)
-        or rejudge.not_excused(case, result, here, then.waivers)
+        rejudge.disagreement(case, backend, then.known, result, folder / result.folder)
+        or rejudge.of_attempts(case, backend, then.known, result, folder)
+        or rejudge.not_excused(case, result, here_of(case, backend, result, then.known), then.waivers)
     )
     return [found] if found else []
 

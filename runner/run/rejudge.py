@@ -19,6 +19,7 @@ from runner.judge.waivers import Waivers, apply
 from runner.language.backends import Backend
 from runner.plan.selection import without_benches
 from runner.record.evidence import OBSERVATION, EvidenceAltered, RecordedFiles, alterations
+from runner.run.machines_then import here_of
 from runner.system.known_secrets import MASK
 from runner.system.redaction import redacted
 
@@ -31,30 +32,34 @@ BY_FACTS = (*JUDGED_BY_FACTS, Outcome.XFAIL, Outcome.XPASS, Outcome.FLAKY)
 _TOO_SLOW = "pattern too slow"
 
 
-def problems(case: Case, backend: Backend, here: Surroundings, result: CaseResult, run: Path) -> Iterator[str]:
-    """Yield why a recorded result is not accepted: altered files, or verdicts that differ when judged again."""
+def problems(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path) -> Iterator[str]:
+    """Yield why a recorded result is not accepted: altered files, or verdicts that differ when judged again.
+
+    ``known`` are the surroundings of the machine of the run, here and below; what names a node is judged by the facts of that node.
+    """
     altered = list(alterations(run, result))
     yield from altered
     if altered:
         return
-    if found := disagreement(case, backend, here, result, run / result.folder) or of_attempts(case, backend, here, result, run):
+    if found := disagreement(case, backend, known, result, run / result.folder) or of_attempts(case, backend, known, result, run):
         yield found
 
 
-def disagreement(case: Case, backend: Backend, here: Surroundings, result: CaseResult, folder: Path) -> str:
+def disagreement(case: Case, backend: Backend, known: Surroundings, result: CaseResult, folder: Path) -> str:
     """Return how the verdicts of a result differ when judged again; empty if they do not, or if no facts decided the outcome."""
     if result.outcome is Outcome.NOT_RUN or fold(result.verdicts, result.target).outcome not in JUDGED_BY_FACTS or not result.evidence:
         return ""
-    now = _judged(case, backend, here, result, RecordedFiles(folder, result.evidence), folder)
+    now = _judged(case, backend, here_of(case, backend, result, known), result, RecordedFiles(folder, result.evidence), folder)
     return now if isinstance(now, str) else _difference(case, result.verdicts, now)
 
 
-def of_attempts(case: Case, backend: Backend, here: Surroundings, result: CaseResult, run: Path) -> str:
+def of_attempts(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path) -> str:
     """Return how the failed verdicts of an attempt differ when judged again, as ``disagreement`` does for a result."""
     for attempt in result.attempts:
         if not attempt.evidence or fold(attempt.verdicts, result.target).outcome not in JUDGED_BY_FACTS:
             continue
         folder = run / attempt.folder
+        here = here_of(case, backend, attempt, known)
         now = _judged(case, backend, here, result, RecordedFiles(folder, attempt.evidence), folder)
         if isinstance(now, str):
             return now

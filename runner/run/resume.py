@@ -6,14 +6,13 @@ from runner.core.case import Availability, Case
 from runner.core.conditions import Surroundings
 from runner.core.diagnostics import UsageError
 from runner.core.results import CaseResult
-from runner.language.expand.cases import surroundings
 from runner.plan.worker_plan import digest_of
 from runner.record.compatibility import machine_differences
 from runner.record.run_folder import RunFolder, open_run, resume_run
 from runner.run import rejudge
 from runner.run.header import judging_files
+from runner.run.machines_then import here_of
 from runner.run.preparation import Prepared, Selection
-from runner.run.recorded import surroundings_of_record
 from runner.system import availability
 from runner.system.capabilities import Machine
 
@@ -49,9 +48,8 @@ def check_executions(
 
 def _problem(selection: Selection, folder: RunFolder, case: Case, result: CaseResult, machine: Machine, known: Surroundings) -> str:
     backend = selection.suite.backends.by_name[case.backend]
-    here = surroundings(backend, surroundings_of_record(result.node) if result.node else known, case.target)
     missing = availability.of_case(case, machine)
     if missing.availability is Availability.NO and not result.node:  # a node of a fleet may have what this machine lacks
         return f"{case.id}: {result.outcome.label} is recorded, and it cannot run here: {missing.reason}"
-    problem = next(rejudge.problems(case, backend, here, result, folder.path), "")
-    return problem or rejudge.not_excused(case, result, here, selection.waivers)
+    problem = next(rejudge.problems(case, backend, known, result, folder.path), "")
+    return problem or rejudge.not_excused(case, result, here_of(case, backend, result, known), selection.waivers)

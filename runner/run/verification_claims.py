@@ -53,8 +53,9 @@ def _follows(run: Run, results: Sequence[CaseResult], known: Known) -> Iterator[
 
 
 def _words(run: Run, results: Sequence[CaseResult], known: Known) -> Iterator[str]:
-    facts = run.header.environment
-    yield f"that the observations were made by torch {facts.get('torch', '?')}, unmodified, on {_machine(facts)}"
+    machines = [part.node or run.header.environment for result in results for part in (result, *result.attempts) if part.folder]
+    for words in dict.fromkeys(map(_torch_and_machine, machines or [run.header.environment])):
+        yield f"that the observations were made by torch {words}"
     yield "that the worker of this program measured each observation, which only the author's machine can repeat"
     yield "that no case was run more often than the journal says"
     yield f"the times: when the run began ({run.header.started}), by which waivers end, and how long each case took"
@@ -85,5 +86,7 @@ def _count(run: Run, folder: str) -> int:
     return sum(name.startswith(f"{folder}/") for name in run.header.specs)
 
 
-def _machine(facts: Mapping[str, str]) -> str:
-    return f"{facts.get('device') or facts.get('cpu') or 'a machine without a name'} ({facts.get('arch') or facts.get('platform') or '?'})"
+def _torch_and_machine(facts: Mapping[str, str]) -> str:
+    node = f" (node {facts['name']})" if "name" in facts else ""
+    name = facts.get("device") or facts.get("cpu") or "a machine without a name"
+    return f"{facts.get('torch', '?')}, unmodified, on {name} ({facts.get('arch') or facts.get('platform') or '?'}){node}"

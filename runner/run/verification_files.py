@@ -19,7 +19,8 @@ from runner.language.waivers import load_waivers
 from runner.record.evidence import digest
 from runner.record.journal import RunHeader
 from runner.record.submission.layout import OWN, SHIPPED
-from runner.run.recorded import files_of, surroundings_then
+from runner.run.machines_then import surroundings_then
+from runner.run.recorded import files_of
 from runner.system.data_dirs import folder
 
 _MARK = ".git"

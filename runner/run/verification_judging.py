@@ -16,7 +16,6 @@ from runner.judge.cross_checks import disagreements
 from runner.judge.evidence import carried_out
 from runner.judge.reading import read_observation
 from runner.judge.waivers import apply
-from runner.language.expand.cases import surroundings
 from runner.language.load import load, surroundings_of
 from runner.language.profiles import read_profile
 from runner.language.waivers import load_waivers
@@ -29,6 +28,7 @@ from runner.record.journal import Run, digest_of_selection, totals
 from runner.record.submission.layout import SHIPPED
 from runner.run import observed, rejudge, verification_claims, verification_files
 from runner.run.header import option_text
+from runner.run.machines_then import here_of
 from runner.run.profile import ISOLATION, REFUSED, cases_of
 from runner.run.recorded import files_of
 from runner.run.verification_claims import Known
@@ -145,12 +145,14 @@ def _again(case: Case, result: CaseResult, header: RunHeader, then: Then, place:
     if result.outcome not in rejudge.BY_FACTS or rejudge.OBSERVATION not in result.evidence:
         return result, []
     backend = then.suite.backends.by_name[case.backend]
-    here = surroundings(backend, then.known, case.target)
+    here = here_of(case, backend, result, then.known)
     where = place / result.folder
     files = RecordedFiles(where, result.evidence)
     problems = [("facts", problem) for problem in _disagreements(case, result, header, then, files)]
     if result.attempts:
-        found = rejudge.disagreement(case, backend, here, result, where) or rejudge.of_attempts(case, backend, here, result, place)
+        found = rejudge.disagreement(case, backend, then.known, result, where) or rejudge.of_attempts(
+            case, backend, then.known, result, place
+        )
         return result, [*problems, *([("verdicts", found)] if found else [])]
     judged = rejudge.judged_again(case, backend, here, result, files, Path(result.folder))
     if isinstance(judged, str):
@@ -184,7 +186,7 @@ def _disagreements(case: Case, result: CaseResult, header: RunHeader, then: Then
     if dict(result.phases) != observed.phases(observation):
         yield "the times of its phases are not those of the observation"
     backend = then.suite.backends.by_name[case.backend]
-    yield from dict.fromkeys(disagreements(backend, header.environment, observation, steps))
+    yield from dict.fromkeys(disagreements(backend, result.node or header.environment, observation, steps))
 
 
 def _differences(then: CaseResult, now: CaseResult, files: Then) -> Iterator[str]:

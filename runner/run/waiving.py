@@ -20,7 +20,8 @@ from runner.language.waiver_text import FILL_IN, Draft
 from runner.language.waivers import load_waivers
 from runner.record.journal import JournalError, Run, read_run
 from runner.record.run_folder import JOURNAL, find_run
-from runner.run.recorded import files_of, surroundings_then
+from runner.run.machines_then import by_machine, surroundings_of_record
+from runner.run.recorded import files_of
 from runner.run.waiver_proposals import DAYS, Proposals, RecordedRun, propose
 
 
@@ -42,8 +43,9 @@ def _read(name: str) -> Run:
 def proposals(options: WaiveOptions) -> Proposals:
     """Return a draft for each failure of the runs that no waiver excuses."""
     runs = [
-        RecordedRun(name=run.header.run_id, here=surroundings_then(run.header), results={str(one.case_id): one for one in run.results})
+        RecordedRun(name=run.header.run_id, here=surroundings_of_record(facts), results=results)
         for run in read_runs(options.targets)
+        for facts, results in by_machine(run)
     ]
     today = datetime.now(UTC).date()
     return propose(runs, issue=options.issue or FILL_IN, reason=options.reason, until=until_of(options.until), today=today)

@@ -280,3 +280,23 @@ def test_fewer_shards_than_labels_are_refused(here: Path, capsys: pytest.Capture
     (here / "other.yaml").write_text(f"requires: [{{module: json}}]\n{SPEC}")
     assert main(["plan", "spec.yaml", "other.yaml", "--shards", "1", "--by", "label"]) == ExitCode.USAGE
     assert "1 shards by label: the selection has 2 labels" in capsys.readouterr().err
+
+
+ONE_GRAPH = SPEC.replace("expect: [{close: {to: eager}}]", "expect: [{close: {to: eager}}, {counter: {stats.unique_graphs: 1}}]")
+
+
+@pytest.mark.parametrize("more", [("--retries", "1", "--flaky", "pass"), ("--repeat", "2", "--flaky", "pass")], ids=["retries", "repeat"])
+def test_attempts_of_a_case_run_on_nodes_that_are_alike(here: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]) -> None:
+    """A case that fails with one driver and passes with another is not flaky, and is not let pass as such."""
+
+    def bad(job: Job) -> Execution | None:
+        assert job.plan is not None
+        return all_graphs(1 if job.name.startswith("canary") else 2)(job)
+
+    (here / "spec.yaml").write_text(ONE_GRAPH)
+    use_fleet(monkeypatch, FakeNode("bad", answer=bad, facts={"driver": "1"}), FakeNode("good", facts={"driver": "2"}))
+    assert run(*more) == ExitCode.FAILED
+    found = results()
+    assert {result.outcome.label for result in found.values()} == {"PASS", "FAIL"}
+    for result in found.values():
+        assert {part.node["name"] for part in (result, *result.attempts)} == {"bad" if result.outcome.label == "FAIL" else "good"}

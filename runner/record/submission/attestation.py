@@ -5,11 +5,12 @@ It has no time and no random number, so that the same run and key give the same 
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.core.diagnostics import UsageError, one_line, shown_path
+from runner.core.results import CaseResult
 from runner.record.evidence import digest
 from runner.record.journal import Run
 from runner.record.journal.lines import encode
@@ -29,8 +30,16 @@ _SHOWN = 200
 
 
 def environment_of(run: Run) -> bytes:
-    """Return the facts of the machine and the recorded variables, as a member."""
-    return as_json({"environment": dict(run.header.environment), "variables": dict(run.header.variables)})
+    """Return the facts of the machine, those of each node of a fleet, and the recorded variables, as a member."""
+    nodes = nodes_of(run.results)
+    found = {"environment": dict(run.header.environment), "variables": dict(run.header.variables)}
+    return as_json({**found, "nodes": nodes} if nodes else found)
+
+
+def nodes_of(results: Iterable[CaseResult]) -> dict[str, dict[str, str]]:
+    """Return the facts of the nodes that results came from, by the name of the node; empty for a run on one machine."""
+    parts = (part for result in results for part in (result, *result.attempts) if part.node)
+    return {part.node.get("name", ""): dict(part.node) for part in parts}
 
 
 def statement_of(run: Run, members: Mapping[str, bytes], signer: str) -> bytes:

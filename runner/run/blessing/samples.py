@@ -18,6 +18,7 @@ from runner.record.evidence import OBSERVATION, RecordedFiles
 from runner.record.journal import read_run
 from runner.record.run_folder import JOURNAL, find_run
 from runner.run.auditing import recorded_cases
+from runner.run.machines_then import here_of
 from runner.run.recorded import files_of
 
 
@@ -79,15 +80,14 @@ def read_samples(options: BlessOptions) -> Recorded:
         backends = ran.suite.backends
         cases |= {case.id: case for case in ran.suite.cases}
         run = read_run(folder / JOURNAL)
-        source = Source(
-            run=run.header.run_id,
-            torch=run.header.environment.get("torch"),
-            backend_files=options.backends or tuple(files_of(run.header, "backends")),
-            machine=tuple(sorted(run.header.environment.items())),
-        )
+        backend_files = options.backends or tuple(files_of(run.header, "backends"))
         red += [(run.header.run_id, result) for result in run.results if result.outcome.is_failure]
         for case, result in ran.results:
-            here = surroundings(backends.by_name[case.backend], ran.known, case.target)
+            here = here_of(case, backends.by_name[case.backend], result, ran.known)
+            facts = result.node or run.header.environment
+            source = Source(
+                run=run.header.run_id, torch=facts.get("torch"), backend_files=backend_files, machine=tuple(sorted(facts.items()))
+            )
             case = without_benches(case) if result.benches_left_out else case
             place = folder / result.folder
             steps = _steps(case, result, place) if result.folder and OBSERVATION in result.evidence else ()

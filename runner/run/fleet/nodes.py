@@ -1,7 +1,7 @@
 """The nodes of a run: their facts are asked once, and a node that is not what it should be is quarantined before it has a case."""
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from runner.core.case import Availability, Case
@@ -45,6 +45,7 @@ class Nodes:
     jobs: dict[str, Jobs] = field(default_factory=dict)
     """What makes the jobs of each node, with its facts."""
     _answers: dict[Hashable, tuple[Verdict, frozenset[str]]] = field(default_factory=dict)
+    _alike: dict[Hashable, frozenset[str]] = field(default_factory=dict)
     _reference: str = ""
     health: dict[str, Health] = field(default_factory=dict)
 
@@ -73,6 +74,13 @@ class Nodes:
     def places(self, case: Case) -> frozenset[str]:
         """Return the nodes that can run a case."""
         return self._answer(case)[1]
+
+    def like(self, facts: Mapping[str, str]) -> frozenset[str]:
+        """Return the nodes that are like a machine: attempts of one case are compared with each other, so they run on like nodes."""
+        key = tuple(sorted(facts.items()))
+        if key not in self._alike:
+            self._alike[key] = frozenset(name for name, offer in self.offers.items() if offer.is_like_node(facts))
+        return self._alike[key]
 
     def _answer(self, case: Case) -> tuple[Verdict, frozenset[str]]:
         """Return what the nodes say of a case; once for all cases that require the same, where no node reads specs for another torch."""

@@ -47,9 +47,10 @@ class Offer:
         if not machine_differences(self.environment, header.environment):
             return True
         nodes = {tuple(sorted(result.node.items())) for result in recorded if result.node}
-        return any(self._is_like_node(dict(node)) for node in nodes)
+        return any(self.is_like_node(dict(node)) for node in nodes)
 
-    def _is_like_node(self, node: Mapping[str, str]) -> bool:
+    def is_like_node(self, node: Mapping[str, str]) -> bool:
+        """Whether its machine is like that of a node, by the facts that results record."""
         mine = self.environment
         return not machine_differences({name: mine.get(name, "") for name in mine if name in node}, {n: node[n] for n in node if n in mine})
 

@@ -106,7 +106,8 @@ class Placement:
         """Record the cases that no node is left for."""
         for entry in self.waiting.without(nodes):
             gone = "; ".join(f"{node}: {self._gone.get(node, 'gone')}" for node in sorted(entry.places))
-            self.unrun[entry.case.id] = f"no node is left that can run it ({gone})"
+            why = f"no node is left that can run it ({gone})" if gone else "no node is like the one that its first attempt ran on"
+            self.unrun[entry.case.id] = why
         return ()
 
     @property

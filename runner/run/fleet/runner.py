@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from runner.core.case import Availability, Case
@@ -75,6 +76,10 @@ class FleetRunner(CaseRunner):
         self._placement: Placement | None = None
         self._numbers = itertools.count(folder.next_number())
         self.unrun: dict[str, str] = {}
+        self._repeat = options.repeat
+        there = folder.header.environment if folder.header is not None else {}
+        self._earlier = {case_id: made[0].node or there for case_id, made in folder.attempts.items() if made}
+        """The machine of the first attempt of cases, by id."""
 
     def look_at_machine(self) -> Machine:
         """Ask every node for its facts; return those of the node that can run the most cases, for the header of the run."""
@@ -95,7 +100,7 @@ class FleetRunner(CaseRunner):
     def run(self, cases: Sequence[Case], known: Surroundings, repro: Callable[[Case], str], *, alone: bool = False) -> Iterator[CaseResult]:
         """Run the cases, each on a node that can, and yield each result when a health check of its node passed after it."""
         ordered = schedule.order(cases, self._scheduling.seconds, self._scheduling.seed, self._scheduling.ranks)
-        entries = (Entry(case, alone, self._nodes.places(case), number) for number, case in enumerate(ordered))
+        entries = (Entry(case, alone, self._places(case), number) for number, case in enumerate(ordered))
         canaries = {name: self._nodes.canaries_of(offer) for name, offer in self._nodes.offers.items()}
         placement = Placement(entries, self._made, self._canary, canaries, self._nodes.health, self._fleet.quarantine)
         self._placement = placement
@@ -104,6 +109,16 @@ class FleetRunner(CaseRunner):
             yield from self._released(placement, repro)
         yield from self._released(placement, repro)
         self.unrun.update(placement.unrun)
+
+    def _places(self, case: Case) -> frozenset[str]:
+        """Return the nodes for a case: all that can run it; with several attempts, those that are like one of them."""
+        places = self._nodes.places(case)
+        if case.id in self._earlier:
+            return places & self._nodes.like(self._earlier[case.id])
+        if self._repeat == 1 or not places:
+            return places
+        kinds = sorted({tuple(sorted(places & self._nodes.like(self._nodes.offers[name].environment))) for name in places})
+        return frozenset(kinds[zlib.crc32(case.id.encode()) % len(kinds)])
 
     def _made(self, entry: Entry, node: str) -> Job | Unavailable:
         """Return the job of a case for a node, planned with the facts of the node."""
@@ -142,7 +157,8 @@ class FleetRunner(CaseRunner):
         if may_be_of_others(result, execution):
             self._executor.retire(execution.worker)
         if reason := why_retried(result, execution):
-            placement.waiting.put(dataclasses.replace(entry, retry_of=reason))
+            like = entry.places & self._nodes.like(offer.record)
+            placement.waiting.put(dataclasses.replace(entry, retry_of=reason, places=like))
             return
         noted = redacted_result(self._retries.noted(result, execution.job.name))
         self._nodes.health[execution.node].held.append(Held(entry, noted))
@@ -154,7 +170,9 @@ class FleetRunner(CaseRunner):
 
     def _released(self, placement: Placement, repro: Callable[[Case], str]) -> Iterator[CaseResult]:
         results, placement.released = placement.released, []
-        yield from results
+        for result in results:
+            self._earlier.setdefault(result.case_id, result.node)
+            yield result
         missing, placement.unavailable = placement.unavailable, []
         for case, why in missing:
             yield result_of_unavailable(case, Verdict(Availability.NO, why), (), repro(case))
