@@ -54,7 +54,7 @@ class Layout:
     def __init__(self, document: Document) -> None:
         self.document = document
         self.text = document.content.decode("utf-8")
-        # the loader in Python: its marks count characters. It refuses tabs between words, which are white space for libyaml and for YAML 1.2
+        # the loader in Python: its marks count characters. It refuses tabs between words, unlike libyaml and YAML 1.2
         self._root = yaml.compose(_TABS.sub(lambda found: " " * len(found[0]), self.text), Loader=yaml.SafeLoader)
 
     def node(self, path: DataPath) -> Any:
