@@ -94,10 +94,19 @@ EXPECTATIONS: Mapping[str, Row] = {
         "{RemoteFxGraphCache: {miss: 1}}",
     ),
     "kernels": _of_call("kernels", "{launched: {min: 1}}"),
-    "graph": _of_call("graph", "{stage: dynamo, count: 1}"),
-    "guards": _of_call("guards", "{count: {min: 1}}"),
-    "recompiles": _of_call("recompiles", "{count: 0}"),
-    "graph_breaks": _of_call("graph_breaks", "{count: 0}"),
+    "graph": _of_call("graph", "{stage: dynamo, count: 1, ops: {operator.add: 1}}", "{stage: dynamo, ops: {operator.add: 2}}"),
+    "guards": _of_call("guards", "{count: {min: 1}, contains: \"L['x']\"}", "{contains: \"L['planted']\"}"),
+    "recompiles": Row(
+        f"{FUNCTION}{EAGER}steps: [{{call: {{}}}}, {{call: {{inputs: [{{ones: [4]}}]}}, expect: [{{recompiles: @}}]}}]\n",
+        "{count: 1, reason: {contains: size mismatch at index 0}}",
+        "{count: 1, reason: {contains: planted words}}",
+    ),
+    "graph_breaks": Row(
+        "function: |\n  def fn(x):\n      torch._dynamo.graph_break()\n      return x + 1\n"
+        f"inputs: [{{ones: [3]}}]\n{EAGER}expect: [{{graph_breaks: @}}]\n",
+        "{count: 1, reason: {contains: User-inserted graph break}}",
+        "{count: 2}",
+    ),
     "batch_invariant": Row(
         "function: |\n  def fn(x):\n      return x + @\ninputs: [{ones: [3]}]\n"
         f"{EAGER}expect: [{{batch_invariant: {{dim: 0}}}}, {{runs: {{}}}}]\n",

@@ -5,6 +5,7 @@ a value or become a comment: such a change is refused. ``docs/design/text-edits.
 """
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +33,10 @@ class Edit:
     text: str
 
 
+_TABS = re.compile(r"(?<=[^ \t\n\r])[ \t]*\t[ \t]*")
+"""White space with a tab after other text of a line; at the beginning of a line it may be the indentation of a text."""
+
+
 @dataclass(frozen=True, slots=True)
 class Comment:
     """A comment of a file: its line from 1, its column from 1, and its text from the ``#``."""
@@ -49,7 +54,8 @@ class Layout:
     def __init__(self, document: Document) -> None:
         self.document = document
         self.text = document.content.decode("utf-8")
-        self._root = yaml.compose(self.text, Loader=yaml.SafeLoader)  # the loader in Python: its marks count characters
+        # the loader in Python: its marks count characters. It refuses tabs between words, unlike libyaml and YAML 1.2
+        self._root = yaml.compose(_TABS.sub(lambda found: " " * len(found[0]), self.text), Loader=yaml.SafeLoader)
 
     def node(self, path: DataPath) -> Any:
         """Return the node of a value; raise ``CannotEdit``."""
@@ -207,6 +213,7 @@ def changed(document: Document, edits: Iterable[Edit], data: Any, kind: Kind = S
 def patch(document: Document, text: str) -> str:
     """Return the unified diff of a file and its changed text, for ``git apply`` and ``patch -p1``."""
     name = document.file.replace("\\", "/").lstrip("/")
-    before = document.content.decode("utf-8").splitlines(keepends=True)
-    changes = difflib.unified_diff(before, text.splitlines(keepends=True), f"a/{name}", f"b/{name}")
+    name += "\t" if " " in name else ""  # as git does: 'patch' ends a name at a blank unless a tab follows it
+    before, after = (one.splitlines(keepends=True) for one in (document.content.decode("utf-8"), text))
+    changes = difflib.unified_diff(before, after, f"a/{name}", f"b/{name}")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in changes)

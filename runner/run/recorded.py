@@ -51,7 +51,9 @@ def specs_of(results: Iterable[CaseResult]) -> list[SpecPath]:
         path = Path(result.spec).absolute()
         depth = len(Path(result.area).parts)
         if not path.is_file():
-            raise UsageError(f"{result.spec} of the run is not there: audit where the run was started, with the files that it read")
+            raise UsageError(
+                f"{result.spec} of the run is not there: give this command where the run was started, with the files that it read"
+            )
         if depth >= len(path.parents):
             raise UsageError(f"{result.spec} does not lie in the folder '{result.area}', which the run names")
         found[result.spec] = SpecPath(path=path, root=path.parents[depth])

@@ -1,9 +1,12 @@
 """``bless`` on files in many forms: the patch changes the claim alone, and the file keeps its form."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from runner.language.read.document import Document
+from runner.language.text_edits import patch
 from tests.unit.test_bless import SPEC, Bless, Runs, bless, misses, runs
 
 __all__ = ["bless", "runs"]
@@ -34,6 +37,10 @@ FORMS = {
         "  -   counter:   {  inductor.fxgraph_cache_miss  :   1  }   # why\n",
         "  -   counter:   {  inductor.fxgraph_cache_miss  :   2  }   # why\n",
     ),
+    "tabs": (
+        "  - counter:\t{inductor.fxgraph_cache_miss:\t1}\t# why\there\n",
+        "  - counter:\t{inductor.fxgraph_cache_miss:\t2}\t# why\there\n",
+    ),
     "no last line end": ("  - counter: {inductor.fxgraph_cache_miss: 1}", "  - counter: {inductor.fxgraph_cache_miss: 2}"),
 }
 
@@ -49,7 +56,7 @@ def blessed(runs: Runs, bless: Bless, text: str) -> tuple[str, str]:
     return runs.spec.read_bytes().decode(), said
 
 
-QUICK = ("block", "a template", "no last line end")
+QUICK = ("block", "a template", "tabs", "no last line end")
 LATER = pytest.mark.nightly(reason="a third of a second each; three forms run each time")
 
 
@@ -72,3 +79,15 @@ def test_line_ends_of_another_system_stay(runs: Runs, bless: Bless) -> None:
     text = SPEC.replace("\n", "\r\n")
     changed, _ = blessed(runs, bless, text)
     assert changed == text.replace("cache_miss: 1}", "cache_miss: 2}")
+
+
+def test_a_file_in_a_folder_with_a_blank_is_patched_by_both_programs(tmp_path: Path) -> None:
+    path = tmp_path / "own specs" / "one.yaml"
+    path.parent.mkdir()
+    path.write_text(SPEC, encoding="utf-8")
+    document = Document(path=path, file="own specs/one.yaml", content=SPEC.encode(), data={}, marks={}, key_marks={})
+    text = patch(document, SPEC.replace("cache_miss: 1}", "cache_miss: 2}"))
+    for command in (["git", "apply", "--check", "-"], ["patch", "-p1"]):
+        done = subprocess.run(command, input=text.encode(), capture_output=True, check=False, timeout=60, cwd=tmp_path)
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+    assert "cache_miss: 2}" in path.read_text(encoding="utf-8")

@@ -86,6 +86,7 @@ def test_a_kind_that_is_said_is_checked_in_the_body(scripts, kind):
     row = repro_cases.EXPECTATIONS[kind]
     word = next(word for word, one in ROWS.items() if one is row)
     function = {"equals": "repro_equals", "differs": "repro_equals", "generated_files": "repro_count", "log": "repro_text"}
+    function |= dict.fromkeys(("recompiles", "graph_breaks"), "repro_events")
     assert f"{function.get(kind, f'repro_{kind}')}(" in steps_of(scripts[f"{word}-bad".replace("_", "-")].text)
 
 
@@ -97,8 +98,8 @@ def script_for(folder: Path, text: str) -> Script:
 
 
 def test_a_script_in_which_nothing_is_checked_is_refused(tmp_path: Path) -> None:
-    text = f"summary: Nothing of it can be said\nbackends: [cpu]\n{FUNCTION}{EAGER}expect: [{{graph: {{stage: dynamo, count: 1}}}}]\n"
-    with pytest.raises(NothingChecked, match="graph of a stage"):
+    text = f"summary: Nothing of it can be said\nbackends: [cpu]\n{FUNCTION}{EAGER}expect: [{{kernels: {{compiled: 0}}}}]\n"
+    with pytest.raises(NothingChecked, match="compiled kernels"):
         script_for(tmp_path, text)
 
 

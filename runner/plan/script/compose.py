@@ -1,7 +1,7 @@
 """Composes the script of a case from its plan: options, Python, values, steps, expectations, and a list of what it cannot say."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,13 @@ from runner.plan.script.values import Values, literal
 from runner.plan.worker_plan import make_plan
 from runner.system.known_secrets import KNOWN
 from runner.vocabulary.steps import traits_of
+
+_RECORDS: Mapping[str, Set[str]] = {
+    "code": {"filecheck", "generated_files"},
+    "frames": {"recompiles", "graph_breaks", "guards", "graph"},
+    "graphs": {"graph"},
+}
+"""What a script records from the first step on, and the kinds of expectations that need it."""
 
 
 class NothingChecked(Exception):
@@ -110,7 +117,7 @@ class _Composer:
     def _carried_out(self, index: int, step: Step, place: str, statement: str) -> Iterator[str]:
         planned = self._plan["steps"][index]
         if index == 0:
-            yield from ("repro_clear_counters()", *(["repro_record_code()"] if self._has_code() else []))
+            yield from ("repro_clear_counters()", *(f"repro_record_{what}()" for what, kinds in _RECORDS.items() if self._expects(kinds)))
         yield f"with repro_step({literal(place)}, {traits_of(step).claims}, {planned['expects_raise']}):"
         indent = "    "
         if step.kind == "spawn" or any(one.kind in ("log", "exit") for one in step.expectations):
@@ -126,9 +133,8 @@ class _Composer:
         if name is not None:
             yield f"{indent}repro_bind({literal(name)}, {name in self._plan['compared']})"
 
-    def _has_code(self) -> bool:
-        kinds = {one.kind for step in self._case.steps for one in step.expectations}
-        return bool(kinds & {"filecheck", "generated_files"})
+    def _expects(self, kinds: Set[str]) -> bool:
+        return any(one.kind in kinds for step in self._case.steps for one in step.expectations)
 
     def _expectation(self, one: Any) -> None:
         place = f"{one.position}: {one.kind}"

@@ -17,6 +17,7 @@ from runner.vocabulary.expectations.batch_invariant import BatchInvariant
 from runner.vocabulary.expectations.calls import Calls
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.expectations.close_words import Judge
+from runner.vocabulary.expectations.compile_facts import Events
 from runner.vocabulary.expectations.counter import Counter
 from runner.vocabulary.expectations.counts import parse_count
 from runner.vocabulary.expectations.dead import Dead
@@ -25,6 +26,8 @@ from runner.vocabulary.expectations.equality import Differs, Equals, is_referenc
 from runner.vocabulary.expectations.exit import Exit
 from runner.vocabulary.expectations.filecheck import FileCheck
 from runner.vocabulary.expectations.generated_files import GeneratedFiles
+from runner.vocabulary.expectations.graph import GraphOfStage
+from runner.vocabulary.expectations.guards import Guards
 from runner.vocabulary.expectations.log import Log
 from runner.vocabulary.expectations.metric import Metric
 from runner.vocabulary.expectations.raises import Raises
@@ -102,12 +105,16 @@ def _filecheck(check: FileCheck, to: Judging) -> Lines:
         raise NotSaid("filecheck of a stage: the text of a target's compiler, which only the runner keeps")
     if check.text != "whole":
         to.leave_out("filecheck removes comments and boilerplate by a shorter rule than the runner's")
-    found = [_directive(one, to) for one in check.checks.directives]
+    found = _directives(check, to)
     for word in ("filecheck", "code"):
         to.uses(word)
     yield f"repro_filecheck({to.at}, {literal(check.code)}, {check.text == 'whole'}, ["
     yield from (f"    {one}," for one in found)
     yield "])"
+
+
+def _directives(check: FileCheck, to: Judging) -> list[str]:
+    return [_directive(one, to) for one in check.checks.directives]
 
 
 def _directive(one: Directive, to: Judging) -> str:
@@ -229,14 +236,43 @@ def _batch_invariant(check: BatchInvariant, to: Judging) -> Lines:
     yield f"repro_batch_invariant({to.at}, {check.dim}, {literal(list(check.inputs))}, {literal(list(check.sizes))})"
 
 
+def _optional_bounds(count: Any, to: Judging, absent: str | None) -> str:
+    """Return the bounds of a count as a tuple, those of ``absent`` where there is no count, and ``None`` where nothing is claimed here."""
+    bounds = absent if count is None else _bounds(count, to.here)
+    return "None" if bounds is None else f"({bounds})"
+
+
+def _events(check: Events, to: Judging) -> Lines:
+    to.uses("frames")
+    reason = check.reason
+    wanted = None if reason is None else (list(parts_of(reason.get("contains"))), reason.get("matches"))
+    words = (to.at, literal(check.kind), literal(check.what), _optional_bounds(check.count, to, "1, None, ()"), literal(wanted))
+    yield f"repro_events({', '.join(words)})"
+
+
+def _guards(check: Guards, to: Judging) -> Lines:
+    to.uses("frames")
+    directives = "None" if check.checks is None else f"[{', '.join(_directives(check.checks, to))}]"
+    words = f"{_optional_bounds(check.count, to, None)}, {literal(list(parts_of(check.contains)))}, {literal(check.matches)}"
+    yield f"repro_guards({to.at}, {words}, {directives})"
+
+
+def _graph(check: GraphOfStage, to: Judging) -> Lines:
+    to.uses("graphs")
+    if check.ops:
+        to.leave_out("operators that torch does not have, or that are of another stage, count 0")
+    ops = {name: bounds for name, count in check.ops.items() if (bounds := _optional_bounds(count, to, None)) != "None"}
+    words = f"{literal(check.stage)}, {literal(check.index)}, {_optional_bounds(check.count, to, None)}"
+    directives = "None" if check.checks is None else f"[{', '.join(_directives(check.checks, to))}]"
+    yield f"repro_graph({to.at}, {words}, {{{', '.join(f'{literal(name)}: {bounds}' for name, bounds in ops.items())}}}, {directives})"
+
+
 def _not_said(reason: str) -> Callable[[Any, Judging], Lines]:
     def refuse(check: Any, to: Judging) -> Lines:
         raise NotSaid(reason)
 
     return refuse
 
-
-_HOOKS = "the runner records it by hooks in torch, which a script of torch alone does not have"
 
 WRITERS: Mapping[str, Callable[[Any, Judging], Lines]] = {
     "close": _close,
@@ -257,14 +293,16 @@ WRITERS: Mapping[str, Callable[[Any, Judging], Lines]] = {
     "deterministic": _deterministic,
     "batch_invariant": _batch_invariant,
     "remote_cache": _not_said("the runner's server counts what a remote cache answered"),
-    "kernels": _not_said(f"launched and compiled kernels: {_HOOKS}"),
-    "graph": _not_said(f"the graph of a stage: {_HOOKS}"),
-    "guards": _not_said(f"guards of the case's own frames: {_HOOKS}"),
-    "recompiles": _not_said(f"recompiles of the case's own functions: {_HOOKS}; TORCH_LOGS=recompiles prints them"),
-    "graph_breaks": _not_said(f"graph breaks of the case's own functions: {_HOOKS}; TORCH_LOGS=graph_breaks prints them"),
+    "kernels": _not_said(
+        "launched and compiled kernels: the runner tells them from other calls of the generated code, for each compiler of kernels"
+    ),
+    "graph": _graph,
+    "guards": _guards,
+    "recompiles": _events,
+    "graph_breaks": _events,
     "poisoned": _not_said("fresh memory that holds NaN: the runner replaces torch's allocations"),
     "candidates": _not_said("each candidate of autotuning in turn: the runner chooses them"),
-    "choices": _not_said(f"the census of candidates: {_HOOKS}"),
+    "choices": _not_said("the census of candidates: the runner follows each from its template to its benchmark or its refusal"),
     "resources": _not_said("what a target's compiler reports of a kernel"),
     "metadata": _not_said("what a target's compiler writes beside a kernel"),
 }

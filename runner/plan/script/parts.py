@@ -11,7 +11,7 @@ MODULES = {"config": "torch._inductor.config", "dynamo_config": "torch._dynamo.c
 
 FRAGMENTS = (
     *("core", "code", "inputs", "modules", "closing", "functions", "prepare", "resets", "call", "backward", "optimizer", "aot"),
-    *("scripts", "spawn", "spies", "counts", "raises", "values", "deterministic", "batch", "close", "filecheck"),
+    *("scripts", "spawn", "spies", "counts", "raises", "values", "deterministic", "batch", "close", "filecheck", "frames", "graphs"),
 )
 """The helpers of a script in their order, each a file of ``templates/repro``."""
 
@@ -22,6 +22,8 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "deterministic": ("call", "values"),
     "batch": ("call", "values"),
     "optimizer": ("call",),
+    "frames": ("counts", "values", "filecheck"),
+    "graphs": ("frames", "counts", "values", "filecheck"),
 }
 """The helpers that a helper calls."""
 
