@@ -64,8 +64,8 @@ class Job:
 
     @property
     def line(self) -> str:
-        """Jobs of one line need the same preparation: the zygote of their environment, or none."""
-        return "" if self.new_process else self.environment.key
+        """Jobs of one line need the same preparation: the zygote of their environment and a worker that may run them, or none."""
+        return "" if self.new_process else f"{self.environment.key} {self.shares} {self.group if self.shares else ''}"
 
     @classmethod
     def from_json(cls, text: str) -> Self:

@@ -284,11 +284,14 @@ def zygotes() -> int:
 
 
 def spares(count: int) -> int:
-    """Return how many workers may warm up beside ``count`` that run cases: no more than the remaining cores.
+    """Return how many workers may warm up, or wait warm, beside ``count`` that run cases: as many as these, or as there are cores besides.
 
-    The warm-up for a GPU takes several times as long as a small case, so one worker that runs cases can use several spare workers.
+    The warm-up for a GPU takes several times as long as a small case, so one worker that runs cases can use several spare workers. Where
+    cases use all cores, warm-ups beside long cases still save time: the driver makes contexts one after another. Each uses memory.
     """
-    return max(0, min(3 * count, int(hardware.cores()) - count))
+    besides = int(hardware.cores()) - count
+    for_memory = (_shared_memory() - count * (_MEMORY_OF_COMPILING + _MEMORY_ON_HOST_OF_GPU)) // _MEMORY_ON_HOST_OF_GPU
+    return max(0, min(3 * count, max(besides, min(count, for_memory))))
 
 
 MOST_OF_MEMORY = 0.75

@@ -8,6 +8,8 @@ parent reports. The parts: ``waiting`` (jobs that wait), ``zygotes`` and ``forks
 
 import dataclasses
 import functools
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from runner.core.activity import Activity, RunningCase
@@ -27,6 +29,8 @@ from runner.execute.local.workers import Worker
 from runner.execute.local.zygotes import Zygotes
 from runner.plan.resources import Capacity, Room
 
+_NUMBER = re.compile(r"\d+")
+
 
 class Engine:
     """Runs jobs; ``close`` ends its processes. ``prepare`` is called with each job before a worker gets it."""
@@ -45,6 +49,7 @@ class Engine:
         self._check: Callable[[], None] | None = None
         self._left_over: dict[int, str] = {}
         self._warm_problems: dict[str, None] = {}
+        self._ended_early: Counter[str] = Counter()
 
     def close(self) -> None:
         """Kill running workers and end the zygotes."""
@@ -61,6 +66,11 @@ class Engine:
     def warm_problems(self) -> tuple[str, ...]:
         """What torch raised while workers for a GPU warmed up."""
         return tuple(self._warm_problems)
+
+    @property
+    def ended_early(self) -> Counter[str]:
+        """Why shared workers got no further case, with how many of them; numbers in the reasons are left out."""
+        return self._ended_early
 
     @property
     def left_over(self) -> tuple[str, ...]:
@@ -131,7 +141,7 @@ class Engine:
                 worker.isolation = SHARED
             running = worker.give(self._prepare(job), is_last=not shares)
             self._descriptors.watch(running.inbox.descriptor, functools.partial(self._on_pipe, worker))
-        self._pool.end_unused(room.most)
+        self._pool.end_unused(room.most, lambda one: self._waiting.may_want(one.key, one.group))
         if room.lease_of_alone is None:
             self._spares.warm(room)
 
@@ -157,6 +167,8 @@ class Engine:
                 self._warm_problems[execution.warmup.problem] = None
             if execution.left_over:
                 self._left_over[worker.number] = f"{execution.job.name}: {execution.left_over}"
+            if why:
+                self._ended_early[_NUMBER.sub("N", why)] += 1
             if goes_on and (why or execution.problem or has_run_enough(worker)):
                 self._pool.end(worker)
             yield execution

@@ -22,6 +22,10 @@ _PRINTED_BYTES = 64_000
 """The size limit of ``Execution.printed``."""
 
 
+_SHOWN = 3
+"""How many reasons for the ends of shared workers are named."""
+
+
 class LocalExecutor:
     """Runs jobs in workers on this machine (``runner.execute.base.Executor``)."""
 
@@ -85,7 +89,9 @@ class LocalExecutor:
         """Warnings for the user about the execution of jobs."""
         slow = [f"cases got a new process each instead of a fork, which is slow: {why}" for why in self._engine.broken]
         cold = [f"the warm-up of workers for a GPU failed, so each case does its work again: {why}" for why in self._engine.warm_problems]
-        return [*slow, *cold, *self._services.warnings, *self._engine.left_over]
+        ended = [f"{why} ({count})" for why, count in self._engine.ended_early.most_common(_SHOWN)]
+        early = [f"{self._engine.ended_early.total()} shared workers got no further case after one: {'; '.join(ended)}"] if ended else []
+        return [*slow, *cold, *early, *self._services.warnings, *self._engine.left_over]
 
     def close(self) -> None:
         """Kill running workers, remove the scratch folder, and trim the caches."""

@@ -39,6 +39,11 @@ class Limits:
     grace: Grace = field(default_factory=Grace)
 
     @property
+    def shares(self) -> bool:
+        """Whether jobs that may share a worker do so."""
+        return self.isolation in (Isolation.WORKER, Isolation.NONE)
+
+    @property
     def start_seconds(self) -> float:
         """How long a zygote, or a worker for a GPU, may take to warm up."""
         return self.grace.start * self.timeout_factor

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from runner.execute.base import Job
 from runner.execute.local.descriptors import Descriptors, only_wake
@@ -96,10 +96,16 @@ class Pool:
         worker.is_retired = True
         worker.kill()
 
-    def end_unused(self, most: int) -> None:
-        """End the shared workers of other groups that have been idle longest, if too many are idle."""
-        waiting = sorted((one for one in self._workers.values() if one.is_idle and one.cases), key=lambda one: one.used_at)
-        for worker in waiting[: max(0, len(waiting) - max(most, _MOST_GROUPS))]:
+    def end_unused(self, most: int, is_wanted: Callable[[Worker], bool]) -> None:
+        """End idle shared workers: those whose group has no waiting job, if all places are taken, and those idle longest, if many are idle.
+
+        ``most`` is the number of jobs that may run at a time.
+        """
+        idle = [(is_wanted(one), one.used_at, one) for one in self._workers.values() if one.is_idle and one.cases]
+        is_full = sum(not one.is_retired for one in self._workers.values()) >= most
+        unwanted = sum(not wanted for wanted, _, _ in idle) if is_full else 0
+        count = max(unwanted, len(idle) - max(most, _MOST_GROUPS))
+        for _, _, worker in sorted(idle, key=lambda one: one[:2])[: max(0, count)]:
             self.end(worker)
 
     def put_back(self, worker: Worker) -> Job | None:

@@ -28,7 +28,7 @@ class Readiness:
 
     def shares(self, job: Job) -> bool:
         """Whether a job may run in a shared worker."""
-        return job.shares and self._limits.isolation in (Isolation.WORKER, Isolation.NONE)
+        return job.shares and self._limits.shares
 
     def may_start(self, room: Room, job: Job, lease: Lease) -> bool:
         """Whether a job can start now with a lease; starts its zygote if there is none and there may be one more."""

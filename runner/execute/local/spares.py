@@ -10,6 +10,9 @@ from runner.execute.local.zygotes import Zygotes
 from runner.plan.jobs import Environment
 from runner.plan.resources import Room
 
+_LEAST_ON_GPU = 2
+"""How many workers without a case may hold a context on a GPU whose memory is leased: a lease counts several times what most cases use."""
+
 
 class Spares:
     """Starts spare workers, up to the number of parallel jobs plus ``Limits.spares``."""
@@ -42,10 +45,33 @@ class Spares:
         for key in self._zygotes:
             environment = self._waiting.environment(key)
             if environment is not None and self._zygotes.is_ready(key) and self.are_for(environment):
-                unused = sum(one.key == key and one.running is None and not one.is_retired for one in self._pool)
-                free = room.most + self._limits.spares - sum(not one.is_retired for one in self._pool)
-                for _ in range(min(self._waiting.useful_spares(key) - unused, free)):
-                    self._pool.start(environment, self._next_gpus(environment, room), is_warm=False)
+                for _ in range(min(self._useful(key, room), self._free(room))):
+                    gpus = self._next_gpus(environment, room)
+                    if self._idle_on(gpus) >= max(room.contexts(gpus), _LEAST_ON_GPU):
+                        break
+                    self._pool.start(environment, gpus, is_warm=False)
+
+    def _idle_on(self, gpus: tuple[int, ...]) -> int:
+        """Return how many workers without a case see these GPUs alone, or all, where none is named."""
+        return sum(one.gpus == gpus and one.running is None and not one.is_retired for one in self._pool)
+
+    def _useful(self, key: str, room: Room) -> int:
+        """Return how many more workers the waiting jobs of an environment can use. Those that share need no more than may run at a time."""
+        live = [one for one in self._pool if one.key == key and not one.is_retired]
+        unused = sum(one.running is None and not one.cases for one in live)
+        sharing = self._waiting.sharing(key) if self._limits.shares else 0
+        shared = sum(one.is_shared for one in live)
+        return self._waiting.useful_spares(key) - max(0, sharing - max(0, room.most - shared)) - unused
+
+    def _free(self, room: Room) -> int:
+        """Return how many more workers may warm up now.
+
+        While jobs run in all places, a quarter as many warm up beside them: the cases need the cores.
+        """
+        live = [one for one in self._pool if not one.is_retired]
+        warming = sum(not one.is_warm for one in live)
+        at_a_time = max(room.most - len(self._pool.busy), room.most // 4, 1)
+        return min(room.most + self._limits.spares - len(live), at_a_time - warming)
 
     def _next_gpus(self, wanted: Environment, room: Room) -> tuple[int, ...]:
         """Return the GPU that the fewest workers of an environment see; empty where workers see all GPUs."""
