@@ -13,12 +13,15 @@ from runner.vocabulary.expectations.calibrated import FORMATS
 _COPIES = (torch.ops.aten.clone, torch.ops.aten._to_copy, torch.ops.aten.copy_)
 """Operators that round only where they change the dtype."""
 
+_WIDE = ("float64", "float32")
+"""Formats that are the result's own, or whose errors the runs of eager show."""
+
 _WRITTEN = ("running_mean", "running_var")
 """Arguments that batch norms change although some schemas do not say so."""
 
 
 class Roundings(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed here
-    """Records for each storage the narrowest format that an operator rounded its values to, or those that they were computed from.
+    """Records for each storage the narrowest format below float32 that operators rounded its values to, or what they were computed from.
 
     Inputs are not rounded by the call. Values that follow from indices, masks or shapes alone are not rounded either.
     """
@@ -87,10 +90,10 @@ def _written(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
 
 
 def _rounded_to(func: Any, tensor: torch.Tensor, given: list[torch.Tensor]) -> str:
-    """Return the format of a tensor that an operator computed; empty for float64, and for a copy in the dtype of the original."""
+    """Return the format of a tensor that an operator computed; empty for a wide one, and for a copy in the dtype of the original."""
     name, bits = _name(tensor), {FORMATS[_name(one)].bits for one in given if _name(one) in FORMATS}
     is_copy = func._overloadpacket in _COPIES and name in FORMATS and all(FORMATS[name].bits >= others for others in bits)
-    return "" if is_copy or name not in FORMATS or name == "float64" else name
+    return "" if is_copy or name not in FORMATS or name in _WIDE else name
 
 
 def _name(tensor: torch.Tensor) -> str:
