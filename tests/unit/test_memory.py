@@ -105,6 +105,28 @@ def test_a_process_that_hides_its_pages_counts_with_all_of_them(proc: Path) -> N
     assert memory.above({10: 299 * MIB}, proc) == {10: 300 * MIB}
 
 
+def parent(root: Path, pid: int, *children: int, thread: int | None = None) -> None:
+    """Write which processes a thread of a process has started."""
+    folder = root / str(pid) / "task" / str(thread or pid)
+    folder.mkdir(parents=True)
+    (folder / "children").write_text("".join(f"{child} " for child in children))
+
+
+def test_descendants_of_any_thread_and_in_any_session_are_measured_without_a_scan(proc: Path) -> None:
+    process(proc, 10, 1, 10, anon=1, pss=1)
+    process(proc, 11, 10, 10, anon=2, pss=2)
+    process(proc, 12, 10, 12, anon=4, pss=4)
+    process(proc, 13, 12, 12, anon=8, pss=8)
+    process(proc, 14, 1, 10, anon=16, pss=16)  # has escaped: only a scan finds it
+    process(proc, 20, 1, 20, anon=32, pss=32)
+    parent(proc, 10, 11)
+    parent(proc, 10, 12, 99, thread=77)  # 99 has ended
+    parent(proc, 12, 13)
+    assert memory.above_with_descendants({10: 14 * MIB, 20: 32 * MIB}, proc) == {10: 15 * MIB}  # nothing is known of the threads of 20
+    assert memory.above_with_descendants({10: 15 * MIB}, proc) == {}
+    assert memory.above({10: 15 * MIB}, proc) == {10: 31 * MIB}
+
+
 # -- how often ------------------------------------------------------------------------------------------------------
 
 
@@ -131,6 +153,19 @@ def test_looking_is_due_every_tenth_of_a_second_and_not_at_all_without_limits(mo
     assert watch.due == 0.0
     watch.look({7: 1})
     assert watch.due == pytest.approx(5.0 + memory.INTERVAL)
+
+
+@pytest.mark.parametrize(("shows", "looks"), [(True, "sddddddddds"), (False, "sssssssssss")])
+def test_all_processes_are_scanned_once_a_second(monkeypatch: pytest.MonkeyPatch, shows: bool, looks: str) -> None:
+    clock, seen = [5.0], []
+    monkeypatch.setattr(memory, "shows_children", lambda: shows)
+    monkeypatch.setattr(memory, "above", lambda limits: seen.append("s") or {7: 1})
+    monkeypatch.setattr(memory, "above_with_descendants", lambda limits: seen.append("d") or {7: 2})
+    watch = memory.MemoryWatch(clock=lambda: clock[0])
+    for _ in looks:
+        assert watch.look({7: 1}) == {7: 2 if seen[-1:] == ["d"] else 1}
+        clock[0] += memory.INTERVAL + 0.001
+    assert "".join(seen) == looks
 
 
 # -- real processes -------------------------------------------------------------------------------------------------
@@ -165,6 +200,7 @@ def test_a_process_that_holds_100_mib(held: Callable[..., int]) -> None:
     assert 100 * MIB <= memory.resident(pid) < 150 * MIB
     assert memory.above({pid: 100 * MIB}).keys() == {pid}
     assert memory.above({pid: 150 * MIB}) == {}
+    assert memory.above_with_descendants({pid: 100 * MIB, os.getpid(): 100 * MIB}).keys() >= {pid, os.getpid()}  # a child of this process
 
 
 def test_forks_of_a_process_that_holds_100_mib(held: Callable[..., int]) -> None:

@@ -3,8 +3,12 @@
 RSS is cheap to read, but counts shared pages in each process: sixteen forks of a process of 300 MiB have 4.8 GiB RSS and take
 a few. So RSS is read first; PSS is read only for workers whose RSS is above their limit, because the kernel walks over
 all its pages.
+
+A scan of all processes of a machine takes milliseconds, a descent from a worker to its children microseconds. A worker adopts its
+orphans, so only a process that escapes on purpose is missed by the descent; a scan once a second finds that too.
 """
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -12,6 +16,9 @@ from pathlib import Path
 
 INTERVAL = 0.1
 """The minimum seconds between two measurements."""
+
+SCAN_INTERVAL = 1.0
+"""The minimum seconds between two scans of all processes."""
 
 MOST_SHARE = 0.05
 """The maximum share of time for measurements: with many processes, they are less frequent."""
@@ -28,6 +35,8 @@ class MemoryWatch:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._shows_children = shows_children()
+        self._scan_due = 0.0
         self.due = 0.0
         """When the next measurement is due."""
 
@@ -36,16 +45,48 @@ class MemoryWatch:
         begun = self._clock()
         if not limits or begun < self.due:
             return {}
-        found = above(limits)
+        scans = begun >= self._scan_due or not self._shows_children
+        found = above(limits) if scans else above_with_descendants(limits)
         ended = self._clock()
+        if scans:
+            self._scan_due = ended + SCAN_INTERVAL
         self.due = ended + max(INTERVAL, (ended - begun) / MOST_SHARE)
         return found
 
 
 def above(limits: Mapping[int, int], proc: Path = _PROC) -> dict[int, int]:
     """Return the bytes of workers above their limit, by the leader of their session."""
+    return _above(limits, _processes_of(limits, proc), proc)
+
+
+def above_with_descendants(limits: Mapping[int, int], proc: Path = _PROC) -> dict[int, int]:
+    """Return what ``above`` returns, but measure only the leaders and their descendants: no other process is read."""
+    return _above(limits, {leader: _descendants(leader, proc) for leader in limits}, proc)
+
+
+def shows_children(proc: Path = _PROC) -> bool:
+    """Whether this kernel lists the children of a process; some are built without that."""
+    return (proc / "self" / "task" / str(os.getpid()) / "children").exists()
+
+
+def _descendants(leader: int, proc: Path) -> set[int]:
+    """Return a process and its descendants."""
+    reached: set[int] = set()
+    waiting = [leader]
+    while waiting:
+        pid = waiting.pop()
+        if pid in reached:
+            continue
+        reached.add(pid)
+        with contextlib.suppress(OSError):  # it has ended
+            for thread in os.listdir(f"{proc}/{pid}/task"):
+                waiting += map(int, _read(f"{proc}/{pid}/task/{thread}/children").split())
+    return reached
+
+
+def _above(limits: Mapping[int, int], processes: Mapping[int, Iterable[int]], proc: Path) -> dict[int, int]:
     found: dict[int, int] = {}
-    for leader, pids in _processes_of(limits, proc).items():
+    for leader, pids in processes.items():
         if _sum(proc, pids, _resident) > limits[leader]:
             used = _sum(proc, pids, _proportional)
             if used > limits[leader]:
