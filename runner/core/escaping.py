@@ -6,6 +6,7 @@ Such text may contain terminal sequences, characters that hide or reorder others
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 MESSAGE_LIMIT = 500
 """The maximum length of a one-line message, in characters."""
@@ -28,6 +29,8 @@ _COMMAND_ANYWHERE = re.compile(
     r"|t(?=ravis_(?:fold|time):)",
     re.IGNORECASE,
 )
+_PIECES = ("##", "[[", "_start:", "_end:", "_fold:", "_time:")
+_ANY_PIECES = ("##", "[[", "_")
 _COMMAND_AT_START = re.compile(
     r"^(?P<before>[^\S\n]*):(?=:)"  # GitHub: blanks may precede it
     r"|^(?P<first>[-+~^])(?=(?P=first){2}(?:\s|$))",  # Buildkite
@@ -47,9 +50,13 @@ def plain(text: str) -> str:
 
 def line(text: str) -> str:
     r"""Return ``text`` as one line of visible characters. All others are escaped, line ends as ``\n``."""
-    if not text.isprintable():
-        text = "".join(char if char.isprintable() else _escape(char) for char in text)
-    return without_commands(_INVISIBLE.sub(lambda found: _escape(found.group()), text))
+    return lines((text,))
+
+
+def lines(texts: Iterable[str]) -> str:
+    """Return ``line`` of each text, with a line end between them; for thousands of lines this is faster than one by one."""
+    found = "\n".join([text if text.isprintable() else "".join(map(_printable, text)) for text in texts])
+    return without_commands(found if found.isascii() else _INVISIBLE.sub(lambda found: _escape(found.group()), found))
 
 
 def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
@@ -73,9 +80,17 @@ def painted(text: str) -> str:
 
 def without_commands(text: str) -> str:
     """Return text without commands to CI systems."""
-    if "#" in text or "[[" in text or "_" in text:
+    if _may_command(text):
         text = _COMMAND_ANYWHERE.sub(lambda found: _hex(found.group()), text)
     return _COMMAND_AT_START.sub(_broken, text)
+
+
+def _may_command(text: str) -> bool:
+    """Whether a text holds a piece that each command has: ids and paths have an underscore, and the whole search takes long."""
+    # letters other than ASCII's may match those of a command
+    pieces = _PIECES if text.isascii() else _ANY_PIECES
+    lower = text.lower()
+    return any(piece in lower for piece in pieces)
 
 
 def _broken(found: re.Match[str]) -> str:
@@ -95,6 +110,10 @@ def _visible(text: str) -> str:
     if not text.isprintable():
         text = "".join(char if char.isprintable() or char == "\t" or unicodedata.category(char) == "Zs" else _escape(char) for char in text)
     return _INVISIBLE.sub(lambda found: _escape(found.group()), text)
+
+
+def _printable(char: str) -> str:
+    return char if char.isprintable() else _escape(char)
 
 
 def _escape(char: str) -> str:

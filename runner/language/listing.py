@@ -15,7 +15,7 @@ from runner.core.protocol import Json
 from runner.language.backends import Backends, read_backends
 from runner.language.read import outside
 from runner.language.read.files import DefaultsReader, SpecPath, discover
-from runner.language.read.listed_rows import as_rows, from_rows
+from runner.language.read.listed_rows import Kinds, as_rows, from_rows
 from runner.language.spec_keys import SpecKeys, working_folder
 from runner.system import spec_cache
 from runner.system.installed_torch import installed_torch
@@ -83,12 +83,14 @@ class _Known:
     name: str
     """Of the file in the cache."""
     keys: SpecKeys
+    kinds: Kinds
+    asked: dict[tuple[str, str], int]
+    """The questions about files outside of the specs, with the numbers by which entries name them."""
+    answers: dict[tuple[str, str], Json]
     entries: Mapping[str, Json]
     """What was cached and still holds, by key."""
     used: dict[str, Json] = field(default_factory=dict)
     made: dict[str, Json] = field(default_factory=dict)
-    answers: dict[tuple[str, str], Json] = field(default_factory=dict)
-    """The questions about files outside of the specs."""
     is_sound: bool = True
     """Whether neither the defaults nor the backends have a problem."""
 
@@ -102,33 +104,49 @@ class _Known:
         body = cache.read(name)
         content: Json = None if body is None else json.loads(body)
         if content is None or content["state"] != keys.state.hex():
-            return cls(cache=cache, name=name, keys=keys, entries={})
-        asked = [(question, text) for question, text, _ in content["asked"]]
-        changed = {number for number, (question, text, answer) in enumerate(content["asked"]) if outside.ask(question, text) != answer}
-        entries = {key: entry for key, entry in content["specs"].items() if changed.isdisjoint(entry["asked"])}
-        answers = {asked[number]: answer for number, (_, _, answer) in enumerate(content["asked"]) if number not in changed}
-        for entry in entries.values():
-            entry["asked"] = [asked[number] for number in entry["asked"]]
-        return cls(cache=cache, name=name, keys=keys, entries=entries, answers=answers)
+            return cls(cache=cache, name=name, keys=keys, kinds=Kinds(), asked={}, answers={}, entries={})
+        asked = {(question, text): number for number, (question, text, _) in enumerate(content["asked"])}
+        answers = {(question, text): answer for question, text, answer in content["asked"]}
+        changed = {number for question, number in asked.items() if outside.ask(*question) != answers[question]}
+        entries = content["specs"]
+        if changed:
+            entries = {key: entry for key, entry in entries.items() if changed.isdisjoint(entry["asked"])}
+        return cls(cache=cache, name=name, keys=keys, kinds=Kinds(content["kinds"]), asked=asked, answers=answers, entries=entries)
 
     def keep(self, key: str, cases: Sequence[ListedCase], questions: outside.Questions) -> None:
         """Remember what a spec without a problem gave."""
-        rows = as_rows(cases)
+        rows = as_rows(cases, self.kinds)
         if rows is not None:
             self.answers |= questions
-            self.made[key] = {**rows, "asked": list(questions)}
+            self.made[key] = {**rows, "asked": [self.asked.setdefault(question, len(self.asked)) for question in questions]}
 
     def write(self) -> None:
         """Write the file if anything changed."""
         if not self.is_sound or (not self.made and len(self.used) == len(self.entries)):
             return
         entries = self.used | self.made
-        asked = list(dict.fromkeys(question for entry in entries.values() for question in entry["asked"]))
-        number = {question: index for index, question in enumerate(asked)}
-        specs = {key: {**entry, "asked": [number[question] for question in entry["asked"]]} for key, entry in entries.items()}
-        questions = [[*question, self.answers[question]] for question in asked]
-        content = {"state": self.keys.state.hex(), "asked": questions, "specs": specs}
+        questions = _numbered(entries, "asked")
+        kinds = _numbered(entries, "kinds")
+        asked = [*self.asked]
+        content = {
+            "state": self.keys.state.hex(),
+            "asked": [[*asked[number], self.answers[asked[number]]] for number in questions],
+            "kinds": [self.kinds.written[number] for number in kinds],
+            "specs": {
+                key: {**entry, "asked": [questions[one] for one in entry["asked"]], "kinds": [kinds[one] for one in entry["kinds"]]}
+                for key, entry in entries.items()
+            },
+        }
         self.cache.write(self.name, json.dumps(content, separators=(",", ":")).encode("ascii"))
+
+
+def _numbered(entries: Mapping[str, Json], field_name: str) -> dict[int, int]:
+    """Return a new number for each one that an entry has in a field: those that none has are left out of the file."""
+    found: dict[int, int] = {}
+    for entry in entries.values():
+        for number in entry[field_name]:
+            found.setdefault(number, len(found))
+    return found
 
 
 class _Reading:
@@ -168,7 +186,7 @@ class _Reading:
         key, content = keyed
         if key in known.entries:
             known.used[key] = known.entries[key]
-            return from_rows(known.entries[key])
+            return from_rows(known.entries[key], known.kinds)
         before = len(problems)
         with outside.recorded() as questions:
             found = self._read(spec, problems, content)

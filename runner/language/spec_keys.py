@@ -40,23 +40,26 @@ class SpecKeys:
         self._project: Callable[[Path], bool] = functools.cache(is_project)
         self._bases: dict[tuple[str, Path], bytes | None] = {}
         self._defaults: dict[Path, bytes | None] = {}
+        self._chains: dict[tuple[Path, Path], tuple[Path, ...]] = {}
 
     def of(self, spec: SpecPath) -> tuple[str, bytes] | None:
         """Return the key of a spec and the content that it is for; None for a spec that is read each time: a link, or unreadable."""
         path = os.fspath(spec.path)
-        place = os.path.dirname(path), spec.root
+        folder, name = os.path.split(path)
+        place = folder, spec.root
         if place not in self._bases:
             self._bases[place] = self._base(spec)
         base = self._bases[place]
         content = None if base is None else _content(path)
         if base is None or content is None:
             return None
-        return _digest([base, os.fsencode(path), content]).hex(), content
+        # the base is a digest, so of one length, and no name has a zero byte
+        return hashlib.blake2b(b"%b%b\0%b" % (base, os.fsencode(name), content), digest_size=_DIGEST_BYTES).hexdigest(), content
 
     def _base(self, spec: SpecPath) -> bytes | None:
         """Return a digest of what the specs of a folder have in common."""
-        parts = [self.state, os.fsencode(spec.root)]
-        for place in folders_of(spec.path.parent, spec.root, self._project):
+        parts = [self.state, os.fsencode(spec.root), os.fsencode(spec.path.parent)]
+        for place in self._folders(spec.path.parent, spec.root):
             if place not in self._defaults:
                 self._defaults[place] = _defaults_of(place)
             found = self._defaults[place]
@@ -64,6 +67,15 @@ class SpecKeys:
                 return None
             parts += [os.fsencode(place), found]
         return _digest(parts)
+
+    def _folders(self, place: Path, root: Path) -> tuple[Path, ...]:
+        """Return ``folders_of``, which is that of the folder above for every folder below the root that is no project."""
+        known = self._chains.get((place, root))
+        if known is None:
+            is_own = place == root or self._project(place)
+            known = tuple(folders_of(place, root, self._project)) if is_own else (place, *self._folders(place.parent, root))
+            self._chains[place, root] = known
+        return known
 
 
 def _defaults_of(place: Path) -> bytes | None:
@@ -96,7 +108,7 @@ def _content(path: str) -> bytes | None:
 
 
 def _state(backends: Sequence[Document], torch: InstalledTorch | None) -> Iterator[bytes]:
-    yield b"1"
+    yield b"2"
     yield working_folder()
     yield from (text.encode() for text in (sys.version, sys.platform, repr(torch)))
     for package in _PACKAGES:

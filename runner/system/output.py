@@ -11,6 +11,9 @@ from typing import Any, TextIO, cast
 from runner.core import escaping
 from runner.system.streams import Shown
 
+_AT_ONCE = 500
+"""The number of lines that are written together: a call of the system for each takes longer than making the line."""
+
 
 def line(text: str) -> None:
     """Print one line of a result. Line ends in the text are escaped."""
@@ -18,9 +21,17 @@ def line(text: str) -> None:
 
 
 def lines(texts: Iterable[str]) -> None:
-    """Print several lines of a result."""
-    for text in texts:
-        line(text)
+    """Print several lines of a result, many at once."""
+    waiting: list[str] = []
+    try:
+        for text in texts:
+            waiting.append(text)
+            if len(waiting) == _AT_ONCE:
+                _write(sys.stdout, escaping.lines(waiting) + "\n")
+                waiting.clear()
+    finally:  # an exception comes after the lines before it
+        if waiting:
+            _write(sys.stdout, escaping.lines(waiting) + "\n")
 
 
 def document(value: object) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from runner.core import escaping
 from runner.core.case import Availability
+from runner.core.collector import collector_paused
 from runner.core.diagnostics import InvalidSpecs, errors, one_line
 from runner.core.exit_codes import ExitCode
 from runner.core.listed import ListedCase
@@ -28,12 +29,13 @@ def main(options: ListOptions) -> ExitCode:
         from runner.cli import whole_listing  # with the checks of all specs: not needed for cases that the cache has
 
         return whole_listing.main(options)
-    found = listing(options.paths, options.backends, use_cache=options.cache)
-    for note in found.notes:
-        output.note(note)
-    if wrong := errors(found.problems):
-        raise InvalidSpecs(wrong)
-    return show(options, found.cases, found.backends)
+    with collector_paused():
+        found = listing(options.paths, options.backends, use_cache=options.cache)
+        for note in found.notes:
+            output.note(note)
+        if wrong := errors(found.problems):
+            raise InvalidSpecs(wrong)
+        return show(options, found.cases, found.backends)
 
 
 def show(
@@ -102,9 +104,13 @@ def as_json(case: ListedCase, verdict: Verdict) -> Mapping[str, Any]:
 def _lines(judged: Sequence[tuple[ListedCase, Verdict]], *, whole: bool) -> Iterator[str]:
     """Yield a line for each case; unless ``whole``, one line for all cases of a source, which are thousands."""
     folded: Counter[str] = Counter()
+    endings: dict[int, str] = {}
     for case, verdict in judged:
         if whole or not case.of_source:
-            yield _line(case, verdict)
+            ending = endings.get(id(verdict))
+            if ending is None:
+                ending = endings[id(verdict)] = _ending(verdict)
+            yield case.id + ending
         else:
             folded[case.spec] += 1
     yield from (
@@ -112,9 +118,10 @@ def _lines(judged: Sequence[tuple[ListedCase, Verdict]], *, whole: bool) -> Iter
     )
 
 
-def _line(case: ListedCase, verdict: Verdict) -> str:
+def _ending(verdict: Verdict) -> str:
+    """Return what follows the id of a case; thousands of cases share a verdict."""
     word = {Availability.YES: "", Availability.NO: "  unavailable: ", Availability.UNKNOWN: "  perhaps: "}[verdict.availability]
-    return f"{case.id}{word}{verdict.reason if word else ''}"
+    return f"{word}{verdict.reason if word else ''}"
 
 
 def _counted(number: int, what: str) -> str:
@@ -123,7 +130,11 @@ def _counted(number: int, what: str) -> str:
 
 def _totals(judged: Sequence[tuple[ListedCase, Verdict]]) -> Iterator[str]:
     """Yield how many cases and specs there are, how many can run here, and why the others cannot."""
-    counts = Counter(verdict.availability for _, verdict in judged)
+    verdicts = {id(verdict): verdict for _, verdict in judged}
+    found = [(verdicts[one], count) for one, count in Counter([id(verdict) for _, verdict in judged]).items()]
+    counts: Counter[Availability] = Counter()
+    for verdict, count in found:
+        counts[verdict.availability] += count
     specs = len({case.spec for case, _ in judged})
     parts = [f"{counts[Availability.YES]} can run here"]
     parts += [
@@ -137,5 +148,8 @@ def _totals(judged: Sequence[tuple[ListedCase, Verdict]]) -> Iterator[str]:
     if count := sum(case.on_request for case, _ in judged):
         yield f"  {count:5}  on request: run only when a path, --tag or --select names them"
     for kind, word in ((Availability.UNKNOWN, "perhaps"), (Availability.NO, "unavailable")):
-        reasons = Counter(verdict.reason for _, verdict in judged if verdict.availability is kind)
+        reasons: Counter[str] = Counter()
+        for verdict, count in found:
+            if verdict.availability is kind:
+                reasons[verdict.reason] += count
         yield from (f"  {count:5}  {word}: {reason}" for reason, count in reasons.most_common())

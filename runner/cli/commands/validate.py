@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from runner.core.collector import collector_paused
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Severity, UsageError, errors
 from runner.core.exit_codes import ExitCode
 from runner.core.listed import ListedCase
@@ -25,6 +26,11 @@ def main(options: ValidateOptions) -> ExitCode:
         options, profile = _with_profile(options)
     except InvalidSpecs as error:  # which specs it names is not known
         return _report(options, (), error.diagnostics)
+    with collector_paused():
+        return _checked(options, profile)
+
+
+def _checked(options: ValidateOptions, profile: "Profile | None") -> ExitCode:
     found = listing(options.paths, options.backends, use_cache=options.cache)
     for note in found.notes:
         output.note(note)
