@@ -483,6 +483,7 @@ FAMILIES: Mapping[str, Family] = {
             {
                 "fused": attention_fused,
                 "tiles of 16": attention_in_tiles,
+                "of one kernel": fused(attention),
             },
             {"narrow accumulator": attention_narrow, "last k lost": attention_lost, "one key masked for one query": attention_masked},
         ),

@@ -12,14 +12,20 @@ torch: Any = import_torch()
 
 SMALL = ("mean gradient through bfloat16", "probabilities through bfloat16")
 
-LAST_COLUMN = "last column x (1 + 2**-7)"
-
-SEEN: dict[str, str] = {
-    LAST_COLUMN: "one unit of bfloat16 or less in few elements: less than one rounding more may do",
-    "x 1.002, then rounded": "half a unit of bfloat16 or less, where eager's own errors are as large",
-    "small element doubled": "one element, whose error is less than 16 times eager's in its group and less than twice its greatest",
+SEEN: dict[str, tuple[tuple[str, ...], str]] = {
+    "last column x (1 + 2**-7)": ((), "one unit of bfloat16 or less in few elements: less than one rounding more may do"),
+    "x 1.002, then rounded": ((), "half a unit of bfloat16 or less, where eager's own errors are as large"),
+    "small element doubled": (("bias gradient", "root mean square"), "one element, whose error is less than twice that of others of eager"),
+    "last column 0": (("bias gradient", "probabilities"), "few elements, whose errors are less than twice those of others of eager"),
+    "last k lost": (("bias gradient", "losses"), "at scale 0.01 less than twice eager's error, also at each quantile"),
+    "last k lost, not rounded": (("bias gradient", "losses"), "at scale 0.01 less than twice eager's error, also at each quantile"),
 }
-"""Defects of which some are accepted though no right answer of the row shows as much, and why."""
+"""Defects of which some are accepted though no right answer of the row shows as much, in which families (empty: in any), and why."""
+
+
+def is_seen(family: str, defect: str) -> bool:
+    families, _ = SEEN.get(defect, (("none",), ""))
+    return not families or family.partition(" through ")[0] in families
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +47,7 @@ def check(families: Any, scales: Any, seed: int = 0) -> None:
     assert sum(entry.is_wrong for entry in found) > 3 * sum(entry.is_right for entry in found) / 2, "the table has both"
     wrong = unexplained(found)
     assert not [entry for entry in wrong if entry.is_right]
-    assert not [entry for entry in wrong if entry.answer not in SEEN]
+    assert not [entry for entry in wrong if not is_seen(entry.family, entry.answer)]
 
 
 def test_small_families() -> None:

@@ -37,7 +37,8 @@ class Roundings(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed 
         given = _tensors((args, kwargs))
         found = func(*args, **kwargs)
         if isinstance(func, torch._ops.OpOverload):
-            own = [one for one in _tensors(found) if not any(_is_same_storage(one, other) for other in given)]
+            known = {storage.cdata for one in given if (storage := _storage(one)) is not None}
+            own = [one for one in _tensors(found) if (storage := _storage(one)) is not None and storage.cdata not in known]
             before = "" if _takes_shapes_alone(func) else min_of(*(self.narrowest(one) for one in given))
             for tensor in (*own, *_written(func, args, kwargs)):
                 self._note(tensor, min_of(before, _rounded_to(func, tensor, given)))
@@ -69,11 +70,6 @@ def _storage(tensor: Any) -> StorageWeakRef | None:
         return StorageWeakRef(tensor.untyped_storage())
     except (AttributeError, RuntimeError, NotImplementedError):  # no tensor, or one without a storage of its own
         return None
-
-
-def _is_same_storage(one: torch.Tensor, other: torch.Tensor) -> bool:
-    first, second = _storage(one), _storage(other)
-    return first is not None and second is not None and first.cdata == second.cdata
 
 
 def _takes_shapes_alone(func: Any) -> bool:
