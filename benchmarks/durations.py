@@ -11,7 +11,7 @@ from runner.plan.durations import TABLE, as_table, seconds_of_run, seconds_of_ta
 
 COMMENT = (
     "Seconds of cases, of runs on machines that are named in docs/guides/isolation-and-speed.md. A run without an earlier one starts the",
-    "longest cases first by this table; nothing else depends on it. It is printed by: python -m benchmarks.durations specs/durations.txt JOURNAL...",
+    "longest cases first by this table; nothing else depends on it. Printed by: python -m benchmarks.durations specs/durations.txt JOURNAL",
 )
 
 
