@@ -46,4 +46,7 @@ def test_the_command_takes_the_longest_of_several_runs(tmp_path: Path, capsys: p
     assert seconds_of_run(tmp_path, "one") == {"a/b": 2.5}
     assert command.main([str(tmp_path / "two"), str(tmp_path / "one")]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "2.5 a/b"
+    (tmp_path / TABLE).write_text("9.0 a/b\n4.0 a/c\n")  # a duration of a run counts more than that of an earlier table
+    assert command.main([str(tmp_path / TABLE), str(tmp_path / "two")]) == 0
+    assert capsys.readouterr().out.splitlines()[2:] == ["4.0 a/c", "1.5 a/b"]
     assert command.main([str(tmp_path / "missing")]) == 2
