@@ -139,9 +139,8 @@ def order(
     alone = [case for case in cases if is_exclusive(case)]
     parallel = [case for case in cases if not is_exclusive(case)]
     if zygotes > 1:
-        mixed = _mixed(parallel, urgency)
-        if places and not any(map(ranked.get, [case.id for case in parallel])):
-            mixed = two_ended(mixed, places, seconds=lambda case: known.get(case.id, math.inf), on_gpu=_uses_gpu)
+        places = 0 if any(ranked.get(case.id) for case in parallel) else places
+        mixed = two_ended(_mixed(parallel, urgency), places, seconds=lambda case: known.get(case.id, math.inf), on_gpu=_uses_gpu)
         return mixed + sorted(alone, key=urgency, reverse=True)
     beside = _by_environment(parallel)
     of_alone = {environment_of(case).key for case in alone}
