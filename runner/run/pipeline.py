@@ -57,6 +57,8 @@ class CaseRunner:
     ) -> None:
         self._scheduling = scheduling or schedule.SchedulingOptions()
         self._workers = 1 if Isolation(options.isolation) is Isolation.NONE else workers
+        self._places = 0 if Isolation(options.isolation) in (Isolation.WORKER, Isolation.NONE) else workers
+        """How many cases run at a time, where each has a worker of its own."""
         self._folder = folder
         self._machine = machine
         self._backends = suite.backends.by_name
@@ -142,7 +144,8 @@ class CaseRunner:
         ``alone``: each case runs alone, after every other job has ended.
         """
         jobs: list[Job] = []
-        ordered = schedule.order(cases, self._scheduling.seconds, self._scheduling.seed, self._scheduling.ranks, zygotes=schedule.zygotes())
+        by = self._scheduling
+        ordered = schedule.order(cases, by.seconds, by.seed, by.ranks, zygotes=schedule.zygotes(), places=self._places)
         for number, case in enumerate(ordered, start=self._folder.next_number()):
             try:
                 job = self._jobs.for_case(case, known, number=number, alone=alone)

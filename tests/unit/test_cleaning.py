@@ -74,6 +74,19 @@ def test_a_case_that_changes_nothing_leaves_nothing_odd(baseline: Baseline) -> N
         assert after(baseline, lambda: None) == ""
 
 
+def test_a_selected_kernel_leaves_nothing_odd(baseline: Baseline) -> None:
+    """Its class was replaced when the first candidate of it was selected, which ended each shared worker after a matmul on a GPU."""
+    from torch._inductor import select_algorithm
+
+    from runner.worker.torch_compat import choice_census
+
+    def select() -> None:
+        for kind in (select_algorithm.ExternKernelCaller, select_algorithm.TritonTemplateCaller):
+            choice_census._watch_node(choice_census._state[0], kind)
+
+    assert after(baseline, select) == ""
+
+
 def test_what_is_recorded_of_the_compiles_of_a_case_leaves_nothing_odd(baseline: Baseline) -> None:
     def record() -> None:
         compilation.watch({"kernels", "guards", "recompiles", "graph_breaks", "graph", "dynamo"})

@@ -37,7 +37,7 @@ def test_the_shipped_table_names_shipped_cases() -> None:
     found = seconds_of_tables([Path("specs")])
     ids = {case.id for case in shipped_suite().cases}
     assert len(found) > 300
-    assert not set(found) - ids, "print it again: python -m benchmarks.durations JOURNAL..."
+    assert not set(found) - ids, "print it again: python -m benchmarks.durations specs/durations.txt JOURNAL..."
 
 
 def test_the_command_takes_the_longest_of_several_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -210,6 +210,12 @@ def test_a_job_is_asked_for_each_gpu_that_it_could_have_the_emptiest_first() -> 
     assert room.lease(job.name).gpus == (0,)
 
 
+def test_how_many_contexts_fit_beside_the_leases() -> None:
+    room = taken(TWO_GPUS, Needs(gpu_memory=78 * GIB), Needs(gpu_memory=10 * GIB))
+    assert [room.contexts(gpus) for gpus in ((0,), (1,), ())] == [2, 70, 2]
+    assert taken(SMALL).contexts(()) > 1000  # no GPU is known
+
+
 def test_which_gpus_a_worker_sees() -> None:
     four = Room(Capacity(jobs=8, cores=16, memory=GIB, gpus=4, gpu_memory=GIB))
     assert four.pins_of_one == [(0,), (1,), (2,), (3,)]

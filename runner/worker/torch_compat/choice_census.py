@@ -10,7 +10,7 @@ import functools
 import math
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,8 +118,11 @@ def install(save: Callable[[Tuning], None], is_asked: Callable[[], bool]) -> Non
     if _state:
         return
     _state.append(_State(save, is_asked))
-    from torch._inductor import select_algorithm
+    from torch._inductor import ir, select_algorithm
 
+    # in a case, this would change a class of torch for the next case in its worker
+    for kind in _classes_of(ir.ChoiceCaller):
+        _watch_node(_state[0], kind)
     compiling.wrap(_SELECTOR, "AlgorithmSelectorCache.__call__", _recording_selection)
     compiling.wrap(_SELECTOR, "AlgorithmSelectorCache.benchmark_choice", _recording_benchmark)
     for module, name, around in (
@@ -131,6 +134,14 @@ def install(save: Callable[[Tuning], None], is_asked: Callable[[], bool]) -> Non
     ):
         _wrap_if_there(module, name, around)
     select_algorithm.add_feedback_saver(_record_times)
+
+
+def _classes_of(kind: type) -> Iterator[type]:
+    """Yield the classes of candidates that are loaded; those of modules that are imported later are watched when one is selected."""
+    below: list[type] = kind.__subclasses__()
+    for one in below:
+        yield one
+        yield from _classes_of(one)
 
 
 def _wrap_if_there(module: str, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
