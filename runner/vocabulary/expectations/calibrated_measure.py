@@ -110,15 +110,11 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: st
     _refuse_other_range(eager, right, answer.dtype)
     errors, moved = drawn(samples, answer.dtype)
     runs = [*samples, Sample(answer, reference)]
-    passed = _passed(runs, form, through)
-    form = FORMATS[passed.name] if passed is not None and passed.is_last else form
-    units = units_of(right, form)
-    whole_ulp = _whole_ulp(runs, form) if form.nudges == 0 or passed is not None else 0.0
     # the runs in place of a float64 one are of float32; eager's own error counts too, where a part of it computes in a narrower dtype
     own = errors_of(eager, right)
     most = torch.maximum(torch.stack(errors).amax(0), own)
-    eager_quantiles = _quantiles(errors, own, units)
-    form = _mixed(form, passed, eager_quantiles, whole_ulp)
+    passed = _passed(runs, form, through)
+    form, units, whole_ulp, eager_quantiles = _judged_by(form, passed, runs, errors, own)
     group_error, draws, group_bound = grouped(most, right.abs(), tuple(answer.shape), len(samples), form, whole_ulp)
     scale = Scale(
         dtype=dtype,
@@ -165,10 +161,17 @@ def _passed(samples: Sequence[Sample], form: Format, through: str) -> Passed | N
     return Passed(through, all(has_numbers_of(one.answer, through) for one in samples))
 
 
-def _mixed(form: Format, passed: Passed | None, eager_quantiles: Sequence[float], whole_ulp: float) -> Format:
-    if passed is None or passed.is_last:
-        return form
-    return between(form, FORMATS[passed.name], eager_quantiles, whole_ulp)
+def _judged_by(
+    form: Format, passed: Passed | None, runs: Sequence[Sample], errors: Sequence[Any], own: Any
+) -> tuple[Format, Any, float, list[float]]:
+    """Return the format by which the answer is judged, its units, and eager's greatest error and quantiles in them."""
+    form = FORMATS[passed.name] if passed is not None and passed.is_last else form
+    units = units_of(wide(runs[-1].reference), form)
+    whole_ulp = _whole_ulp(runs, form) if form.nudges == 0 or passed is not None else 0.0
+    quantiles = _quantiles(errors, own, units)
+    if passed is not None and not passed.is_last:
+        form = between(form, FORMATS[passed.name], quantiles, whole_ulp)
+    return form, units, whole_ulp, quantiles
 
 
 def _greatest(values: Any) -> float:
