@@ -102,10 +102,7 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: st
     """
     import torch
 
-    dtype = str(answer.dtype).removeprefix("torch.")
-    form = format_of(dtype)
-    if form is None:
-        raise NoReference(f"values of dtype {dtype} are exact")
+    dtype, form = _format_of(answer)
     right, eager = wide(reference), wide(answer)
     _refuse_other_range(eager, right, answer.dtype)
     errors, moved = drawn(samples, answer.dtype)
@@ -159,6 +156,14 @@ def _passed(samples: Sequence[Sample], form: Format, through: str) -> Passed | N
     if not through or form is FORMATS["float64"] or FORMATS[through].bits >= form.bits or _whole_ulp(samples, form) <= form.quantile_floor:
         return None
     return Passed(through, all(has_numbers_of(one.answer, through) for one in samples))
+
+
+def _format_of(answer: Any) -> tuple[str, Format]:
+    dtype = str(answer.dtype).removeprefix("torch.")
+    form = format_of(dtype)
+    if form is None:
+        raise NoReference(f"values of dtype {dtype} are exact")
+    return dtype, form
 
 
 def _judged_by(
