@@ -62,6 +62,7 @@ ROWS = {
     "a list that is written": (lambda x: added([x.clone()], [x.to(BF16).float()]), (ONE,), "bfloat16"),
     "running statistics": (trained, (torch.ones(2, 3, 4, 4),), "bfloat16"),
     "a gradient under autocast": (gradient, (torch.ones(3, 4),), "bfloat16"),
+    "a cast to float8 is a part of the function": (lambda x: x.to(torch.float8_e4m3fn).float(), (ONE,), ""),
     "no tensor": (lambda x: 3, (ONE,), ""),
 }
 

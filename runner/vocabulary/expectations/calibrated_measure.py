@@ -102,24 +102,16 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: st
     """
     import torch
 
-    dtype = str(answer.dtype).removeprefix("torch.")
-    form = format_of(dtype)
-    if form is None:
-        raise NoReference(f"values of dtype {dtype} are exact")
+    dtype, form = _format_of(answer)
     right, eager = wide(reference), wide(answer)
     _refuse_other_range(eager, right, answer.dtype)
     errors, moved = drawn(samples, answer.dtype)
-    passed = _passed([*samples, Sample(answer, reference)], form, through)
-    form = FORMATS[passed.name] if passed is not None and passed.is_last else form
-    units = units_of(right, form)
-    whole_ulp = _whole_ulp([*samples, Sample(answer, reference)], form) if form.nudges == 0 or passed is not None else 0.0
+    runs = [*samples, Sample(answer, reference)]
     # the runs in place of a float64 one are of float32; eager's own error counts too, where a part of it computes in a narrower dtype
     own = errors_of(eager, right)
     most = torch.maximum(torch.stack(errors).amax(0), own)
-    numel = most.numel()
-    eager_quantiles = _quantiles(errors, own, units)
-    if passed is not None and not passed.is_last:
-        form = between(form, FORMATS[passed.name], eager_quantiles, whole_ulp)
+    passed = _passed(runs, form, through)
+    form, units, whole_ulp, eager_quantiles = _judged_by(form, passed, runs, errors, own)
     group_error, draws, group_bound = grouped(most, right.abs(), tuple(answer.shape), len(samples), form, whole_ulp)
     scale = Scale(
         dtype=dtype,
@@ -132,15 +124,15 @@ def scale_of(samples: Sequence[Sample], answer: Any, reference: Any, through: st
         group_draws=draws,
         nudge=moved,
         bounds=(torch.maximum(form.element_floor * units, form.nudges * moved), group_bound * form.slack),
-        whole_error=float(most.max()) if numel else 0.0,
+        whole_error=_greatest(most),
         whole_ulp=whole_ulp,
         bias=None,
-        most=float(torch.where(right.abs().isfinite(), right.abs(), 0.0).max()) if numel else 0.0,
+        most=_greatest(torch.where(right.abs().isfinite(), right.abs(), 0.0)),
         runs=len(samples),
         eager_quantiles=eager_quantiles,
-        nudge_quantiles=quantiles_in(moved / units, quantiles_of(numel)),
+        nudge_quantiles=quantiles_in(moved / units, quantiles_of(most.numel())),
     )
-    return scale if math.isinf(form.bias_floor) else replace(scale, bias=_bias([*samples, Sample(answer, reference)], scale))
+    return scale if math.isinf(form.bias_floor) else replace(scale, bias=_bias(runs, scale))
 
 
 def _quantiles(errors: Sequence[Any], own: Any, units: Any) -> list[float]:
@@ -164,6 +156,31 @@ def _passed(samples: Sequence[Sample], form: Format, through: str) -> Passed | N
     if not through or form is FORMATS["float64"] or FORMATS[through].bits >= form.bits or _whole_ulp(samples, form) <= form.quantile_floor:
         return None
     return Passed(through, all(has_numbers_of(one.answer, through) for one in samples))
+
+
+def _format_of(answer: Any) -> tuple[str, Format]:
+    dtype = str(answer.dtype).removeprefix("torch.")
+    form = format_of(dtype)
+    if form is None:
+        raise NoReference(f"values of dtype {dtype} are exact")
+    return dtype, form
+
+
+def _judged_by(
+    form: Format, passed: Passed | None, runs: Sequence[Sample], errors: Sequence[Any], own: Any
+) -> tuple[Format, Any, float, list[float]]:
+    """Return the format by which the answer is judged, its units, and eager's greatest error and quantiles in them."""
+    form = FORMATS[passed.name] if passed is not None and passed.is_last else form
+    units = units_of(wide(runs[-1].reference), form)
+    whole_ulp = _whole_ulp(runs, form) if form.nudges == 0 or passed is not None else 0.0
+    quantiles = _quantiles(errors, own, units)
+    if passed is not None and not passed.is_last:
+        form = between(form, FORMATS[passed.name], quantiles, whole_ulp)
+    return form, units, whole_ulp, quantiles
+
+
+def _greatest(values: Any) -> float:
+    return float(values.max()) if values.numel() else 0.0
 
 
 def _last_dtype(scale: Scale) -> Any:
