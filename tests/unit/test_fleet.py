@@ -12,11 +12,17 @@ from runner.core.diagnostics import InvalidSpecs
 from runner.core.exit_codes import ExitCode
 from runner.core.results import CaseResult
 from runner.execute.base import Execution, Job
+from runner.execute.ray.peers import FleetSettings, State
+from runner.execute.ray.roster import Roster
+from runner.execute.ray.source import PinnedSource
 from runner.language.lab import read_lab
 from runner.record.journal import read_run
 from tests.fakes import use_executor
-from tests.fleet import RAY, FakeNode, all_graphs, passes, use_fleet
+from tests.fleet import RAY, FakeLink, FakeNode, all_graphs, passes, use_fleet
 
+FLEET = FleetSettings(
+    isolation="case", timeout_factor=1.0, jobs="1", memory_limit="none", servers={}, object_cache=False, caches=False, packages=()
+)
 SPEC = """\
 summary: A product of two matrices is right at every point
 backends: [cpu]
@@ -285,7 +291,14 @@ def test_fewer_shards_than_labels_are_refused(here: Path, capsys: pytest.Capture
 ONE_GRAPH = SPEC.replace("expect: [{close: {to: eager}}]", "expect: [{close: {to: eager}}, {counter: {stats.unique_graphs: 1}}]")
 
 
-@pytest.mark.parametrize("more", [("--retries", "1", "--flaky", "pass"), ("--repeat", "2", "--flaky", "pass")], ids=["retries", "repeat"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--retries", "1", "--flaky", "pass"),
+        pytest.param(("--repeat", "2", "--flaky", "pass"), marks=pytest.mark.nightly(reason="retries are always tested")),
+    ],
+    ids=["retries", "repeat"],
+)
 def test_attempts_of_a_case_run_on_nodes_that_are_alike(here: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]) -> None:
     """A case that fails with one driver and passes with another is not flaky, and is not let pass as such."""
 
@@ -300,3 +313,17 @@ def test_attempts_of_a_case_run_on_nodes_that_are_alike(here: Path, monkeypatch:
     assert {result.outcome.label for result in found.values()} == {"PASS", "FAIL"}
     for result in found.values():
         assert {part.node["name"] for part in (result, *result.attempts)} == {"bad" if result.outcome.label == "FAIL" else "good"}
+
+
+def test_a_run_opens_further_nodes_when_it_has_the_first() -> None:
+    """Two runs that each held a part of a lab would wait for each other. A first node that is lost is followed by the next one."""
+    link = FakeLink([FakeNode(name) for name in ("c", "a", "b")])
+    opened: list[str] = []
+    link.open = lambda node, variables: opened.append(node.name)  # type: ignore[method-assign] # another run holds every node
+    roster = Roster(FLEET, link)
+    roster.open()
+    assert opened == ["a"]
+    roster.give_up(roster["a"], State.LOST, "another run held this node for 600 s", PinnedSource({}))
+    assert opened == ["a", "b"]
+    roster.begin(roster["b"])
+    assert opened == ["a", "b", "c"]
