@@ -58,6 +58,7 @@ class FakeNode:
     ran: list[str] = field(default_factory=list)
     """The ids of the cases that it ended, without canaries."""
     speaks_after_death: bool = False
+    shares: int = 1
 
     def take(self, frame: Frame) -> list[bytes]:
         match frame.kind:
@@ -118,7 +119,7 @@ class FakeLink:
         self.is_closed = False
 
     def nodes(self) -> Sequence[Node]:
-        return [Node(key=f"key-{name}", name=name, labels=fake.labels) for name, fake in self.fakes.items()]
+        return [Node(key=f"key-{name}", name=name, labels=fake.labels, shares=fake.shares) for name, fake in self.fakes.items()]
 
     def open(self, node: Node, variables: Mapping[str, str]) -> None:
         self._readers[node.key] = FrameReader()

@@ -12,6 +12,7 @@ from runner.core.diagnostics import InvalidSpecs
 from runner.core.exit_codes import ExitCode
 from runner.core.results import CaseResult
 from runner.execute.base import Execution, Job
+from runner.execute.ray.labels import labels_of
 from runner.execute.ray.peers import FleetSettings, State
 from runner.execute.ray.roster import Roster
 from runner.execute.ray.source import PinnedSource
@@ -327,3 +328,17 @@ def test_a_run_opens_further_nodes_when_it_has_the_first() -> None:
     assert opened == ["a", "b"]
     roster.begin(roster["b"])
     assert opened == ["a", "b", "c"]
+
+
+def test_a_case_of_two_gpus_names_the_split_of_a_node_that_has_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share of one GPU cannot run it. The gpus of the lab's entry are those of the whole node."""
+    (here / "spec.yaml").write_text(f"requires: [{{gpus: '>=2'}}]\n{SPEC}")
+    (here / "lab.yaml").write_text("lab: gpus\nnodes: {h200: {gpus: '==2', split: gpu, shares: 2}}\n")
+    labels = labels_of("h200", 2, "gpu", {})
+    one_gpu = {"gpus": 1, "gpu_memory": 1 << 30, "device": "fake", "arch": "sm_90"}
+    shares = [FakeNode(f"h200.{share}", facts=one_gpu, labels=labels, shares=2) for share in range(2)]
+    use_fleet(monkeypatch, *shares)
+    assert run("--lab", "lab.yaml") == ExitCode.NOTHING
+    hint = "h200 has 2, and 'split: gpu' gives each case one (write 'split: none' for h200 in the file of the lab)"
+    assert {result.reason for result in results().values()} == {f"1 GPUs visible, >=2 required: {hint}"}
+    assert not any(share.ran for share in shares)
