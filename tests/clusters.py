@@ -53,7 +53,6 @@ class Cluster:
             self.port = free.getsockname()[1]
         self.address = f"127.0.0.1:{self.port}"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.head()
 
     def head(self) -> None:
         words = ["--head", "--port", str(self.port), "--num-cpus", "0", "--include-dashboard", "false", "--disable-usage-stats", "--block"]
@@ -124,6 +123,7 @@ def cluster_in(folder: Path) -> Iterator[Cluster]:
     with ExitStack() as stack:
         found = Cluster(folder / "c")
         stack.callback(found.close)
+        found.head()
         yield found
 
 
