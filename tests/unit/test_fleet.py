@@ -18,7 +18,7 @@ from runner.execute.ray.roster import Roster
 from runner.execute.ray.source import PinnedSource
 from runner.language.lab import read_lab
 from runner.record.journal import read_run
-from tests.fakes import use_executor
+from tests.fakes import FACTS, use_executor
 from tests.fleet import RAY, FakeLink, FakeNode, all_graphs, passes, use_fleet
 
 FLEET = FleetSettings(
@@ -342,3 +342,17 @@ def test_a_case_of_two_gpus_names_the_split_of_a_node_that_has_them(here: Path, 
     hint = "h200 has 2, and 'split: gpu' gives each case one (write 'split: none' for h200 in the file of the lab)"
     assert {result.reason for result in results().values()} == {f"1 GPUs visible, >=2 required: {hint}"}
     assert not any(share.ran for share in shares)
+
+
+def test_an_audit_judges_each_result_by_the_torch_of_its_node(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The header names one torch, and a claim that depends on the version is another one on the node with the other torch."""
+    claim = "[{when: {torch: '<2.13'}, value: 2}, {value: 1}]"
+    (here / "spec.yaml").write_text(ONE_GRAPH.replace("unique_graphs: 1", f"unique_graphs: {claim}"))
+
+    def two_graphs(job: Job) -> Execution | None:
+        return all_graphs(1 if job.name.startswith("canary") else 2)(job)
+
+    use_fleet(monkeypatch, FakeNode("new"), FakeNode("old", answer=two_graphs, torch="2.12.0"))
+    assert run() == ExitCode.OK
+    assert {result.node["torch"] for result in results().values()} == {FACTS["torch"], "2.12.0"}
+    assert main(["audit", "out"]) == ExitCode.OK
