@@ -330,6 +330,7 @@ def test_a_run_opens_further_nodes_when_it_has_the_first() -> None:
     assert opened == ["a", "b", "c"]
 
 
+@pytest.mark.nightly(reason="which of two nodes can run a case is always tested")
 def test_a_case_of_two_gpus_names_the_split_of_a_node_that_has_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A share of one GPU cannot run it. The gpus of the lab's entry are those of the whole node."""
     (here / "spec.yaml").write_text(f"requires: [{{gpus: '>=2'}}]\n{SPEC}")
