@@ -1,8 +1,9 @@
-"""What a fleet adds to the time of its cases, with cases that sleep: ``python -m benchmarks.fleet [--address HOST:PORT] [--json]``.
+"""What a fleet adds to the time of its cases, with cases that sleep: ``python -m benchmarks.fleet [--ray | --address HOST:PORT] [--json]``.
 
 Three measures: the occupancy of three unlike nodes with 2,000 cases, the time that the fleet adds to a case, and time and memory until
-the first of 100,000 cases is given to a node. Without ``--address`` the nodes are processes of this machine, which speak the same frames
-without Ray; with it, those that joined the cluster. Exit 1 where a goal is not met.
+the first of 100,000 cases is given to a node. The nodes are processes of this machine, which speak the same frames without Ray; with
+``--ray`` those of a Ray cluster that is started on this machine, with ``--address`` those that joined a cluster. Exit 1 where a goal is
+not met.
 """
 
 import argparse
@@ -14,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from runner.execute.base import ExecutorSettings, Job
@@ -27,7 +29,7 @@ from runner.plan.jobs import Environment
 MODULE = "runner.execute.ray.stand_in"
 GOALS = {"occupancy": 0.90, "overhead_ms": 20.0, "start_seconds": 30.0, "start_mib": 1024.0}
 SHARES = (1, 2, 4)
-"""The unlike nodes: 8, 4 and 2 parallel cases."""
+"""The shares of the unlike nodes. Without Ray one share of each runs: 8, 4 and 2 parallel cases; with it all do, with 8 on each node."""
 
 SPEC = """\
 summary: A product of two matrices is right at every point of a large matrix
@@ -73,6 +75,17 @@ def run_jobs(address: str | None, count: int, seconds: float) -> dict[str, float
             executor.close()
     assert len(ended) == count, f"{len(ended)} of {count} cases ended"
     return {"occupancy": sum(ended) / (wall * parallel), "wall": wall, "overhead_ms": 1000 * (wall * parallel - sum(ended)) / count}
+
+
+@contextmanager
+def ray_cluster() -> Iterator[str]:
+    """Start a cluster of three unlike nodes on this machine; yield its address."""
+    from tests.clusters import cluster_in
+
+    with tempfile.TemporaryDirectory() as folder, cluster_in(Path(folder)) as cluster:
+        for shares in SHARES:
+            cluster.join_with_labels(f"node-{shares}", shares)
+        yield cluster.address
 
 
 def start(cases: int) -> dict[str, float]:
@@ -122,7 +135,8 @@ def child() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure; return 1 where a goal is not met."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--address")
+    parser.add_argument("--address", help="the head of a Ray cluster")
+    parser.add_argument("--ray", action="store_true", help="start a Ray cluster of three nodes on this machine")
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=0.25, help="the mean duration of a case")
     parser.add_argument("--planned", type=int, default=100_000)
@@ -132,7 +146,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.child:
         child()
         return 3
-    found = run_jobs(options.address, options.cases, options.seconds)
+    with ray_cluster() if options.ray else nullcontext(options.address) as address:
+        found = run_jobs(address, options.cases, options.seconds) if options.cases else {}
     found.update(start(options.planned) if options.planned else {})
     met = {name: found[name] >= goal if name == "occupancy" else found[name] <= goal for name, goal in GOALS.items() if name in found}
     if options.json:

@@ -15,7 +15,7 @@ from runner.execute.ray.link import Came, Event, Lost, Node, Opened
 from runner.execute.ray.node_facts import machine_as_json
 from runner.run.fleet import start
 from runner.system import availability
-from runner.system.installed_torch import installed_torch
+from runner.system.installed_torch import installed_torch, release
 from tests.fakes import ENDED, FACTS, close_facts, close_leaf, observation, seen
 
 Answer = Callable[[Job], Execution | None]
@@ -58,6 +58,9 @@ class FakeNode:
     ran: list[str] = field(default_factory=list)
     """The ids of the cases that it ended, without canaries."""
     speaks_after_death: bool = False
+    shares: int = 1
+    torch: str = ""
+    """The version of its torch, where that is not the one of this machine."""
 
     def take(self, frame: Frame) -> list[bytes]:
         match frame.kind:
@@ -72,6 +75,8 @@ class FakeNode:
     def _hello(self, frame: Frame) -> dict[str, Any]:
         packages = dict.fromkeys(frame.message["packages"], True)
         machine = replace(availability.inspect_files(installed_torch()), packages=packages)
+        if self.torch:
+            machine = replace(machine, torch=self.torch, release=release(self.torch))
         provenance = {"host": f"host-of-{self.name}", "image": f"image-of-{self.name}"}
         source = self.source or bundle.digest()
         return {
@@ -91,7 +96,8 @@ class FakeNode:
         if job.plan is None:
             installed = installed_torch()
             assert installed is not None
-            facts = {**FACTS, "torch": installed.version, "torch_git": installed.git, "torch_root": str(installed.root), **self.facts}
+            version = self.torch or installed.version
+            facts = {**FACTS, "torch": version, "torch_git": installed.git, "torch_root": str(installed.root), **self.facts}
             done: Execution | None = Execution(job=job, observation=facts, ending=ENDED, seconds=0.1, isolation="fork")
         else:
             done = self.answer(job)
@@ -118,7 +124,7 @@ class FakeLink:
         self.is_closed = False
 
     def nodes(self) -> Sequence[Node]:
-        return [Node(key=f"key-{name}", name=name, labels=fake.labels) for name, fake in self.fakes.items()]
+        return [Node(key=f"key-{name}", name=name, labels=fake.labels, shares=fake.shares) for name, fake in self.fakes.items()]
 
     def open(self, node: Node, variables: Mapping[str, str]) -> None:
         self._readers[node.key] = FrameReader()

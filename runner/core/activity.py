@@ -22,4 +22,6 @@ class Activity:
     """Since when a zygote warms up: the longest of several; None where none does."""
     warming: float | None = None
     """Since when a worker for a GPU warms up while no case runs: the longest of several; None where none does."""
+    held: float | None = None
+    """Since when a node of a fleet is waited for, which another run may hold: the longest of several; None where none is."""
     running: tuple[RunningCase, ...] = ()

@@ -91,7 +91,8 @@ STYLES = {31: "red", 32: "green", 33: "yellow"}
 
 def _starting(activity: Activity, now: float) -> list[str]:
     """Return the processes that must start before more cases run, with their waiting times."""
-    found = (("starting torch", activity.starting), ("warming up a worker", activity.warming))
+    held = "waiting for nodes, which another run may hold"
+    found = (("starting torch", activity.starting), ("warming up a worker", activity.warming), (held, activity.held))
     return [f"{words} ({_seconds(now - since)})" for words, since in found if since is not None]
 
 

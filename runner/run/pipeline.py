@@ -115,7 +115,7 @@ class CaseRunner:
         looking = [job.since for job in now.running if job.name.split(" ")[0] == FACTS]
         running = [dataclasses.replace(job, name=case.id) for job in now.running if (case := self._case_of(job.name))]
         starting = min([*looking, *([] if now.starting is None else [now.starting])], default=None)
-        return Activity(starting=starting, warming=now.warming, running=tuple(running))
+        return Activity(starting=starting, warming=now.warming, held=now.held, running=tuple(running))
 
     def _case_of(self, job: str) -> Case | None:
         return self._jobs.case_of(job)

@@ -200,6 +200,12 @@ def test_what_a_machine_cannot_have_executed_is_seen() -> None:
     assert "PASS on cuda, and the machine had no GPU" in of_machine([other], {"gpus": "0"}, {"cuda": "cuda"})
 
 
+def test_what_a_node_cannot_have_executed_is_seen_whatever_the_header_says() -> None:
+    one, none = (replace(case(1), backend="cuda", node={"name": "a", "gpus": gpus}) for gpus in ("1", "0"))
+    assert of_machine([one], {"gpus": "0"}, {"cuda": "cuda"}) == ""
+    assert "PASS on cuda, and the machine had no GPU" in of_machine([one, none], {"gpus": "1"}, {"cuda": "cuda"})
+
+
 def test_the_journal_of_a_run_that_goes_on_is_sealed(journal: Path) -> None:
     from runner.core.diagnostics import JournalAltered
 

@@ -12,11 +12,18 @@ from runner.core.diagnostics import InvalidSpecs
 from runner.core.exit_codes import ExitCode
 from runner.core.results import CaseResult
 from runner.execute.base import Execution, Job
+from runner.execute.ray.labels import labels_of
+from runner.execute.ray.peers import FleetSettings, State
+from runner.execute.ray.roster import Roster
+from runner.execute.ray.source import PinnedSource
 from runner.language.lab import read_lab
 from runner.record.journal import read_run
-from tests.fakes import use_executor
-from tests.fleet import RAY, FakeNode, all_graphs, passes, use_fleet
+from tests.fakes import FACTS, use_executor
+from tests.fleet import RAY, FakeLink, FakeNode, all_graphs, passes, use_fleet
 
+FLEET = FleetSettings(
+    isolation="case", timeout_factor=1.0, jobs="1", memory_limit="none", servers={}, object_cache=False, caches=False, packages=()
+)
 SPEC = """\
 summary: A product of two matrices is right at every point
 backends: [cpu]
@@ -285,7 +292,14 @@ def test_fewer_shards_than_labels_are_refused(here: Path, capsys: pytest.Capture
 ONE_GRAPH = SPEC.replace("expect: [{close: {to: eager}}]", "expect: [{close: {to: eager}}, {counter: {stats.unique_graphs: 1}}]")
 
 
-@pytest.mark.parametrize("more", [("--retries", "1", "--flaky", "pass"), ("--repeat", "2", "--flaky", "pass")], ids=["retries", "repeat"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--retries", "1", "--flaky", "pass"),
+        pytest.param(("--repeat", "2", "--flaky", "pass"), marks=pytest.mark.nightly(reason="retries are always tested")),
+    ],
+    ids=["retries", "repeat"],
+)
 def test_attempts_of_a_case_run_on_nodes_that_are_alike(here: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]) -> None:
     """A case that fails with one driver and passes with another is not flaky, and is not let pass as such."""
 
@@ -300,3 +314,46 @@ def test_attempts_of_a_case_run_on_nodes_that_are_alike(here: Path, monkeypatch:
     assert {result.outcome.label for result in found.values()} == {"PASS", "FAIL"}
     for result in found.values():
         assert {part.node["name"] for part in (result, *result.attempts)} == {"bad" if result.outcome.label == "FAIL" else "good"}
+
+
+def test_a_run_opens_further_nodes_when_it_has_the_first() -> None:
+    """Two runs that each held a part of a lab would wait for each other. A first node that is lost is followed by the next one."""
+    link = FakeLink([FakeNode(name) for name in ("c", "a", "b")])
+    opened: list[str] = []
+    link.open = lambda node, variables: opened.append(node.name)  # type: ignore[method-assign] # another run holds every node
+    roster = Roster(FLEET, link)
+    roster.open()
+    assert opened == ["a"]
+    roster.give_up(roster["a"], State.LOST, "another run held this node for 600 s", PinnedSource({}))
+    assert opened == ["a", "b"]
+    roster.begin(roster["b"])
+    assert opened == ["a", "b", "c"]
+
+
+@pytest.mark.nightly(reason="which of two nodes can run a case is always tested")
+def test_a_case_of_two_gpus_names_the_split_of_a_node_that_has_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share of one GPU cannot run it. The gpus of the lab's entry are those of the whole node."""
+    (here / "spec.yaml").write_text(f"requires: [{{gpus: '>=2'}}]\n{SPEC}")
+    (here / "lab.yaml").write_text("lab: gpus\nnodes: {h200: {gpus: '==2', split: gpu, shares: 2}}\n")
+    labels = labels_of("h200", 2, "gpu", {})
+    one_gpu = {"gpus": 1, "gpu_memory": 1 << 30, "device": "fake", "arch": "sm_90"}
+    shares = [FakeNode(f"h200.{share}", facts=one_gpu, labels=labels, shares=2) for share in range(2)]
+    use_fleet(monkeypatch, *shares)
+    assert run("--lab", "lab.yaml") == ExitCode.NOTHING
+    hint = "h200 has 2, and 'split: gpu' gives each case one (write 'split: none' for h200 in the file of the lab)"
+    assert {result.reason for result in results().values()} == {f"1 GPUs visible, >=2 required: {hint}"}
+    assert not any(share.ran for share in shares)
+
+
+def test_an_audit_judges_each_result_by_the_torch_of_its_node(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The header names one torch, and a claim that depends on the version is another one on the node with the other torch."""
+    claim = "[{when: {torch: '<2.13'}, value: 2}, {value: 1}]"
+    (here / "spec.yaml").write_text(ONE_GRAPH.replace("unique_graphs: 1", f"unique_graphs: {claim}"))
+
+    def two_graphs(job: Job) -> Execution | None:
+        return all_graphs(1 if job.name.startswith("canary") else 2)(job)
+
+    use_fleet(monkeypatch, FakeNode("new"), FakeNode("old", answer=two_graphs, torch="2.12.0"))
+    assert run() == ExitCode.OK
+    assert {result.node["torch"] for result in results().values()} == {FACTS["torch"], "2.12.0"}
+    assert main(["audit", "out"]) == ExitCode.OK

@@ -19,7 +19,7 @@ from runner.core.results import Attempt, CaseResult
 from runner.language.read import schema
 from runner.record.compatibility import FACTS_OF_SOME, FREE_FACTS, FREE_OPTIONS, FREE_VARIABLES
 from runner.record.journal import JournalWriter, Run, RunFooter, RunHeader, digest_of_selection, read_run
-from runner.record.merge import Part, problems
+from runner.record.merge import Part, join, problems
 from tests.results import as_outcome, footer_of
 
 IDS = [f"area/{name}[backend=cpu,n={number}]" for name in ("one", "two") for number in (1, 2, 10)]
@@ -121,6 +121,23 @@ def test_what_belongs_together_has_no_problem() -> None:
     assert problems(shards()) == []
     assert problems(list(reversed(shards()))) == []
     assert problems([shard(1, IDS, count=1)]) == []
+
+
+def test_shards_that_ran_on_nodes_are_of_one_run_though_their_headers_name_unlike_nodes() -> None:
+    """A shard of one machine is judged by the facts of its header, which the other shards must share."""
+    other = {**ENVIRONMENT, "torch": "2.12.0"}
+    one, two, three = shards(environment=other)
+    assert problems([one, two, three]) == ["shard-2: the machine's torch is '2.12.0' here, '2.13.0+cu130' in shard-1"]
+    nodes = [{"name": name, **facts} for name, facts in zip("abc", (ENVIRONMENT, other, ENVIRONMENT), strict=True)]
+    parts = [
+        Part(part.name, replace(part.run, results=tuple(replace(one, node=node) for one in part.run.results)))
+        for part, node in zip((one, two, three), nodes, strict=True)
+    ]
+    assert problems(parts) == []
+    merged = join(parts, run_id="whole", command=("torch-conformance", "merge"))
+    assert merged.header.environment == ENVIRONMENT
+    assert [found.node["torch"] for found in merged.results].count("2.12.0") == 3
+    assert problems([one, *parts[1:]]) == problems([one, two, three])
 
 
 def test_a_shard_of_which_nothing_was_selected_is_a_shard() -> None:

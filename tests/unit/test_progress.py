@@ -279,3 +279,7 @@ def test_without_rich_no_status_is_drawn(monkeypatch: pytest.MonkeyPatch) -> Non
     assert can_draw()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert not can_draw()
+
+
+def test_nodes_that_another_run_may_hold_are_waited_for() -> None:
+    assert Shown().after(FIRST_HEARTBEAT, Activity(held=990.0)) == ["0/3 ended; waiting for nodes, which another run may hold (40 s)"]

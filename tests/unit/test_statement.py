@@ -219,6 +219,15 @@ def test_another_torch_than_the_profile_is_for_is_incomplete(torch: tuple[int, .
     assert stated(profile("a"), result("a", Outcome.FAIL), torch=torch) is Conformance.NOT_CONFORMANT
 
 
+def test_a_node_with_a_torch_that_the_profile_is_not_for_is_incomplete() -> None:
+    nodes = [{"name": name, "torch": torch} for name, torch in (("one", "2.13.0+cpu"), ("two", "2.14.0"))]
+    results = [result(name, node=node) for name, node in zip("ab", nodes, strict=True)]
+    found = statement_of(profile("ab"), results, torch=TORCH, day=TODAY)
+    assert found.conformance is Conformance.INCOMPLETE
+    assert found.problems == ("torch 2.14.0 is not in >=2.11,<2.14, for which the profile is",)
+    assert stated(profile("ab"), results[0], replace(results[1], node=nodes[0])) is Conformance.CONFORMANT
+
+
 def test_an_offline_failure_is_a_failure_and_not_an_execution() -> None:
     found = statement_of(profile("a"), [result("a", Outcome.OFFLINE_FAIL)], torch=TORCH, day=TODAY)
     assert (found.conformance, found.executed) == (Conformance.NOT_CONFORMANT, 0)

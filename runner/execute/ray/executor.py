@@ -86,10 +86,12 @@ class FleetExecutor:
     @property
     def activity(self) -> Activity:
         """The jobs that nodes have."""
-        opening = [peer.heard for peer in self.roster if peer.state is State.OPENING]
+        opening = [peer for peer in self.roster if peer.state is State.OPENING]
+        starting = min((peer.heard for peer in opening if peer.is_open), default=None)
+        held = min((peer.heard for peer in opening if not peer.is_open), default=None)
         dispatches = [dispatch for peer in self.roster for dispatch in peer.in_flight.values()]
         running = [RunningCase(name=one.job.name, since=one.sent, phase="") for one in dispatches]
-        return Activity(starting=min(opening, default=None), running=tuple(running))
+        return Activity(starting=starting, held=held, running=tuple(running))
 
     @property
     def warnings(self) -> Sequence[str]:

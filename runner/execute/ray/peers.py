@@ -46,6 +46,8 @@ class Peer:
     state: State = State.OPENING
     why: str = ""
     """Why it is lost or quarantined."""
+    is_open: bool = False
+    """Whether its agent started: then no other run holds it."""
     jobs: int = 1
     """How many jobs run there in parallel."""
     hello: dict[str, Json] = field(default_factory=dict)

@@ -37,6 +37,8 @@ class Roster:
         self._link = link
         self._peers: dict[str, Peer] = {}
         self._by_key: dict[str, Peer] = {}
+        self._unopened: list[Peer] = []
+        """The nodes that are opened when the first one is: two runs that each hold a part of a lab would wait for each other."""
         self.warnings: list[str] = []
         self._lost_at = 0.0
         self._tried_at = 0.0
@@ -58,14 +60,19 @@ class Roster:
             raise UsageError("no node joined this cluster (start 'torch-conformance node join' on each node)")
         for number, node in enumerate(nodes):
             self._peers[node.name] = Peer(node=node, number=number)
-            self._open(self._peers[node.name])
+        self._unopened = sorted(self._peers.values(), key=lambda peer: peer.node.key)
+        self._open(self._unopened.pop(0))
 
     def send(self, peer: Peer, message: Message) -> None:
         """Send one message to a node."""
         self._link.send(peer.node.key, pack(message))
 
     def begin(self, peer: Peer) -> None:
-        """Tell the agent of a node that started what to do."""
+        """Tell the agent of a node that started what to do; with the first one, this run has the lab, and opens the others."""
+        peer.is_open = True
+        unopened, self._unopened = self._unopened, []
+        for other in unopened:
+            self._open(other)
         self.send(peer, self._fleet.begin(peer.node, peer.node.labels.get("torch-conformance/image", "")))
 
     def greet(self, peer: Peer, frame: Frame, loss_listener: LossListener) -> None:
@@ -87,6 +94,8 @@ class Roster:
         self._link.close_node(peer.node.key)
         self._by_key.pop(peer.node.key, None)
         peer.state, peer.why, peer.check_sent = state, why, 0.0
+        if self._unopened:  # it was the first one
+            self._open(self._unopened.pop(0))
         jobs = [dispatch.job for dispatch in peer.in_flight.values()]
         peer.in_flight.clear()
         for job in jobs:
@@ -97,7 +106,7 @@ class Roster:
 
     def give_up_on_stalled(self, loss_listener: LossListener) -> None:
         """Give up the nodes that are connected, and have not answered for longer than they may take."""
-        for peer in self:
+        for peer in (peer for peer in self if peer not in self._unopened):
             why = peer.stalled(self._fleet.timeout_factor) if peer.state is State.READY else ""
             # the link bounds how long a node that another run holds is waited for
             if peer.state is State.OPENING and time.monotonic() - peer.heard > _HELLO_SECONDS + self._link.lease_seconds:
@@ -123,7 +132,7 @@ class Roster:
         for node in nodes:
             peer = self._peers.get(node.name)
             if peer is not None and peer.state is State.LOST and peer.hello:
-                peer.node, peer.state, peer.heard = node, State.OPENING, time.monotonic()
+                peer.node, peer.state = node, State.OPENING
                 self._open(peer)
 
     def _may_return(self) -> bool:
@@ -133,6 +142,7 @@ class Roster:
         return self._lost_at > 0 and time.monotonic() - self._lost_at < self._fleet.reconnect_seconds
 
     def _open(self, peer: Peer) -> None:
+        peer.heard, peer.is_open = time.monotonic(), False
         self._by_key[peer.node.key] = peer
         self._link.open(peer.node, _variables(peer.node.labels.get("torch-conformance/split", ""), peer.node.share))
 

@@ -1,7 +1,7 @@
 """Compares the nodes that joined with the file of the lab: a node that is not what the file says is not used."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runner.core.conditions import VersionRange
 from runner.core.diagnostics import UsageError
@@ -28,7 +28,8 @@ class LabCheck:
         node = by_label.get(labels.get(NAME, ""))
         if node is None:
             raise UsageError(f"it is not in {self.lab.document.file} (nodes there: {', '.join(self.lab.nodes)})")
-        if problem := next(differences(node, offer.machine), ""):
+        whole = replace(offer.machine, gpus=offer.whole_gpus) if offer.whole_gpus and offer.machine.gpus else offer.machine
+        if problem := next(differences(node, whole), ""):
             raise UsageError(problem)
 
     def missing(self, offers: Iterable[Offer]) -> Iterator[str]:

@@ -127,7 +127,7 @@ class Nodes:
     def _take_offer(self, peer: Peer, machine: Machine, suites: Suites) -> None:
         """Take the offer of a node; one that is not what the lab, or a run that is resumed, needs is quarantined."""
         try:
-            offer = offer_of(peer.name, machine, peer.hello["provenance"], suites)
+            offer = offer_of(peer.node, machine, peer.hello["provenance"], suites)
             self.lab.require(offer, peer.node.labels)
             self._require_like(offer)
             self.canaries_of(offer)

@@ -11,6 +11,8 @@ from runner.core.diagnostics import InvalidSpecs, UsageError
 from runner.core.header import RunHeader
 from runner.core.options import RunOptions
 from runner.core.results import CaseResult
+from runner.execute.ray.labels import SPLIT
+from runner.execute.ray.link import Node
 from runner.language.load import Suite, load, surroundings_of
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
@@ -36,6 +38,8 @@ class Offer:
     digests: dict[str, str] = field(default_factory=dict)
     record: Mapping[str, str] = field(default_factory=dict)
     """What results say of it."""
+    whole_gpus: int = 0
+    """With ``split: gpu`` the GPUs of the whole node, of which this share has one; else 0."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -66,15 +70,29 @@ class Offer:
         mine = self.case(case)
         if mine is None:
             return Verdict(Availability.NO, f"it is another case with torch {self.machine.torch}", "torch")
-        return availability.of_case(mine, self.machine)
+        found = availability.of_case(mine, self.machine)
+        if found.capability == "gpus" and found.availability is Availability.NO and self._has_as_whole(mine):
+            name = self.name.partition(".")[0]
+            to_write = f"write 'split: none' for {name} in the file of the lab"
+            hint = f"{name} has {self.whole_gpus}, and 'split: gpu' gives each case one ({to_write})"
+            return replace(found, reason=f"{found.reason}: {hint}")
+        return found
+
+    def _has_as_whole(self, case: Case) -> bool:
+        """Whether the whole node, of which this is a share, could run a case."""
+        whole = replace(self.machine, gpus=self.whole_gpus)
+        return self.whole_gpus > 0 and availability.of_case(case, whole).availability is not Availability.NO
 
 
-def offer_of(name: str, machine: Machine, provenance: Mapping[str, str], suites: "Suites") -> Offer:
+def offer_of(node: Node, machine: Machine, provenance: Mapping[str, str], suites: "Suites") -> Offer:
     """Return the offer of a node that reported its facts; raise ``UsageError`` where the specs cannot be read for its torch."""
+    name, is_of_gpus = node.name, node.labels.get(SPLIT) == "gpu"
     known = replace(surroundings_of(machine.torch, machine), python=machine.python)
     facts = {fact: value for fact, value in _texts(machine).items() if fact not in _NOT_RECORDED}
     record = {**redacted_texts(facts), **{fact: str(value) for fact, value in provenance.items()}, "name": name}
-    return Offer(name=name, machine=machine, known=known, cases=suites.for_torch(machine), record=record)
+    return Offer(
+        name=name, machine=machine, known=known, cases=suites.for_torch(machine), record=record, whole_gpus=node.shares if is_of_gpus else 0
+    )
 
 
 def facts_of_glance(machine: Machine) -> dict[str, str]:
