@@ -101,6 +101,16 @@ def test_outcomes(project: pytest.Pytester) -> None:
     assert (project.path / "reports" / "latest" / "junit.xml").is_file()
 
 
+@pytest.mark.nightly(reason="a run of its own; the command of a session in the root is always tested")
+def test_the_command_of_a_session_below_the_root_changes_to_the_root(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(project, "area/fails")
+    monkeypatch.chdir(project.path / "specs" / "area")
+    found = project.runpytest_inprocess("--conformance", "..")
+    found.assert_outcomes(failed=1)
+    command = f"repro: cd {project.path} && torch-conformance run specs --select 'area/fails[backend=cpu]'"
+    assert command in found.stdout.str()
+
+
 @pytest.mark.nightly(reason="a run of its own; the outcomes of a run are always tested")
 def test_an_expected_failure_is_a_failure_under_runxfail(project: pytest.Pytester) -> None:
     write(project, "area/waived")

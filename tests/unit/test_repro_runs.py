@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 ROWS = repro_cases.rows()
 RUN = {word: row for word, row in ROWS.items() if row.bad}
-QUICK = ("close", "equals", "calls", "backward")
-"""A comparison of numbers, one of data, a spy, gradients: run each time. The whole table is nightly."""
+QUICK = ("close", "equals", "calls", "backward", "recompiles")
+"""A comparison of numbers, one of data, a spy, gradients, what dynamo did with frames: run each time. The whole table is nightly."""
 SLOW = [word for word in RUN if word not in QUICK]
 
 
@@ -90,7 +90,7 @@ def test_a_script_fails_where_its_case_fails(torch, scripts, tmp_path, word):
     check(tmp_path, scripts, word)
 
 
-@pytest.mark.nightly(reason="half a second of CPU for each script; four kinds run above")
+@pytest.mark.nightly(reason="half a second of CPU for each script; five kinds run above")
 @pytest.mark.parametrize("word", SLOW)
 def test_each_script_fails_where_its_case_fails(torch, scripts, tmp_path, word):
     check(tmp_path, scripts, word)

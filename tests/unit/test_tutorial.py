@@ -152,6 +152,6 @@ def test_the_commands_after_a_run_say_what_the_pages_say(tmp_path: Path) -> None
         assert done.returncode == ExitCode.OK, (command, done.stdout, done.stderr)
         said[command.split()[0]] = done.stdout
     assert "import torch" in said["repro"]
-    assert "graph_breaks: graph breaks of the case's own functions" in said["repro"], "the page says that a script cannot check it"
+    assert "'graph_breaks', 'graph breaks', (0, 0, ()), None)" in said["repro"], "the page says that the script prints the graph break"
     assert "'scaled-softmax[backend=cpu]'  FAIL, then PASS [spec-changed]" in said["diff"]
     assert "judged again: 8 PASS, 8 UNAVAILABLE" in said["verify"]

@@ -1,6 +1,8 @@
 """Specs and cases as nodes of pytest: what is collected, and how the outcome of a case becomes one of a test."""
 
+import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
@@ -82,7 +84,14 @@ class CaseItem(pytest.Item):
         elif result.outcome.junit is JUnitTag.SKIPPED:
             raise pytest.skip.Exception(one_line(result.reason), _use_item_location=True)
         if result.outcome is not Outcome.PASS and not self._is_let(result):
-            raise NotPassedError(result, verdict_text(result, folder=self.conformance.run.folder))
+            raise NotPassedError(result, verdict_text(self._repeatable(result), folder=self.conformance.run.folder))
+
+    def _repeatable(self, result: CaseResult) -> CaseResult:
+        """Return a result whose command works where the session was started: its run is in the root of pytest."""
+        root = self.config.rootpath
+        if not result.repro or self.config.invocation_params.dir == root:
+            return result
+        return replace(result, repro=f"cd {shlex.quote(str(root))} && {result.repro}")
 
     def _is_let(self, result: CaseResult) -> bool:
         return result.outcome is Outcome.FLAKY and self.conformance.options.lets_flaky_pass
