@@ -72,9 +72,24 @@ def from_rows(rows: Mapping[str, Json], kinds: Kinds) -> Iterator[ListedCase]:
     none: Sequence[Json] = [()] * len(rows["ids"])
     each = zip(rows["ids"], rows["kinds"], rows.get("covers", none), rows.get("params", none), strict=True)
     for end, number, covers, params in each:
-        backend, *others = kinds[number]
-        # by position, as the fields stand in the class: with names it takes half as long again
-        yield ListedCase(stem + end, spec, area, name, place, backend, params or {}, summary, tuple(covers), *others)
+        backend, tags, requires, missing, target, on_request, of_source = kinds[number]
+        yield ListedCase(
+            id=stem + end,
+            spec=spec,
+            area=area,
+            name=name,
+            position=place,
+            backend=backend,
+            params=params or {},
+            summary=summary,
+            covers=tuple(covers),
+            tags=tags,
+            requires=requires,
+            missing_names=missing,
+            target=target,
+            on_request=on_request,
+            of_source=of_source,
+        )
 
 
 def _kind(
