@@ -66,7 +66,7 @@ def _may_have_arch(case: Case, archs: list[Any], vendors: frozenset[str] | None)
     return bool(begins) and any(str(arch).startswith(begins) for arch in archs)
 
 
-def must_hold(when: Mapping[str, Any], case: Case, backends: Backends) -> bool:
+def must_hold(when: Mapping[str, object], case: Case, backends: Backends) -> bool:
     """Whether a condition holds for a case on every machine with a torch that the runner knows."""
     vendors = _vendors(case)
     for word, wanted in when.items():
