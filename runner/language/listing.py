@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -125,8 +125,8 @@ class _Known:
         if not self.is_sound or (not self.made and len(self.used) == len(self.entries)):
             return
         entries = self.used | self.made
-        questions = _numbered(entries, "asked")
-        kinds = _numbered(entries, "kinds")
+        questions = _numbered([entry["asked"] for entry in entries.values()])
+        kinds = _numbered([entry["kinds"] for entry in entries.values()])
         asked = [*self.asked]
         content = {
             "state": self.keys.state.hex(),
@@ -140,11 +140,11 @@ class _Known:
         self.cache.write(self.name, json.dumps(content, separators=(",", ":")).encode("ascii"))
 
 
-def _numbered(entries: Mapping[str, Json], field_name: str) -> dict[int, int]:
-    """Return a new number for each one that an entry has in a field: those that none has are left out of the file."""
+def _numbered(lists: Iterable[Sequence[int]]) -> dict[int, int]:
+    """Return a new number for each one that entries have: those that none has are left out of the file."""
     found: dict[int, int] = {}
-    for entry in entries.values():
-        for number in entry[field_name]:
+    for numbers in lists:
+        for number in numbers:
             found.setdefault(number, len(found))
     return found
 

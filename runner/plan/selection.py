@@ -14,7 +14,6 @@ from runner.core.diagnostics import UsageError, one_line, unknown
 from runner.core.globs import glob as glob
 from runner.core.listed import Selectable
 from runner.language.backends import Backends
-from runner.vocabulary.steps import traits_of
 
 AnyCase = TypeVar("AnyCase", bound=Selectable)
 
@@ -125,6 +124,8 @@ def select(
 
 def is_optional(step: Step) -> bool:
     """Whether a step runs under ``--bench`` only."""
+    from runner.vocabulary.steps import traits_of  # all kinds of steps: ``list`` needs none of them
+
     return traits_of(step).is_optional
 
 

@@ -204,6 +204,54 @@ def test_unjudged_expectation() -> None:
     assert counts("unjudged-expectation", *texts) == [count for _, _, count in JUDGED]
 
 
+CONSTANT = [
+    ("[cpu]", "config: [{cpp.threads: 1}, {when: {torch: '<2.11'}, set: {cpp.threads: 2}}]", 1),
+    ("[cpu]", "config: [{cpp.threads: 1}, {when: {device: cpu}, set: {cpp.threads: 2}}]", 1),
+    ("[cpu, cuda]", "config: [{cpp.threads: 1}, {when: {device: cpu}, set: {cpp.threads: 2}}]", 0),
+    ("[cuda]", "config: [{cpp.threads: 1}, {when: {vendor: nvidia}, set: {cpp.threads: 2}}]", 1),
+    ("[cuda]", "config: [{cpp.threads: 1}, {when: {vendor: amd}, set: {cpp.threads: 2}}]", 1),
+    ("[cuda]", "config: [{cpp.threads: 1}, {when: {arch: sm_90}, set: {cpp.threads: 2}}]", 0),
+    ("[cpu]", "config: [{cpp.threads: 1}, {when: {torch: '>=2.11'}, set: {cpp.threads: 2}}]", 1),
+    ("[cpu]", "config: [{cpp.threads: 1}, {when: {torch: '>=2.12'}, set: {cpp.threads: 2}}]", 0),
+    ("[cpu]", "requires: [{torch: '>=2.12'}]\nconfig: [{cpp.threads: 1}, {when: {torch: '>=2.12'}, set: {cpp.threads: 2}}]", 1),
+    ("[cpu]", "config: [{cpp.threads: 1}, {when: {device: cpu, torch: '>=2.12'}, set: {cpp.threads: 2}}]", 0),
+    ("[cpu]", "config: [{cpp.threads: 1}, {when: {python: '>=3.11'}, set: {cpp.threads: 2}}]", 0),
+]
+
+
+def test_constant_condition() -> None:
+    texts = [spec(("backends: [cpu]", f"backends: {backends}"), more=f"{more}\n") for backends, more, _ in CONSTANT]
+    assert counts("constant-condition", *texts) == [count for _, _, count in CONSTANT]
+
+
+TWO_CALLS = """\
+summary: A function is called twice
+backends: [cpu, cuda]
+function: |
+  def fn(x): return x + 1
+inputs: [{rand: [4]}]
+steps:
+  - {call: {}, expect: [{close: {to: eager}}, {counter: {inductor.fxgraph_cache_miss: 1}}]}
+  - {call: {}, when: {device: cuda}, expect: [{close: {to: eager, when: {device: cuda}}}, {counter: {inductor.fxgraph_cache_miss: 0}}]}
+"""
+
+
+def test_a_condition_within_the_condition_of_its_step() -> None:
+    other = TWO_CALLS.replace("when: {device: cuda}, expect", "when: {device: cpu}, expect")
+    never = TWO_CALLS.replace("[cpu, cuda]", "[cpu]").replace("device: cuda", "vendor: amd")
+    assert counts("constant-condition", TWO_CALLS, other, never) == [1, 0, 1]
+    assert found("constant-condition") == ["every case fulfils this condition", "no case of the spec fulfils this condition"]
+
+
+def test_repeated_expectation() -> None:
+    twice = TWO_CALLS.replace("[{close: {to: eager}}, ", "[{counter: {inductor.fxgraph_cache_miss: 1}}, {close: {to: eager}}, ")
+    value = twice.replace("[{counter: {inductor.fxgraph_cache_miss: 1}}", "[{counter: {inductor.fxgraph_cache_miss: 2}}")
+    both_steps = TWO_CALLS.replace("cache_miss: 0", "cache_miss: 1")
+    assert counts("repeated-expectation", twice, value, both_steps) == [1, 0, 0]
+    (message,) = found("repeated-expectation")
+    assert message == "line 7 expects the same counter of this step"
+
+
 def test_a_case_without_an_expectation_that_applies() -> None:
     write(a__one_two=spec(("backends: [cpu]", "backends: [cpu, cuda]"), ("{to: eager}", "{to: eager, when: {device: cuda}}")))
     assert found("unjudged-expectation") == ["no expectation applies to a/one-two[backend=cpu]"]

@@ -1,4 +1,4 @@
-"""Rules of claims that stand twice."""
+"""Rules of claims that stand twice: in two specs, or in one step."""
 
 import ast
 import json
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from runner.language.lint.base import Finding, Rule, Scene, Spec
+from runner.language.read.anatomy import RawExpectation
 from runner.language.read.document import DataPath
 
 _TOLD = ("summary", "covers", "tags", "timeout", "on_request", "isolation", "exclusive")
@@ -52,6 +53,23 @@ def _body(spec: Spec) -> str:
     return json.dumps([data, preludes, inherited], sort_keys=True, default=str)
 
 
+def repeated_expectation(scene: Scene) -> Iterator[Finding]:
+    """Yield each expectation that its step has already, word for word."""
+    for spec in scene.specs:
+        for step in spec.anatomy.steps:
+            first: dict[str, RawExpectation] = {}
+            for raw in step.expectations:
+                other = first.setdefault(json.dumps([raw.kind, raw.body], sort_keys=True, default=str), raw)
+                if other is not raw:
+                    where = spec.document.position(other.path, key=True)
+                    yield Finding(
+                        rule="repeated-expectation",
+                        position=spec.document.position(raw.path, key=True),
+                        message=f"line {where.line} expects the same {raw.kind} of this step",
+                        hint="remove one of them, or write what the second one was to expect",
+                    )
+
+
 RULES = (
     Rule(
         id="same-summary",
@@ -69,5 +87,14 @@ RULES = (
         bad="# two files with these lines\nfunction: 'def fn(x): return x.relu()'\nexpect: [{close: {to: eager}}]",
         good="# one file with the 'covers' of both",
         check=same_body,
+    ),
+    Rule(
+        id="repeated-expectation",
+        summary="A step has the same expectation twice, word for word",
+        why="Both are judged alike, so the second one finds nothing. It is often a copy in which one value was to be changed. "
+        "The same expectation of two steps is none: each step gives facts of its own.",
+        bad="expect:\n  - close: {to: eager}\n  - counter: {inductor.fxgraph_cache_miss: 1}\n  - counter: {inductor.fxgraph_cache_miss: 1}",
+        good="expect:\n  - close: {to: eager}\n  - counter: {inductor.fxgraph_cache_miss: 1}\n  - counter: {inductor.fxgraph_cache_hit: 0}",
+        check=repeated_expectation,
     ),
 )

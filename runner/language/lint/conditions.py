@@ -1,4 +1,4 @@
-"""Rules of conditions and of expectations that no case can judge. What only a machine knows counts as possible."""
+"""Rules of conditions, and of expectations that no case can judge. What only a machine knows counts as possible."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -7,7 +7,7 @@ from typing import Any
 
 from runner.core import devices
 from runner.core.case import Case
-from runner.core.conditions import BadRange, VersionRange, as_list, is_conditional
+from runner.core.conditions import CONDITIONS, BadRange, VersionRange, as_list, is_conditional
 from runner.core.targets import STAGES_OF_VENDOR, TARGETS, WRAPPER
 from runner.language.backends import Backends
 from runner.language.lint.base import Finding, Rule, Scene, Spec
@@ -66,6 +66,26 @@ def _may_have_arch(case: Case, archs: list[Any], vendors: frozenset[str] | None)
     return bool(begins) and any(str(arch).startswith(begins) for arch in archs)
 
 
+def must_hold(when: Mapping[str, object], case: Case, backends: Backends) -> bool:
+    """Whether a condition holds for a case on every machine with a torch that the runner knows."""
+    vendors = _vendors(case)
+    for word, wanted in when.items():
+        match word:
+            case "device" | "backend":
+                ok = may_hold({word: wanted}, case, backends)
+            case "vendor":
+                ok = bool(vendors) and vendors is not None and vendors <= set(as_list(wanted))
+            case "arch":  # a machine has one of many
+                ok = bool(case.target) and may_hold({word: wanted}, case, backends)
+            case "torch":
+                ok = all(_in_range(release, str(wanted)) for release in _releases_of(case))
+            case _:
+                ok = False
+        if not ok:
+            return False
+    return True
+
+
 @cache
 def _releases() -> tuple[tuple[int, ...], ...]:
     """Return the releases of the minors of torch that have a table of names."""
@@ -74,12 +94,20 @@ def _releases() -> tuple[tuple[int, ...], ...]:
 
 
 def _may_have_torch(case: Case, text: str) -> bool:
-    texts = [text, *(str(one.argument) for one in case.requires if one.name == "torch" and one.argument)]
+    return any(_in_range(release, text) for release in _releases_of(case))
+
+
+def _releases_of(case: Case) -> list[tuple[int, ...]]:
+    """Return the releases that a case's requirements leave."""
+    ranges = [str(one.argument) for one in case.requires if one.name == "torch" and one.argument]
+    return [release for release in _releases() if all(_in_range(release, text) for text in ranges)]
+
+
+def _in_range(release: tuple[int, ...], text: str) -> bool:
     try:
-        ranges = [VersionRange.parse(one) for one in texts]
+        return VersionRange.parse(text).holds(release)
     except BadRange:
         return True
-    return any(all(one.holds(release) for one in ranges) for release in _releases())
 
 
 def unjudged_expectation(scene: Scene) -> Iterator[Finding]:
@@ -141,6 +169,41 @@ def _conditional(value: object, path: DataPath) -> Iterator[tuple[DataPath, list
             yield from _conditional(item, (*path, key))
 
 
+def constant_condition(scene: Scene) -> Iterator[Finding]:
+    """Yield the conditions of specs that decide nothing: no case can fulfil them, or every case does on every machine."""
+    for spec in scene.specs:
+        if SOURCE in spec.anatomy.data or not spec.cases:
+            continue
+        steps = {step.path[:2]: step for step in spec.anatomy.steps if step.when}
+        for path, when in _conditions(spec.document.data, ()):
+            around = steps.get(path[:2]) if len(path) > 2 else None
+            cases = [case for case in spec.cases if around is None or may_hold(around.when, case, scene.backends)]
+            if not cases:
+                continue  # the condition of the step is the finding
+            place = spec.document.position((*path, "when"), key=True)
+            if all(must_hold(when, case, scene.backends) for case in cases):
+                message, hint = "every case fulfils this condition", "remove the condition, or correct it"
+            # of expectations and their values, unjudged-expectation says this
+            elif "expect" not in path and not any(may_hold(when, case, scene.backends) for case in cases):
+                message, hint = "no case of the spec fulfils this condition", "correct the condition, or remove what it is for"
+            else:
+                continue
+            yield Finding(rule="constant-condition", position=place, message=message, hint=hint)
+
+
+def _conditions(value: object, path: DataPath) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
+    """Yield each condition with the path of what it is for."""
+    if isinstance(value, dict):
+        when = value.get("when")
+        if isinstance(when, dict) and when.keys() <= CONDITIONS.keys():
+            yield path, when
+        for key, item in value.items():
+            yield from _conditions(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _conditions(item, (*path, index))
+
+
 RULES = (
     Rule(
         id="unjudged-expectation",
@@ -150,5 +213,15 @@ RULES = (
         bad="backends: [cpu]\nexpect:\n  - close: {to: eager}\n  - filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}",
         good="backends: [cpu, rocm]\nexpect:\n  - close: {to: eager}\n  - filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}",
         check=unjudged_expectation,
+    ),
+    Rule(
+        id="constant-condition",
+        summary="A `when` that no case of the spec can fulfil, or that every case fulfils on every machine",
+        why="It reads as if it chose some cases, and it chooses none or all: often a backend, a device or a version was meant that "
+        "the spec does not have. Only what no machine can change counts, as for `unjudged-expectation`, which finds the conditions of "
+        "expectations that no case fulfils.",
+        bad="backends: [cuda]\nconfig: [{max_autotune: true}, {when: {vendor: amd}, set: {max_autotune: false}}]",
+        good="backends: [cuda, rocm]\nconfig: [{max_autotune: true}, {when: {vendor: amd}, set: {max_autotune: false}}]",
+        check=constant_condition,
     ),
 )

@@ -60,7 +60,7 @@ def discover(paths: Sequence[Path], problems: list[Diagnostic]) -> list[SpecPath
     it, so that its id never changes.
     """
     shipped = folder("specs").resolve()
-    found: dict[Path, SpecPath] = {}
+    found: dict[str, SpecPath] = {}  # by text: the hash of a path takes longer than everything else here
     before = len(problems)
     for path in paths or [shipped]:
         _must_name_specs(path)
@@ -73,7 +73,7 @@ def discover(paths: Sequence[Path], problems: list[Diagnostic]) -> list[SpecPath
             raise UsageError(f"no spec below {path}: specs are files that end in .yaml")
         for file in files:
             # the first path that leads to a file determines its area
-            found.setdefault(file, SpecPath(path=file, root=root))
+            found.setdefault(os.fspath(file), SpecPath(path=file, root=root))
     problems.extend(problem for spec in found.values() if (problem := _name_problem(spec)) is not None)
     return list(found.values())
 

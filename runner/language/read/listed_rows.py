@@ -50,10 +50,11 @@ def as_rows(cases: Sequence[ListedCase], kinds: Kinds) -> Mapping[str, Json] | N
     if any(one != shared[0] for one in shared) or not all(_is_json(case.params) for case in cases):
         return None
     place = first.position
-    stem = first.id.partition("[")[0]
-    stem = stem if all(case.id.startswith(stem) for case in cases) else ""
+    stem = f"{first.area}/{first.name}" if first.area else first.name
+    if place.file != first.spec or not all(case.id.startswith(stem) for case in cases):
+        return None
     return {
-        "head": [first.spec, first.area, first.name, place.file, place.line, place.column, first.summary, stem],
+        "head": [first.spec, first.area, first.name, place.line, place.column, first.summary],
         "ids": [case.id.removeprefix(stem) for case in cases],
         "kinds": [kinds.number(case) for case in cases],
         **({"covers": [case.covers for case in cases]} if any(case.covers for case in cases) else {}),
@@ -65,8 +66,9 @@ def from_rows(rows: Mapping[str, Json], kinds: Kinds) -> Iterator[ListedCase]:
     """Yield the cases of ``as_rows``."""
     if not rows["kinds"]:
         return
-    spec, area, name, file, line, column, summary, stem = rows["head"]
-    place = Position(file=file, line=line, column=column)
+    spec, area, name, line, column, summary = rows["head"]
+    place = Position(file=spec, line=line, column=column)
+    stem = f"{area}/{name}" if area else name
     none: Sequence[Json] = [()] * len(rows["ids"])
     each = zip(rows["ids"], rows["kinds"], rows.get("covers", none), rows.get("params", none), strict=True)
     for end, number, covers, params in each:
