@@ -30,7 +30,7 @@ class Problem:
 def problems_of(path: Path, text: str, backends: Sequence[Path] = (), others: Mapping[Path, str] = MappingProxyType({})) -> list[Problem]:
     """Return the problems of a file whose content is ``text``. The file on the disk is not read and need not exist.
 
-    ``others`` are the contents of further files that the editor shows, by their absolute paths: a spec inherits from them as they are there.
+    ``others`` are further files that the editor shows, by their absolute paths: a spec inherits from them as they are there.
     """
     content = _encoded(text)
     token = BUFFERS.set({other: _encoded(shown) for other, shown in others.items()})
