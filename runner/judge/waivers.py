@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
+from runner.core.caches import lasting
 from runner.core.conditions import Surroundings, holds
 from runner.core.diagnostics import Diagnostic, Severity
 from runner.core.expectation import Status
@@ -59,6 +60,7 @@ class Failure:
     """Where it happened; empty for a failed expectation."""
 
 
+@lasting
 @functools.cache
 def _glob(pattern: str) -> re.Pattern[str]:
     return glob(pattern)

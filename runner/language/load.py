@@ -94,7 +94,7 @@ def inspect_buffer(path: Path, content: bytes, backend_files: Sequence[Path] = (
     absolute = Path(os.path.abspath(path))
     shipped = folder("specs").resolve()
     root = shipped if absolute.resolve().is_relative_to(shipped) else absolute.parent
-    token = BUFFERS.set({absolute: content})
+    token = BUFFERS.set({**BUFFERS.get(), absolute: content})
     try:
         with collector_paused():
             return _inspect([SpecPath(path=absolute, root=root)], backend_files, None, [])

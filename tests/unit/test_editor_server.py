@@ -277,3 +277,23 @@ def test_hostile_documents_have_a_problem_and_the_server_lives(client: Client, p
 def test_other_documents_have_none(client: Client, place: Path) -> None:
     assert client.opened((place / "notes.txt").as_uri(), "no: [yaml") == []
     assert client.opened("untitled:Untitled-1", "no: [yaml") == []
+
+
+def test_a_spec_follows_its_defaults_as_they_are_typed(client: Client, place: Path) -> None:
+    spec, defaults = place / "heir.yaml", place / "_defaults.yaml"
+    defaults.write_text("config: {max_fusion_size: 8}\n", encoding="utf-8")
+    assert client.opened(spec.as_uri(), SPEC) == []
+    assert client.opened(defaults.as_uri(), defaults.read_text("utf-8")) == []
+    assert client.changed(defaults.as_uri(), "config: {max_fusion_sise: 8}\n", 2) == [], "an option is checked where a spec uses it"
+    (found,) = client._diagnostics(spec.as_uri())
+    assert found["range"]["start"] == {"line": 0, "character": 0}
+    assert "_defaults.yaml:1:10: unknown config 'max_fusion_sise'" in found["message"]
+    assert client.changed(defaults.as_uri(), "config: [\n", 3)
+    assert client._diagnostics(spec.as_uri())
+    client.tell("textDocument/didClose", {"textDocument": {"uri": defaults.as_uri()}})
+    assert client._diagnostics(spec.as_uri()) == [], "what was typed and not saved is gone"
+
+
+def test_a_document_that_is_not_open_has_no_answer(client: Client, place: Path) -> None:
+    assert client.at("textDocument/hover", (place / "nowhere.yaml").as_uri(), 0, 0) is None
+    assert client.at("textDocument/definition", (place / "nowhere.yaml").as_uri(), 3, 0) is None

@@ -1,8 +1,9 @@
 """The problems of a file as an editor shows it: those of ``validate``, at the same positions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from runner.core.diagnostics import Diagnostic, InvalidSpecs, Severity, UsageError, shown_path
 from runner.language.load import inspect_buffer
@@ -26,17 +27,27 @@ class Problem:
     is_error: bool
 
 
-def problems_of(path: Path, text: str, backends: Sequence[Path] = ()) -> list[Problem]:
-    """Return the problems of a file whose content is ``text``. The file on the disk is not read and need not exist."""
-    content = text.encode("utf-8", "surrogatepass")
+def problems_of(path: Path, text: str, backends: Sequence[Path] = (), others: Mapping[Path, str] = MappingProxyType({})) -> list[Problem]:
+    """Return the problems of a file whose content is ``text``. The file on the disk is not read and need not exist.
+
+    ``others`` are further files that the editor shows, by their absolute paths: a spec inherits from them as they are there.
+    """
+    content = _encoded(text)
+    token = BUFFERS.set({other: _encoded(shown) for other, shown in others.items()})
     try:
         found = _of_defaults(path, content) if path.name == DEFAULTS else list(inspect_buffer(path, content, backends).problems)
     except InvalidSpecs as error:
         found = list(error.diagnostics)
     except UsageError as error:
         return [Problem(line=0, start=0, end=1, message=str(error), is_error=True)]
+    finally:
+        BUFFERS.reset(token)
     lines = text.split("\n")
     return [_placed(problem, lines, shown_path(path)) for problem in sorted(set(found))]
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def is_spec(path: Path) -> bool:
@@ -45,7 +56,7 @@ def is_spec(path: Path) -> bool:
 
 
 def _of_defaults(path: Path, content: bytes) -> list[Diagnostic]:
-    token = BUFFERS.set({path.absolute(): content})
+    token = BUFFERS.set({**BUFFERS.get(), path.absolute(): content})
     try:
         return list(readable(read_partly(path, KIND), KIND).problems)
     finally:

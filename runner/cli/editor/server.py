@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -18,6 +18,7 @@ from runner.cli.editor.outcomes import last_outcome
 from runner.cli.editor.place import keys_around, word_at
 from runner.cli.editor.problems import Problem, characters, is_spec, problems_of, units
 from runner.cli.editor.words import meaning, words_at
+from runner.language.read.files import DEFAULTS
 
 RUN = "torch-conformance.run"
 """The command of the code lens: it runs the spec of a file."""
@@ -46,10 +47,19 @@ def _documents(server: LanguageServer, backends: Sequence[Path]) -> None:
     def publish(uri: str) -> None:
         document = server.workspace.get_text_document(uri)
         path = path_of(uri)
-        found = [] if path is None or not is_spec(path) else _problems(path, document, backends)
+        found = [] if path is None or not is_spec(path) else _problems(path, document, backends, _shown(server))
         server.text_document_publish_diagnostics(
             types.PublishDiagnosticsParams(uri=uri, version=document.version, diagnostics=[_diagnostic(problem) for problem in found])
         )
+
+    def publish_heirs(uri: str) -> None:
+        """Publish the problems of the open specs that inherit a file of defaults."""
+        path = path_of(uri)
+        if path is not None and path.name == DEFAULTS:
+            for other in list(server.workspace.text_documents):
+                found = path_of(other)
+                if other != uri and found is not None and found.is_relative_to(path.parent):
+                    publish(other)
 
     @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
     def opened(params: types.DidOpenTextDocumentParams) -> None:
@@ -58,20 +68,30 @@ def _documents(server: LanguageServer, backends: Sequence[Path]) -> None:
     @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
     def changed(params: types.DidChangeTextDocumentParams) -> None:
         publish(params.text_document.uri)
+        publish_heirs(params.text_document.uri)
 
     @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
     def saved(params: types.DidSaveTextDocumentParams) -> None:
         publish(params.text_document.uri)
+        publish_heirs(params.text_document.uri)
 
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     def closed(params: types.DidCloseTextDocumentParams) -> None:
         server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri=params.text_document.uri, diagnostics=[]))
+        publish_heirs(params.text_document.uri)  # what was not saved is gone
 
 
-def _problems(path: Path, document: TextDocument, backends: Sequence[Path]) -> list[Problem]:
+def _problems(path: Path, document: TextDocument, backends: Sequence[Path], shown: Mapping[Path, str]) -> list[Problem]:
     if len(document.source) > _LARGEST:
         return [Problem(line=0, start=0, end=1, message=f"larger than {_LARGEST} characters: not checked", is_error=True)]
-    return problems_of(path, document.source, backends)
+    return problems_of(path, document.source, backends, shown)
+
+
+def _shown(server: LanguageServer) -> dict[Path, str]:
+    """Return the contents of the open files of defaults, saved or not."""
+    paths = {path_of(uri): document for uri, document in server.workspace.text_documents.items()}
+    found = {path: document.source for path, document in paths.items() if path is not None and path.name == DEFAULTS}
+    return {path: text for path, text in found.items() if len(text) <= _LARGEST}
 
 
 def _questions(server: LanguageServer) -> None:
@@ -152,7 +172,9 @@ def path_of(uri: str) -> Path | None:
 
 def _lines(server: LanguageServer, uri: str, position: types.Position) -> tuple[list[str], tuple[int, int]]:
     """Return the lines of a document, and the place of a position in it, in characters."""
-    text = server.workspace.get_text_document(uri).source
+    # a document that was not opened, or is closed already, has no text here: the file on the disk is not what the editor shows
+    document = server.workspace.text_documents.get(uri)
+    text = document.source if document is not None else ""
     lines = text.split("\n") if len(text) <= _LARGEST else []
     number = min(position.line, max(len(lines) - 1, 0))
     return lines, (number, characters(lines[number], position.character) if lines else 0)

@@ -12,7 +12,7 @@ Stamp: TypeAlias = tuple[int, int, int]
 
 Snapshot: TypeAlias = Mapping[str, Stamp]
 
-SETTLE_SECONDS = 0.05
+SETTLE_SECONDS = 0.03
 """How long no file may have changed before a change is reported."""
 
 MOST_SECONDS = 1.0

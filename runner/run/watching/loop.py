@@ -19,7 +19,7 @@ from runner.system import output
 MOST_RUNS = 10
 """How many runs of a watch are kept in ``reports/``; older ones are removed when another ends."""
 
-_POLL_SECONDS = 0.02
+_POLL_SECONDS = 0.01
 _SHARE_OF_POLLING = 20
 """Between two polls, at least this many times the time of a poll passes."""
 

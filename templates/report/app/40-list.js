@@ -40,7 +40,7 @@ T.virtual = ({ count, height, row, label, role = "list", attributes = {} }) => {
 T.idNode = (i) => {
   const [, area, name] = D.specs[D.spec[i]];
   if (D.odd[i]) return T.el("span", { class: "id" }, T.id(i));
-  return T.el("span", { class: "id" }, area && T.el("span", { class: "area" }, `${area}/`), name,
+  return T.el("span", { class: "id" }, area && T.el("span", { class: "area" }, `${area}/`), name, " ",
     T.el("span", { class: "pt" }, `${D.backends[D.backend[i]]}${D.points[D.point[i]] ? " · " + D.params[D.point[i]].map(([k, v]) => `${k} ${v}`).join(" · ") : ""}`));
 };
 

@@ -131,8 +131,8 @@ const held = (c, s) => {
   if (!rest.length) return null;
   const passed = rest.filter((verdict) => verdict[1] === 0).length;
   const proof = rest.find((verdict) => s(verdict[0]) === "proof");
-  return T.el("section", {}, T.el("h2", {}, "Expectations that held"), T.el("div", { class: "card" }, T.el("details", { class: "fold", open: !failures(c).length },
-    T.el("summary", {}, T.el("span", { class: "count held" }, passed), `held${rest.length > passed ? `, ${rest.length - passed} not applicable` : ""}${proof ? `; proof that the backend ran: ${s(proof[6])}` : ""}`),
+  return T.el("section", {}, T.el("h2", {}, "Expectations that passed"), T.el("div", { class: "card" }, T.el("details", { class: "fold", open: !failures(c).length },
+    T.el("summary", {}, T.el("span", { class: "count held" }, passed), `passed${rest.length > passed ? `, ${rest.length - passed} not applicable` : ""}${proof ? `; proof that the backend ran: ${s(proof[6])}` : ""}`),
     T.el("div", { class: "in" }, T.el("table", { class: "grid" }, T.el("thead", {}, T.el("tr", {}, ["expectation", "line", "expected", "observed"].map((name) => T.el("th", { scope: "col" }, name)))),
       T.el("tbody", {}, rest.slice(0, 300).map((verdict) => T.el("tr", {}, T.el("td", {}, s(verdict[0])), T.el("td", { class: "mono dim" }, verdict[3]), T.el("td", {}, verdict[1] === 3 ? T.el("span", { class: "faint" }, "not applicable") : s(verdict[5])), T.el("td", {}, s(verdict[6]))))))))));
 };
