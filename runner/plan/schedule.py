@@ -41,6 +41,9 @@ _MEMORY_OF_ZYGOTE = 4096 * _MIB
 _CORES_OF_ZYGOTE = 4
 """The start of a zygote uses one core for some ten seconds: of a machine's cores, starts use a quarter at most."""
 
+_LEAST_ZYGOTES = 2
+"""With one zygote at a time, each environment of a few cases starts its zygote when nothing else runs: one of two cores waits for seconds."""
+
 _CORES_OF_POOL = 4
 """So many cores does a pool of compile processes use at most, by this plan."""
 
@@ -280,7 +283,9 @@ def threads(count: int) -> int:
 
 def zygotes() -> int:
     """Return how many environments may have a zygote with jobs at a time: the start of one uses a core for seconds."""
-    return max(1, min(int(hardware.cores()) // _CORES_OF_ZYGOTE, _shared_memory() // _MEMORY_OF_ZYGOTE))
+    cores = int(hardware.cores())
+    wanted = max(cores // _CORES_OF_ZYGOTE, min(cores, _LEAST_ZYGOTES))
+    return max(1, min(wanted, _shared_memory() // _MEMORY_OF_ZYGOTE))
 
 
 def spares(count: int) -> int:

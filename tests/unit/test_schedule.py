@@ -126,7 +126,7 @@ def test_with_several_zygotes_environments_are_mixed_and_the_smaller_ones_begin_
     assert schedule.order(one, seconds, zygotes=4) == schedule.order(one, seconds)
 
 
-@pytest.mark.parametrize(("cores", "gibibytes", "count"), [(1, 64, 1), (2, 24, 1), (7, 64, 1), (8, 64, 2), (16, 128, 4), (64, 8, 1)])
+@pytest.mark.parametrize(("cores", "gibibytes", "count"), [(1, 64, 1), (2, 24, 2), (2, 7, 1), (7, 64, 2), (11, 64, 2), (16, 128, 4), (64, 8, 1)])
 def test_how_many_zygotes_run_at_a_time(hard, cores, gibibytes, count):
     hard(cores, gibibytes)
     assert schedule.zygotes() == count
