@@ -42,7 +42,7 @@ _CORES_OF_ZYGOTE = 4
 """The start of a zygote uses one core for some ten seconds: of a machine's cores, starts use a quarter at most."""
 
 _LEAST_ZYGOTES = 2
-"""With one zygote at a time, each environment of a few cases starts its zygote when nothing else runs: one of two cores waits for seconds."""
+"""With one zygote at a time, an environment of one case starts its zygote when nothing else runs: the other core waits for seconds."""
 
 _CORES_OF_POOL = 4
 """So many cores does a pool of compile processes use at most, by this plan."""
@@ -90,12 +90,17 @@ def _as_variable(value: object) -> str:
 
 
 def environments(cases: Sequence[Case]) -> dict[str, Environment]:
-    """Return one environment for each set of variables, with every kind of device that its cases use."""
-    found: dict[str, Environment] = {}
-    for case in cases:
-        mine = environment_of(case)
-        other = found.get(mine.key)
-        found[mine.key] = mine if other is None else Environment(variables=mine.variables, kinds=mine.kinds | other.kinds)
+    """Return one environment for each set of variables, with every kind of device that its cases use.
+
+    That with the most cases is the first: its zygote is the first to start, and the others start beside its cases.
+    """
+    made = [environment_of(case) for case in cases]
+    kinds: dict[str, frozenset[str]] = {}
+    for mine in made:
+        kinds[mine.key] = kinds.get(mine.key, frozenset()) | mine.kinds
+    variables = {mine.key: mine.variables for mine in made}
+    most_first = Counter(mine.key for mine in made).most_common()
+    found = {key: Environment(variables=variables[key], kinds=kinds[key]) for key, _ in most_first}
     for beside in filter(None, map(companion, list(found.values()))):
         if beside.key in found:  # one zygote serves both purposes
             found[beside.key] = Environment(variables=beside.variables, kinds=beside.kinds | found[beside.key].kinds)

@@ -62,6 +62,11 @@ def test_one_environment_is_warm_for_all_that_share_it():
     assert set(found) == {schedule.environment_of(one).key for one in cases}
 
 
+def test_the_environment_with_the_most_cases_starts_first():
+    cases = [with_env(name, A=value) for name, value in zip("abcdef", "123323", strict=True)]
+    assert [dict(one.variables) for one in schedule.environments(cases).values()] == [{"A": "3"}, {"A": "2"}, {"A": "1"}]
+
+
 def test_cases_of_one_environment_stand_together_in_their_order():
     cases = [with_env("a"), with_env("b", A="1"), with_env("c"), with_env("d", A="1"), with_env("e")]
     assert [one.id[5] for one in schedule.order(cases)] == ["a", "c", "e", "b", "d"]
@@ -126,7 +131,9 @@ def test_with_several_zygotes_environments_are_mixed_and_the_smaller_ones_begin_
     assert schedule.order(one, seconds, zygotes=4) == schedule.order(one, seconds)
 
 
-@pytest.mark.parametrize(("cores", "gibibytes", "count"), [(1, 64, 1), (2, 24, 2), (2, 7, 1), (7, 64, 2), (11, 64, 2), (16, 128, 4), (64, 8, 1)])
+@pytest.mark.parametrize(
+    ("cores", "gibibytes", "count"), [(1, 64, 1), (2, 24, 2), (2, 7, 1), (7, 64, 2), (11, 64, 2), (16, 128, 4), (64, 8, 1)]
+)
 def test_how_many_zygotes_run_at_a_time(hard, cores, gibibytes, count):
     hard(cores, gibibytes)
     assert schedule.zygotes() == count
