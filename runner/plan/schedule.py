@@ -226,8 +226,9 @@ def _compilers(case: Case) -> int:
 
 
 def _cores_of(compilers: int) -> int:
-    """Return the cores that compile processes use: most of a large pool wait, and a case that needs all cores would run alone."""
-    return min(compilers, _CORES_OF_POOL)
+    """Return the cores that compile processes use, half of the machine's at most: most of a pool wait, and a case that needs all cores
+    would run alone."""
+    return min(compilers, _CORES_OF_POOL, max(1, int(hardware.cores()) // 2))
 
 
 def _children(case: Case) -> int:

@@ -208,9 +208,10 @@ def test_compilers_that_run_at_once_each_need_memory_and_some_of_them_a_core(giv
     assert found.memory == (1024 if compiles else 512) * MIB + (processes - 1) * 256 * MIB
 
 
-def test_more_compilers_than_cores_need_no_more_than_the_cores(monkeypatch):
-    monkeypatch.setattr(schedule.hardware, "cores", lambda: 2.0)
-    assert schedule.needs_of(with_config(compile_threads=16), HOST).cores == 2
+@pytest.mark.parametrize(("cores", "needed"), [(1.0, 1), (2.0, 1), (4.0, 2), (7.0, 3), (8.0, 4)])
+def test_a_pool_of_compilers_leaves_half_of_the_cores_to_other_cases(monkeypatch, cores, needed):
+    monkeypatch.setattr(schedule.hardware, "cores", lambda: cores)
+    assert schedule.needs_of(with_config(compile_threads=16), HOST).cores == needed
 
 
 def test_a_child_with_torch_needs_memory():
