@@ -226,8 +226,10 @@ def _compilers(case: Case) -> int:
 
 
 def _cores_of(compilers: int) -> int:
-    """Return the cores that compile processes use, half of the machine's at most: most of a pool wait, and a case that needs all cores
-    would run alone."""
+    """Return the cores that compile processes use: most of a large pool wait, and a case that needs all cores would run alone.
+
+    A pool uses half of the machine's cores at most, by this plan.
+    """
     return min(compilers, _CORES_OF_POOL, max(1, int(hardware.cores()) // 2))
 
 
